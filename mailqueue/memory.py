@@ -16,6 +16,7 @@ from mailqueue.draining import checked_prefetch, next_turn
 from mailqueue.health import FigureScope, QueueFigures
 from mailqueue.metrics import TrafficSums
 from mailqueue.queue import (
+    IDS_MAX,
     PREFETCH,
     WAITING,
     Changed,
@@ -23,12 +24,14 @@ from mailqueue.queue import (
     MailChange,
     OnBroken,
     OnRemoved,
+    Redriven,
     Removed,
     RemovedMail,
     RestoreResult,
     Unremoved,
     due_time,
     passed_over,
+    refuse_too_many,
 )
 from model.backoff import RETRY
 from model.errors import BlobMissing, WrongUse
@@ -64,7 +67,7 @@ class MemoryMailQueue:
 
     def __init__(self, name: QueueName, clock: Clock) -> None:
         self.name, self.clock = name, clock
-        self.dead: list[QueuedMail] = []
+        self.dead: list[_Entry] = []
         self.ready: dict[int, deque[EnqueueId]] = {level: deque() for level in PRIORITIES}
         self.changed = asyncio.Event()
         self._entries: dict[EnqueueId, _Entry] = {}
@@ -158,6 +161,24 @@ class MemoryMailQueue:
         due = [entry for entry in self._delayed() if (entry.listed.due_at or self.now) <= self.now]
         return self._moved(due, dry_run=dry_run).count
 
+    async def redrive(
+        self,
+        limit: int | None = None,
+        where: MailFilter = EVERYTHING,
+        *,
+        dry_run: bool = False,
+        ids_max: int = IDS_MAX,
+    ) -> Redriven:
+        refuse_too_many(len(self._entries), f"mails in {self.name}", ids_max)
+        meant = [one for one in self.dead if where.matches(one.listed)][:limit]
+        for entry in () if dry_run else meant:
+            self.dead.remove(entry)
+            self._gone.discard(entry.enqueue_id)
+            self._entries[entry.enqueue_id] = entry
+            entry.listed = replace(entry.listed, enqueued_at=self.now, attempts=0)
+            self._deliver(entry)
+        return Redriven(len(meant))
+
     async def restoring(self, _removed: Collection[EnqueueId]) -> Self:
         return self
 
@@ -224,6 +245,12 @@ class MemoryMailQueue:
     def forget(self, enqueue_id: EnqueueId) -> None:
         self._gone.add(enqueue_id)
         self._entries.pop(enqueue_id, None)
+
+    def bury(self, enqueue_id: EnqueueId) -> None:
+        entry = self._entries.get(enqueue_id)
+        self.forget(enqueue_id)
+        if entry is not None:
+            self.dead.append(entry)
 
     def delay(self, enqueue_id: EnqueueId, wait: timedelta, error_message: str | None) -> None:
         entry = self._entries.get(enqueue_id)
@@ -331,8 +358,7 @@ class MemoryDequeued:
 
     async def reject(self) -> None:
         self._once()
-        self._queue.forget(self.enqueue_id)
-        self._queue.dead.append(self.queued)
+        self._queue.bury(self.enqueue_id)
 
     def _once(self) -> None:
         if self._used:

@@ -15,7 +15,7 @@ from typing import Final, Protocol, Self
 from mailqueue.codec import BrokenRow
 from mailqueue.health import FigureScope, QueueFigures
 from mailqueue.metrics import TrafficSums
-from model.errors import Delayed, WrongUse
+from model.errors import Delayed, UnsafeRequest, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import DELAY_MAX, Listed, Mail, QueuedMail, Whereabouts
@@ -122,6 +122,41 @@ class RestoreResult(Enum):
     PUBLISH = "publish"  # its message again: its row was there
     NOTHING = "nothing"  # it is back already, or was and has left since
     STAYS = "stays"  # it never left
+
+
+IDS_MAX: Final = 500_000
+"""How many mails are held in memory at once, about half a KiB each; more is refused."""
+
+
+def refuse_too_many(held: int, what: str, limit: int = IDS_MAX) -> None:
+    """Bound what is held in memory.
+
+    Raises:
+        UnsafeRequest: more would be held than the limit allows.
+    """
+    if held > limit:
+        raise UnsafeRequest(
+            f"there are more than {limit:,} {what}, and so many ids are held in memory at most",
+            mend="Allow more with --ids-max (about half a KiB each).",
+        )
+
+
+@dataclass(slots=True)
+class Redriven:
+    """What became of the dead letters; in a dry run, what would become of them.
+
+    Attributes:
+        dropped: those whose mails were deleted meanwhile.
+        unreadable: those that tell of no mail; they stay where they are.
+    """
+
+    redriven: int = 0
+    dropped: int = 0
+    unreadable: int = 0
+
+    @property
+    def seen(self) -> int:
+        return self.redriven + self.dropped + self.unreadable
 
 
 class Dequeued(Protocol):
@@ -325,6 +360,30 @@ class MailQueue(Protocol):
 
         Raises:
             CannotReach: what was moved stays moved.
+        """
+        ...
+
+    async def redrive(
+        self,
+        limit: int | None = None,
+        where: MailFilter = EVERYTHING,
+        *,
+        dry_run: bool = False,
+        ids_max: int = IDS_MAX,
+    ) -> Redriven:
+        """Put dead letters back into their queue, each under its id; where it is in the queue, it is not put again.
+
+        Args:
+            limit: the largest number of dead letters to take.
+            where: which; those that do not match stay. Of the conditions those on the envelope and the id hold, as
+                nobody keeps since when a dead letter's mail was in its queue.
+            dry_run: only look.
+            ids_max: how many mails of the queue are held in memory; more is refused.
+
+        Raises:
+            LeaseHeld: another process does the same.
+            UnsafeRequest: the queue holds more mails than that, or to look would lose some.
+            CannotReach, PublishFailed: what is back stays back; the same again goes on from there.
         """
         ...
 

@@ -75,28 +75,27 @@ QUEUE_ARGUMENT: Final = click.Argument(
 AGE_MAX: Final = timedelta(days=3650)
 _AGE: Final = Duration(AGE_MAX, zero=False)
 
+_OF_MAILS: Final = (
+    option(
+        "--sender",
+        "Sender of the mail: in any case; * stands for anything, <> is the null sender.",
+        metavar="ADDRESS",
+    ),
+    option("--recipient", "Recipient of the mail: one of several; * stands for anything.", metavar="ADDRESS"),
+    option("--name", "Name of the mail: * stands for anything.", metavar="NAME"),
+    option("--state", "Processor that the mail waits for: like root; * stands for anything.", metavar="STATE"),
+)
+_ID: Final = option(
+    "--id", "Only this mail: by its id; may be given again.", "ids", type=click.UUID, multiple=True, metavar="ID"
+)
 FILTERS: Final = Shared(
     "selection",
     {
         "": (
-            option(
-                "--sender",
-                "Sender of the mail: in any case; * stands for anything, <> is the null sender.",
-                metavar="ADDRESS",
-            ),
-            option("--recipient", "Recipient of the mail: one of several; * stands for anything.", metavar="ADDRESS"),
-            option("--name", "Name of the mail: * stands for anything.", metavar="NAME"),
-            option("--state", "Processor that the mail waits for: like root; * stands for anything.", metavar="STATE"),
+            *_OF_MAILS,
             option("--older-than", "Only mails enqueued longer ago than this.", type=_AGE),
             option("--newer-than", "Only mails enqueued no longer ago than this.", type=_AGE),
-            option(
-                "--id",
-                "Only this mail: by its id; may be given again.",
-                "ids",
-                type=click.UUID,
-                multiple=True,
-                metavar="ID",
-            ),
+            _ID,
             option(
                 "--where",
                 "Only mails that wait, or only delayed ones.",
@@ -107,6 +106,9 @@ FILTERS: Final = Shared(
     lambda own, _others, _context: MailSelection(**own),
 )
 """Which mails, as `selection: MailSelection` of the request."""
+
+MAIL_FILTERS: Final = Shared("selection", {"": (*_OF_MAILS, _ID)}, lambda own, _others, _context: MailSelection(**own))
+"""Likewise, of those about which only the envelope is known."""
 
 _option = partial(shared_option, table=TABLE)
 _file = partial(shared_file, table=TABLE)

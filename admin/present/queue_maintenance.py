@@ -11,9 +11,8 @@ from admin.services.queue.reconcile import ReconcileResult
 from admin.services.queue.request import DryRunRequest, QueueAnswer
 from admin.services.queue.tend import TendedQueue, TendRequest
 from mailqueue.maintenance.comparison import MEANINGS, QueueFinding, Reconciled
-from mailqueue.maintenance.redrive import Redriven
 from mailqueue.maintenance.sweep import Moved, Swept
-from mailqueue.queue import Delays
+from mailqueue.queue import Delays, Redriven
 
 
 def sweep_document(result: QueueAnswer[SweepRequest, Sweep]) -> Document:

@@ -17,9 +17,6 @@ from model.ids import EnqueueId, QueueName
 from model.queue.mails import Listed, MailBlobs, QueuedMail
 from model.queue.messages import SETTLING, Depth
 
-IDS_MAX: Final = 500_000
-"""How many mails are held in memory at once, about half a KiB each; more is refused."""
-
 DRAIN_MAX: Final = 50_000
 """How many messages a drain holds unacked at once: AMQP counts what is unacked in 16 bits."""
 
@@ -217,19 +214,6 @@ def refuse_burying(queue: QueueName, depth: Depth, mend: str) -> None:
             f"the broker drops a dead letter of {queue} for good after {depth.dead_limit} returns, and to look at all "
             "of them returns each once",
             mend=mend,
-        )
-
-
-def refuse_too_many(held: int, what: str, limit: int = IDS_MAX) -> None:
-    """Bound what is held in memory.
-
-    Raises:
-        UnsafeRequest: more would be held than the limit allows.
-    """
-    if held > limit:
-        raise UnsafeRequest(
-            f"there are more than {limit:,} {what}, and so many ids are held in memory at most",
-            mend="Allow more with --ids-max (about half a KiB each).",
         )
 
 

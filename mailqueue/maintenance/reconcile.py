@@ -11,8 +11,8 @@ from typing import Final
 
 from mailqueue.codec import BrokenRow, queued_of, read_row
 from mailqueue.concurrency import in_order
-from mailqueue.maintenance.comparison import DRAIN_MAX, IDS_MAX, Drained, LiveMail, TablesSide, refuse_too_many
-from mailqueue.queue import DELAYED
+from mailqueue.maintenance.comparison import DRAIN_MAX, Drained, LiveMail, TablesSide
+from mailqueue.queue import DELAYED, IDS_MAX, refuse_too_many
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BadPayload

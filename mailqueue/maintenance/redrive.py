@@ -21,15 +21,16 @@ from typing import Final
 
 from mailqueue.codec import publish_mail, queued_of
 from mailqueue.concurrency import in_batches
-from mailqueue.maintenance.comparison import DRAIN_MAX, IDS_MAX, refuse_burying, refuse_too_many
+from mailqueue.maintenance.comparison import DRAIN_MAX, refuse_burying
 from mailqueue.maintenance.reconcile import next_within, patience
 from mailqueue.metrics import QueueCount
+from mailqueue.queue import IDS_MAX, Redriven, refuse_too_many
 from mailqueue.rabbitmq.parts import Parts
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId
 from model.ports import Delivery
 from model.queue.blob_ids import is_deduplicated
-from model.queue.filters import MailFilter
+from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, MailBlobs, QueuedMail, Whereabouts
 
 PUBLISHED_AT_ONCE: Final = 64
@@ -61,24 +62,6 @@ async def republish(parts: Parts, older_than: timedelta, where: MailFilter, *, d
 
 
 @dataclass(slots=True)
-class Redriven:
-    """What became of the dead letters; in a dry run, what would become of them.
-
-    Attributes:
-        dropped: those whose mails were marked meanwhile.
-        unreadable: those that tell of no mail; they stay where they are.
-    """
-
-    redriven: int = 0
-    dropped: int = 0
-    unreadable: int = 0
-
-    @property
-    def seen(self) -> int:
-        return self.redriven + self.dropped + self.unreadable
-
-
-@dataclass(slots=True)
 class _Known:
     """What the queue held of its mails when the redrive began.
 
@@ -104,36 +87,56 @@ class _Known:
         return _own_blobs(blobs) - self.blobs
 
 
-async def redrive(parts: Parts, limit: int | None = None, *, dry_run: bool = False, ids_max: int = IDS_MAX) -> Redriven:
+async def redrive(
+    parts: Parts,
+    limit: int | None = None,
+    where: MailFilter = EVERYTHING,
+    *,
+    dry_run: bool = False,
+    ids_max: int = IDS_MAX,
+) -> Redriven:
     """Put dead letters back into their queue.
 
-    A dry run keeps all of them unacked to its end; otherwise each would come again.
+    A dry run keeps all of them unacked to its end, and one with conditions those that do not match; otherwise each
+    would come again.
 
     Args:
         parts: of the queue.
         limit: the largest number of dead letters to take.
+        where: which, by their envelopes and ids.
         dry_run: only look.
         ids_max: how many mails of the queue are held in memory; more is refused.
     """
     done, known = Redriven(), await _known(parts, ids_max)
-    depth = await parts.broker.depth(parts.queue)
-    if dry_run:
-        refuse_burying(parts.queue, depth, "Leave --dry-run out, and try some with --limit.")
-    async with parts.broker.dead_letters(parts.queue, DRAIN_MAX if dry_run else AT_ONCE) as letters:
+    depth, passed = await parts.broker.depth(parts.queue), 0
+    keeps = dry_run or where != EVERYTHING
+    if keeps:
+        refuse_burying(parts.queue, depth, "Leave --dry-run and conditions out, and try some with --limit.")
+    async with parts.broker.dead_letters(parts.queue, DRAIN_MAX if keeps else AT_ONCE) as letters:
         while limit is None or done.seen < limit:
-            letter = await next_within(letters, parts.clock, patience(done.seen, depth.dead))
+            letter = await next_within(letters, parts.clock, patience(done.seen + passed, depth.dead))
             if letter is None:
                 break
-            await _redriven(parts, letter, known, done, dry_run=dry_run)
+            queued = _mail_of(letter)
+            if queued is None:
+                done.unreadable += 1  # it stays unacked, and goes back when all is done
+            elif where.matches(Listed(queued, parts.now)):
+                await _redriven(parts, letter, queued, known, done, dry_run=dry_run)
+            else:
+                passed += 1  # likewise
     return done
 
 
-async def _redriven(parts: Parts, letter: Delivery, known: _Known, done: Redriven, *, dry_run: bool) -> None:
+def _mail_of(letter: Delivery) -> QueuedMail | None:
     try:
-        queued = queued_of(letter.message.body)
+        return queued_of(letter.message.body)
     except BadPayload:
-        done.unreadable += 1  # it stays unacked, and goes back when all is done
-        return
+        return None
+
+
+async def _redriven(
+    parts: Parts, letter: Delivery, queued: QueuedMail, known: _Known, done: Redriven, *, dry_run: bool
+) -> None:
     marked = await parts.view.marks.there(parts.queue, queued.enqueue_id)
     if not dry_run:
         await (_forgotten if marked else _in_queue)(parts, queued, known)

@@ -4,8 +4,15 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from mailqueue.pulsar.messages import first_place, listed_of, origin_of
-from mailqueue.pulsar.names import out_subscription, out_topic, scheduled_subscription, scheduled_topic
+from mailqueue.pulsar.messages import first_place, listed_of, origin_of, redriven_from
+from mailqueue.pulsar.names import (
+    DEAD_SUBSCRIPTION,
+    dead_topic,
+    out_subscription,
+    out_topic,
+    scheduled_subscription,
+    scheduled_topic,
+)
 from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.pulsar.topics import StoredMessage
 from model.errors import BadPayload
@@ -68,7 +75,9 @@ def is_deleted(queue: QueueName, message: StoredMessage, listed: Listed, known: 
 
 
 async def acknowledged(parts: PulsarParts, some: Sequence[FoundMail]) -> None:
-    """Acknowledge deleted mails, and delete their bytes."""
+    """Acknowledge deleted mails, before them the dead letters whose place they took, and delete their bytes."""
+    letters = [letter for one in some if (letter := redriven_from(one.message))]
+    await parts.topics.acknowledge(dead_topic(parts.queue), DEAD_SUBSCRIPTION, letters)
     for whereabouts in {one.listed.whereabouts for one in some}:
         topic, subscription = place_of(whereabouts, parts)
         places = [one.message.place for one in some if one.listed.whereabouts is whereabouts]

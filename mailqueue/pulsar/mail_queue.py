@@ -25,18 +25,21 @@ from mailqueue.pulsar.listing import browse, found, place_of
 from mailqueue.pulsar.moving import Mover
 from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, out_topic, queues_among, scheduled_topic
 from mailqueue.pulsar.parts import FormOfQueue, PulsarParts
+from mailqueue.pulsar.redriving import redrive
 from mailqueue.pulsar.remove import remove
 from mailqueue.pulsar.restoring import PulsarRestoring, restoring
 from mailqueue.pulsar.tending import TendedDeletions, tend_deletions
 from mailqueue.pulsar.topics import Topics
 from mailqueue.pulsar.unacked import PulsarUnacked
 from mailqueue.queue import (
+    IDS_MAX,
     PREFETCH,
     Changed,
     Delays,
     MailChange,
     OnBroken,
     OnRemoved,
+    Redriven,
     Removed,
     due_time,
     passed_over,
@@ -123,6 +126,16 @@ class PulsarMailQueue:
 
     async def move_due(self, *, dry_run: bool = False) -> int:
         return await self._mover.move_due(dry_run=dry_run)
+
+    async def redrive(
+        self,
+        limit: int | None = None,
+        where: MailFilter = EVERYTHING,
+        *,
+        dry_run: bool = False,
+        ids_max: int = IDS_MAX,
+    ) -> Redriven:
+        return await redrive(self._parts, limit, where, dry_run=dry_run, ids_max=ids_max)
 
     async def restoring(self, removed: Collection[EnqueueId]) -> PulsarRestoring:
         return await restoring(self._parts, removed)

@@ -27,6 +27,9 @@ ENQUEUED_AT: Final = "mailmend-enqueued-at"
 ORIGIN: Final = "mailmend-origin"
 """Where the delayed message is that this one takes the place of: it is acknowledged before this one is."""
 
+REDRIVEN: Final = "mailmend-redriven"
+"""Where the dead letter is that this message takes the place of, likewise."""
+
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
@@ -71,11 +74,12 @@ def listed_of(message: StoredMessage, whereabouts: Whereabouts) -> Listed:
 
 def origin_of(message: StoredMessage) -> MessagePlace | None:
     """The delayed message whose place this one takes; None where there is none, or it cannot be read."""
-    text = message.properties.get(ORIGIN)
-    try:
-        return None if text is None else MessagePlace.parse(text)
-    except BadPayload:
-        return None
+    return _place(message, ORIGIN)
+
+
+def redriven_from(message: StoredMessage) -> MessagePlace | None:
+    """The dead letter whose place this one takes, likewise."""
+    return _place(message, REDRIVEN)
 
 
 def first_place(queue: QueueName, message: StoredMessage, whereabouts: Whereabouts) -> TopicPlace:
@@ -86,19 +90,34 @@ def first_place(queue: QueueName, message: StoredMessage, whereabouts: Whereabou
     return TopicPlace(scheduled_topic(queue), origin or message.place)
 
 
+def redriven_message(letter: StoredMessage) -> TopicMessage:
+    """A dead letter as a mail that is ready and was never tried: its payload as it is, whichever James wrote it."""
+    return TopicMessage(letter.payload.decode(), {REDRIVEN: str(letter.place)})
+
+
 def dead_letter(queue: QueueName, namespace: str, message: StoredMessage) -> TopicMessage:
-    """A dead letter as Pulsar's own client makes it, which James's is."""
+    """A dead letter as Pulsar's own client makes it, which James's is; and which says since when the mail is there."""
     place = str(message.place)
+    kept = {name: text for name, text in message.properties.items() if name not in {ORIGIN, REDRIVEN}}
     return TopicMessage(
         message.payload.decode(errors="surrogateescape"),
         {
-            **message.properties,
+            ENQUEUED_AT: str(millis_of(message.published_at)),
+            **kept,
             "ORIGIN_MESSAGE_ID": place,
             "ORIGIN_MESSAGE_IDY_TIME": place,
             "REAL_SUBSCRIPTION": out_subscription(queue),
             "REAL_TOPIC": f"persistent://{namespace}/{out_topic(queue)}",
         },
     )
+
+
+def _place(message: StoredMessage, name: str) -> MessagePlace | None:
+    text = message.properties.get(name)
+    try:
+        return None if text is None else MessagePlace.parse(text)
+    except BadPayload:
+        return None
 
 
 def _number(message: StoredMessage, name: str) -> int | None:

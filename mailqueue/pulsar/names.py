@@ -49,6 +49,11 @@ def mover_lease(queue: QueueName) -> str:
     return f"{queue}-mailmend-mover"
 
 
+def redrive_lease(queue: QueueName) -> str:
+    """The topic whose one producer may put dead letters back; it holds no message."""
+    return f"{queue}-mailmend-redrive"
+
+
 def restored_topic(queue: QueueName) -> str:
     """Ids of mails that were put back, so that none is twice."""
     return f"{queue}-mailmend-restored"

@@ -1,7 +1,8 @@
 """A mail from its delivery until it is acked, retried or rejected: exactly one of them, once.
 
 The order of publishing and acknowledging makes each safe: the mail is always in one topic at least. Before a mail that
-was delayed is acknowledged, the delayed message is whose place it took: else that would be moved again.
+was delayed is acknowledged, the delayed message is whose place it took: else that would be moved again. So is the dead
+letter that was put back.
 """
 
 from collections.abc import Callable, Coroutine
@@ -12,7 +13,7 @@ from typing import Any
 from mailqueue.concurrency import finished
 from mailqueue.metrics import QueueCount
 from mailqueue.pulsar.listing import is_deleted
-from mailqueue.pulsar.messages import dead_letter, delayed_message, origin_of, story_of
+from mailqueue.pulsar.messages import dead_letter, delayed_message, origin_of, redriven_from, story_of
 from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, scheduled_subscription, scheduled_topic
 from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.pulsar.topics import TopicDelivery
@@ -119,9 +120,11 @@ class PulsarUnacked:
 
 
 async def leave(parts: PulsarParts, delivery: TopicDelivery) -> None:
-    """Have the delivery's mail leave the queue, and the delayed message too whose place it took."""
+    """Have the delivery's mail leave the queue, and the delayed message or dead letter too whose place it took."""
     if origin := origin_of(delivery.message):
         await parts.topics.acknowledge(scheduled_topic(parts.queue), scheduled_subscription(parts.queue), (origin,))
+    if letter := redriven_from(delivery.message):
+        await parts.topics.acknowledge(dead_topic(parts.queue), DEAD_SUBSCRIPTION, (letter,))
     await delivery.ack()
 
 

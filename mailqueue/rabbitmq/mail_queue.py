@@ -19,20 +19,22 @@ from mailqueue.configuration import Configurations
 from mailqueue.draining import checked_prefetch
 from mailqueue.health import FigureScope, QueueFigures
 from mailqueue.maintenance.change_due import DueChange
-from mailqueue.maintenance.comparison import IDS_MAX, Mended, Reconciled
+from mailqueue.maintenance.comparison import Mended, Reconciled
 from mailqueue.maintenance.move_due import DueMover, MoverTurns
 from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest, mended
-from mailqueue.maintenance.redrive import Redriven, redrive, republish
+from mailqueue.maintenance.redrive import redrive, republish
 from mailqueue.maintenance.restore import restoring
 from mailqueue.maintenance.sweep import Moved, Sweeper, Swept
 from mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
 from mailqueue.queue import (
+    IDS_MAX,
     PREFETCH,
     Changed,
     Delays,
     MailChange,
     OnBroken,
     OnRemoved,
+    Redriven,
     Removed,
     Restoring,
     due_time,
@@ -132,6 +134,16 @@ class RabbitMailQueue:
         mover = self._mover.dry() if self._mover and dry_run else self._mover
         return (await mover.move_due()).count if mover else 0
 
+    async def redrive(
+        self,
+        limit: int | None = None,
+        where: MailFilter = EVERYTHING,
+        *,
+        dry_run: bool = False,
+        ids_max: int = IDS_MAX,
+    ) -> Redriven:
+        return await redrive(self._parts, limit, where, dry_run=dry_run, ids_max=ids_max)
+
     async def restoring(self, removed: Collection[EnqueueId]) -> Restoring:
         return await restoring(self._parts, removed)
 
@@ -178,10 +190,6 @@ class RabbitMailQueue:
     async def republish(self, older_than: timedelta, where: MailFilter = EVERYTHING, *, dry_run: bool = False) -> int:
         """Publish again what waits for longer than that (`mailqueue.maintenance.redrive`)."""
         return await republish(self._parts, older_than, where, dry_run=dry_run)
-
-    async def redrive(self, limit: int | None = None, *, dry_run: bool = False, ids_max: int = IDS_MAX) -> Redriven:
-        """Put dead letters back into the queue (`mailqueue.maintenance.redrive`)."""
-        return await redrive(self._parts, limit, dry_run=dry_run, ids_max=ids_max)
 
     async def mend(self, found: Reconciled, request: MendRequest, keeping: Keeping, *, dry_run: bool = False) -> Mended:
         """Mend what reconciling found, as far as it is asked for (`mailqueue.maintenance.reconcile_mend`)."""

@@ -17,7 +17,7 @@ from cql.driver.session import CassandraCluster
 from mailqueue.codec import payload_of, priority_of
 from mailqueue.health import FigureScope, HealthProblem, judged
 from mailqueue.memory import MemoryMailQueue
-from mailqueue.queue import ChangedMail, Dequeued, MailQueue, RemovedMail, RestoreResult
+from mailqueue.queue import ChangedMail, Dequeued, MailQueue, Redriven, RemovedMail, RestoreResult
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.james_tables import EVENT_STORE
@@ -368,6 +368,26 @@ async def test_traffic_is_the_difference_of_two_looks(queue: MailQueue, other: M
     assert (second.enqueued - first.enqueued, second.marked - first.marked) == (2, 1)
     await queue.recount()
     assert (await other.size()).mails == 2
+
+
+async def test_dead_letters_go_back_under_their_ids(queue: MailQueue, other: MailQueue) -> None:
+    """Those that are meant, once, with their bytes; they were never tried, and the others stay."""
+    ids = dict(zip("abc", await enqueued(queue, *"abc"), strict=True))
+    async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue(prefetch=3) as mails:
+        for _ in range(3):
+            await (await anext(mails)).reject()
+    assert not await names(other)
+    only_b = MailFilter(name="b")
+    assert await other.redrive(where=only_b, dry_run=True) == Redriven(1)
+    assert not await names(other)
+    assert await other.redrive(where=only_b) == Redriven(1)
+    (back,) = await taken(queue)
+    assert (back.enqueue_id, back.content, back.attempts) == (ids["b"], CONTENT, 0)
+    assert await queue.redrive(limit=1) == Redriven(1)
+    assert await other.redrive() == Redriven(1)
+    assert await other.redrive() == Redriven()
+    assert sorted(await names_taken(queue)) == ["a", "c"]
+    assert not await names(other)
 
 
 async def test_a_rejected_mail_is_a_dead_letter(three: Sides, rabbit: RabbitMailQueue) -> None:

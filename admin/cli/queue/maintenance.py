@@ -13,13 +13,14 @@ from admin.cli.queue_options import (
     ALL,
     DRY_RUN,
     FILTERS,
+    MAIL_FILTERS,
     QUEUE_ARGUMENT,
     YES,
     queue_settings,
     typed_stores,
     unless,
 )
-from mailqueue.maintenance.comparison import IDS_MAX
+from mailqueue.queue import IDS_MAX
 from model.errors import WrongUse
 
 _UNLESS_DRY_RUN: Final = queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"))
@@ -197,7 +198,8 @@ REDRIVE: Final = Command(
     summary="Put dead letters back into their queue.",
     about="""Under their ids; those that were deleted meanwhile are dropped. A dead letter is a mail that its consumer
     rejected, or that came back too often, or had lost its bytes. Mend the cause first, or it comes back here. The bytes
-    of one that is dropped go with it. A dry run takes them unacked for a moment, and gives all of them back.""",
+    of one that is dropped go with it. RabbitMQ's dead letters cannot be searched: a dry run takes all unacked for a
+    moment, conditions those that they leave out, and all of these are given back.""",
     service="admin.services.queue.maintenance:redrive",
     present="admin.present.queue_maintenance:redrive_document",
     options=(
@@ -206,10 +208,12 @@ REDRIVE: Final = Command(
         _ids_max("How many mails of the queue are held in memory, about half a KiB each; more is refused."),
         DRY_RUN,
     ),
-    shared=(queue_settings(broker=unless(), blobs=unless()),),
+    shared=(MAIL_FILTERS, queue_settings(broker=unless(), blobs=unless())),
     examples="""
         mailmend queue redrive --dry-run              how many there are, and how many of them were deleted meanwhile
-        mailmend queue redrive --limit 10             the first ten, to see whether they fare better now""",
-    exits="0 done (or there are none), 1 some cannot be read, and stay where they are; 2 wrong use, 4 cannot reach "
+        mailmend queue redrive --limit 10             the first ten, to see whether they fare better now
+        mailmend queue redrive --recipient '*@example.com'    their server is back""",
+    exits="0 done (or there are none), 1 some cannot be read, and stay where they are; 2 wrong use, 3 another process "
+    "does the same, or the broker refused one; 4 cannot reach: "
     "what is back stays back, the same command goes on. After a kill too: a mail may come twice then, none is lost.",
 )

@@ -7,10 +7,8 @@ from typing import Final
 from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, MailSelection, QueueAnswer
 from admin.wiring.queues import QueueConnections, with_queues
-from mailqueue.maintenance.comparison import IDS_MAX
-from mailqueue.maintenance.redrive import Redriven
 from mailqueue.maintenance.sweep import Moved, Swept
-from mailqueue.queue import Delays
+from mailqueue.queue import IDS_MAX, Delays, Redriven
 from model.errors import ExitCode
 
 REPUBLISH_OLDER_THAN: Final = timedelta(hours=1)
@@ -82,6 +80,7 @@ def republish(request: RepublishRequest, _: Caller) -> QueueAnswer[RepublishRequ
 class RedriveRequest(DryRunRequest):
     """Put dead letters back into their queue."""
 
+    selection: MailSelection = field(default_factory=MailSelection)
     limit: int | None = None
     ids_max: int = IDS_MAX
 
@@ -90,8 +89,9 @@ def redrive(request: RedriveRequest, _: Caller) -> QueueAnswer[RedriveRequest, R
     """Put dead letters back under their ids; those deleted meanwhile are dropped."""
 
     async def redriven(connections: QueueConnections) -> QueueAnswer[RedriveRequest, Redriven]:
-        async with connections.open_tabled(dry_run=request.dry_run) as queue:
-            found = await queue.redrive(request.limit, dry_run=request.dry_run, ids_max=request.ids_max)
+        async with connections.open(dry_run=request.dry_run) as queue:
+            where = request.selection.at(connections.now)
+            found = await queue.redrive(request.limit, where, dry_run=request.dry_run, ids_max=request.ids_max)
             return QueueAnswer(request, found, ExitCode.DRIFT if found.unreadable else ExitCode.FINE)
 
     return with_queues(request.settings, redriven)

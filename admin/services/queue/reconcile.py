@@ -15,7 +15,6 @@ from admin.wiring.cluster import state_folder
 from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.maintenance.comparison import (
     DRAIN_MAX,
-    IDS_MAX,
     Drained,
     Mended,
     QueueFinding,
@@ -31,6 +30,7 @@ from mailqueue.maintenance.reconcile import (
     with_lookups,
 )
 from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest
+from mailqueue.queue import IDS_MAX
 from model.errors import BadPayload, BlobMissing, ExitCode, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName
 from model.queue.mails import Listed

@@ -22,9 +22,9 @@ from mailqueue.maintenance.comparison import (
     compared,
     left_after,
     refuse_drain,
-    refuse_too_many,
     republishable,
 )
+from mailqueue.queue import refuse_too_many
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
 from model.queue.mails import MailBlobs

@@ -234,3 +234,16 @@ def test_a_limit_is_kept(queue: QueueShell) -> None:
 
 def test_none_is_no_error(queue: QueueShell) -> None:
     assert "0 dead letters are back" in queue("redrive").out
+
+
+def test_only_those_that_are_meant_go_back(queue: QueueShell) -> None:
+    """The others are looked at, and stay."""
+    queue.put("one", recipients=("bob@example.com",))
+    queue.put("two")
+    queue("dequeue", "--exec", "false")
+    assert len(queue.broker.dead(queue.name)) == 2
+
+    ended = queue("redrive", "--recipient", "*@EXAMPLE.com", "--json")
+
+    assert (ended.json["redriven"], len(queue.broker.dead(queue.name))) == (1, 1)
+    assert queue.names() == ["one"]
