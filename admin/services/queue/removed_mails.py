@@ -128,7 +128,10 @@ def read_removed_mails(file: Path, on_torn: Callable[[], None] | None = None) ->
             return
         raise WrongUse(f"{file} ends in the middle of a mail", mend="Every mail before it was read.") from None
     except OSError as error:
-        raise WrongUse(f"{file} cannot be read: {error.strerror or error}") from error
+        raise WrongUse(
+            f"{file} cannot be read: {error.strerror or error}",
+            mend="Name a file that a delete or purge wrote: they are in ~/.local/share/mailmend/queue.",
+        ) from error
 
 
 class RestoredLog:

@@ -51,9 +51,9 @@ class RestorePlan:
             WrongUse: not a file of removed mails, or one of `ids` is not in it.
             UnsafeRequest: all that is asked for was put back before.
         """
-        known = frozenset[EnqueueId]() if again else RestoredLog(file).restored()
         truncated: list[bool] = []
         mails = {one.queued.enqueue_id: one.queue for one in read_removed_mails(file, lambda: truncated.append(True))}
+        known = frozenset[EnqueueId]() if again else RestoredLog(file).restored()
         if ids:
             mails = {one: mails[one] for one in _held(file, mails, ids)}
         missing: dict[QueueName, set[EnqueueId]] = {}

@@ -213,6 +213,12 @@ class TestRestore:
         assert listed["later"].whereabouts is Whereabouts.DELAYED
         assert sorted(queue.delivered(2)) == ["one", "two"]
 
+    @pytest.mark.parametrize("name", ["", ".", "/"])
+    def test_a_name_of_no_file_is_refused(self, queue: QueueShell, name: str) -> None:
+        ended = queue("restore", name)
+
+        assert (ended.code, "cannot be read: Is a directory" in ended.err) == (2, True)
+
     def test_into_the_queue_that_it_came_from(self, queue: QueueShell) -> None:
         queue.put("other", queue=OUTGOING)
         file = queue("purge", "--queue", "outgoing", "--yes", "--json").json["kept"]
