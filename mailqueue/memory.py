@@ -24,7 +24,6 @@ from mailqueue.queue import (
     MailChange,
     OnBroken,
     OnRemoved,
-    Redriven,
     Removed,
     RemovedMail,
     RestoreResult,
@@ -33,6 +32,7 @@ from mailqueue.queue import (
     passed_over,
     refuse_too_many,
 )
+from mailqueue.upkeep import Redriven, Swept
 from model.backoff import RETRY
 from model.errors import BlobMissing, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName, restored_id
@@ -178,6 +178,11 @@ class MemoryMailQueue:
             entry.listed = replace(entry.listed, enqueued_at=self.now, attempts=0)
             self._deliver(entry)
         return Redriven(len(meant))
+
+    async def keep_up(self, *, dry_run: bool = False) -> Swept:
+        """Nothing is left over."""
+        del dry_run
+        return Swept()
 
     async def restoring(self, _removed: Collection[EnqueueId]) -> Self:
         return self

@@ -15,6 +15,7 @@ from typing import Final, Protocol, Self
 from mailqueue.codec import BrokenRow
 from mailqueue.health import FigureScope, QueueFigures
 from mailqueue.metrics import TrafficSums
+from mailqueue.upkeep import Redriven, Upkeep
 from model.errors import Delayed, UnsafeRequest, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.queue.filters import EVERYTHING, MailFilter
@@ -139,24 +140,6 @@ def refuse_too_many(held: int, what: str, limit: int = IDS_MAX) -> None:
             f"there are more than {limit:,} {what}, and so many ids are held in memory at most",
             mend="Allow more with --ids-max (about half a KiB each).",
         )
-
-
-@dataclass(slots=True)
-class Redriven:
-    """What became of the dead letters; in a dry run, what would become of them.
-
-    Attributes:
-        dropped: those whose mails were deleted meanwhile.
-        unreadable: those that tell of no mail; they stay where they are.
-    """
-
-    redriven: int = 0
-    dropped: int = 0
-    unreadable: int = 0
-
-    @property
-    def seen(self) -> int:
-        return self.redriven + self.dropped + self.unreadable
 
 
 class Dequeued(Protocol):
@@ -384,6 +367,14 @@ class MailQueue(Protocol):
             LeaseHeld: another process does the same.
             UnsafeRequest: the queue holds more mails than that, or to look would lose some.
             CannotReach, PublishFailed: what is back stays back; the same again goes on from there.
+        """
+        ...
+
+    async def keep_up(self, *, dry_run: bool = False) -> Upkeep:
+        """One round of the rest of what `maintain` repeats: clean up what is no longer needed, keep what still is.
+
+        Raises:
+            CannotReach: what was done stays done.
         """
         ...
 

@@ -11,8 +11,9 @@ from admin.services.queue.reconcile import ReconcileResult
 from admin.services.queue.request import DryRunRequest, QueueAnswer
 from admin.services.queue.tend import TendedQueue, TendRequest
 from mailqueue.maintenance.comparison import MEANINGS, QueueFinding, Reconciled
-from mailqueue.maintenance.sweep import Moved, Swept
-from mailqueue.queue import Delays, Redriven
+from mailqueue.maintenance.sweep import Moved
+from mailqueue.queue import Delays
+from mailqueue.upkeep import Redriven, Swept, TendedDeletions, Upkeep
 
 
 def sweep_document(result: QueueAnswer[SweepRequest, Sweep]) -> Document:
@@ -97,7 +98,7 @@ def tend_document(result: QueueAnswer[TendRequest, Sequence[TendedQueue]]) -> Do
     if not (request.once or request.dry_run):
         return Document()
     queues = [
-        {"queue": one.queue, "moved_due": one.moved_due, **plain(_sweep_json(one.sweep, dry_run=request.dry_run))}
+        {"queue": one.queue, "moved_due": one.moved_due, **_upkeep_json(one.upkeep, dry_run=request.dry_run)}
         for one in result.found
     ]
     json = {"keyspace": request.keyspace, "dry_run": request.dry_run, "queues": queues, "exit": 0}
@@ -105,11 +106,34 @@ def tend_document(result: QueueAnswer[TendRequest, Sequence[TendedQueue]]) -> Do
     return Document(json, [NOTHING_WRITTEN, *lines] if request.dry_run else lines)
 
 
+def _upkeep_json(found: Upkeep, *, dry_run: bool) -> dict[str, Any]:
+    match found:
+        case Swept():
+            return dict(plain(_sweep_json(found, dry_run=dry_run)))
+        case TendedDeletions():
+            return {"deletions": {"left": found.left, "expired": found.expired}, "removed_again": found.again}
+
+
 def _round_lines(one: TendedQueue, *, dry_run: bool) -> list[str]:
-    if dry_run:
-        due = f"{one.moved_due:,} delayed mails of {one.queue} are due, and would be moved into it."
-        return [due, *_would_sweep_lines(one.queue, one.sweep)]
-    return [f"{one.moved_due:,} delayed mails of {one.queue} became due. {_swept_line(one.queue, one.sweep)}"]
+    due = f"{one.moved_due:,} delayed mails of {one.queue} " + (
+        "are due, and would be moved into it." if dry_run else "became due."
+    )
+    match one.upkeep:
+        case Swept() if dry_run:
+            return [due, *_would_sweep_lines(one.queue, one.upkeep)]
+        case Swept():
+            return [f"{due} {_swept_line(one.queue, one.upkeep)}"]
+        case TendedDeletions():
+            return [f"{due} {_deletions_line(one.upkeep, dry_run=dry_run)}"]
+
+
+def _deletions_line(found: TendedDeletions, *, dry_run: bool) -> str:
+    """What was done about messages that say which mails are deleted."""
+    would = "would be " if dry_run else ""
+    line = f"{found.expired:,} notes of deletions {would or 'are '}gone, {found.left:,} deletions {would or 'are '}kept"
+    if found.again:
+        line += f"; {found.again:,} deleted mails that the broker had forgotten {would or 'are '}gone again"
+    return f"{line}."
 
 
 def flush_document(result: QueueAnswer[DryRunRequest, Delays]) -> Document:

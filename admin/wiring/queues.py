@@ -339,7 +339,7 @@ async def _over_pulsar(
         if settings.blobs.address.store is Store.CASSANDRA:
             raise tables_lacking()
         blobs = blobs_behind(settings.blobs, None, clock, makes=makes)
-    topics: Topics = import_or_name_extra("mailqueue.pulsar.adapter").PulsarTopics(pulsar, clock)
+    topics = topics_behind(pulsar, clock)
     try:
         return await carry_out(PulsarConnections(settings, none, none, OwnTables(), none, none, blobs, clock, topics))
     finally:
@@ -365,6 +365,12 @@ def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:
     rabbitmq = import_or_name_extra("mailqueue.rabbitmq.broker.adapter")
     broker: Broker = rabbitmq.RabbitBroker(settings, clock)
     return broker
+
+
+def topics_behind(settings: PulsarSettings, clock: Clock) -> Topics:
+    pulsar = import_or_name_extra("mailqueue.pulsar.adapter")
+    topics: Topics = pulsar.PulsarTopics(settings, clock)
+    return topics
 
 
 def blobs_behind(settings: BlobsSettings, tables: AsyncTables | None, clock: Clock, *, makes: bool = True) -> Blobs:

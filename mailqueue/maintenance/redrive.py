@@ -24,8 +24,9 @@ from mailqueue.concurrency import in_batches
 from mailqueue.maintenance.comparison import DRAIN_MAX, refuse_burying
 from mailqueue.maintenance.reconcile import next_within, patience
 from mailqueue.metrics import QueueCount
-from mailqueue.queue import IDS_MAX, Redriven, refuse_too_many
+from mailqueue.queue import IDS_MAX, refuse_too_many
 from mailqueue.rabbitmq.parts import Parts
+from mailqueue.upkeep import Redriven
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId
 from model.ports import Delivery

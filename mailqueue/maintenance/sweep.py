@@ -25,6 +25,7 @@ from mailqueue.rabbitmq.view.known_queues import QueueState
 from mailqueue.rabbitmq.view.marks import RememberedMarks
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.slices import Slices
+from mailqueue.upkeep import Swept
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
@@ -53,35 +54,6 @@ class Moved:
     after: datetime | None
     back: bool = False
     state: QueueState = field(default_factory=QueueState, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """What a sweep has done, or would do.
-
-    Attributes:
-        slices: that were cleaned, whether or not they held anything.
-        blobs: of mails that were done with, deleted once more in case they were left.
-        rescued: mails without a mark that lay before the browse start, and were put back and published.
-        renewed: mails that would have expired soon, put again.
-        orphan_marks: marks that this process wrote since its last sweep for mails of slices that no listing reads.
-        moved_back: whether somebody else put the browse start back.
-        browse_start, content_start: as they are now; None: nothing was ever enqueued.
-        browse_start_before, content_start_before: as they were; None where nobody had set them.
-    """
-
-    slices: int = 0
-    rows: int = 0
-    blobs: int = 0
-    rescued: int = 0
-    renewed: int = 0
-    orphan_marks: int = 0
-    moved_back: bool = False
-    browse_start: datetime | None = None
-    content_start: datetime | None = None
-    browse_start_before: datetime | None = None
-    content_start_before: datetime | None = None
-    rescued_ids: tuple[EnqueueId, ...] = ()
 
 
 class Sweeper:

@@ -28,7 +28,7 @@ from mailqueue.pulsar.parts import FormOfQueue, PulsarParts
 from mailqueue.pulsar.redriving import redrive
 from mailqueue.pulsar.remove import remove
 from mailqueue.pulsar.restoring import PulsarRestoring, restoring
-from mailqueue.pulsar.tending import TendedDeletions, tend_deletions
+from mailqueue.pulsar.tending import tend_deletions
 from mailqueue.pulsar.topics import Topics
 from mailqueue.pulsar.unacked import PulsarUnacked
 from mailqueue.queue import (
@@ -39,11 +39,11 @@ from mailqueue.queue import (
     MailChange,
     OnBroken,
     OnRemoved,
-    Redriven,
     Removed,
     due_time,
     passed_over,
 )
+from mailqueue.upkeep import Redriven, TendedDeletions
 from model.ids import EnqueueId, QueueName
 from model.ports import Blobs, Clock
 from model.queue.deletions import KnownDeletions
@@ -168,16 +168,12 @@ class PulsarMailQueue:
     async def maintain(self, stop: asyncio.Event) -> None:
         jobs = (
             BackgroundJob("moving delayed mails", self.move_due, MOVE_DUE_EVERY),
-            BackgroundJob("tending deletions", self.tend_deletions, TEND_DELETIONS_EVERY),
+            BackgroundJob("tending deletions", self.keep_up, TEND_DELETIONS_EVERY),
         )
         await run_jobs(self.name, self._parts.clock, stop, jobs)
 
-    async def tend_deletions(self, *, dry_run: bool = False) -> TendedDeletions:
-        """One round of what `maintain` repeats: let deletions expire that are no longer needed.
-
-        Raises:
-            CannotReach: what was done stays done.
-        """
+    async def keep_up(self, *, dry_run: bool = False) -> TendedDeletions:
+        """Let deletions expire that are no longer needed."""
         return await tend_deletions(self._parts, dry_run=dry_run)
 
     async def close(self) -> None:

@@ -15,7 +15,8 @@ from mailqueue.pulsar.listing import FoundMail, found
 from mailqueue.pulsar.messages import listed_of, redriven_message
 from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, out_subscription, out_topic, redrive_lease
 from mailqueue.pulsar.parts import PulsarParts
-from mailqueue.queue import Redriven, refuse_too_many
+from mailqueue.queue import refuse_too_many
+from mailqueue.upkeep import Redriven
 from model.errors import BadPayload, LeaseHeld
 from model.ids import EnqueueId
 from model.queue.filters import MailFilter

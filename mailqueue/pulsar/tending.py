@@ -5,7 +5,6 @@ acknowledged again, so that James's consumers, who do not know of our deletions,
 """
 
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Final
 
 from mailqueue.concurrency import in_batches
@@ -13,26 +12,12 @@ from mailqueue.pulsar.deletions import checkpoint_message, filter_topics, notice
 from mailqueue.pulsar.listing import acknowledged, found, is_deleted, place_of
 from mailqueue.pulsar.names import OWN_SUBSCRIPTION, filter_topic
 from mailqueue.pulsar.parts import PulsarParts
+from mailqueue.upkeep import TendedDeletions
 from model.queue.deletions import Checkpoint, KnownDeletions, Notice, progress_of, tending
 from model.queue.mails import Whereabouts
 from model.queue.places import Backlog
 
 AT_ONCE: Final = 500
-
-
-@dataclass(frozen=True, slots=True)
-class TendedDeletions:
-    """What was done, or would be.
-
-    Attributes:
-        left: how many deletions are still needed.
-        expired: how many messages about deletions were no longer needed.
-        again: how many deleted mails were there again.
-    """
-
-    left: int = 0
-    expired: int = 0
-    again: int = 0
 
 
 async def tend_deletions(parts: PulsarParts, *, dry_run: bool = False) -> TendedDeletions:

@@ -24,7 +24,7 @@ from mailqueue.maintenance.move_due import DueMover, MoverTurns
 from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest, mended
 from mailqueue.maintenance.redrive import redrive, republish
 from mailqueue.maintenance.restore import restoring
-from mailqueue.maintenance.sweep import Moved, Sweeper, Swept
+from mailqueue.maintenance.sweep import Moved, Sweeper
 from mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
 from mailqueue.queue import (
     IDS_MAX,
@@ -34,7 +34,6 @@ from mailqueue.queue import (
     MailChange,
     OnBroken,
     OnRemoved,
-    Redriven,
     Removed,
     Restoring,
     due_time,
@@ -47,6 +46,7 @@ from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.remove import remove
 from mailqueue.rabbitmq.unacked import UnackedMail
 from mailqueue.rabbitmq.view.queue_view import QueueView
+from mailqueue.upkeep import Redriven, Swept
 from model.catalog.queue_tables import OwnTables
 from model.ids import EnqueueId, QueueName
 from model.ports import AsyncTables, Blobs, Broker, Clock
@@ -143,6 +143,9 @@ class RabbitMailQueue:
         ids_max: int = IDS_MAX,
     ) -> Redriven:
         return await redrive(self._parts, limit, where, dry_run=dry_run, ids_max=ids_max)
+
+    async def keep_up(self, *, dry_run: bool = False) -> Swept:
+        return await self.sweep(dry_run=dry_run)
 
     async def restoring(self, removed: Collection[EnqueueId]) -> Restoring:
         return await restoring(self._parts, removed)

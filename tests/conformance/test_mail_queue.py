@@ -17,9 +17,10 @@ from cql.driver.session import CassandraCluster
 from mailqueue.codec import payload_of, priority_of
 from mailqueue.health import FigureScope, HealthProblem, judged
 from mailqueue.memory import MemoryMailQueue
-from mailqueue.queue import ChangedMail, Dequeued, MailQueue, Redriven, RemovedMail, RestoreResult
+from mailqueue.queue import ChangedMail, Dequeued, MailQueue, RemovedMail, RestoreResult
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailqueue.upkeep import Redriven
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import BlobMissing

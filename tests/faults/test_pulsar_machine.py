@@ -188,7 +188,7 @@ class TopicQueueMachine(RuleBasedStateMachine):
     @rule(number=WORKERS, mishaps=MISHAPS)
     def tend(self, number: int, mishaps: Sequence[QueueMishap]) -> None:
         with suppress(MailmendError, Died):
-            self.by(number, lambda worker: worker.queue.tend_deletions(), mishaps)
+            self.by(number, lambda worker: worker.queue.keep_up(), mishaps)
 
     @rule(minutes=st.sampled_from((1, 10, 30, 60, 60 * 24)))
     def time_goes_by(self, minutes: int) -> None:
@@ -230,8 +230,8 @@ class TopicQueueMachine(RuleBasedStateMachine):
         assert not self.owed, f"lost: {self.owed}"
         for _ in range(3):
             self.time_goes_by(60)
-            self.by(0, lambda worker: worker.queue.tend_deletions())
-        assert self.by(0, lambda worker: worker.queue.tend_deletions()).left == 0
+            self.by(0, lambda worker: worker.queue.keep_up())
+        assert self.by(0, lambda worker: worker.queue.keep_up()).left == 0
         assert self.by(0, lambda worker: listed(worker.queue)) == []
 
     # How it is done

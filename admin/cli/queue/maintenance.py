@@ -83,8 +83,9 @@ TEND: Final = Command(
     summary="The background work: due mails, sweeps, renewals.",
     about="""Due mails are moved, slices swept, old mails renewed, tallies written. One such process for each keyspace
     is enough; several do no harm, and take over from each other. Without any, delayed mails stay where they are, and
-    mails that wait for longer than the tables' time to live expire. A dry run is one look at what a round would do
-    now.""",
+    mails that wait for longer than the tables' time to live expire. Of a queue over Pulsar due mails are moved, notes
+    of deletions expire, and what a killed broker forgot is deleted again; without such a process notes pile up. A dry
+    run is one look at what a round would do now.""",
     service="admin.services.queue.tend:tend",
     present="admin.present.queue_maintenance:tend_document",
     options=(

@@ -7,8 +7,9 @@ from typing import Final
 from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, MailSelection, QueueAnswer
 from admin.wiring.queues import QueueConnections, with_queues
-from mailqueue.maintenance.sweep import Moved, Swept
-from mailqueue.queue import IDS_MAX, Delays, Redriven
+from mailqueue.maintenance.sweep import Moved
+from mailqueue.queue import IDS_MAX, Delays
+from mailqueue.upkeep import Redriven, Swept
 from model.errors import ExitCode
 
 REPUBLISH_OLDER_THAN: Final = timedelta(hours=1)

@@ -1,4 +1,4 @@
-"""The background tasks of queues: due mails, sweeps, renewals, tallies; as a service, or one round."""
+"""The background tasks of queues: due mails, sweeps, renewals, tallies, deletions; as a service, or one round."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ from admin.services.queue.request import DryRunRequest, QueueAnswer
 from admin.whole_files import refuse_unwritable, write_text
 from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.background import paused
-from mailqueue.maintenance.sweep import Swept
 from mailqueue.metrics import TrafficSums, pace_between
 from mailqueue.prometheus import PrometheusCounts, gauges_text
 from mailqueue.queue import MailQueue
+from mailqueue.upkeep import Upkeep
 from model.errors import MailmendError, WrongUse
 from model.ids import QueueName
 
@@ -35,11 +35,11 @@ class TendRequest(DryRunRequest):
 
 @dataclass(frozen=True, slots=True)
 class TendedQueue:
-    """One round on one queue, done or in a dry run only planned: delayed mails that were due, and a sweep."""
+    """One round on one queue, done or in a dry run only planned: delayed mails that were due, and the rest."""
 
     queue: QueueName
     moved_due: int
-    sweep: Swept
+    upkeep: Upkeep
 
 
 def tend(request: TendRequest, caller: Caller) -> QueueAnswer[TendRequest, Sequence[TendedQueue]]:
@@ -69,9 +69,9 @@ async def _once(
 ) -> Sequence[TendedQueue]:
     queues, rounds = list[MailQueue](), list[TendedQueue]()
     for name in names:
-        async with connections.open_tabled(name, metrics.counts, dry_run=dry_run) as queue:
+        async with connections.open(name, metrics.counts, dry_run=dry_run) as queue:
             moved = await queue.move_due(dry_run=dry_run)
-            rounds.append(TendedQueue(name, moved, await queue.sweep(dry_run=dry_run)))
+            rounds.append(TendedQueue(name, moved, await queue.keep_up(dry_run=dry_run)))
             queues.append(queue)
     await metrics.write(queues, {})
     return rounds

@@ -135,9 +135,9 @@ async def test_what_was_forgotten_is_acknowledged_again_where_nobody_takes_mails
     await enqueued(other.queue, *"ab")
     await other.queue.delete(MailFilter(name="a"))
     world.topics.die()
-    assert (await other.queue.tend_deletions(dry_run=True)).again == 1
-    assert (await other.queue.tend_deletions()).again == 1
-    assert (await other.queue.tend_deletions()).again == 0
+    assert (await other.queue.keep_up(dry_run=True)).again == 1
+    assert (await other.queue.keep_up()).again == 1
+    assert (await other.queue.keep_up()).again == 0
     assert await names(other.queue) == ["b"]
 
 
@@ -186,7 +186,7 @@ async def test_a_mail_in_hand_is_remembered_for_longer_than_its_deletion_lives(
     for _ in range(3):
         world.topics.write_acks()
         world.clock.advance(3600)
-        await other.queue.tend_deletions()
+        await other.queue.keep_up()
         assert await came(taker) == []
     assert await world.topics.backlog(filter_topic(QUEUE), OWN_SUBSCRIPTION)
     await one.retry(timedelta(0))
@@ -243,12 +243,12 @@ async def test_deletions_expire_and_leave_nothing(world: World, other: TopicWork
     await enqueued(other.queue, *"abc")
     await other.queue.delete(MailFilter(name="b"))
     await world.james_deletes(FilterKind.NAME, "c")
-    found = [(await other.queue.tend_deletions()).left]
+    found = [(await other.queue.keep_up()).left]
     for name in "ac":
         await other.queue.delete(MailFilter(name=name))
     for _ in range(3):
         world.clock.advance((max(SETTLED, WRITTEN) + SECOND).total_seconds())
-        found.append((await other.queue.tend_deletions()).left)
+        found.append((await other.queue.keep_up()).left)
     assert found == [2, 3, 0, 0]
     backlog = await world.topics.backlog(filter_topic(QUEUE), OWN_SUBSCRIPTION)
     assert backlog is not None
@@ -260,7 +260,7 @@ async def test_a_mail_before_a_deletion_keeps_it(world: World, other: TopicWorke
     await other.queue.delete(MailFilter(name="b"))
     for _ in range(5):
         world.clock.advance(3600)
-        left = (await other.queue.tend_deletions()).left
+        left = (await other.queue.keep_up()).left
     assert left == 1
 
 
@@ -268,7 +268,7 @@ async def test_many_deletions_are_merged(world: World, taker: TopicWorker, other
     await enqueued(other.queue, *map(str, range(25)))
     for number in range(1, 25):
         await other.queue.delete(MailFilter(name=f"{number}"))
-    assert (await other.queue.tend_deletions()).expired == 24
+    assert (await other.queue.keep_up()).expired == 24
     world.topics.die()
     assert await came(taker) == ["0"]
 

@@ -14,7 +14,7 @@ from mailqueue.pulsar.names import (
     redrive_lease,
 )
 from mailqueue.pulsar.topics import TopicMessage
-from mailqueue.queue import Redriven
+from mailqueue.upkeep import Redriven
 from model.errors import LeaseHeld, PublishFailed, UnsafeRequest
 from model.queue.filters import MailFilter
 from tests.support.clock import VirtualClock

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from cql.statements import Operation
 from mailqueue.codec import row_of
 from mailqueue.maintenance.clean_slices import NAMED_MAX, SECOND_LOOK_SECONDS
-from mailqueue.maintenance.sweep import Moved, Swept
+from mailqueue.maintenance.sweep import Moved
+from mailqueue.upkeep import Swept
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, LIVES, QUEUE_TABLES
 from model.catalog.queue_tables import OwnTables
 from model.ids import EnqueueId

@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.maintenance.sweep import Moved, Swept
+from mailqueue.maintenance.sweep import Moved
+from mailqueue.upkeep import Swept
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
 from model.errors import DoubtfulWrite
 from model.operations import ChangeIf, Read, Scan

@@ -8,8 +8,8 @@ import pytest
 
 from mailqueue.codec import BrokenRow, row_of
 from mailqueue.maintenance.clean_slices import SECOND_LOOK_SECONDS
-from mailqueue.maintenance.sweep import Swept
 from mailqueue.metrics import QueueCount
+from mailqueue.upkeep import Swept
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, SLICE_TALLIES
 from model.ids import QueueName
 from model.operations import Put, Remove

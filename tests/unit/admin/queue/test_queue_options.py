@@ -21,9 +21,9 @@ from admin.wiring import queues
 from cql.driver import session
 from mailqueue.blobs.s3 import S3Settings
 from mailqueue.blobs.stores import NamedBlobs
-from mailqueue.maintenance.sweep import Swept
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.broker.topology import Form
+from mailqueue.upkeep import Swept
 from model.catalog.generations import AUGUST_2026
 from model.errors import BrokerUnreachable
 from tests.support.clock import VirtualClock
