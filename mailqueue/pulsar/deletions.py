@@ -45,7 +45,10 @@ CHECKPOINT: Final = "mailmend-checkpoint"
 """The property that says how far all was."""
 
 HEARD_MAX: Final = 5_000
-"""After so many notices a process forgets all, and reads those that still lie there: others have expired."""
+"""After so many new notices a process forgets all, and reads those that still lie there: others have expired.
+
+Those that lay there when it read them do not count: where they are more, it would do nothing but read them again.
+"""
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 
@@ -125,12 +128,15 @@ class Deletions:
         asked_at = self._clock.monotonic()
         if self._heard > HEARD_MAX:
             await self._let_go()
-        if not self._following:
+        is_first = not self._following
+        if is_first:
             await self._begun()
         for topic, following in self._following:
             for message in await following.news():
                 self._heard += 1
                 self._hearing.hear(notice_of(topic, message))
+        if is_first:
+            self._heard = 0
         self.last_known, self._asked_at = self._hearing, asked_at
 
     async def _begun(self) -> None:

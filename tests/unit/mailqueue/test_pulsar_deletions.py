@@ -8,7 +8,7 @@ import pytest
 
 from mailqueue.codec.deletions import FOR_NO_MAIL, deleted_in, deleted_text, progress_in, progress_text
 from mailqueue.codec.pulsar import JamesFilter, PulsarForm, filter_of, filter_text
-from mailqueue.pulsar.deletions import DELETED, FRESH, Deletions, notice_of
+from mailqueue.pulsar.deletions import DELETED, FRESH, Deletions, filter_topics, notice_of
 from mailqueue.pulsar.names import (
     OWN_SUBSCRIPTION,
     dead_topic,
@@ -17,7 +17,7 @@ from mailqueue.pulsar.names import (
     out_topic,
     scheduled_topic,
 )
-from mailqueue.pulsar.topics import StoredMessage, TopicMessage
+from mailqueue.pulsar.topics import Following, StoredMessage, TopicMessage
 from model.errors import BadPayload, BrokerUnreachable
 from model.ids import EnqueueId
 from model.queue.deletions import SETTLED, WRITTEN, DeletedMail, Deletion, FilterKind, TopicProgress
@@ -191,6 +191,32 @@ async def test_a_mail_in_hand_is_remembered_for_longer_than_its_deletion_lives(
     assert await world.topics.backlog(filter_topic(QUEUE), OWN_SUBSCRIPTION)
     await one.retry(timedelta(0))
     assert await names(other.queue) == []
+
+
+async def test_deletions_that_lay_there_are_read_once_however_many_they_are(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that read them anew each time would know nothing that is fresh, and hand nothing out."""
+    monkeypatch.setattr("mailqueue.pulsar.deletions.HEARD_MAX", 2)
+    follow, followed = world.topics.follow, list[str]()
+
+    async def counted(topic: str, subscription: str) -> Following:
+        followed.append(topic)
+        return await follow(topic, subscription)
+
+    monkeypatch.setattr(world.topics, "follow", counted)
+    for number in range(5):
+        await world.james_deletes(FilterKind.NAME, f"gone-{number}")
+    deletions = Deletions(world.topics, QUEUE, world.clock)
+    for _ in range(3):
+        await deletions.known_now()
+    assert followed == list(filter_topics(QUEUE))
+    for number in range(3):
+        await world.james_deletes(FilterKind.NAME, f"later-{number}")
+    for _ in range(3):
+        await deletions.known_now()
+    assert followed == 2 * list(filter_topics(QUEUE))
+    await deletions.close()
 
 
 async def test_a_copy_that_was_made_meanwhile_is_deleted_too(
