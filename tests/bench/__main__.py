@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from model.catalog.james_tables import EVENT_STORE
@@ -28,6 +28,8 @@ from tests.bench import (
     policies,
     population,
     pressure,
+    pulsar_history,
+    pulsar_queueing,
     queue_cleanup,
     queue_delays,
     queue_history,
@@ -43,7 +45,10 @@ from tests.support.applying import apply_schema
 from tests.support.brokers import one_rabbitmq
 from tests.support.keyspaces import created, dropped
 from tests.support.object_stores import one_s3
+from tests.support.pulsars import one_pulsar
 from tests.support.servers import one_node
+
+T = TypeVar("T")
 
 QUEUE = Schema((), (*QUEUE_TABLES, EVENT_STORE))
 RESULTS = Path("bench-results/bench.json")
@@ -51,6 +56,7 @@ PARTS = (
     "writing",
     "schema",
     "queue",
+    "pulsar",
     "cleanup",
     "blobs",
     "check",
@@ -63,6 +69,9 @@ PARTS = (
     "recovery",
 )
 MESSAGES = 1_000_000
+PROCESSED_MAX = 100_000
+"""So many mails have gone through the largest queue over Pulsar."""
+
 GROWTH = 10
 """The smaller of the two sizes is this much smaller."""
 
@@ -95,6 +104,7 @@ def _on_a_node(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
             "writing": lambda: {"writing": _writing(server.host, server.port, arguments.writes)},
             "schema": lambda: {"schema": _schema(contact)},
             "queue": lambda: _queue(contact, mails),
+            "pulsar": lambda: _pulsar(contact, min(mails, PROCESSED_MAX)),
             "delivery": lambda: {"delivery": _delivery(contact)},
             "recovery": lambda: {"recovery": _recovery(contact)},
             "replay": lambda: {"replay": _replay(contact)},
@@ -190,6 +200,35 @@ def _through_the_queue(keyspace: Keyspace) -> list[dict[str, Any]]:
     for one in measured:
         print(one)
     return queueing.as_json(measured)
+
+
+def _pulsar(contact: Contact, mails: int) -> dict[str, Any]:
+    print("== The queue over Pulsar beside its raw parts, and the one over RabbitMQ")
+    with connect(contact) as cluster, one_pulsar() as server, ExitStack() as stack:
+        broker, store = stack.enter_context(one_rabbitmq()), stack.enter_context(one_s3())
+        keyspace = created(cluster, "bench_pulsar", QUEUE)
+        vhost = stack.enter_context(broker.vhost())
+        servers = queueing.Servers(keyspace, broker.host, broker.port, vhost, store.bucket())
+        through = pulsar_queueing.measure(server.settings, servers)
+        dropped(cluster, (keyspace.name,))
+        print(*through, sep="\n", flush=True)
+        print("== The queue over Pulsar against how much has gone through it")
+        looks = list(_each_printed(pulsar_history.measure_looks(server.settings, mails)))
+        print(
+            f"== Deleting {pulsar_history.DELETED} mails of a queue over Pulsar, against the deletions that lie there"
+        )
+        deletions = list(_each_printed(pulsar_history.measure_deletions(server.settings)))
+    return {
+        "pulsar": pulsar_queueing.as_json(through),
+        "pulsar_history": pulsar_history.as_json(looks),
+        "pulsar_deletions": pulsar_history.as_json(deletions),
+    }
+
+
+def _each_printed(measured: Iterator[T]) -> Iterator[T]:
+    for one in measured:
+        print(one, flush=True)
+        yield one
 
 
 def _past_of_the_queue(keyspace: Keyspace, mails: int) -> list[dict[str, Any]]:

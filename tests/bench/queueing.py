@@ -22,14 +22,16 @@ from aio_pika.abc import AbstractIncomingMessage as Incoming
 
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import Keyspace
+from mailqueue.background import BackgroundTasks
 from mailqueue.blobs.object_storage import open_s3
 from mailqueue.blobs.s3 import S3Settings
 from mailqueue.blobs.stores import split
 from mailqueue.codec import payload_of, queued_of, row_of
+from mailqueue.queue import MailQueue
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.broker.topology import headers_to_publish, topology_of
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailqueue.rabbitmq.mail_queue import open_queue
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
@@ -119,7 +121,7 @@ def as_json(measured: list[Measured]) -> list[dict[str, Any]]:
 
 async def _measure(servers: Servers) -> list[Measured]:
     found: list[Measured] = []
-    async with _queue_lane(servers) as queue, _raw_lane(servers) as raw:
+    async with queue_lane(servers) as queue, _raw_lane(servers) as raw:
         for _ in range(WARM_UP):
             await queue(MAILS[64], 64)
             await raw(MAILS[64], 64)
@@ -156,7 +158,7 @@ async def _turn(
 
 
 @asynccontextmanager
-async def _queue_lane(servers: Servers) -> AsyncIterator[Lane]:
+async def queue_lane(servers: Servers) -> AsyncIterator[Lane]:
     clock = SystemClock()
     hosts = (Host(servers.broker_host, servers.broker_port),)
     broker, blobs = (
@@ -166,22 +168,23 @@ async def _queue_lane(servers: Servers) -> AsyncIterator[Lane]:
     tables = AsyncKeyspace(servers.keyspace)
     try:
         async with await open_queue(QueueName("bench"), tables, broker, blobs, clock) as queue:
-            yield lambda mails, concurrency: _through(queue, mails, concurrency)
+            yield lambda mails, concurrency: through(queue, mails, concurrency, parts_of(queue).background)
     finally:
         await broker.close()
 
 
-async def _through(queue: RabbitMailQueue, mails: int, concurrency: int) -> tuple[Rate, Rate]:
-    came_in = await _rate(mails, concurrency, lambda: queue.enqueue(MAIL, CONTENT))
+async def through(queue: MailQueue, mails: int, concurrency: int, background: BackgroundTasks) -> tuple[Rate, Rate]:
+    """Mails in by a queue, and out; the last blobs go before the other lane begins."""
+    came_in = await rate(mails, concurrency, lambda: queue.enqueue(MAIL, CONTENT))
     async with queue.dequeue(prefetch=max(5, concurrency)) as found:
 
         async def take() -> None:
             mail = await turns.next()
             await mail.ack()
 
-        turns = _Shared(found)
-        went_out = await _rate(mails, concurrency, take)
-    await parts_of(queue).background.close()  # the last blobs go before the other lane begins
+        turns = Shared(found)
+        went_out = await rate(mails, concurrency, take)
+    await background.close()
     return came_in, went_out
 
 
@@ -200,12 +203,12 @@ async def _raw_lane(servers: Servers) -> AsyncIterator[Lane]:
         raw = _Raw(AsyncKeyspace(servers.keyspace), open_s3(servers.bucket, clock), exchange, clock)
 
         async def through(mails: int, concurrency: int) -> tuple[Rate, Rate]:
-            came_in = await _rate(mails, concurrency, raw.put)
+            came_in = await rate(mails, concurrency, raw.put)
             taking = await connection.channel()
             await taking.set_qos(prefetch_count=max(5, concurrency))
             async with (await taking.get_queue(names.work_queue)).iterator() as found:
-                turns = _Shared(found)
-                went_out = await _rate(mails, concurrency, lambda: raw.take(turns))
+                turns = Shared(found)
+                went_out = await rate(mails, concurrency, lambda: raw.take(turns))
             await taking.close()
             return came_in, went_out
 
@@ -239,7 +242,7 @@ class _Raw:
         )
         await self.exchange.publish(message, "", mandatory=True)
 
-    async def take(self, turns: "_Shared[Incoming]") -> None:
+    async def take(self, turns: "Shared[Incoming]") -> None:
         """One mail out."""
         message = await turns.next()
         queued = queued_of(message.body)
@@ -248,7 +251,7 @@ class _Raw:
         await message.ack()
 
 
-class _Shared(Generic[T]):
+class Shared(Generic[T]):
     """One iterator for many tasks: whoever asks is given the next one."""
 
     def __init__(self, found: AsyncIterator[T]) -> None:
@@ -260,7 +263,7 @@ class _Shared(Generic[T]):
             return await anext(self._found)
 
 
-async def _rate(mails: int, concurrency: int, step: Callable[[], Awaitable[object]]) -> Rate:
+async def rate(mails: int, concurrency: int, step: Callable[[], Awaitable[object]]) -> Rate:
     """So many at once."""
     left = iter(range(mails))
 
