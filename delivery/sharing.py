@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
+from delivery.processes import has_ended, own_process
 from delivery.remembering import RememberedRates
 from mailqueue.background import paused
 from model.errors import MailmendError, ServerNameTaken
@@ -57,6 +58,7 @@ class SharedLimits:
     Attributes:
         name: of the server; another number follows it where the name is another live server's, unless it `insists`.
         owner: this process, for people.
+        process: the same, for `has_ended`, which says of another one whether it is surely no more.
         wake: called when others may be picked than before.
         break_off: called when what is under way under shared limits must end at once.
         rates: keeps them over a restart.
@@ -75,6 +77,8 @@ class SharedLimits:
     owner: str
     wake: Callable[[], None]
     break_off: Callable[[], None]
+    process: str = field(default_factory=own_process)
+    has_ended: Callable[[str], bool] = has_ended
     rates: RememberedRates = field(init=False)
     seat: ServerSeat | None = None
     view: ServerView | None = None
@@ -221,11 +225,12 @@ class SharedLimits:
                 name=name,
                 claim=self.clock.random_uuid(),
                 owner=self.owner,
+                process=self.process,
                 adopted=NOTHING_ADOPTED,
                 since=now,
                 seen_at=now,
             )
-            found = await self.ledger.take(self.queue, wanted)
+            found = await self.ledger.take(self.queue, wanted, self.has_ended)
             if found is None:
                 return False
             if found.claim == wanted.claim:

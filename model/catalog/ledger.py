@@ -198,7 +198,7 @@ DELIVERY_SERVER = Table(
     columns(
         "keyspaceName text, queueName text",
         "server text",
-        "claim uuid, owner text, adopted bigint, state text, since timestamp, seenAt timestamp",
+        "claim uuid, owner text, process text, adopted bigint, state text, since timestamp, seenAt timestamp",
     ),
     comment="Servers that deliver a queue: one conditional row each, alive as long as its heartbeat",
 )

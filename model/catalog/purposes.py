@@ -265,6 +265,7 @@ _IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "delivery_server": {
         "server": "its name",
+        "process": "boot of its host, inode of its space of process ids, and its process id; empty: unknown",
         "adopted": "the last epoch that it goes by; -1: none yet",
         "state": "serving, or ended",
         "since": "when it was started",

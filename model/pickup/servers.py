@@ -44,6 +44,7 @@ class ServerSeat:
     Attributes:
         claim: drawn by the process that took it: only that one may renew it.
         owner: the process, for people.
+        process: the same, for those on its host who would know whether it has ended; empty: nobody can tell.
         adopted: the epoch of the last view that it has adopted.
         since: when it was taken.
         seen_at: the last heartbeat; both by the holder's clock, for people.
@@ -52,6 +53,7 @@ class ServerSeat:
     name: ServerName
     claim: UUID
     owner: str
+    process: str = ""
     adopted: int = NOTHING_ADOPTED
     state: SeatState = SeatState.SERVING
     since: datetime

@@ -6,7 +6,7 @@ are SERIAL, and so is the order of what is done: who took a seat before it read 
 seats after it changed the view.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -37,10 +37,18 @@ class LedgerServers:
     tables: AsyncTables
     keyspace: str
 
-    async def take(self, queue: QueueName, seat: ServerSeat) -> ServerSeat | None:
+    async def take(
+        self, queue: QueueName, seat: ServerSeat, has_ended: Callable[[str], bool] = lambda _: False
+    ) -> ServerSeat | None:
         """Take a seat that is free, or whose server has ended; the seat as it stands then, which may be another's.
 
-        None: it was let go of just now.
+        Args:
+            queue: the queue that is delivered.
+            seat: as it is to be.
+            has_ended: whether a process is surely no more, whatever its seat says.
+
+        Returns:
+            None: it was let go of just now.
         """
         key = (self.keyspace, queue, seat.name)
         row = DELIVERY_SERVER.key_row(key) | _cells(seat)
@@ -49,7 +57,7 @@ class LedgerServers:
             return seat
         if (held := _seat(answer.current)) is None:
             return None
-        if held.state is SeatState.SERVING:
+        if held.state is SeatState.SERVING and not has_ended(held.process):
             return held
         expected = {"claim": held.claim, "state": held.state.value}
         change = ChangeIf(DELIVERY_SERVER, key, expected, _cells(seat), ttl_seconds=SEAT_SECONDS)
@@ -110,6 +118,7 @@ def _cells(seat: ServerSeat) -> dict[str, object]:
     return {
         "claim": seat.claim,
         "owner": seat.owner,
+        "process": seat.process,
         "adopted": seat.adopted,
         "state": seat.state.value,
         "since": _to_millis(seat.since),
@@ -129,6 +138,7 @@ def _seat(row: Row | None) -> ServerSeat | None:
         name=ServerName(row["server"]),
         claim=row["claim"],
         owner=row["owner"],
+        process=row["process"] or "",
         adopted=row["adopted"],
         state=SeatState(row["state"]),
         since=row["since"],

@@ -74,6 +74,18 @@ async def test_the_seat_of_who_has_ended_is_taken_at_once(ledger: LedgerServers,
     assert await ledger.seats(queue) == {A: next_one}
 
 
+async def test_the_seat_of_a_process_that_is_surely_no_more_is_taken_at_once(
+    ledger: LedgerServers, queue: QueueName
+) -> None:
+    """What it called itself is in its row."""
+    dead, mine = replace(seat(), process="boot space 7"), seat()
+    await ledger.take(queue, dead)
+    assert await ledger.take(queue, mine, lambda one: one == "boot space 8") == dead
+    assert await ledger.take(queue, mine, lambda one: one == "boot space 7") == mine
+    assert not await ledger.renew(queue, dead)
+    assert await ledger.seats(queue) == {A: mine}
+
+
 async def test_a_seat_that_is_not_kept_is_gone(
     ledger: LedgerServers, queue: QueueName, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,31 @@ def test_a_server_that_is_killed_in_an_attempt_loses_no_mail(
 
 
 @pytest.mark.thorough
+def test_who_is_started_where_a_server_was_killed_has_its_name_and_its_part_at_once(
+    queue: RealQueue,
+    sinks: Callable[..., SmtpSink],
+    serving: Callable[..., "subprocess.Popen[str]"],
+    tmp_path: Path,
+) -> None:
+    """Given a limit of one, and an attempt that lasts: no minute passes before the next one, whatever the name."""
+    sink, policies = sinks(END=[STALL]), tmp_path / "policies.yaml"
+    policies.write_text("[{fields: [recipientdomain], default: {concurrency: 1, rate: 4/3600}}]")
+    first = serving(sink, "--policies", str(policies))
+    queue.put("first", "second")
+    until(lambda: sink.lines.count("DATA") == 1)
+    (before,) = queue.line("delivery", "servers", "spool", "--json").json["servers"]
+    first.kill()
+    first.wait()
+    killed_at = time.monotonic()
+    second = serving(sink, "--policies", str(policies))
+    until(lambda: len(sink.mails) == 1)
+    assert time.monotonic() - killed_at < 40
+    (after,) = queue.line("delivery", "servers", "spool", "--json").json["servers"]
+    assert (after["name"], after["owner"] != before["owner"]) == (before["name"], True)
+    second.kill()
+
+
+@pytest.mark.thorough
 def test_the_part_of_a_server_that_is_killed_is_the_others_a_minute_later(
     queue: RealQueue,
     sinks: Callable[..., SmtpSink],

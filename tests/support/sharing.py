@@ -45,10 +45,14 @@ class Ledger:
     Attributes:
         seconds: the true time.
         ahead: how far the nodes' clocks are ahead as they look at what has expired.
+        started: how many processes were.
+        ended: processes of which others of their host know that they are no more.
     """
 
     seconds: float = 0.0
     ahead: float = 0.0
+    ended: set[str] = field(default_factory=set)
+    started: int = 0
     tables: MemoryTables = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,7 +116,11 @@ class WiredTables:
 
 @dataclass(eq=False)
 class SharingServer:
-    """A process that shares limits; whatever it delivers is told to `begun`."""
+    """A process that shares limits; whatever it delivers is told to `begun`.
+
+    Attributes:
+        host: where those that come later know whether it has ended; empty: nobody does.
+    """
 
     ledger: Ledger
     name: str
@@ -121,6 +129,7 @@ class SharingServer:
     faster: float = 0.0
     insists: bool = False
     off: float = 0.0
+    host: str = ""
     clock: OwnClock = field(init=False)
     tables: WiredTables = field(init=False)
     engine: PickupEngine = field(init=False)
@@ -133,6 +142,7 @@ class SharingServer:
 
     def __post_init__(self) -> None:
         self.clock, self.tables = OwnClock(self.ledger, self.faster, self.off), WiredTables(self.ledger)
+        self.ledger.started += 1
         self.engine = PickupEngine(self.policies, self.algorithm, share=ServerShare())
         self.limits = SharedLimits(
             queue=OUTGOING,
@@ -144,6 +154,8 @@ class SharingServer:
             owner=self.name,
             wake=lambda: None,
             break_off=self.end_all,
+            process=f"{self.host} {self.ledger.started}",
+            has_ended=lambda one: bool(self.host) and one.startswith(f"{self.host} ") and one in self.ledger.ended,
         )
 
     @property
@@ -195,6 +207,7 @@ class SharingServer:
     def kill(self) -> None:
         self.under_way.clear()
         self._abandon()
+        self.ledger.ended.add(self.limits.process)
 
     def stop(self) -> None:
         """In an orderly way, as far as the ledger answers."""

@@ -33,13 +33,19 @@ def started(
     name: str = "a",
     some: Sequence[CounterPolicy] = (),
     algorithm: RateAlgorithm = RateAlgorithm.SLIDING,
+    *,
     off: float = 0.0,
+    host: str = "",
 ) -> SharingServer:
-    server = SharingServer(ledger, name, some or policies(), algorithm, off=off)
+    server = SharingServer(ledger, name, some or policies(), algorithm, off=off, host=host)
     for _ in range(4):
         server.turn()
         ledger.seconds += 1
     return server
+
+
+def named(server: SharingServer) -> str | None:
+    return server.limits.seat.name if server.limits.seat else None
 
 
 def begun(server: SharingServer, most: int = 10_000, domain: str = "one") -> int:
@@ -72,6 +78,25 @@ def test_a_kill_costs_a_fiftieth_of_a_rate(ledger: Ledger, algorithm: RateAlgori
     server.kill()
     ledger.seconds += 70
     assert begun(started(ledger, algorithm=algorithm)) == 100
+
+
+def test_who_knows_that_a_server_was_killed_has_its_name_and_its_rates_at_once(ledger: Ledger) -> None:
+    server = started(ledger, host="here")
+    assert begun(server, 98) == 98
+    server.kill()
+    again = started(ledger, host="here")
+    assert (named(again), begun(again)) == ("a", 100)
+
+
+@pytest.mark.parametrize(("host", "killed"), [("there", True), ("", True), ("here", False)])
+def test_a_name_is_another_ones_where_nobody_knows_whether_its_server_has_ended(
+    ledger: Ledger, host: str, killed: bool
+) -> None:
+    server = started(ledger, host="here")
+    server.tables.wire = Wire.CUT
+    if killed:
+        server.kill()
+    assert named(started(ledger, host=host)) == "a-2"
 
 
 def test_what_began_before_a_restart_frees_its_place_when_its_interval_is_over(ledger: Ledger) -> None:

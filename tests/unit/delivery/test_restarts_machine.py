@@ -39,10 +39,10 @@ class RestartMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.start(NAMES[0])
 
-    def start(self, name: str) -> None:
-        self.servers.append(
-            SharingServer(self.ledger, name, [BY_DOMAIN], RateAlgorithm.SLIDING, insists=True, off=self.off[name])
-        )
+    def start(self, name: str, host: str = "here") -> None:
+        server = SharingServer(self.ledger, name, [BY_DOMAIN], RateAlgorithm.SLIDING, off=self.off[name], host=host)
+        server.limits.insists = True
+        self.servers.append(server)
         self.live(10)
 
     def live(self, seconds: int, every: int = 1) -> None:
@@ -93,11 +93,24 @@ class RestartMachine(RuleBasedStateMachine):
         orderly=st.booleans(),
         seconds=st.sampled_from((0, 40, 70, 150)),
         by=st.sampled_from((*NAMES, None, None, None)),
+        host=st.sampled_from(("here", "")),
     )
     def is_taken_up(
-        self, *, data: Any, domain: str, many: int, back: float, orderly: bool, seconds: int, by: str | None
+        self,
+        *,
+        data: Any,
+        domain: str,
+        many: int,
+        back: float,
+        orderly: bool,
+        seconds: int,
+        by: str | None,
+        host: str,
     ) -> None:
-        """By a process of its name, or of another one first; just before, the clock was set back for a while."""
+        """By a process of its name, or of another one first; just before, the clock was set back for a while.
+
+        On another host nobody knows that it was killed.
+        """
         server = self.one(data)
         server.clock.off -= back
         self.begin_at(server, domain, many)
@@ -107,7 +120,7 @@ class RestartMachine(RuleBasedStateMachine):
         self.live(seconds, 5)
         for name in dict.fromkeys((by or server.name, server.name)):
             if all(name != one.name for one in self.servers):
-                self.start(name)
+                self.start(name, host)
         self.live(65 - seconds, 5)
 
     @rule(data=st.data(), off=st.floats(1.0, 1e5))

@@ -15,6 +15,9 @@ from tests.support.thorough import run_stories
 
 DOMAINS = ("one", "few", "many", "rated", "slow", "long")
 NAMES = ("a", "b", "c", "d")
+ON_ONE_HOST = ("a", "b")
+"""Who is started there knows which of those before were killed; of the others nobody does."""
+
 RATES = {
     "rated": DeliveryRate(7, 60 * SECOND),
     "slow": DeliveryRate(2, 200 * SECOND),
@@ -64,8 +67,9 @@ class SharingMachine(RuleBasedStateMachine):
             self.live(10, end_every=20, turn_every=1)
 
     def server(self, name: str, faster: float) -> SharingServer:
-        off = self.off[name]
-        return SharingServer(self.ledger, name, policies_of(self.scale), RateAlgorithm.SLIDING, faster, off=off)
+        off, host = self.off[name], "here" if name in ON_ONE_HOST else ""
+        policies = policies_of(self.scale)
+        return SharingServer(self.ledger, name, policies, RateAlgorithm.SLIDING, faster, off=off, host=host)
 
     @rule(name=st.sampled_from(NAMES), faster=st.floats(-DRIFT_MAX, DRIFT_MAX))
     def start(self, name: str, faster: float) -> None:
