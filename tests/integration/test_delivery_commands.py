@@ -140,9 +140,9 @@ def test_who_is_started_where_a_server_was_killed_has_its_name_and_its_part_at_o
     serving: Callable[..., "subprocess.Popen[str]"],
     tmp_path: Path,
 ) -> None:
-    """Given a limit of one, and an attempt that lasts: no minute passes before the next one, whatever the name."""
+    """Given a limit of one, and an attempt that lasts: the next one begins at once; were the rate spent, in 36 s."""
     sink, policies = sinks(END=[STALL]), tmp_path / "policies.yaml"
-    policies.write_text("[{fields: [recipientdomain], default: {concurrency: 1, rate: 4/3600}}]")
+    policies.write_text("[{fields: [recipientdomain], default: {concurrency: 1, rate: 100/3600}}]")
     first = serving(sink, "--policies", str(policies))
     queue.put("first", "second")
     until(lambda: sink.lines.count("DATA") == 1)

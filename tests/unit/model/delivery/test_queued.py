@@ -1,13 +1,14 @@
-"""Which recipients conditions choose."""
+"""Which recipients conditions choose, and what commands make of them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from model.delivery.entries import DeliveryEntry, EntryId, EntryState, OutgoingMail
-from model.delivery.queued import EntryField, EntryFilter, QueuedEntry
+from model.delivery.entries import HELD_FOR, DeliveryEntry, EntryId, EntryOrder, EntryState, OrderKind, OutgoingMail
+from model.delivery.queued import EntryAction, EntryChange, EntryField, EntryFilter, QueuedEntry
 from model.ids import EnqueueId
 from model.pickup.policy import PickupField
 
@@ -80,3 +81,101 @@ def test_the_null_sender_is_named_as_in_smtp() -> None:
     """It has no domain."""
     assert EntryFilter(**texts(EntryField.SENDER, "<>")).matches(NULL)
     assert EntryField.SENDER_DOMAIN.of(NULL) == ""
+
+
+LATER, LATEST = NOON + timedelta(hours=1), NOON + timedelta(hours=2)
+
+
+def order(kind: OrderKind) -> EntryOrder:
+    return EntryOrder(kind, "eve", "because", NOON)
+
+
+def change(action: EntryAction, until: datetime | None = None) -> EntryChange:
+    return EntryChange(action=action, at=NOON, owner="eve", reason="because", until=until)
+
+
+def made(action: EntryAction, one: QueuedEntry, until: datetime | None = None) -> dict[str, Any]:
+    """The order and the due time behind a command; {} where it changes nothing."""
+    behind = change(action, until).of(one)
+    assert behind is not None
+    if behind == one.entry:
+        return {}
+    found: dict[str, Any] = {"order": behind.order, "due_at": behind.due_at}
+    assert behind == replace(one.entry, **found, changed_at=NOON)
+    return found
+
+
+def with_order(kind: OrderKind) -> QueuedEntry:
+    before = EntryOrder(kind, "ann", "before", NOON - timedelta(days=1))
+    return replace(ONE, entry=replace(ONE.entry, order=before))
+
+
+DUE_LATER = replace(ONE, due_at=LATER)
+EXPIRES = replace(ONE, mail=replace(ONE.mail, expires_at=LATER))
+
+
+@pytest.mark.parametrize(
+    ("action", "one", "until", "found"),
+    [
+        (EntryAction.HOLD, ONE, None, {"order": order(OrderKind.HOLD), "due_at": NOON + HELD_FOR}),
+        (
+            EntryAction.HOLD,
+            with_order(OrderKind.BOUNCE),
+            None,
+            {"order": order(OrderKind.HOLD), "due_at": NOON + HELD_FOR},
+        ),
+        (EntryAction.HOLD, with_order(OrderKind.HOLD), None, {}),
+        (EntryAction.BOUNCE, ONE, None, {"order": order(OrderKind.BOUNCE), "due_at": NOON}),
+        (EntryAction.BOUNCE, with_order(OrderKind.HOLD), None, {"order": order(OrderKind.BOUNCE), "due_at": NOON}),
+        (EntryAction.BOUNCE, with_order(OrderKind.BOUNCE), None, {}),
+        (EntryAction.RELEASE, with_order(OrderKind.HOLD), None, {"order": None, "due_at": NOON}),
+        (EntryAction.RELEASE, with_order(OrderKind.BOUNCE), None, {}),
+        (EntryAction.RELEASE, DUE_LATER, None, {}),
+        (EntryAction.RETRY, DUE_LATER, None, {"order": None, "due_at": NOON}),
+        (EntryAction.RETRY, replace(ONE, due_at=NOON), None, {}),
+        (EntryAction.RETRY, ONE, None, {}),
+        (EntryAction.RETRY, replace(with_order(OrderKind.HOLD), due_at=LATER), None, {}),
+        (EntryAction.DEFER, ONE, LATEST, {"order": None, "due_at": LATEST}),
+        (EntryAction.DEFER, DUE_LATER, LATEST, {"order": None, "due_at": LATEST}),
+        (EntryAction.DEFER, DUE_LATER, LATER, {}),
+        (EntryAction.DEFER, EXPIRES, LATEST, {"order": None, "due_at": LATER}),
+        (EntryAction.DEFER, ONE, None, {}),
+        (EntryAction.DEFER, with_order(OrderKind.HOLD), LATEST, {}),
+    ],
+)
+def test_a_command_changes_the_order_and_when_a_recipient_is_due_and_nothing_else(
+    action: EntryAction, one: QueuedEntry, until: datetime | None, found: dict[str, Any]
+) -> None:
+    """It is written down with it when it was given."""
+    assert made(action, one, until) == found
+
+
+def test_a_recipient_is_gone_behind_a_delete_alone() -> None:
+    assert [one for one in EntryAction if change(one).of(ONE) is None] == [EntryAction.DELETE]
+
+
+@pytest.mark.parametrize(
+    ("changed_at", "until", "is_void"),
+    [
+        (None, None, False),
+        (NOON - timedelta(seconds=1), None, False),
+        (NOON, None, True),
+        (LATER, None, True),
+        (None, LATER + timedelta(seconds=1), False),
+        (None, LATER, True),
+        (LATER, LATEST, True),
+    ],
+)
+def test_a_command_is_too_late_behind_a_later_one_or_once_its_time_is_over(
+    changed_at: datetime | None, until: datetime | None, is_void: bool
+) -> None:
+    entry = replace(ONE.entry, changed_at=changed_at)
+    assert change(EntryAction.DEFER, until).is_void(entry, LATER) is is_void
+
+
+def test_what_ends_a_recipient_and_what_may_follow_an_attempt() -> None:
+    assert {one for one in EntryAction if one.is_final} == {EntryAction.BOUNCE, EntryAction.DELETE}
+    assert set(EntryAction) - {one for one in EntryAction if one.follows_attempt} == {
+        EntryAction.RELEASE,
+        EntryAction.RETRY,
+    }
