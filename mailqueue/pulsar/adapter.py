@@ -4,30 +4,36 @@ Each partition of a topic has a consumer, or a reader, of its own, for only so a
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from mailqueue.concurrency import finished
 from mailqueue.pulsar.admin_api import PulsarAdmin
-from mailqueue.pulsar.client import PulsarClient, PulsarConsumer, TopicReader, stored_of
+from mailqueue.pulsar.client import ExclusiveProducer, PulsarClient, PulsarConsumer, stored_of
+from mailqueue.pulsar.reading import PulsarFollowing, followed, held_messages
 from mailqueue.pulsar.settings import PulsarSettings
 from mailqueue.pulsar.topics import StoredMessage, TopicMessage
 from model.errors import BrokerUnreachable, MailmendError
 from model.ports import Clock
-from model.queue.places import BEFORE_ALL, UNPARTITIONED, Backlog, EntryPosition, MessagePlace, PartitionBacklog
+from model.queue.places import UNPARTITIONED, Backlog, MessagePlace
 
 ACKS_SENT_SECONDS: Final = 0.15
 """After how long the client has sent an acknowledgement: it gathers them for 100 ms."""
-
-SEEK_BEYOND: Final = 500
-"""From how many acknowledged messages in a row on a reader jumps over them."""
 
 REMEMBERED_MAX: Final = 10_000
 """So many acknowledged messages a consumer remembers, to acknowledge them again where the broker has forgotten that."""
 
 KNOWN_SECONDS: Final = 60.0
-"""For how long a topic is taken to be there: James's clear, and its subscriptions' expiry, remove what was created."""
+"""For how long a topic is taken to be there: James's clear, and its subscriptions' expiry, remove what was created.
+
+And how long it is believed for how long the broker lets messages of it be delayed.
+"""
+
+LONGEST_SLACK_MS: Final = 1_000
+"""So much less than that they are: what passes until they are stamped."""
 
 NEW_PARTITIONS_SECONDS: Final = 30.0
 """How often a consumer looks for partitions that were added."""
@@ -46,6 +52,7 @@ class PulsarTopics:
         self.client, self._admin = PulsarClient(settings, clock), PulsarAdmin(settings)
         self._created: dict[tuple[str, str], float] = {}
         self._creating = asyncio.Lock()
+        self._longest: dict[str, tuple[float, int]] = {}
         self._acks: dict[tuple[str, str], _Acknowledger] = {}
 
     async def create(self, topic: str, subscription: str) -> None:
@@ -67,6 +74,8 @@ class PulsarTopics:
                     tries += 1
 
     async def publish(self, topic: str, message: TopicMessage) -> MessagePlace:
+        if message.deliver_at is not None:
+            message = replace(message, deliver_at=await self._deliverable(topic, message.deliver_at))
         return await self.client.publish(self.full(topic), message)
 
     @asynccontextmanager
@@ -97,36 +106,18 @@ class PulsarTopics:
     async def unacked(
         self, topic: str, subscription: str, after: MessagePlace | None = None
     ) -> AsyncGenerator[StoredMessage]:
-        backlog = await self.backlog(topic, subscription)
-        for number, partition in sorted(backlog.partitions.items()) if backlog else ():
-            if after is not None and number < after.partition:
-                continue
-            behind = partition.acked_to
-            if after is not None and number == after.partition:
-                behind = max(behind, after.position)
-            if behind >= partition.last:
-                continue
-            async with self.client.reader(self.full(topic, number), behind) as reader:
-                while message := await reader.next(number):
-                    position = message.place.position
-                    if position > partition.last:
-                        break
-                    if partition.holds(position):
-                        yield message
-                    elif end := _worth_a_seek(partition, position):
-                        await reader.skip(end)
+        if backlog := await self.backlog(topic, subscription):
+            async with aclosing(held_messages(self.client, self._named(topic), backlog, after)) as messages:
+                async for one in messages:
+                    yield one
 
-    async def follow(self, topic: str, subscription: str) -> "_Following":
+    def these(self, topic: str, places: Collection[MessagePlace]) -> AsyncGenerator[StoredMessage]:
+        return held_messages(self.client, self._named(topic), Backlog.of(places))
+
+    async def follow(self, topic: str, subscription: str) -> PulsarFollowing:
         await self.create(topic, subscription)
         there = await self.backlog(topic, subscription) or Backlog()
-        readers = dict[int, TopicReader]()
-        try:
-            for number, partition in there.partitions.items():
-                readers[number] = await self.client.open_reader(self.full(topic, number), partition.acked_to)
-        except BaseException:
-            await finished(_all_closed(readers.values()))
-            raise
-        return _Following(self, topic, there, readers)
+        return await followed(self.client, self._named(topic), there)
 
     async def backlog(self, topic: str, subscription: str) -> Backlog | None:
         numbers = await self._numbers(topic)
@@ -134,7 +125,7 @@ class PulsarTopics:
         there = {number: one for number, one in zip(numbers, found, strict=True) if one}
         return Backlog(there) if there else None
 
-    def lease(self, name: str) -> AbstractAsyncContextManager[bool]:
+    def lease(self, name: str) -> AbstractAsyncContextManager[ExclusiveProducer | None]:
         return self.client.exclusive_producer(self.full(name))
 
     async def names(self) -> list[str]:
@@ -147,10 +138,23 @@ class PulsarTopics:
         created_at = self._created.get((topic, subscription))
         return created_at is not None and self.clock.monotonic() - created_at < KNOWN_SECONDS
 
+    async def _deliverable(self, topic: str, deliver_at: int) -> int:
+        """No later than the broker takes: the client would send a message that is refused for that for ever."""
+        asked_at, longest = self._longest.get(topic, (float("-inf"), 0))
+        if self.clock.monotonic() - asked_at > KNOWN_SECONDS:
+            asked_at, longest = self.clock.monotonic(), await self._admin.longest_delay(topic)
+            self._longest[topic] = asked_at, longest
+        if not longest:
+            return deliver_at
+        return min(deliver_at, self.clock.micros() // 1000 + max(0, longest - LONGEST_SLACK_MS))
+
     async def _numbers(self, topic: str) -> Sequence[int]:
         """Asked each time: an admin may add partitions."""
         count = await self._admin.partitions(topic)
         return range(count) if count else (UNPARTITIONED,)
+
+    def _named(self, topic: str) -> Callable[[int], str]:
+        return partial(self.full, topic)
 
     def full(self, topic: str, partition: int = UNPARTITIONED) -> str:
         return f"persistent://{self.namespace}/{_named(topic, partition)}"
@@ -193,31 +197,6 @@ class _Acknowledger:
             one = self._waiting.pop(0)
             count += len(one[0])
             yield one
-
-
-class _Following:
-    """A reader of each partition, those that are added included. Implements `mailqueue.pulsar.topics.Following`."""
-
-    def __init__(self, topics: PulsarTopics, topic: str, there: Backlog, readers: dict[int, TopicReader]) -> None:
-        self._topics, self._topic, self._there, self._readers = topics, topic, there, readers
-        self._found: list[StoredMessage] = []
-
-    async def news(self) -> list[StoredMessage]:
-        client, topic = self._topics.client, self._topic
-        for number in await client.partitions(self._topics.full(topic)):
-            if number not in self._readers:
-                self._readers[number] = await client.open_reader(self._topics.full(topic, number), BEFORE_ALL)
-        for number, reader in self._readers.items():
-            partition = self._there.partitions.get(number)
-            while message := await reader.next(number):
-                position = message.place.position
-                if partition is None or position > partition.last or partition.holds(position):
-                    self._found.append(message)
-        found, self._found = self._found, []
-        return found
-
-    async def close(self) -> None:
-        await finished(_all_closed(self._readers.values()))
 
 
 class _Consuming:
@@ -326,18 +305,6 @@ class PulsarDelivery:
         if not self._consuming.ended:
             await self._consumer.negative_acknowledge(self._raw)
         self._consuming.settled(self, acked=False)
-
-
-async def _all_closed(readers: Iterable[TopicReader]) -> None:
-    await asyncio.gather(*(one.close() for one in readers), return_exceptions=True)
-
-
-def _worth_a_seek(partition: PartitionBacklog, position: EntryPosition) -> EntryPosition | None:
-    """The end of the acknowledged stretch there, if it is far."""
-    end = partition.acked_until(position)
-    if end is None or (end[0] == position[0] and end[1] - position[1] < SEEK_BEYOND):
-        return None
-    return end
 
 
 def _named(topic: str, partition: int) -> str:

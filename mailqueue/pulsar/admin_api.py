@@ -45,6 +45,11 @@ class PulsarAdmin:
         found = await self._found(f"{self._path(topic)}/partitions")
         return int(found["partitions"]) if found else 0
 
+    async def longest_delay(self, topic: str) -> int:
+        """For how many milliseconds a message may be delayed by the broker; 0: it sets no limit, or tells of none."""
+        found = await self._found(f"{self._path(topic)}/delayedDelivery?applied=true")
+        return int((found or {}).get("maxDeliveryDelayInMillis") or 0)
+
     async def create(self, topic: str, subscription: str) -> bool:
         """Create both where they are missing; a new subscription begins with the first message.
 
@@ -67,10 +72,12 @@ class PulsarAdmin:
         stats = await self._found(f"{path}/stats?getPreciseBacklog=true&subscriptionBacklogSize=false")
         if inside is None or stats is None:
             return None
+        writes_to = max((int(one["ledgerId"]) for one in inside["ledgers"]), default=0)
         cursor, counted = inside["cursors"].get(subscription), stats["subscriptions"].get(subscription)
         if cursor is None or counted is None:
             last, count = position_of(inside["lastConfirmedEntry"]), int(inside["numberOfEntries"])
-            return PartitionBacklog(BEFORE_ALL, (), last, count, added=int(inside["entriesAddedCounter"]))
+            added = int(inside["entriesAddedCounter"])
+            return PartitionBacklog(BEFORE_ALL, (), last, count, added=added, writes_to=writes_to)
         return PartitionBacklog(
             position_of(cursor["markDeletePosition"]),
             stretches_of(cursor["individuallyDeletedMessages"]),
@@ -80,6 +87,7 @@ class PulsarAdmin:
             len(counted["consumers"]),
             int(inside["entriesAddedCounter"]),
             int(cursor["messagesConsumedCounter"]),
+            writes_to,
         )
 
     async def _found(self, path: str) -> Mapping[str, Any] | None:

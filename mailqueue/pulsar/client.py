@@ -22,7 +22,7 @@ import pulsar
 from pulsar import asyncio as pulsar_async
 
 from mailqueue.concurrency import finished
-from mailqueue.pulsar.failures import PulsarFailures, is_passing
+from mailqueue.pulsar.failures import PulsarFailures, is_fenced, is_passing
 from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
 from mailqueue.pulsar.topics import StoredMessage, TopicMessage
 from model.errors import MailmendError
@@ -44,7 +44,20 @@ ASKED_AGAIN_SECONDS: Final = 0.2
 GIVEN_BACK_MS: Final = 1_000
 """After how many milliseconds a message that was given back comes again, as with James."""
 
-_SCHEMA: Final = pulsar.schema.StringSchema()
+ENDLESS_SECONDS: Final = 2.0
+"""So much later than the client itself should have given a message up, it is given up for it."""
+
+_ONE_KEY: Final = "mailmend"
+
+
+class _Texts(pulsar.schema.StringSchema):  # type: ignore[misc]
+    """Bytes that are no text stay what they are, as text with half surrogates in it."""
+
+    def encode(self, obj: str) -> bytes:
+        return obj.encode(errors="surrogateescape")
+
+
+_SCHEMA: Final = _Texts()
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 PulsarConsumer = Any
@@ -72,15 +85,13 @@ class PulsarClient:
             except pulsar_async.PulsarException as error:
                 raise self.failures.of_a_message(error, topic) from error
             try:
-                sent = await producer.send(
-                    message.payload,
-                    properties=dict(message.properties) or None,
-                    event_timestamp=message.event_at,
-                    deliver_at=message.deliver_at,
-                )
+                async with asyncio.timeout(self._settings.publish_seconds + ENDLESS_SECONDS):
+                    return await sent_by(producer, message)
+            except TimeoutError:
+                await self._give_up(topic, producer)
+                raise self.failures.of_silence(topic) from None
             except pulsar_async.PulsarException as error:
                 raise self.failures.of_a_sent_message(error, topic) from error
-        return MessagePlace(sent.partition(), sent.ledger_id(), sent.entry_id())
 
     async def partitions(self, topic: str) -> Sequence[int]:
         """The numbers that they have now, asked of the broker itself; none where the topic is not partitioned."""
@@ -130,19 +141,17 @@ class PulsarClient:
         )
 
     @asynccontextmanager
-    async def exclusive_producer(self, topic: str) -> AsyncGenerator[bool]:
-        """Be the one producer of a topic; False: another is."""
+    async def exclusive_producer(self, topic: str) -> AsyncGenerator["ExclusiveProducer | None"]:
+        """Be the one producer of a topic; None: another is."""
         try:
-            producer = await self._client().create_producer(
-                topic, access_mode=_pulsar.ProducerAccessMode.Exclusive, batching_enabled=False
-            )
+            producer = await self._new_producer(topic, _pulsar.ProducerAccessMode.Exclusive)
         except pulsar_async.PulsarException as error:
-            if error.error() not in {_pulsar.Result.ProducerFenced, _pulsar.Result.ProducerBusy}:
+            if not is_fenced(error):
                 raise self.failures.of(error) from error
-            yield False
+            yield None
             return
         try:
-            yield True
+            yield ExclusiveProducer(self.failures, producer, topic)
         finally:
             await finished(self.asked(producer.close()))
 
@@ -208,10 +217,21 @@ class PulsarClient:
         self._parting.add(task)
         task.add_done_callback(self._parting.discard)
 
-    async def _new_producer(self, topic: str) -> pulsar_async.Producer:
+    async def _give_up(self, topic: str, producer: pulsar_async.Producer) -> None:
+        """Close a producer: one whose message the broker refuses with the connection sends it for ever."""
+        task = self._producers.get(topic)
+        if task and task.done() and not task.cancelled() and not task.exception() and task.result() is producer:
+            del self._producers[topic]
+        with suppress(MailmendError):
+            await finished(self.asked(producer.close()))
+
+    async def _new_producer(
+        self, topic: str, access_mode: _pulsar.ProducerAccessMode = _pulsar.ProducerAccessMode.Shared
+    ) -> pulsar_async.Producer:
         return await self._client().create_producer(
             topic,
             schema=_SCHEMA,
+            access_mode=access_mode,
             batching_enabled=False,
             send_timeout_millis=round(self._settings.publish_seconds * 1000),
         )
@@ -238,6 +258,31 @@ class PulsarClient:
             )
             atexit.register(self._opened.shutdown)
         return self._opened
+
+
+class ExclusiveProducer:
+    """Implements `mailqueue.pulsar.topics.Lease`."""
+
+    def __init__(self, failures: PulsarFailures, producer: pulsar_async.Producer, topic: str) -> None:
+        self._failures, self._producer, self._topic = failures, producer, topic
+
+    async def publish(self, message: TopicMessage) -> MessagePlace:
+        try:
+            return await sent_by(self._producer, message, _ONE_KEY)
+        except pulsar_async.PulsarException as error:
+            raise self._failures.of_a_sent_message(error, self._topic) from error
+
+
+async def sent_by(producer: pulsar_async.Producer, message: TopicMessage, key: str | None = None) -> MessagePlace:
+    """Publish; messages of one key go to one partition."""
+    found = await producer.send(
+        message.payload,
+        partition_key=key,
+        properties=dict(message.properties) or None,
+        event_timestamp=message.event_at,
+        deliver_at=message.deliver_at,
+    )
+    return MessagePlace(found.partition(), found.ledger_id(), found.entry_id())
 
 
 class TopicReader:

@@ -8,7 +8,7 @@ from pulsar.asyncio import PulsarException
 
 from mailqueue.broker_tls import tls_error
 from mailqueue.pulsar.settings import PulsarSettings
-from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, PublishFailed
+from model.errors import BrokerDenied, BrokerUnreachable, LeaseHeld, MailmendError, PublishFailed
 
 _DENIED: Final = frozenset({_pulsar.Result.AuthenticationError, _pulsar.Result.AuthorizationError})
 _FULL: Final = frozenset(
@@ -73,15 +73,25 @@ class PulsarFailures:
         found = error.error()
         if found in _REFUSED:
             return self.of_a_message(error, topic)
+        if is_fenced(error):
+            return LeaseHeld(f"another process has taken over {topic}", mend="Run the same again in a while.")
         if found == _pulsar.Result.Timeout:
-            why = f" within {self.settings.publish_seconds:g} s"
-        else:
-            why = ": its backlog quota is exceeded" if found in _FULL else f": {_reason_of(error)}"
-        return PublishFailed(f"{self._place} did not confirm a message for {topic}{why}", doubtful=True)
+            return self.of_silence(topic)
+        why = "its backlog quota is exceeded" if found in _FULL else _reason_of(error)
+        return PublishFailed(f"{self._place} did not confirm a message for {topic}: {why}", doubtful=True)
+
+    def of_silence(self, topic: str) -> PublishFailed:
+        within = f"within {self.settings.publish_seconds:g} s"
+        return PublishFailed(f"{self._place} did not confirm a message for {topic} {within}", doubtful=True)
 
     @property
     def _place(self) -> str:
         return f"Pulsar at {self.settings.place}"
+
+
+def is_fenced(error: PulsarException) -> bool:
+    """Whether another producer has the topic for itself."""
+    return error.error() in {_pulsar.Result.ProducerFenced, _pulsar.Result.ProducerBusy}
 
 
 def is_passing(error: PulsarException) -> bool:

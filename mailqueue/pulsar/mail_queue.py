@@ -177,6 +177,7 @@ class PulsarMailQueue:
         return await tend_deletions(self._parts, dry_run=dry_run)
 
     async def close(self) -> None:
+        await self._mover.close()
         await self._parts.background.close()
         await self._parts.deletions.close()
 

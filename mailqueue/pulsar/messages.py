@@ -44,6 +44,13 @@ def delayed_message(listed: Listed, form: PulsarForm, properties: Mapping[str, s
     return TopicMessage(pulsar_payload_of(listed.queued, form), properties or {}, due_at, due_at)
 
 
+def as_it_is(message: StoredMessage) -> TopicMessage:
+    """What takes the place of a delayed message of which no mail can be made."""
+    return TopicMessage(
+        message.payload.decode(errors="surrogateescape"), {**message.properties, ORIGIN: str(message.place)}
+    )
+
+
 def story_of(listed: Listed, origin: MessagePlace | None = None) -> Mapping[str, str]:
     """The properties of a mail that was published before."""
     return {

@@ -1,58 +1,67 @@
 """Delayed mails: moving them to those that wait when they are due, or at once; changing them in their place.
 
-One process at a time moves, for it holds the lease. A copy is published first, which says whose place it takes, then
-the delayed message is acknowledged. A process that dies in between leaves both: whoever holds the lease next finds the
-copy, and acknowledges the delayed message; so does whoever settles the copy, before that (`mailqueue.pulsar.unacked`).
+One process at a time moves, in its turn (`mailqueue.pulsar.turns`); what is due one process knows, which keeps an index
+(`mailqueue.pulsar.keeping`). A copy says whose place it takes. It is published before the delayed message is
+acknowledged; whoever settles the copy acknowledges that again before the copy (`mailqueue.pulsar.unacked`).
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from mailqueue.codec.admission import admissible
-from mailqueue.concurrency import all_of, in_batches
+from mailqueue.concurrency import in_batches
 from mailqueue.metrics import QueueCount
+from mailqueue.pulsar.keeping import Keeping
 from mailqueue.pulsar.listing import FoundMail, acknowledged, found, is_deleted
-from mailqueue.pulsar.messages import delayed_message, origin_of, story_of, waiting_message
-from mailqueue.pulsar.names import (
-    mover_lease,
-    out_subscription,
-    out_topic,
-    scheduled_subscription,
-    scheduled_topic,
-)
+from mailqueue.pulsar.messages import as_it_is, delayed_message, listed_of, story_of, waiting_message
+from mailqueue.pulsar.names import out_topic, scheduled_topic
 from mailqueue.pulsar.parts import PulsarParts
-from mailqueue.pulsar.topics import TopicMessage
+from mailqueue.pulsar.topics import StoredMessage
+from mailqueue.pulsar.turns import Turn, left_over, turn
 from mailqueue.queue import Changed, Delays, MailChange, OnRemoved
-from model.errors import LeaseHeld
+from model.errors import BadPayload, LeaseHeld
+from model.queue.delayed_index import DelayedIndex
 from model.queue.mails import Listed, Whereabouts
 from model.queue.places import MessagePlace
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long a flush or a change waits for another process that moves delayed mails."""
 
-AT_ONCE: Final = 64
+AT_ONCE: Final = 200
 """So many mails are published at once, then acknowledged together."""
 
 _ASK_AGAIN_SECONDS: Final = 0.2
 
+_Copy = Callable[[], Coroutine[Any, Any, object]]
 
-@dataclass(frozen=True, slots=True)
+
 class Mover:
     """Moves the delayed mails of one queue."""
 
-    parts: PulsarParts
+    def __init__(self, parts: PulsarParts) -> None:
+        self._parts = parts
+        self._keeping: Keeping | None = None
+        self._one_round = asyncio.Lock()
 
     async def flush(self, *, dry_run: bool = False) -> Delays:
-        return await self._moved(lambda _: True, patient=True, dry_run=dry_run)
+        return await self._every(lambda _: True, dry_run=dry_run)
 
     async def move_due(self, *, dry_run: bool = False) -> int:
         """How many were moved; 0 where another process does that."""
-        now = self.parts.now
-        moved = await self._moved(lambda one: _due_at(one) <= now, patient=False, dry_run=dry_run)
-        return moved.count
+        if dry_run:
+            now = self._parts.now
+            return (await self._every(lambda one: _due_at(one) <= now, dry_run=True)).count
+        async with self._one_round:
+            try:
+                return await self._rounds()
+            except BaseException:
+                await self._let_go()
+                raise
 
     async def change(
         self,
@@ -63,117 +72,140 @@ class Mover:
         dry_run: bool,
     ) -> Changed:
         count = 0
-        known = await self.parts.deletions.look()
+        known = await self._parts.deletions.look()
         async with (
-            self._turn(patient=True, dry_run=dry_run) as (_, superseded),
-            aclosing(found(self.parts, Whereabouts.DELAYED, known=known)) as mails,
+            self._patient_turn(dry_run=dry_run) as (held, gone),
+            aclosing(found(self._parts, Whereabouts.DELAYED, known=known)) as mails,
         ):
             async for one in mails:
-                to_be = None if one.message.place in superseded else change(one.listed)
+                to_be = None if one.message.place in gone else change(one.listed)
                 if to_be is None:
                     continue
-                if not dry_run:
+                if held:
                     if on_change is not None:
                         await on_change(one.listed)
                     queued = replace(one.listed.queued, mail=admissible(to_be.mail))
-                    due_at = max(to_be.due_at, self.parts.now)
-                    await self._replaced(one, replace(one.listed, queued=queued, due_at=due_at))
+                    due_at = max(to_be.due_at, self._parts.now)
+                    copy = partial(self._again, one, replace(one.listed, queued=queued, due_at=due_at))
+                    await held.replaced((one.message.place,), (copy,))
                 if on_changed is not None:
                     on_changed(one.listed)
                 count += 1
         return Changed(count)
 
-    async def _moved(self, meant: Callable[[FoundMail], bool], *, patient: bool, dry_run: bool) -> Delays:
+    async def close(self) -> None:
+        async with self._one_round:
+            await self._let_go()
+
+    async def _every(self, meant: Callable[[FoundMail], bool], *, dry_run: bool) -> Delays:
+        """All delayed mails that are meant, as the topic is read."""
         moved = Delays()
-        async with self._turn(patient=patient, dry_run=dry_run) as (has_turn, superseded):
-            if not has_turn:
-                return moved
-            known = await self.parts.deletions.look() if dry_run else None
+        async with self._patient_turn(dry_run=dry_run) as (held, gone):
+            known = await self._parts.deletions.look() if dry_run else None
             async with (
-                aclosing(found(self.parts, Whereabouts.DELAYED, known=known)) as mails,
+                aclosing(found(self._parts, Whereabouts.DELAYED, known=known)) as mails,
                 aclosing(in_batches(mails, AT_ONCE)) as batches,
             ):
                 async for batch in batches:
-                    some = [one for one in batch if one.message.place not in superseded]
-                    if not dry_run:
-                        some = await self._undeleted(some)
-                    some = [one for one in some if meant(one)]
-                    if not dry_run:
-                        await self._delivered(some)
+                    some = [one for one in batch if one.message.place not in gone and meant(one)]
+                    if held:
+                        some = await self._moved(held, some)
                     moved += Delays.of([_due_at(one) for one in some])
         return moved
 
+    async def _rounds(self) -> int:
+        """Move what is due by the index, which is read again where it is too small, or no longer sure."""
+        moved = 0
+        while True:
+            if self._keeping is None:
+                self._keeping = await Keeping.begun(self._parts, DelayedIndex())
+                if self._keeping is None:
+                    return moved
+            else:
+                await self._keeping.hear()
+            if not self._keeping.has_work:
+                return moved
+            async with turn(self._parts) as held:
+                if held is None:
+                    return moved
+                places = await self._keeping.due(held)
+                for begin in range(0, len(places or ()), AT_ONCE):
+                    moved += await self._moved_from(held, (places or ())[begin : begin + AT_ONCE])
+            if places is not None and not self._keeping.is_short:
+                return moved
+            await self._let_go()
+
+    async def _moved_from(self, held: Turn, places: Sequence[MessagePlace]) -> int:
+        mails, others = list[FoundMail](), list[StoredMessage]()
+        async with aclosing(self._parts.topics.these(scheduled_topic(self._parts.queue), places)) as messages:
+            async for message in messages:
+                try:
+                    mails.append(FoundMail(message, listed_of(message, Whereabouts.DELAYED)))
+                except BadPayload:
+                    others.append(message)
+        return len(await self._moved(held, mails, others)) + len(others)
+
+    async def _moved(
+        self, held: Turn, some: Sequence[FoundMail], others: Sequence[StoredMessage] = ()
+    ) -> list[FoundMail]:
+        """Move what is not deleted; and what is no mail, as it is: whoever takes that makes it a dead letter."""
+        left = await self._undeleted(some)
+        copies: list[_Copy] = [partial(self._waiting, one) for one in left]
+        copies += [partial(self._as_it_is, one) for one in others]
+        await held.replaced([*(one.message.place for one in left), *(one.place for one in others)], copies)
+        if copies:
+            self._parts.counts.add(QueueCount.DUE_MOVED, self._parts.queue, len(copies))
+        return left
+
     async def _undeleted(self, some: Sequence[FoundMail]) -> list[FoundMail]:
         """Drop those that are deleted, by what is known now."""
-        known, queue = await self.parts.deletions.known(), self.parts.queue
+        known, queue = await self._parts.deletions.known(), self._parts.queue
         deleted = [one for one in some if is_deleted(queue, one.message, one.listed, known)]
         if not deleted:
             return list(some)
-        await acknowledged(self.parts, deleted)
-        self.parts.counts.add(QueueCount.FILTERED, queue, len(deleted))
+        await acknowledged(self._parts, deleted)
+        self._parts.counts.add(QueueCount.FILTERED, queue, len(deleted))
         places = {one.message.place for one in deleted}
         return [one for one in some if one.message.place not in places]
 
-    async def _delivered(self, some: Sequence[FoundMail]) -> None:
-        parts, topic = self.parts, out_topic(self.parts.queue)
+    async def _waiting(self, one: FoundMail) -> None:
+        message = waiting_message(one.listed, await self._parts.form(), story_of(one.listed, one.message.place))
+        await self._parts.topics.publish(out_topic(self._parts.queue), message)
 
-        async def copy(one: FoundMail) -> None:
-            story = story_of(one.listed, one.message.place)
-            await parts.topics.publish(topic, waiting_message(one.listed, await parts.form(), story))
+    async def _as_it_is(self, message: StoredMessage) -> None:
+        await self._parts.topics.publish(out_topic(self._parts.queue), as_it_is(message))
 
-        if some:
-            await all_of(some, copy, AT_ONCE)
-            await self._acknowledged([one.message.place for one in some])
-            parts.counts.add(QueueCount.DUE_MOVED, parts.queue, len(some))
-
-    async def _replaced(self, one: FoundMail, to_be: Listed) -> None:
-        message: TopicMessage = delayed_message(to_be, await self.parts.form(), story_of(to_be, one.message.place))
-        await self.parts.topics.publish(scheduled_topic(self.parts.queue), message)
-        await self._acknowledged([one.message.place])
+    async def _again(self, one: FoundMail, to_be: Listed) -> None:
+        message = delayed_message(to_be, await self._parts.form(), story_of(to_be, one.message.place))
+        await self._parts.topics.publish(scheduled_topic(self._parts.queue), message)
 
     @asynccontextmanager
-    async def _turn(self, *, patient: bool, dry_run: bool) -> AsyncGenerator[tuple[bool, frozenset[MessagePlace]]]:
-        """The lease, and the delayed messages whose place another took: a dry run takes and changes nothing.
+    async def _patient_turn(self, *, dry_run: bool) -> AsyncGenerator[tuple[Turn | None, frozenset[MessagePlace]]]:
+        """A turn, and the delayed messages that are copied already; a dry run has none, and changes nothing.
 
         Raises:
-            LeaseHeld: others kept it for longer than a patient caller waits.
+            LeaseHeld: others had theirs for longer than a patient caller waits.
         """
         if dry_run:
-            yield True, await self._superseded()
+            yield None, (await left_over(self._parts)).moved
             return
-        until = self.parts.now + PATIENCE
+        until = self._parts.now + PATIENCE
         while True:
-            async with self.parts.topics.lease(mover_lease(self.parts.queue)) as held:
-                if held or not patient:
-                    superseded = await self._superseded() if held else frozenset[MessagePlace]()
-                    await self._acknowledged(superseded)
-                    yield held, superseded
+            async with turn(self._parts) as held:
+                if held:
+                    yield held, (await held.settled()).moved
                     return
-            if self.parts.now > until:
+            if self._parts.now > until:
                 raise LeaseHeld(
-                    f"another process keeps moving delayed mails of the queue {self.parts.queue!r}",
+                    f"another process keeps moving delayed mails of the queue {self._parts.queue!r}",
                     mend="Run the same again in a while.",
                 )
-            await self.parts.clock.pause(_ASK_AGAIN_SECONDS)
+            await self._parts.clock.pause(_ASK_AGAIN_SECONDS)
 
-    async def _superseded(self) -> frozenset[MessagePlace]:
-        """The delayed messages that are not acknowledged though another took their place: a mover was interrupted."""
-        parts = self.parts
-        scheduled = await parts.topics.backlog(scheduled_topic(parts.queue), scheduled_subscription(parts.queue))
-        if not scheduled or not scheduled.count:
-            return frozenset()
-        places = set[MessagePlace]()
-        for topic, subscription in (
-            (out_topic(parts.queue), out_subscription(parts.queue)),
-            (scheduled_topic(parts.queue), scheduled_subscription(parts.queue)),
-        ):
-            async with aclosing(parts.topics.unacked(topic, subscription)) as messages:
-                places.update([origin async for one in messages if (origin := origin_of(one))])
-        return frozenset(scheduled.held(places))
-
-    async def _acknowledged(self, places: Sequence[MessagePlace] | frozenset[MessagePlace]) -> None:
-        queue = self.parts.queue
-        await self.parts.topics.acknowledge(scheduled_topic(queue), scheduled_subscription(queue), places)
+    async def _let_go(self) -> None:
+        keeping, self._keeping = self._keeping, None
+        if keeping is not None:
+            await keeping.close()
 
 
 def _due_at(one: FoundMail) -> datetime:

@@ -45,13 +45,18 @@ def filter_scheduled_topic(queue: QueueName) -> str:
 
 
 def mover_lease(queue: QueueName) -> str:
-    """The topic whose one producer may move delayed mails of the queue; it holds no message."""
+    """The topic whose one producer may move delayed mails of the queue; movers note there what they move."""
     return f"{queue}-mailmend-mover"
 
 
 def redrive_lease(queue: QueueName) -> str:
     """The topic whose one producer may put dead letters back; it holds no message."""
     return f"{queue}-mailmend-redrive"
+
+
+def keeper_lease(queue: QueueName) -> str:
+    """The topic whose one producer keeps the index of what is delayed; it holds no message."""
+    return f"{queue}-mailmend-keeper"
 
 
 def restored_topic(queue: QueueName) -> str:

@@ -34,9 +34,9 @@ async def remove(parts: PulsarParts, where: MailFilter, on_removed: OnRemoved | 
                 for one in new:
                     if on_removed is not None and one.listed.queued.enqueue_id not in gone:
                         await on_removed(one.listed)
+                    gone.add(one.listed.queued.enqueue_id)
                 if not dry_run:
                     await _removed(parts, new, batch)
-                gone.update(one.listed.queued.enqueue_id for one in new)
     if gone and not dry_run:
         await parts.deletions.are_heard()
         parts.counts.add(QueueCount.REMOVED, parts.queue, len(gone))

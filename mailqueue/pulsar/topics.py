@@ -15,7 +15,8 @@ class TopicMessage:
 
     Attributes:
         event_at: when what it tells of happens; for a delayed mail, its due time. In milliseconds since 1970.
-        deliver_at: before which the broker gives it to no consumer, though to readers; likewise.
+        deliver_at: before which the broker gives it to no consumer, though to readers; likewise. Where it takes no
+            such delay, it is the latest that it takes.
     """
 
     payload: str
@@ -75,7 +76,28 @@ class Following(Protocol):
         """
         ...
 
+    def each(self) -> AsyncGenerator[StoredMessage]:
+        """As `news`, one by one: however many there are, few are in memory. Each is told once, taken or not.
+
+        Raises:
+            BrokerUnreachable: go on with a new one.
+        """
+        ...
+
     async def close(self) -> None: ...
+
+
+class Lease(Protocol):
+    """What one process at a time may hold: it alone can publish to the topic of that name."""
+
+    async def publish(self, message: TopicMessage) -> MessagePlace:
+        """Publish, and return once the broker keeps it: so the lease was still held. All are in one partition.
+
+        Raises:
+            LeaseHeld: it is not, as the connection was lost; others may have it.
+            PublishFailed: it was refused, or not confirmed in time (`doubtful`).
+        """
+        ...
 
 
 class Topics(Protocol):
@@ -130,8 +152,12 @@ class Topics(Protocol):
         """What the subscription has not acknowledged, if it is there; None where there is no such topic."""
         ...
 
-    def lease(self, name: str) -> AbstractAsyncContextManager[bool]:
-        """Hold what one process at a time may hold; False: another has it. It goes with its holder's connection."""
+    def these(self, topic: str, places: Collection[MessagePlace]) -> AsyncGenerator[StoredMessage]:
+        """The messages at these places, in their order, acknowledged or not; those that are gone are left out."""
+        ...
+
+    def lease(self, name: str) -> AbstractAsyncContextManager[Lease | None]:
+        """Hold a lease; None: another has it. It goes with its holder's connection."""
         ...
 
     async def names(self) -> list[str]:

@@ -7,7 +7,7 @@ Source: Pulsar's message ids and its managed cursors.
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -76,6 +76,8 @@ class PartitionBacklog:
         unacked: how many of them consumers have in their hands.
         consumers: how many consumers the subscription has.
         added, consumed: how many messages were published and acknowledged, since the broker serves the topic.
+        writes_to: the ledger that takes what is published; another one at the latest when a broker begins to serve
+            the topic.
     """
 
     acked_to: EntryPosition
@@ -86,6 +88,7 @@ class PartitionBacklog:
     consumers: int = 0
     added: int = 0
     consumed: int = 0
+    writes_to: int = 0
 
     @property
     def done_to(self) -> EntryPosition:
@@ -131,12 +134,39 @@ class Backlog:
     def consumed(self) -> int:
         return sum(one.consumed for one in self.partitions.values())
 
+    @classmethod
+    def of(cls, places: Iterable[MessagePlace]) -> Self:
+        """One that holds these messages, and none else."""
+        by_partition: dict[int, list[EntryPosition]] = {}
+        for one in sorted(set(places)):
+            by_partition.setdefault(one.partition, []).append(one.position)
+        return cls({number: _of_these(positions) for number, positions in by_partition.items()})
+
+    def follows(self, before: "Backlog") -> bool:
+        """Whether what was acknowledged before still is, for sure.
+
+        So it is where no broker began to serve the topic meanwhile, and nobody set the subscription back.
+        """
+        return all(
+            number in before.partitions
+            and one.writes_to == before.partitions[number].writes_to
+            and one.acked_to >= before.partitions[number].acked_to
+            for number, one in self.partitions.items()
+        )
+
     def holds(self, place: MessagePlace) -> bool:
         partition = self.partitions.get(place.partition)
         return partition is not None and partition.holds(place.position)
 
     def held(self, places: Iterable[MessagePlace]) -> list[MessagePlace]:
         return [one for one in places if self.holds(one)]
+
+
+def _of_these(positions: Sequence[EntryPosition]) -> PartitionBacklog:
+    before = [(ledger, entry - 1) for ledger, entry in positions]
+    between = zip(positions, before[1:], strict=False)
+    stretches = tuple((behind, to) for behind, to in between if behind < to)
+    return PartitionBacklog(before[0], stretches, positions[-1], len(positions))
 
 
 def position_of(text: str) -> EntryPosition:

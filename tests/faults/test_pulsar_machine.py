@@ -200,7 +200,7 @@ class TopicQueueMachine(RuleBasedStateMachine):
     @rule()
     def the_broker_dies(self) -> None:
         self.topics.die()
-        self.doubtful |= self.unwritten | self.owed
+        self.doubtful |= self.unwritten
 
     @rule(number=WORKERS)
     def browse(self, number: int) -> None:

@@ -30,11 +30,12 @@ class _Subscription:
 
 @dataclass(slots=True)
 class _Topic:
-    """Its messages, in order."""
+    """Its messages, in order; and how often a broker began to serve it anew: each time with a new ledger."""
 
     partitions: int
     messages: list[StoredMessage] = field(default_factory=list)
     subscriptions: dict[str, _Subscription] = field(default_factory=dict)
+    begun: int = 0
 
 
 class MemoryTopics:
@@ -58,8 +59,10 @@ class MemoryTopics:
         self._answering()
         self._topic(topic).subscriptions.setdefault(subscription, _Subscription())
 
-    async def publish(self, topic: str, message: TopicMessage, clock: Clock | None = None) -> MessagePlace:
-        """As the port says; by the clock of whoever publishes."""
+    async def publish(
+        self, topic: str, message: TopicMessage, clock: Clock | None = None, *, alone: bool = False
+    ) -> MessagePlace:
+        """As the port says; by the clock of whoever publishes. `alone`: who has a lease, to one partition."""
         self._answering()
         fate = self.fates.popleft() if self.fates else Fate.KEPT
         if fate is Fate.UNREACHABLE:
@@ -68,7 +71,7 @@ class MemoryTopics:
             raise PublishFailed("the twin refuses a message")
         place = MessagePlace(UNPARTITIONED, 0, 0)
         for _ in range({Fate.UNCONFIRMED_LOST: 0, Fate.TWICE: 2}.get(fate, 1)):
-            place = self._keep(topic, message, clock or self._clock)
+            place = self._keep(topic, message, clock or self._clock, alone=alone)
         if fate in {Fate.UNCONFIRMED_KEPT, Fate.UNCONFIRMED_LOST}:
             raise PublishFailed("the twin does not confirm a message", doubtful=True)
         return place
@@ -121,15 +124,23 @@ class MemoryTopics:
         numbers = range(found.partitions) if found.partitions else (UNPARTITIONED,)
         return Backlog({number: _partition(found, subscribed, number) for number in numbers})
 
+    async def these(self, topic: str, places: Collection[MessagePlace]) -> AsyncGenerator[StoredMessage]:
+        self._answering()
+        wanted, there = set(places), self._topics.get(topic)
+        for message in sorted(there.messages, key=lambda one: one.place) if there else ():
+            if message.place in wanted:
+                yield message
+                self._answering()
+
     @asynccontextmanager
-    async def lease(self, name: str) -> AsyncGenerator[bool]:
+    async def lease(self, name: str) -> AsyncGenerator["MemoryLease | None"]:
         self._answering()
         if name in self._leases:
-            yield False
+            yield None
             return
         self._leases.add(name)
         try:
-            yield True
+            yield MemoryLease(self, name)
         finally:
             self._leases.discard(name)
 
@@ -140,13 +151,16 @@ class MemoryTopics:
     async def close(self) -> None:
         """Nothing is open."""
 
-    def write_acks(self) -> None:
-        """From now on nobody forgets what was acknowledged until now."""
-        for one in self._subscriptions():
-            one.written = set(one.acked)
+    def write_acks(self, *topics: str) -> None:
+        """From now on nobody forgets what was acknowledged until now: of these topics, or of all."""
+        for name, topic in self._topics.items():
+            for one in topic.subscriptions.values() if name in topics or not topics else ():
+                one.written = set(one.acked)
 
     def die(self) -> None:
         """Be killed, and begin anew: what was not written is forgotten, and what nobody acknowledged comes again."""
+        for topic in self._topics.values():
+            topic.begun += 1
         for one in self._subscriptions():
             one.given_back |= one.held | (one.acked - one.written)
             one.acked = set(one.written)
@@ -180,15 +194,21 @@ class MemoryTopics:
     def has_changed(self) -> None:
         self._changed.set()
 
-    def _keep(self, topic: str, message: TopicMessage, clock: Clock) -> MessagePlace:
+    def _keep(self, topic: str, message: TopicMessage, clock: Clock, *, alone: bool) -> MessagePlace:
         found = self._topic(topic)
-        number = len(found.messages)
+        number = 0 if alone else len(found.messages)
         partition = number % found.partitions if found.partitions else UNPARTITIONED
         behind = sum(one.place.partition == partition for one in found.messages)
-        place = MessagePlace(partition, 100 + behind // LEDGER_ENTRIES, behind % LEDGER_ENTRIES)
+        place = MessagePlace(partition, _ledger(found, behind), behind % LEDGER_ENTRIES)
         at = instant_of(clock.micros() // 1000 * 1000)
         found.messages.append(
-            StoredMessage(place, message.payload.encode(), dict(message.properties), at, message.event_at or 0)
+            StoredMessage(
+                place,
+                message.payload.encode(errors="surrogateescape"),
+                dict(message.properties),
+                at,
+                message.event_at or 0,
+            )
         )
         self.has_changed()
         return place
@@ -201,6 +221,17 @@ class MemoryTopics:
             raise BrokerUnreachable("the twin does not answer")
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryLease:
+    """Implements `mailqueue.pulsar.topics.Lease`."""
+
+    topics: MemoryTopics
+    name: str
+
+    async def publish(self, message: TopicMessage, clock: Clock | None = None) -> MessagePlace:
+        return await self.topics.publish(self.name, message, clock, alone=True)
+
+
 class _Following:
     """Implements `mailqueue.pulsar.topics.Following`."""
 
@@ -208,9 +239,15 @@ class _Following:
         self._topics, self._topic, self._acked, self._told = topics, topic, acked, 0
 
     async def news(self) -> list[StoredMessage]:
+        return [one async for one in self.each()]
+
+    async def each(self) -> AsyncGenerator[StoredMessage]:
         self._topics.answering()
-        found, self._told = self._topic.messages[self._told :], len(self._topic.messages)
-        return [one for one in found if one.place not in self._acked]
+        while self._told < len(self._topic.messages):
+            message = self._topic.messages[self._told]
+            self._told += 1
+            if message.place not in self._acked:
+                yield message
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -284,4 +321,10 @@ def _partition(topic: _Topic, subscribed: _Subscription, number: int) -> Partiti
         subscribed.consumers,
         len(places),
         len(subscribed.acked.intersection(places)),
+        _ledger(topic, len(places)),
     )
+
+
+def _ledger(topic: _Topic, behind: int) -> int:
+    """Which one takes a message that is behind so many."""
+    return 100 + behind // LEDGER_ENTRIES + 100 * topic.begun

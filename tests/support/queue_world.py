@@ -66,16 +66,17 @@ class Fortune:
         dead: whether it is gone.
         befell: on which sides something went wrong since `arm`.
         steps: what it did since then, other than reading.
+        counts: how many steps each mishap might have befallen.
     """
 
     mishaps: Sequence[QueueMishap] = ()
     dead: bool = False
     befell: set[Side] = field(default_factory=set)
     steps: list[str] = field(default_factory=list)
-    _counts: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
 
     def arm(self, *mishaps: QueueMishap) -> None:
-        self.mishaps, self._counts = mishaps, [0] * len(mishaps)
+        self.mishaps, self.counts = mishaps, [0] * len(mishaps)
         self.befell.clear()
         self.steps.clear()
 
@@ -94,7 +95,7 @@ class Fortune:
         found = None
         for place, mishap in enumerate(self.mishaps):
             if mishap.befalls(side):
-                number, self._counts[place] = self._counts[place], self._counts[place] + 1
+                number, self.counts[place] = self.counts[place], self.counts[place] + 1
                 if mishap.first <= number < mishap.first + mishap.times:
                     found = found or mishap.fault
         if side is not Side.READS:

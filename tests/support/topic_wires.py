@@ -2,22 +2,26 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 
+from mailqueue.codec.pulsar import JamesFilter, filter_text
 from mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailqueue.pulsar.names import filter_topic
 from mailqueue.pulsar.topics import Following, StoredMessage, TopicDelivery, TopicMessage
 from mailqueue.pulsar.unacked import PulsarUnacked
 from model.errors import BrokerUnreachable, MailmendError, PublishFailed
 from model.ids import QueueName
+from model.queue.deletions import FilterKind
 from model.queue.places import Backlog, MessagePlace
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import MemoryBlobs
-from tests.support.memory_topics import MemoryTopics
+from tests.support.memory_topics import MemoryLease, MemoryTopics
 from tests.support.queue_wires import QueueWire, Side, StepFault, WiredBlobs
 from tests.support.queue_world import Died, Fortune
-from tests.support.queues import next_of
+from tests.support.queues import QUEUE, next_of
 from tests.support.skewed import SkewedClock
 
 
@@ -29,6 +33,7 @@ class WiredTopics:
     wire: QueueWire
     clock: SkewedClock[VirtualClock]
     namespace: str = "public/default"
+    leases: list[AsyncExitStack] = field(default_factory=list)
 
     async def create(self, topic: str, subscription: str) -> None:
         await self.wire.step(Side.BROKER, "create", lambda: self.topics.create(topic, subscription), _away)
@@ -72,8 +77,27 @@ class WiredTopics:
         await asyncio.sleep(0)
         return await self.wire.step(Side.READS, "backlog", lambda: self.topics.backlog(topic, subscription), _away)
 
-    def lease(self, name: str) -> AbstractAsyncContextManager[bool]:
-        return self.topics.lease(name)
+    async def these(self, topic: str, places: Collection[MessagePlace]) -> AsyncGenerator[StoredMessage]:
+        async def first() -> None:
+            await asyncio.sleep(0)
+
+        await self.wire.step(Side.READS, "read", first, _away)
+        async with aclosing(self.topics.these(topic, places)) as messages:
+            async for message in messages:
+                yield message
+                await asyncio.sleep(0)
+
+    @asynccontextmanager
+    async def lease(self, name: str) -> AsyncGenerator["WiredLease | None"]:
+        async with AsyncExitStack() as stack:
+            self.leases.append(stack)
+            found = await stack.enter_async_context(self.topics.lease(name))
+            yield WiredLease(found, self.wire, self.clock) if found else None
+
+    async def lose_leases(self) -> None:
+        """As its connection is gone."""
+        for one in self.leases:
+            await one.aclose()
 
     async def names(self) -> list[str]:
         return await self.topics.names()
@@ -86,6 +110,18 @@ class WiredTopics:
             yield WiredTopicDelivery(delivery, self.wire)
 
 
+@dataclass(frozen=True, slots=True)
+class WiredLease:
+    """Implements `mailqueue.pulsar.topics.Lease`."""
+
+    lease: MemoryLease
+    wire: QueueWire
+    clock: SkewedClock[VirtualClock]
+
+    async def publish(self, message: TopicMessage) -> MessagePlace:
+        return await self.wire.step(Side.BROKER, "note", lambda: self.lease.publish(message, self.clock), _unpublished)
+
+
 @dataclass(slots=True)
 class WiredFollowing:
     """Implements `mailqueue.pulsar.topics.Following`."""
@@ -96,6 +132,10 @@ class WiredFollowing:
     async def news(self) -> list[StoredMessage]:
         await asyncio.sleep(0)
         return await self.wire.step(Side.READS, "news", self.following.news, _away)
+
+    async def each(self) -> AsyncGenerator[StoredMessage]:
+        for one in await self.news():
+            yield one
 
     async def close(self) -> None:
         await self.following.close()
@@ -131,6 +171,7 @@ class TopicWorker:
     fortune: Fortune = field(default_factory=Fortune)
     held: list[PulsarUnacked] = field(default_factory=list)
     _queue: PulsarMailQueue | None = None
+    _topics: WiredTopics | None = None
     _context: AbstractAsyncContextManager[AsyncIterator[PulsarUnacked]] | None = None
     _mails: AsyncIterator[PulsarUnacked] | None = None
 
@@ -141,8 +182,8 @@ class TopicWorker:
 
     async def start(self) -> None:
         self.fortune = Fortune()
-        topics = WiredTopics(self.topics, self.fortune, self.clock)
-        self._queue = await open_queue(self.name, topics, WiredBlobs(self.blobs, self.fortune), self.clock)
+        self._topics = WiredTopics(self.topics, self.fortune, self.clock)
+        self._queue = await open_queue(self.name, self._topics, WiredBlobs(self.blobs, self.fortune), self.clock)
 
     async def taken(self, most: int, prefetch: int) -> list[PulsarUnacked]:
         """Up to so many mails from the dequeue, which is begun where there is none."""
@@ -168,7 +209,33 @@ class TopicWorker:
         """It died: its connections are gone, and a new one comes up in its place."""
         self.fortune.dead = True
         await self.leave()
+        if self._topics is not None:
+            await self._topics.lose_leases()
         await self.start()
+
+
+class TopicWorld:
+    """The twins of a queue, and processes that have it open."""
+
+    def __init__(self, partitions: int = 0) -> None:
+        self.clock = VirtualClock()
+        self.topics, self.blobs = MemoryTopics(self.clock, partitions), MemoryBlobs(self.clock)
+        self.workers: list[TopicWorker] = []
+
+    async def worker(self) -> TopicWorker:
+        self.workers.append(TopicWorker(QUEUE, self.topics, self.blobs, SkewedClock(self.clock, timedelta(0))))
+        await self.workers[-1].start()
+        return self.workers[-1]
+
+    async def james_deletes(self, kind: FilterKind, value: str) -> None:
+        await self.topics.create(filter_topic(QUEUE), "james")
+        await self.topics.publish(filter_topic(QUEUE), TopicMessage(filter_text(JamesFilter(kind, value, 0))))
+
+    async def close(self) -> None:
+        for one in self.workers:
+            one.fortune.arm()
+            await one.leave()
+            await one.queue.close()
 
 
 def _away(_: StepFault) -> MailmendError:

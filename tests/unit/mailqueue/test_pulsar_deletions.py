@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from mailqueue.codec.deletions import FOR_NO_MAIL, deleted_in, deleted_text, progress_in, progress_text
-from mailqueue.codec.pulsar import JamesFilter, PulsarForm, filter_of, filter_text
+from mailqueue.codec.pulsar import PulsarForm, filter_of, filter_text
 from mailqueue.pulsar.deletions import DELETED, FRESH, Deletions, filter_topics, notice_of
 from mailqueue.pulsar.names import (
     OWN_SUBSCRIPTION,
@@ -17,7 +17,7 @@ from mailqueue.pulsar.names import (
     out_topic,
     scheduled_topic,
 )
-from mailqueue.pulsar.topics import Following, StoredMessage, TopicMessage
+from mailqueue.pulsar.topics import Following, StoredMessage
 from model.errors import BadPayload, BrokerUnreachable
 from model.ids import EnqueueId
 from model.queue.deletions import SETTLED, WRITTEN, DeletedMail, Deletion, FilterKind, TopicProgress
@@ -26,52 +26,28 @@ from model.queue.mails import Listed
 from model.queue.places import UNPARTITIONED, MessagePlace, TopicPlace
 from model.queue.size import SizeKind
 from tests.support.clock import VirtualClock
-from tests.support.memory_blobs import MemoryBlobs
-from tests.support.memory_topics import MemoryTopics
 from tests.support.queue_wires import StepFault
 from tests.support.queue_world import Died, QueueMishap
 from tests.support.queues import CONTENT, NOON, QUEUE, enqueued, mail, names
-from tests.support.skewed import SkewedClock
-from tests.support.topic_wires import TopicWorker
+from tests.support.topic_wires import TopicWorker, TopicWorld
 
 SECOND = timedelta(seconds=1)
 
 
-class World:
-    """The twins of a queue, and processes that have it open."""
-
-    def __init__(self) -> None:
-        self.clock = VirtualClock()
-        self.topics, self.blobs = MemoryTopics(self.clock), MemoryBlobs(self.clock)
-        self.workers: list[TopicWorker] = []
-
-    async def worker(self) -> TopicWorker:
-        self.workers.append(TopicWorker(QUEUE, self.topics, self.blobs, SkewedClock(self.clock, timedelta(0))))
-        await self.workers[-1].start()
-        return self.workers[-1]
-
-    async def james_deletes(self, kind: FilterKind, value: str) -> None:
-        await self.topics.create(filter_topic(QUEUE), "james")
-        await self.topics.publish(filter_topic(QUEUE), TopicMessage(filter_text(JamesFilter(kind, value, 0))))
-
-
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    found = World()
+async def world() -> AsyncIterator[TopicWorld]:
+    found = TopicWorld()
     yield found
-    for one in found.workers:
-        one.fortune.arm()
-        await one.leave()
-        await one.queue.close()
+    await found.close()
 
 
 @pytest.fixture
-async def taker(world: World) -> TopicWorker:
+async def taker(world: TopicWorld) -> TopicWorker:
     return await world.worker()
 
 
 @pytest.fixture
-async def other(world: World) -> TopicWorker:
+async def other(world: TopicWorld) -> TopicWorker:
     return await world.worker()
 
 
@@ -89,7 +65,7 @@ async def test_what_a_process_has_prefetched_is_not_handed_out_once_it_is_delete
     assert await came(taker) == ["c"]
 
 
-async def test_a_delete_is_answered_once_every_process_knows(world: World, other: TopicWorker) -> None:
+async def test_a_delete_is_answered_once_every_process_knows(world: TopicWorld, other: TopicWorker) -> None:
     await enqueued(other.queue, "a")
     begun = world.clock.monotonic()
     await other.queue.delete(MailFilter(name="nobody"))
@@ -99,7 +75,7 @@ async def test_a_delete_is_answered_once_every_process_knows(world: World, other
 
 
 async def test_a_process_that_cannot_ask_hands_nothing_out(
-    world: World, taker: TopicWorker, other: TopicWorker
+    world: TopicWorld, taker: TopicWorker, other: TopicWorker
 ) -> None:
     await enqueued(other.queue, *"abc")
     assert await came(taker, 1) == ["a"]
@@ -111,7 +87,9 @@ async def test_a_process_that_cannot_ask_hands_nothing_out(
     assert await came(taker) == ["c"]
 
 
-async def test_what_a_killed_broker_forgot_stays_deleted(world: World, taker: TopicWorker, other: TopicWorker) -> None:
+async def test_what_a_killed_broker_forgot_stays_deleted(
+    world: TopicWorld, taker: TopicWorker, other: TopicWorker
+) -> None:
     """Listed and counted as before, too; and in the end it is acknowledged again, with its bytes gone."""
     await enqueued(other.queue, *"abc")
     await other.queue.enqueue(mail("later"), CONTENT, delay=3600 * SECOND)
@@ -130,7 +108,7 @@ async def test_what_a_killed_broker_forgot_stays_deleted(world: World, taker: To
 
 
 async def test_what_was_forgotten_is_acknowledged_again_where_nobody_takes_mails(
-    world: World, other: TopicWorker
+    world: TopicWorld, other: TopicWorker
 ) -> None:
     await enqueued(other.queue, *"ab")
     await other.queue.delete(MailFilter(name="a"))
@@ -143,7 +121,7 @@ async def test_what_was_forgotten_is_acknowledged_again_where_nobody_takes_mails
 
 @pytest.mark.parametrize("step", range(3))
 async def test_who_dies_while_deleting_has_deleted_all_it_kept_or_nothing(
-    world: World, taker: TopicWorker, other: TopicWorker, step: int
+    world: TopicWorld, taker: TopicWorker, other: TopicWorker, step: int
 ) -> None:
     await enqueued(taker.queue, *"abc")
     kept = list[str]()
@@ -175,7 +153,7 @@ async def test_a_mail_in_hand_may_be_finished_and_does_not_come_again(taker: Top
 
 
 async def test_a_mail_in_hand_is_remembered_for_longer_than_its_deletion_lives(
-    world: World, taker: TopicWorker, other: TopicWorker, monkeypatch: pytest.MonkeyPatch
+    world: TopicWorld, taker: TopicWorker, other: TopicWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mailqueue.pulsar.deletions.HEARD_MAX", 0)
     await enqueued(other.queue, "a")
@@ -194,7 +172,7 @@ async def test_a_mail_in_hand_is_remembered_for_longer_than_its_deletion_lives(
 
 
 async def test_deletions_that_lay_there_are_read_once_however_many_they_are(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: TopicWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that read them anew each time would know nothing that is fresh, and hand nothing out."""
     monkeypatch.setattr("mailqueue.pulsar.deletions.HEARD_MAX", 2)
@@ -220,13 +198,14 @@ async def test_deletions_that_lay_there_are_read_once_however_many_they_are(
 
 
 async def test_a_copy_that_was_made_meanwhile_is_deleted_too(
-    world: World, taker: TopicWorker, other: TopicWorker
+    world: TopicWorld, taker: TopicWorker, other: TopicWorker
 ) -> None:
     """The delayed message is acknowledged, the deletion published; then the copy of a mover that hung arrives."""
     await other.queue.enqueue(mail("a"), CONTENT, delay=60 * SECOND)
-    taker.fortune.arm(QueueMishap(StepFault.DIES_AFTER, 1))
+    taker.fortune.arm(QueueMishap(StepFault.DIES_AFTER, 2))
     with pytest.raises(Died):
         await taker.queue.flush()
+    assert taker.fortune.steps[-1] == f"publish {out_topic(QUEUE)}"
     copy = (await world.topics.backlog(out_topic(QUEUE), out_subscription(QUEUE)) or pytest.fail("no copy")).count
     assert copy == 1
     assert (await other.queue.delete(MailFilter(name="a"))).count == 1
@@ -235,7 +214,7 @@ async def test_a_copy_that_was_made_meanwhile_is_deleted_too(
 
 
 async def test_a_deleted_mail_whose_bytes_are_gone_is_no_dead_letter(
-    world: World, taker: TopicWorker, other: TopicWorker
+    world: TopicWorld, taker: TopicWorker, other: TopicWorker
 ) -> None:
     """The broker gives it to a consumer that has looked at what is deleted just before."""
     await enqueued(other.queue, *"ab")
@@ -250,7 +229,7 @@ async def test_a_deleted_mail_whose_bytes_are_gone_is_no_dead_letter(
 
 
 async def test_a_deletion_of_james_holds_for_what_was_there(
-    world: World, taker: TopicWorker, other: TopicWorker
+    world: TopicWorld, taker: TopicWorker, other: TopicWorker
 ) -> None:
     await enqueued(other.queue, *"ab")
     await other.queue.enqueue(mail("later", sender="eve@example.org"), CONTENT, delay=60 * SECOND)
@@ -264,7 +243,7 @@ async def test_a_deletion_of_james_holds_for_what_was_there(
     assert await came(taker) == ["b", "a"]
 
 
-async def test_deletions_expire_and_leave_nothing(world: World, other: TopicWorker) -> None:
+async def test_deletions_expire_and_leave_nothing(world: TopicWorld, other: TopicWorker) -> None:
     """Three looks: a checkpoint, what is acknowledged by then, and when that is surely written."""
     await enqueued(other.queue, *"abc")
     await other.queue.delete(MailFilter(name="b"))
@@ -281,7 +260,7 @@ async def test_deletions_expire_and_leave_nothing(world: World, other: TopicWork
     assert backlog.count == 0
 
 
-async def test_a_mail_before_a_deletion_keeps_it(world: World, other: TopicWorker) -> None:
+async def test_a_mail_before_a_deletion_keeps_it(world: TopicWorld, other: TopicWorker) -> None:
     await enqueued(other.queue, *"ab")
     await other.queue.delete(MailFilter(name="b"))
     for _ in range(5):
@@ -290,7 +269,7 @@ async def test_a_mail_before_a_deletion_keeps_it(world: World, other: TopicWorke
     assert left == 1
 
 
-async def test_many_deletions_are_merged(world: World, taker: TopicWorker, other: TopicWorker) -> None:
+async def test_many_deletions_are_merged(world: TopicWorld, taker: TopicWorker, other: TopicWorker) -> None:
     await enqueued(other.queue, *map(str, range(25)))
     for number in range(1, 25):
         await other.queue.delete(MailFilter(name=f"{number}"))
@@ -299,7 +278,7 @@ async def test_many_deletions_are_merged(world: World, taker: TopicWorker, other
     assert await came(taker) == ["0"]
 
 
-async def test_looking_creates_no_topic(world: World, other: TopicWorker) -> None:
+async def test_looking_creates_no_topic(world: TopicWorld, other: TopicWorker) -> None:
     await other.queue.size()
     await other.queue.figures()
     assert await names(other.queue) == []
@@ -307,7 +286,7 @@ async def test_looking_creates_no_topic(world: World, other: TopicWorker) -> Non
     assert await world.topics.names() == []
 
 
-async def test_what_was_read_before_the_broker_went_away_is_not_forgotten(world: World) -> None:
+async def test_what_was_read_before_the_broker_went_away_is_not_forgotten(world: TopicWorld) -> None:
     deletions = Deletions(world.topics, QUEUE, world.clock)
     one = DeletedMail(EnqueueId(world.clock.random_uuid()), TopicPlace("out", MessagePlace(UNPARTITIONED, 1, 1)))
     assert not (await deletions.known()).mails
