@@ -189,12 +189,16 @@ class MemoryMailQueue:
 
     async def restore(self, removed: RemovedMail) -> RestoreResult:
         new = restored_id(removed.was, self.name)
-        if new in self._gone or new in self._entries:
+        if self.knows(new):
             return RestoreResult.NOTHING
         if removed.was in self._entries:
             return RestoreResult.STAYS
         self._put(new, removed.mail, removed.content, removed.due_at)
         return RestoreResult.PUT
+
+    async def arrivals(self, move: str, doubtful: Collection[EnqueueId]) -> "MemoryArrivals":
+        del move, doubtful
+        return MemoryArrivals(self)
 
     async def figures(self, scope: FigureScope = FigureScope.ALL) -> QueueFigures:
         if scope is FigureScope.STARTS:
@@ -245,6 +249,15 @@ class MemoryMailQueue:
         entry = self._entries.get(enqueue_id)
         if entry is not None:
             entry.redelivered = True
+            self._deliver(entry)
+
+    def knows(self, enqueue_id: EnqueueId) -> bool:
+        """Whether the mail is, or was, in the queue."""
+        return enqueue_id in self._gone or enqueue_id in self._entries
+
+    def come(self, listed: Listed, content: bytes) -> None:
+        self._entries[listed.queued.enqueue_id] = entry = _Entry(listed, content)
+        if listed.whereabouts is Whereabouts.WAITING:
             self._deliver(entry)
 
     def forget(self, enqueue_id: EnqueueId) -> None:
@@ -342,6 +355,7 @@ class MemoryDequeued:
         self._queue, self._stream, self._used = queue, stream, False
         self.queued, self.content = entry.listed.queued, entry.content
         self.attempts, self.redelivered = entry.listed.attempts, entry.redelivered
+        self._listed = entry.listed
 
     @property
     def mail(self) -> Mail:
@@ -350,6 +364,12 @@ class MemoryDequeued:
     @property
     def enqueue_id(self) -> EnqueueId:
         return self.queued.enqueue_id
+
+    async def listed(self) -> Listed:
+        return self._listed
+
+    async def leave(self) -> None:
+        await self.ack()
 
     async def ack(self) -> None:
         self._once()
@@ -372,3 +392,26 @@ class MemoryDequeued:
             )
         self._used = True
         self._stream.settled(self.enqueue_id)
+
+
+class MemoryArrivals:
+    """Implements `mailqueue.queue.Arrivals`."""
+
+    def __init__(self, queue: MemoryMailQueue) -> None:
+        self._queue = queue
+        self._kept: dict[BlobId, bytes] = {}
+
+    async def had(self, ids: Collection[EnqueueId]) -> frozenset[EnqueueId]:
+        return frozenset(filter(self._queue.knows, ids))
+
+    async def keep(self, content: bytes) -> MailBlobs:
+        blob_id = BlobId(f"came as {self._queue.clock.random_uuid()}")
+        self._kept[blob_id] = content
+        return MailBlobs(blob_id, blob_id)
+
+    async def put(self, listed: Listed, *, again: bool = False) -> None:
+        if not (again and self._queue.knows(listed.queued.enqueue_id)):
+            self._queue.come(listed, self._kept[listed.queued.blobs.body])
+
+    async def end(self) -> None:
+        self._kept.clear()

@@ -19,7 +19,7 @@ from mailqueue.upkeep import Redriven, Upkeep
 from model.errors import Delayed, UnsafeRequest, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.queue.filters import EVERYTHING, MailFilter
-from model.queue.mails import DELAY_MAX, Listed, Mail, QueuedMail, Whereabouts
+from model.queue.mails import DELAY_MAX, Listed, Mail, MailBlobs, QueuedMail, Whereabouts
 from model.queue.positions import ListingPosition
 from model.queue.size import Size
 
@@ -163,6 +163,18 @@ class Dequeued(Protocol):
     @property
     def enqueue_id(self) -> EnqueueId: ...
 
+    async def listed(self) -> Listed:
+        """The mail with its story: since when it is in the queue, how often it was tried.
+
+        Raises:
+            CannotReach: the tables do not answer; the mail is still unacked.
+        """
+        ...
+
+    async def leave(self) -> None:
+        """As `ack`, of a mail that goes on elsewhere: it never comes again, whatever its broker may forget."""
+        ...
+
     async def ack(self) -> None:
         """Once this returns, the mail is never delivered again.
 
@@ -208,6 +220,43 @@ class Restoring(Protocol):
             WrongUse: James could not read such a mail; nothing was put anywhere.
             Delayed: it is delayed, and delays are not possible here.
             CannotReach, PublishFailed: some of it may be there; the same again goes on from that.
+        """
+        ...
+
+
+class Arrivals(Protocol):
+    """Takes in mails that leave another queue, each once, however often that is repeated."""
+
+    async def had(self, ids: Collection[EnqueueId]) -> frozenset[EnqueueId]:
+        """Which of them this queue had before: a mail that came under such an id would be taken for a removed one.
+
+        Raises:
+            CannotReach: that cannot be known.
+        """
+        ...
+
+    async def keep(self, content: bytes) -> MailBlobs:
+        """Store a mail's bytes where this queue has them."""
+        ...
+
+    async def put(self, listed: Listed, *, again: bool = False) -> None:
+        """Put a mail under its id, with its story: the same due time, attempts, and time of enqueueing.
+
+        Args:
+            listed: the mail; its bytes are kept.
+            again: whether this may have been done before. Then it is done only if it was not, whoever had the mail
+                since: it must have been named when the arrivals were opened.
+
+        Raises:
+            CannotReach, PublishFailed: it may be there; the same again, with `again`, goes on from that.
+        """
+        ...
+
+    async def end(self) -> None:
+        """Forget what told which mails came: all of them did.
+
+        Raises:
+            CannotReach: that is still kept; the same again forgets it.
         """
         ...
 
@@ -386,6 +435,18 @@ class MailQueue(Protocol):
 
         Raises:
             CannotReach: the tables do not answer.
+        """
+        ...
+
+    async def arrivals(self, move: str, doubtful: Collection[EnqueueId]) -> Arrivals:
+        """Begin to take in mails of another queue, or go on with it.
+
+        Args:
+            move: names the move, the same each time it goes on; letters and digits.
+            doubtful: which mails may have been put before, by a process that was interrupted.
+
+        Raises:
+            CannotReach: tables or broker do not answer.
         """
         ...
 

@@ -42,3 +42,8 @@ def restored_id(was: EnqueueId, queue: QueueName) -> EnqueueId:
     must be restored once only.
     """
     return EnqueueId(uuid5(was, f"mailmend:restored:{queue}"))
+
+
+def moved_id(was: EnqueueId, queue: QueueName) -> EnqueueId:
+    """The id of a mail that comes from another queue into one that had it before: the same on every retry."""
+    return EnqueueId(uuid5(was, f"mailmend:moved:{queue}"))

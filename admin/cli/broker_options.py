@@ -19,6 +19,7 @@ from admin.settings import (
     GUEST,
     first_line,
     has_password,
+    is_pulsar,
     parse_broker,
     parse_management,
     parse_pulsar,
@@ -119,11 +120,32 @@ def pulsar_of(options: Mapping[str, Any], context: click.Context) -> PulsarSetti
     )
 
 
-def _refuse_typed_password(url: str, context: click.Context) -> None:
-    if has_password(url) and context.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
+def target_of(options: Mapping[str, Any], context: click.Context) -> BrokerSettings | PulsarSettings:
+    """The broker of a second queue: by `--to` and its companions, and MAILMEND_TO_PASSWORD."""
+    url, file, authority = options["to"], options["to_password_file"], existing(options["to_tls_ca"])
+    _refuse_typed_password(url, context, "to")
+    found = parse_pulsar(url) if is_pulsar(url) else parse_broker(url)
+    password = (first_line(file) if file else "") or os.environ.get("MAILMEND_TO_PASSWORD") or found.password
+    tls = replace(found.tls, ca=authority) if found.tls and authority else found.tls
+    management = options["to_management"]
+    if isinstance(found, PulsarSettings):
+        return replace(with_password(found, password), admin=management or found.admin, tls=tls)
+    if not password and found.username != GUEST:
+        raise BadSettings(
+            f"the password of {found.username!r} at the broker is not known",
+            mend="Set MAILMEND_TO_PASSWORD, or name a --to-password-file.",
+        )
+    password = password or GUEST
+    api = ManagementSettings(management, found.username, password) if management else None
+    form = QueueForm(Form(options["broker_form"]), options["broker_replicas"])
+    return replace(found, password=password, tls=tls, management=api, form=form)
+
+
+def _refuse_typed_password(url: str, context: click.Context, option: str = "broker") -> None:
+    if has_password(url) and context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
         raise WrongUse(
-            "--broker holds a password, and every user of this machine can read command lines",
-            mend="Leave it out there, and set MAILMEND_BROKER_PASSWORD or name a --broker-password-file.",
+            f"--{option} holds a password, and every user of this machine can read command lines",
+            mend=f"Leave it out there, and set MAILMEND_{option.upper()}_PASSWORD or name a --{option}-password-file.",
         )
 
 

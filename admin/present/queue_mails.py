@@ -19,6 +19,7 @@ from admin.services.queue.dequeue import DequeueResult
 from admin.services.queue.enqueue import EnqueueResult
 from admin.services.queue.health import HealthRequest, MeasuredQueue, MetricsRequest, QueueHealth
 from admin.services.queue.listing import BrowsedMail, BrowseResult, QueueOverview, SizeRequest
+from admin.services.queue.move import MoveResult
 from admin.services.queue.remove import RemoveResult
 from admin.services.queue.request import QueueAnswer, QueueRequest
 from admin.services.queue.restore import RestoredMails
@@ -135,6 +136,42 @@ def _restore_remarks(result: RestoredMails) -> list[str]:
     cut = ["The end of the file is missing; what stood there was not removed from its queue."] * result.plan.truncated
     missing = [f"not restored: {one}: its bytes were missing when it was removed" for one in result.without_content]
     return [*cut, *missing, *(f"not restored: {one}: {why}" for one, why in result.failed.items())]
+
+
+def move_document(result: MoveResult) -> Document:
+    request, before = result.request, result.before
+    json = {
+        "dry_run": request.dry_run,
+        **request.ends,
+        "before": plain(before),
+        "moved": {"waiting": result.waiting, "delayed": result.delayed},
+        "resumed": result.resumed,
+        "renamed": {str(was): str(now) for was, now in result.renamed.items()},
+        "failed": [{"id": str(one.was), "why": one.why} for one in result.stay],
+        "left": result.left,
+        "dead_letters": result.dead,
+        "consumers": result.consumers,
+        "journal": str(result.journal) if result.journal else None,
+    }
+    if request.dry_run:
+        about = "" if before.kind is SizeKind.EXACT else "about "
+        counted = f"{about}{before.mails:,} mails that wait and {before.delayed:,} delayed ones"
+        lines = [f"{NOTHING_WRITTEN} To be moved: {counted}, to {request.ends['target']}."]
+        if result.resumed:
+            lines.append(f"An interrupted move has taken {result.resumed:,} more; it would go on with them first.")
+        if result.consumers:
+            lines.append(f"{result.consumers:,} consumers are at the source: stop them first.")
+        return queue_document(result, json, lines)
+    lines = [f"Moved {result.waiting:,} mails that waited and {result.delayed:,} delayed ones of {request.queue}."]
+    if result.resumed:
+        lines.append(f"{result.resumed:,} more had been taken by an interrupted move.")
+    if result.renamed:
+        lines.append(f"{len(result.renamed):,} have another id now, for that queue had them before: see --json.")
+    if result.left:
+        lines.append(f"{result.left:,} are left at the source. See: mailmend queue browse {request.queue}")
+    if result.dead:
+        lines.append(f"{result.dead:,} dead letters stay at the source. See: mailmend queue redrive --dry-run")
+    return queue_document(result, json, lines, [f"not moved: {one.was}: {one.why}" for one in result.stay])
 
 
 _STARTS: Final = ("browse_start", "content_start", "swept_at")

@@ -333,17 +333,42 @@ async def _over_pulsar(
     *,
     makes: bool,
 ) -> T:
-    clock, none = SystemClock(), cast("Any", _NO_TABLES)
-    blobs = cast("Blobs", _NO_BLOBS)
+    async with _topics_of(settings, pulsar, SystemClock(), makes=makes) as connections:
+        return await carry_out(connections)
+
+
+@asynccontextmanager
+async def _topics_of(
+    settings: QueueSettings, pulsar: PulsarSettings, clock: Clock, *, makes: bool
+) -> AsyncIterator[PulsarConnections]:
+    none, blobs = cast("Any", _NO_TABLES), cast("Blobs", _NO_BLOBS)
     if settings.blobs:
         if settings.blobs.address.store is Store.CASSANDRA:
             raise tables_lacking()
         blobs = blobs_behind(settings.blobs, None, clock, makes=makes)
     topics = topics_behind(pulsar, clock)
     try:
-        return await carry_out(PulsarConnections(settings, none, none, OwnTables(), none, none, blobs, clock, topics))
+        yield PulsarConnections(settings, none, none, OwnTables(), none, none, blobs, clock, topics)
     finally:
         await topics.close()
+
+
+def with_both_queues(
+    source: QueueSettings,
+    target: QueueSettings,
+    carry_out: Callable[[QueueConnections, QueueConnections], Awaitable[T]],
+    *,
+    makes: bool = True,
+) -> T:
+    """As `with_queues`, for two queues, one of which is over Pulsar and the other is not."""
+    tabled, over_topics = (target, source) if source.pulsar else (source, target)
+
+    async def connected(tables: QueueConnections) -> T:
+        assert over_topics.pulsar, "one of the queues is over Pulsar"
+        async with _topics_of(over_topics, over_topics.pulsar, tables.clock, makes=makes) as topics:
+            return await (carry_out(topics, tables) if source.pulsar else carry_out(tables, topics))
+
+    return with_queues(tabled, connected, makes=makes)
 
 
 def with_tables(connection: ConnectionSettings, carry_out: Callable[[AsyncTables], Coroutine[Any, Any, T]]) -> T:

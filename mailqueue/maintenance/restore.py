@@ -63,26 +63,47 @@ class QueueRestoring:
         return result
 
     async def _put(self, new: EnqueueId, removed: RemovedMail) -> None:
-        parts, name = self.parts, self.parts.queue
-        due = None if removed.due_at is None else parts.due_mails
-        mail, now = admissible(removed.mail), parts.now
+        parts, whereabouts = self.parts, Whereabouts.WAITING
+        if removed.due_at is not None:
+            _, whereabouts = parts.due_mails, Whereabouts.DELAYED
+        mail = admissible(removed.mail)
         queued = QueuedMail(new, mail, await put_content(parts.blobs, removed.content))
-        if due is None:
-            await parts.view.rows.placement(name, queued, now).settle(beside=lambda at: self._published(queued, at))
-        else:
-            await parts.view.begun(name, parts.slicing.window)
-            await due.put(name, Listed(queued, now, Whereabouts.DELAYED, due_at=removed.due_at), again=True)
-        parts.counts.add(QueueCount.ENQUEUED, name)
+        await put(parts, Listed(queued, parts.now, whereabouts, due_at=removed.due_at))
 
     async def _published(self, queued: QueuedMail, slice_start: datetime | None) -> None:
         await publish_mail(self.parts.broker, self.parts.queue, queued, slice_start)
 
 
+async def put(parts: Parts, listed: Listed) -> None:
+    """Put a mail, whose bytes are kept, where nothing of it is; what fails may be there in part, and is not undone.
+
+    Raises:
+        Delayed: it is delayed, and delays are not possible here.
+    """
+    name, queued = parts.queue, listed.queued
+
+    async def published(slice_start: datetime) -> None:
+        await publish_mail(parts.broker, name, queued, slice_start, listed.attempts)
+
+    if listed.whereabouts is Whereabouts.WAITING:
+        await parts.view.rows.placement(name, queued, listed.enqueued_at).settle(beside=published)
+    else:
+        due = parts.due_mails
+        await parts.view.begun(name, parts.slicing.window)
+        await due.put(name, listed, again=True)
+    parts.counts.add(QueueCount.ENQUEUED, name)
+
+
+async def listed_among(parts: Parts, ids: frozenset[EnqueueId]) -> Mapping[EnqueueId, LiveMail]:
+    """Those of the mails that the queue shows: one listing for all, by which none is missed."""
+    found = dict[EnqueueId, LiveMail]()
+    for whereabouts in LOOKS if ids else ():
+        async for one in parts.view.browse(parts.queue, MailFilter(enqueue_ids=ids, whereabouts=whereabouts)):
+            found[one.queued.enqueue_id] = LiveMail.of(one)
+    return found
+
+
 async def restoring(parts: Parts, removed: Collection[EnqueueId]) -> QueueRestoring:
     """Look for the mails in the queue before they are put back: one listing for all."""
     wanted = frozenset(removed).union(restored_id(one, parts.queue) for one in removed)
-    found = dict[EnqueueId, LiveMail]()
-    for whereabouts in LOOKS if wanted else ():
-        async for one in parts.view.browse(parts.queue, MailFilter(enqueue_ids=wanted, whereabouts=whereabouts)):
-            found[one.queued.enqueue_id] = LiveMail.of(one)
-    return QueueRestoring(parts, found)
+    return QueueRestoring(parts, await listed_among(parts, wanted))

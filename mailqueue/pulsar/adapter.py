@@ -73,6 +73,10 @@ class PulsarTopics:
                     await self.clock.pause(CREATE_AGAIN_SECONDS * tries)
                     tries += 1
 
+    async def unsubscribe(self, topic: str, subscription: str) -> None:
+        await self._admin.unsubscribe(topic, subscription)
+        self._created.pop((topic, subscription), None)
+
     async def publish(self, topic: str, message: TopicMessage) -> MessagePlace:
         if message.deliver_at is not None:
             message = replace(message, deliver_at=await self._deliverable(topic, message.deliver_at))

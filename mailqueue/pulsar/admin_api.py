@@ -56,11 +56,18 @@ class PulsarAdmin:
         Returns:
             False where the topic is on its way to a broker: to be asked again.
         """
-        path = f"{self._path(topic)}/subscription/{quote(subscription, safe='')}"
+        path = self._subscription(topic, subscription)
         status, _ = await asyncio.to_thread(self._http.answer, "PUT", path, _EARLIEST)
         if status not in {*_DONE, http.client.PRECONDITION_FAILED}:
             raise self._http.refusal(status)
         return status in _DONE
+
+    async def unsubscribe(self, topic: str, subscription: str) -> None:
+        """Delete a subscription that nobody consumes; one that is not there is fine."""
+        path = self._subscription(topic, subscription)
+        status, _ = await asyncio.to_thread(self._http.answer, "DELETE", path)
+        if status not in {*_DONE, http.client.NOT_FOUND}:
+            raise self._http.refusal(status)
 
     async def backlog(self, partition: str, subscription: str) -> PartitionBacklog | None:
         """What the subscription has not acknowledged of one partition; None where that is not there.
@@ -99,6 +106,9 @@ class PulsarAdmin:
             raise self._http.refusal(status)
         found: Mapping[str, Any] = self._http.parsed(content, dict)
         return found
+
+    def _subscription(self, topic: str, subscription: str) -> str:
+        return f"{self._path(topic)}/subscription/{quote(subscription, safe='')}"
 
     def _path(self, topic: str) -> str:
         return f"admin/v2/persistent/{self._namespace}/{quote(topic, safe='')}"

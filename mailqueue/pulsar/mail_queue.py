@@ -18,6 +18,7 @@ from mailqueue.codec.pulsar import PulsarForm
 from mailqueue.draining import checked_prefetch
 from mailqueue.health import FigureScope, QueueFigures
 from mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
+from mailqueue.pulsar.arriving import PulsarArrivals, arrivals
 from mailqueue.pulsar.deletions import Deletions
 from mailqueue.pulsar.dequeue import dequeue
 from mailqueue.pulsar.enqueue import enqueue
@@ -139,6 +140,9 @@ class PulsarMailQueue:
 
     async def restoring(self, removed: Collection[EnqueueId]) -> PulsarRestoring:
         return await restoring(self._parts, removed)
+
+    async def arrivals(self, move: str, doubtful: Collection[EnqueueId]) -> PulsarArrivals:
+        return await arrivals(self._parts, move, doubtful)
 
     async def figures(self, scope: FigureScope = FigureScope.ALL) -> QueueFigures:
         """The figures; of a scope without what carries the mails, those alone that listings give."""

@@ -64,6 +64,11 @@ def restored_topic(queue: QueueName) -> str:
     return f"{queue}-mailmend-restored"
 
 
+def arrivals_subscription(move: str) -> str:
+    """Keeps what was published since a move into the queue began: so it is known which of its mails came."""
+    return f"mailmend-move-{move}"
+
+
 def queues_among(topics: Iterable[str]) -> list[QueueName]:
     """The queues whose topics are among these, by name."""
     names = (one.removeprefix(_PREFIX) for one in topics if one.startswith(_PREFIX))

@@ -109,6 +109,10 @@ class Topics(Protocol):
         """Make sure that they are there; a new subscription begins with the first message."""
         ...
 
+    async def unsubscribe(self, topic: str, subscription: str) -> None:
+        """Have a subscription go, which nobody consumes: it keeps nothing of the topic any longer; none is fine."""
+        ...
+
     async def publish(self, topic: str, message: TopicMessage) -> MessagePlace:
         """Publish, and return once the broker keeps it.
 

@@ -14,14 +14,16 @@ from mailqueue.concurrency import finished
 from mailqueue.metrics import QueueCount
 from mailqueue.pulsar.listing import is_deleted
 from mailqueue.pulsar.messages import dead_letter, delayed_message, origin_of, redriven_from, story_of
-from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, scheduled_subscription, scheduled_topic
+from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, out_topic, scheduled_subscription, scheduled_topic
 from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.pulsar.topics import TopicDelivery
 from mailqueue.queue import due_time
 from model.backoff import RETRY
 from model.errors import MailmendError, WrongUse
 from model.ids import EnqueueId
+from model.queue.deletions import DeletedMail
 from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
+from model.queue.places import TopicPlace
 
 
 class PulsarUnacked:
@@ -48,6 +50,12 @@ class PulsarUnacked:
     @property
     def enqueue_id(self) -> EnqueueId:
         return self.queued.enqueue_id
+
+    async def listed(self) -> Listed:
+        return self._listed
+
+    async def leave(self) -> None:
+        await self._once(self._left)
 
     async def ack(self) -> None:
         await self._once(self._acked)
@@ -85,6 +93,13 @@ class PulsarUnacked:
         await leave(self._parts, self._delivery)
         self._parts.counts.add(QueueCount.ACKED, self._parts.queue)
         await self._parts.blob_cleanup.add(self.queued.blobs, dequeued=True)
+
+    async def _left(self) -> None:
+        """Publish its deletion first: a broker that is killed forgets what was acknowledged a moment ago."""
+        parts = self._parts
+        where = TopicPlace(out_topic(parts.queue), self._delivery.message.place)
+        await parts.deletions.publish(await parts.form(), [DeletedMail(self.enqueue_id, where)])
+        await self._acked()
 
     async def _dropped(self) -> None:
         await leave(self._parts, self._delivery)

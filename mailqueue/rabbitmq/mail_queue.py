@@ -18,6 +18,7 @@ from mailqueue.blobs.stores import content_of
 from mailqueue.configuration import Configurations
 from mailqueue.draining import checked_prefetch
 from mailqueue.health import FigureScope, QueueFigures
+from mailqueue.maintenance.arriving import QueueArrivals, arrivals
 from mailqueue.maintenance.change_due import DueChange
 from mailqueue.maintenance.comparison import Mended, Reconciled
 from mailqueue.maintenance.move_due import DueMover, MoverTurns
@@ -149,6 +150,10 @@ class RabbitMailQueue:
 
     async def restoring(self, removed: Collection[EnqueueId]) -> Restoring:
         return await restoring(self._parts, removed)
+
+    async def arrivals(self, move: str, doubtful: Collection[EnqueueId]) -> QueueArrivals:
+        del move
+        return await arrivals(self._parts, doubtful)
 
     async def figures(self, scope: FigureScope = FigureScope.ALL) -> QueueFigures:
         return await figures_of(self.view, self.name, self._parts.broker, scope)

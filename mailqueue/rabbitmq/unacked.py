@@ -68,6 +68,13 @@ class UnackedMail:
     def enqueue_id(self) -> EnqueueId:
         return self.queued.enqueue_id
 
+    async def listed(self) -> Listed:
+        enqueued_at = await self._enqueued_at()
+        return Listed(self.queued, enqueued_at, slice_start=self.slice_start, attempts=self.attempts)
+
+    async def leave(self) -> None:
+        await self.ack()  # its mark stays, whatever the broker forgets
+
     async def ack(self) -> None:
         await self._once(self._acked)
 

@@ -53,11 +53,16 @@ class MemoryTopics:
         self._clock, self._partitions = clock, partitions
         self._topics: dict[str, _Topic] = {}
         self._leases: set[str] = set()
-        self._changed = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
 
     async def create(self, topic: str, subscription: str) -> None:
         self._answering()
         self._topic(topic).subscriptions.setdefault(subscription, _Subscription())
+
+    async def unsubscribe(self, topic: str, subscription: str) -> None:
+        self._answering()
+        if found := self._topics.get(topic):
+            found.subscriptions.pop(subscription, None)
 
     async def publish(
         self, topic: str, message: TopicMessage, clock: Clock | None = None, *, alone: bool = False
@@ -188,11 +193,14 @@ class MemoryTopics:
         return None
 
     async def change(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
+        self._waiting.append(asyncio.get_running_loop().create_future())
+        await self._waiting[-1]
 
     def has_changed(self) -> None:
-        self._changed.set()
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
 
     def _keep(self, topic: str, message: TopicMessage, clock: Clock, *, alone: bool) -> MessagePlace:
         found = self._topic(topic)

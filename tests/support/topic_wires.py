@@ -38,6 +38,9 @@ class WiredTopics:
     async def create(self, topic: str, subscription: str) -> None:
         await self.wire.step(Side.BROKER, "create", lambda: self.topics.create(topic, subscription), _away)
 
+    async def unsubscribe(self, topic: str, subscription: str) -> None:
+        await self.wire.step(Side.BROKER, "unsubscribe", lambda: self.topics.unsubscribe(topic, subscription), _away)
+
     async def publish(self, topic: str, message: TopicMessage) -> MessagePlace:
         await asyncio.sleep(0)
         return await self.wire.step(

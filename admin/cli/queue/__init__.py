@@ -5,6 +5,7 @@ from typing import Final
 from admin.cli.command import CommandGroup
 from admin.cli.queue.mails import DELETE, DEQUEUE, ENQUEUE, PURGE, RESTORE
 from admin.cli.queue.maintenance import FLUSH, RECONCILE, REDRIVE, REPUBLISH, SWEEP, TEND
+from admin.cli.queue.moving import MOVE
 from admin.cli.queue.reading import ADVISE, BROWSE, CONFIGURE, HEALTH, LIST, METRICS, SIZE
 from admin.cli.queue_options import SETTINGS_NAMES
 
@@ -30,6 +31,7 @@ QUEUE: Final = CommandGroup(
         REDRIVE,
         HEALTH,
         METRICS,
+        MOVE,
         CONFIGURE,
         ADVISE,
     ),

@@ -1,0 +1,74 @@
+"""Taking in mails of another queue, each once.
+
+A subscription of the move's own, which nobody consumes, keeps the broker from deleting what is published after the move
+began. So a move that goes on reads there which of its mails came, though consumers, James's too, may have acknowledged
+them since.
+"""
+
+from collections.abc import Collection
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from mailqueue.blobs.stores import put_content
+from mailqueue.concurrency import finished
+from mailqueue.metrics import QueueCount
+from mailqueue.pulsar.listing import place_of
+from mailqueue.pulsar.messages import delayed_message, listed_of, story_of, waiting_message
+from mailqueue.pulsar.names import arrivals_subscription
+from mailqueue.pulsar.parts import PulsarParts
+from model.errors import BadPayload
+from model.ids import EnqueueId
+from model.queue.mails import Listed, MailBlobs, Whereabouts
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarArrivals:
+    """Implements `mailqueue.queue.Arrivals`.
+
+    Attributes:
+        subscription: of this move, on both topics.
+        came: which of the doubtful mails were published.
+    """
+
+    parts: PulsarParts
+    subscription: str
+    came: frozenset[EnqueueId]
+
+    async def had(self, ids: Collection[EnqueueId]) -> frozenset[EnqueueId]:
+        known = await self.parts.deletions.known()
+        return frozenset(one for one in ids if one in known.mails)
+
+    async def keep(self, content: bytes) -> MailBlobs:
+        return await put_content(self.parts.blobs, content)
+
+    async def put(self, listed: Listed, *, again: bool = False) -> None:
+        if again and listed.queued.enqueue_id in self.came:
+            return
+        await finished(self._published(listed))
+        self.parts.counts.add(QueueCount.ENQUEUED, self.parts.queue)
+
+    async def end(self) -> None:
+        for whereabouts in Whereabouts:
+            await self.parts.topics.unsubscribe(place_of(whereabouts, self.parts)[0], self.subscription)
+
+    async def _published(self, listed: Listed) -> None:
+        message_of = waiting_message if listed.whereabouts is Whereabouts.WAITING else delayed_message
+        message = message_of(listed, await self.parts.form(), story_of(listed))
+        await self.parts.topics.publish(place_of(listed.whereabouts, self.parts)[0], message)
+
+
+async def arrivals(parts: PulsarParts, move: str, doubtful: Collection[EnqueueId]) -> PulsarArrivals:
+    """Keep what is published from now on; then see which doubtful mails had come before."""
+    subscription, came = arrivals_subscription(move), set[EnqueueId]()
+    for whereabouts in Whereabouts:
+        topic, of_james = place_of(whereabouts, parts)
+        await parts.topics.create(topic, of_james)
+        await parts.topics.create(topic, subscription)
+        if doubtful:
+            async with aclosing(parts.topics.unacked(topic, subscription)) as messages:
+                async for message in messages:
+                    try:
+                        came.add(listed_of(message, whereabouts).queued.enqueue_id)
+                    except BadPayload:
+                        continue
+    return PulsarArrivals(parts, subscription, frozenset(came.intersection(doubtful)))

@@ -1,0 +1,114 @@
+"""move: a queue goes from RabbitMQ to Pulsar and back, each mail once, though the command be killed at any step."""
+
+import asyncio
+from asyncio import FIRST_COMPLETED
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mailqueue.queue import MailQueue
+from model.ports import Clock
+from model.queue.mails import Listed
+from tests.support.queues import CONTENT, mail
+from tests.support.two_queues import TwoQueues, two_queues
+
+HOUR = timedelta(hours=1)
+LATER = timedelta(hours=5)
+
+
+@pytest.fixture
+def both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TwoQueues:
+    return two_queues(monkeypatch, tmp_path)
+
+
+async def filled(queue: MailQueue) -> list[Listed]:
+    """Two mails that wait, one to be tried again, one for later."""
+    await queue.enqueue(mail("tried", {"note": '{"serializer":"StringSerializer","value":"kept"}'}), CONTENT)
+    async with queue.dequeue() as mails:
+        await (await anext(mails)).retry(HOUR, "451 try later")
+    await queue.enqueue(mail("first"), CONTENT)
+    await queue.enqueue(mail("second"), CONTENT, priority=9)
+    await queue.enqueue(mail("later"), CONTENT, delay=LATER)
+    return [one async for one in queue.browse()]
+
+
+def story_of(one: Listed) -> tuple[object, ...]:
+    """What a mail keeps; its blobs and its place are others."""
+    return (one.queued.enqueue_id, one.queued.mail, one.enqueued_at, one.whereabouts, one.due_at, one.attempts)
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["to_pulsar", "to_rabbitmq"])
+class TestMoving:
+    """One way, either way."""
+
+    def test_every_mail_keeps_its_story(self, both: TwoQueues, back: bool) -> None:
+        """Id, envelope, attributes, errors, attempts, due time, time of enqueueing; and its bytes."""
+        was = both.on(filled, pulsar=back)
+
+        ended = both.move(back=back)
+
+        assert ended is not None
+        assert (ended.code, ended.json["moved"], ended.json["left"]) == (0, {"waiting": 2, "delayed": 2}, 0), ended
+        assert not both.listed(pulsar=back)
+        assert sorted(map(story_of, both.listed(pulsar=not back)), key=str) == sorted(map(story_of, was), key=str)
+
+        async def content(queue: MailQueue) -> set[bytes]:
+            return {await queue.content(one) async for one in queue.browse()}
+
+        assert both.on(content, pulsar=not back) == {CONTENT}
+
+    def test_a_dry_run_counts_and_writes_nothing(self, both: TwoQueues, back: bool) -> None:
+        was = both.on(filled, pulsar=back)
+
+        ended = both.move("--dry-run", back=back)
+
+        assert ended is not None
+        assert (ended.code, ended.json["before"]["mails"], ended.json["before"]["delayed"]) == (0, 2, 2)
+        assert both.listed(pulsar=back) == was
+        assert not both.listed(pulsar=not back)
+        assert not list(both.rabbit.line.home.rglob("*-move-*"))
+
+
+async def taken(queue: MailQueue) -> list[str]:
+    """Ack all that comes until nothing did for a minute; their names."""
+    found = list[str]()
+    async with queue.dequeue() as mails:
+        while True:
+            coming = asyncio.ensure_future(anext(mails))
+            await asyncio.wait([coming, asyncio.ensure_future(clock_of(queue).pause(60))], return_when=FIRST_COMPLETED)
+            if not coming.done():
+                coming.cancel()
+                await asyncio.gather(coming, return_exceptions=True)
+                return found
+            await coming.result().ack()
+            found.append(coming.result().mail.name)
+
+
+def clock_of(queue: MailQueue) -> Clock:
+    found: Clock = queue._parts.clock  # type: ignore[attr-defined]
+    return found
+
+
+@pytest.mark.parametrize("consumed", [False, True], ids=["waits", "consumed"])
+@pytest.mark.parametrize("back", [False, True], ids=["to_pulsar", "to_rabbitmq"])
+def test_killed_at_any_step_it_goes_on_and_moves_each_mail_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, back: bool, consumed: bool
+) -> None:
+    """Whether or not a consumer at the target has had by then what had come; and with mail that came meanwhile."""
+    step, ended = 0, None
+    while ended is None:
+        both = two_queues(monkeypatch, tmp_path / str(step))
+        both.on(filled, pulsar=back)
+        ended = both.move(back=back, dies_before=step)
+        had = both.on(taken, pulsar=not back) if consumed else []
+        both.on(lambda queue: queue.enqueue(mail("new"), CONTENT), pulsar=back)
+        again = both.move(back=back)
+        assert again is not None, step
+        assert (again.code, again.json["left"]) == (0, 0), (step, again)
+        both.on(lambda queue: queue.flush(), pulsar=not back)
+        had += both.on(taken, pulsar=not back)
+        assert sorted(had) == ["first", "later", "new", "second", "tried"], step
+        assert not both.on(taken, pulsar=back), step
+        step += 1
+    assert step > 20
