@@ -3,10 +3,11 @@
 import shlex
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import click
 
-from admin.cli.broker_options import BROKER_OPTIONS, broker_of
+from admin.cli.broker_options import BROKER_OPTIONS, broker_of, pulsar_of
 from admin.cli.command import Shared, Values
 from admin.cli.kinds import Duration, duration_text
 from admin.cli.options import FILE, flag, option
@@ -19,7 +20,11 @@ from admin.cli.queue_options import (
     typed_stores,
 )
 from admin.extras import imported
+from admin.settings import is_pulsar
+from mailqueue.pulsar.settings import PulsarSettings
+from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from model.blob_collection import AGE_MIN
+from model.errors import WrongUse
 from model.queue.blob_ids import BlobNaming
 
 _READ: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -40,7 +45,8 @@ _OWN: Final = (
     ),
     option(
         "--queues",
-        "A queue that no table names: its dead letters are read too; may be given again.",
+        "A queue that no table names: its dead letters are read too; may be given again. Over Pulsar all queues are "
+        "read: one that has to be there.",
         type=QUEUE_NAME,
         multiple=True,
         metavar="NAME",
@@ -48,10 +54,14 @@ _OWN: Final = (
     option(
         "--oldest-message",
         "Declare that no message at the broker is older, dead letters apart; younger blobs stay. Without it the queues "
-        "must be empty.",
+        "must be empty. Needless over Pulsar, where every mail is read.",
         type=Duration(AGE_MAX, zero=False),
     ),
     flag("--no-broker", "Leave the broker out: declare that none ever held a mail of this store."),
+    flag(
+        "--only-broker",
+        "With Pulsar, where tables name queues over RabbitMQ too: declare that nothing of these is left there.",
+    ),
     option(
         "--min-age",
         "Only blobs that were stored longer ago than this; a day at least.",
@@ -83,7 +93,9 @@ _OWN: Final = (
 def _build(own: Values, others: Values, context: click.Context) -> Any:
     if others.get("what", "blobs") != "blobs":
         return CHECKED_BLOBS.build(own, others, context)
-    broker = broker_of(own, context, lambda _name: None) if own["broker"] and not own["no_broker"] else None
+    broker: BrokerSettings | PulsarSettings | None = None
+    if own["broker"] and not own["no_broker"]:
+        broker = _pulsar(own, context) if is_pulsar(own["broker"]) else broker_of(own, context, lambda _name: None)
     names = (str(one.name) for one in _OWN)
     wanted = imported("admin.services.blobs:BlobsWanted")
     return wanted(
@@ -92,6 +104,16 @@ def _build(own: Values, others: Values, context: click.Context) -> Any:
         typed=shlex.join(typed_stores(context)),
         **{name: own[name] for name in names},
     )
+
+
+def _pulsar(own: Values, context: click.Context) -> PulsarSettings:
+    """Pulsar, whose namespace has to be named: in the usual one no mail of another would be seen."""
+    if not urlsplit(own["broker"]).path.strip("/"):
+        raise WrongUse(
+            "--broker names no namespace of Pulsar's, and mails of another one than is read may refer to blobs",
+            mend="Name James's (pulsar.properties: namespace): --broker pulsar://host:6650/public/default",
+        )
+    return pulsar_of(own, context)
 
 
 BLOBS_WANTED: Final = Shared("blobs", {"Blobs": (*BLOB_OPTIONS, *_OWN), "Broker": BROKER_OPTIONS}, _build)

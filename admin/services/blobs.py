@@ -49,18 +49,21 @@ from mailqueue.maintenance.blob_references import (
     table_references,
 )
 from mailqueue.maintenance.blob_scan import blob_fields, blob_of
-from mailqueue.maintenance.broker_references import broker_references
+from mailqueue.maintenance.broker_references import NAME, broker_references
+from mailqueue.maintenance.topic_references import topic_references
+from mailqueue.pulsar.settings import PulsarSettings
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from model.blob_collection import AGE_MIN, BlobVerdict, CollectionRule, ListedBlob, MissingBlob
 from model.catalog.ledger import KEEP, KeyspaceLease
 from model.catalog.mail import MESSAGE_V3
 from model.catalog.queue_tables import queue_tables_of
-from model.errors import ExitCode, WrongUse, came_of_interruption
+from model.errors import ExitCode, SourceUnread, WrongUse, came_of_interruption
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
 from model.ports import Broker
 from model.queue.blob_ids import BlobNaming
 from repair.clock import Timing, take_as_of
+from repair.joins.records import Workshop
 from repair.ledger.runs import Ledger, Run, RunState
 from repair.mending.limits import Pace
 from repair.mending.runner import close_killed
@@ -79,17 +82,19 @@ class BlobsWanted:
     """Which blobs are looked at, and who may refer to them; the names are those of the options.
 
     Attributes:
-        broker: None: it is not asked.
+        broker: None: it is not asked. Of Pulsar every topic of the namespace is read.
+        only_broker: whether a person has said that no other broker holds a mail of the store.
         references: `TABLE.COLUMN`, beside the columns that are found by their names.
-        queues: beside those that the keyspace names, and James's own.
+        queues: beside those that the keyspace names, and James's own; over Pulsar, those that have to be there.
         oldest_message: how old messages at the broker may be; None: the queues must be empty.
         missing: a file for every blob that is missing.
         typed: store and broker as they were typed, without secrets.
     """
 
     store: BlobsSettings
-    broker: BrokerSettings | None = None
+    broker: BrokerSettings | PulsarSettings | None = None
     no_broker: bool = False
+    only_broker: bool = False
     references: tuple[str, ...] = ()
     references_file: tuple[Path, ...] = ()
     queues: tuple[QueueName, ...] = ()
@@ -198,16 +203,49 @@ def repair_blobs(request: BlobsRequest, caller: Caller, opened: OpenCluster | No
 
 
 async def _with_broker(opened: OpenCluster, request: BlobsRequest, caller: Caller) -> BlobsResult:
-    settings = request.blobs.broker
-    broker = queues.broker_behind(settings, opened.clock) if settings else None
-    try:
-        return await _looked(opened, request, caller, broker)
-    finally:
-        if broker:
-            await broker.close()
+    settings, clock, named = request.blobs.broker, opened.clock, request.blobs.queues
+    match settings:
+        case None:
+            return await _looked(opened, request, caller, None)
+        case PulsarSettings():
+            topics = queues.topics_behind(settings, clock)
+            with Workshop() as workshop:
+                try:
+                    return await _looked(
+                        opened, request, caller, lambda: topic_references(topics, clock, workshop.path, named)
+                    )
+                finally:
+                    await topics.close()
+        case _:
+            broker = queues.broker_behind(settings, clock)
+            try:
+                return await _looked(opened, request, caller, lambda: _messages_of(broker, opened, request))
+            finally:
+                await broker.close()
 
 
-async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, broker: Broker | None) -> BlobsResult:
+_Messages = Callable[[], Awaitable[ReferenceSource]]
+"""What the messages at the broker refer to, read anew."""
+
+
+async def _messages_of(broker: Broker, opened: OpenCluster, request: BlobsRequest) -> ReferenceSource:
+    names = sorted({*OF_JAMES, *request.blobs.queues, *await _queues_of(opened)})
+    age_known = request.blobs.oldest_message is not None
+    return await broker_references(broker, opened.clock, names, age_known=age_known)
+
+
+async def _queues_of(opened: OpenCluster) -> list[QueueName]:
+    """The queues that the tables name: those over RabbitMQ."""
+    schema = live_schema(opened.cluster, opened.mail.name)
+    if schema.table("browsestart") is None:
+        return []
+    own = queue_tables_of(schema, opened.mail.name)
+    return await queues.queue_names(queues.tables_of(opened.mail), opened.clock, own)
+
+
+async def _looked(
+    opened: OpenCluster, request: BlobsRequest, caller: Caller, messages: _Messages | None
+) -> BlobsResult:
     began, store = opened.clock.micros(), request.blobs.store
     as_of = take_as_of(opened.clock, opened.cluster, _timing(request))
     if request.approved:
@@ -216,7 +254,7 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, br
     rule = CollectionRule(instant_of(as_of), request.blobs.family, request.blobs.generation, min_age)
     engine = chosen_engine(opened, request.engine_wanted, caller.remark)
     wanted = request.engine_wanted.chosen(engine)
-    sources = _Sources(opened, request, broker)
+    sources = _Sources(opened, request, messages)
     ledger = None if request.only_looks else opened.ledger(request.keep)
     timed = MESSAGE_V3 if request.connection.is_pressed(request.pace) else None
     throttle = throttle_of(opened, request.rows_per_second, timed, request.level, ledger)
@@ -242,7 +280,7 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, br
     seconds = (opened.clock.micros() - began) / MICROS
     options = request.approved.head.options if request.approved else _typed_again(request)
     file = request.approved.file if request.approved else request.plan
-    asked = broker is not None or request.blobs.no_broker
+    asked = messages is not None or request.blobs.no_broker
     pace = throttle.as_json() if throttle else None
     return replace(
         result, broker_asked=asked, seconds=seconds, options=options, plan=file, stores=request.blobs.typed, pace=pace
@@ -272,6 +310,7 @@ def _head_of(request: BlobsRequest, opened: OpenCluster, as_of: int) -> PlanHead
         **seconds_of(wanted, ("min_age", "generation", "oldest_message")),
         "family": wanted.family,
         "no_broker": wanted.no_broker,
+        "only_broker": wanted.only_broker,
         "references": list(wanted.references),
         "references_file": [str(path.absolute()) for path in wanted.references_file],
         "queues": list(wanted.queues),
@@ -299,31 +338,32 @@ class _Sources:
 
     opened: OpenCluster
     request: BlobsRequest
-    broker: Broker | None
+    messages: _Messages | None
 
     async def opened_anew(self) -> Sequence[ReferenceSource]:
         """Those in memory first: what leaves them is in the tables by then."""
         opened, request, wanted = self.opened, self.request, self.request.blobs
         schema = live_schema(opened.cluster, opened.mail.name)
         found: list[ReferenceSource] = []
-        if self.broker:
-            names = await self._queues()
-            age_known = wanted.oldest_message is not None
-            found.append(await broker_references(self.broker, opened.clock, names, age_known=age_known))
+        if self.messages:
+            if isinstance(wanted.broker, PulsarSettings) and not wanted.only_broker:
+                _refuse_other_queues(await _queues_of(opened))
+            found.append(await self.messages())
         found.append(KnownReferences("kept mails of this machine", list(_kept_mails(state_folder("queue")))))
         found += [IdsFile(path) for path in wanted.references_file]
         if ledger := opened.existing_ledger():
             found.append(BeforeImages(ledger.tables, request.level))
         return [*found, *table_references(schema, opened.mail, request.level, wanted.references)]
 
-    async def _queues(self) -> list[QueueName]:
-        opened = self.opened
-        named = {*OF_JAMES, *self.request.blobs.queues}
-        schema = live_schema(opened.cluster, opened.mail.name)
-        if schema.table("browsestart") is not None:
-            own = queue_tables_of(schema, opened.mail.name)
-            named |= {*await queues.queue_names(queues.tables_of(opened.mail), opened.clock, own)}
-        return sorted(named)
+
+def _refuse_other_queues(queues_there: Sequence[QueueName]) -> None:
+    if queues_there:
+        raise SourceUnread(
+            NAME,
+            f"the tables name queues over RabbitMQ ({', '.join(queues_there)}), and the dead letters there may refer "
+            "to blobs",
+            mend="If RabbitMQ holds nothing of them any more, dead letters neither, say --only-broker.",
+        )
 
 
 def _kept_mails(folder: Path) -> Iterator[Reference]:
@@ -364,6 +404,7 @@ async def _recorded(
         "min_age": str(wanted.min_age),
         "oldest_message": str(wanted.oldest_message or ""),
         "no_broker": wanted.no_broker,
+        "only_broker": wanted.only_broker,
         "references": list(wanted.references),
         **(request.approved.recorded if request.approved else {}),
     }

@@ -71,9 +71,10 @@ def apply(request: ApplyPlanRequest, caller: Caller) -> "MendingResult | BlobsRe
             return _messages(request, plan, caller)
         if request.no_writers or request.yes:
             raise WrongUse("--no-writers and --yes say nothing of a plan of queues or blobs", mend="Leave them out.")
-        for part, named in (("broker", request.settings.broker), ("blobs", request.settings.blobs)):
+        settings = request.settings
+        for part, named in (("broker", settings.broker or settings.pulsar), ("blobs", settings.blobs)):
             head.refuse_other(part, named.place if named else "")
-        with open_cluster(request.settings.connection) as opened:
+        with open_cluster(settings.connection) as opened:
             if head.kind is PlanKind.QUEUES:
                 _refuse(request, plan, opened, QUEUE_TABLES)
                 return _queues(request, plan, caller, opened)
@@ -164,10 +165,11 @@ def _blobs(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: Op
     assert settings.blobs is not None, "a plan of blobs names their store"
     wanted = BlobsWanted(
         store=settings.blobs,
-        broker=settings.broker,
+        broker=settings.broker or settings.pulsar,
         typed=request.typed,
         family=policy["family"],
         no_broker=policy["no_broker"],
+        only_broker=policy.get("only_broker", False),
         references=tuple(policy["references"]),
         references_file=tuple(map(Path, policy["references_file"])),
         queues=tuple(map(QueueName, policy["queues"])),

@@ -108,9 +108,9 @@ class PulsarTopics:
             await self.client.acknowledge(self.full(topic, partition), subscription, positions)
 
     async def unacked(
-        self, topic: str, subscription: str, after: MessagePlace | None = None
+        self, topic: str, subscription: str, after: MessagePlace | None = None, as_of: Backlog | None = None
     ) -> AsyncGenerator[StoredMessage]:
-        if backlog := await self.backlog(topic, subscription):
+        if backlog := as_of or await self.backlog(topic, subscription):
             async with aclosing(held_messages(self.client, self._named(topic), backlog, after)) as messages:
                 async for one in messages:
                     yield one
@@ -127,12 +127,13 @@ class PulsarTopics:
         numbers = await self._numbers(topic)
         found = await asyncio.gather(*(self._admin.backlog(_named(topic, one), subscription) for one in numbers))
         there = {number: one for number, one in zip(numbers, found, strict=True) if one}
-        return Backlog(there) if there else None
+        return Backlog(there, tuple(number for number in numbers if number not in there)) if there else None
 
     def lease(self, name: str) -> AbstractAsyncContextManager[ExclusiveProducer | None]:
         return self.client.exclusive_producer(self.full(name))
 
     async def names(self) -> list[str]:
+        self._partitions.clear()
         return await self._admin.names()
 
     async def close(self) -> None:

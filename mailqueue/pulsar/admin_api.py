@@ -37,8 +37,10 @@ class PulsarAdmin:
 
     async def names(self) -> list[str]:
         """Every persistent topic, a partitioned one once."""
-        found: list[str] = await asyncio.to_thread(self._http.read, f"admin/v2/persistent/{self._namespace}", list)
-        return sorted({_PARTITION.sub("", name.rpartition("/")[2]) for name in found})
+        path = f"admin/v2/persistent/{self._namespace}"
+        found: list[str] = await asyncio.to_thread(self._http.read, path, list)
+        partitioned: list[str] = await asyncio.to_thread(self._http.read, f"{path}/partitioned", list)
+        return sorted({_PARTITION.sub("", name.rpartition("/")[2]) for name in (*found, *partitioned)})
 
     async def partitions(self, topic: str) -> int:
         """How many it has; 0 where it is not partitioned, or is not there."""

@@ -4,13 +4,17 @@ James takes every topic whose name begins with `James-` for a queue, its dead le
 """
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, NamedTuple
 
 from model.ids import QueueName
+from model.queue.mails import Whereabouts
 
 _PREFIX: Final = "James-"
+_SCHEDULED: Final = "-scheduled"
+_FILTERS: Final = "pmq-filter-"
 _DEAD: Final = re.compile(r"(?P<queue>.+)-subscription-(?P=queue)-DLQ")
+_DEAD_SCHEDULED: Final = re.compile(r"(?P<queue>.+)-scheduled-scheduled-subscription-(?P=queue)-DLQ")
 DEAD_SUBSCRIPTION: Final = "dead-letter-sub-name"
 OWN_SUBSCRIPTION: Final = "mailmend"
 """Of topics that James does not have, or keeps no subscription of."""
@@ -25,7 +29,7 @@ def out_subscription(queue: QueueName) -> str:
 
 
 def scheduled_topic(queue: QueueName) -> str:
-    return f"{queue}-scheduled"
+    return f"{queue}{_SCHEDULED}"
 
 
 def scheduled_subscription(queue: QueueName) -> str:
@@ -37,11 +41,11 @@ def dead_topic(queue: QueueName) -> str:
 
 
 def filter_topic(queue: QueueName) -> str:
-    return f"pmq-filter-{queue}"
+    return f"{_FILTERS}{queue}"
 
 
 def filter_scheduled_topic(queue: QueueName) -> str:
-    return f"pmq-filter-scheduled-{queue}"
+    return f"{_FILTERS}scheduled-{queue}"
 
 
 def mover_lease(queue: QueueName) -> str:
@@ -73,3 +77,38 @@ def queues_among(topics: Iterable[str]) -> list[QueueName]:
     """The queues whose topics are among these, by name."""
     names = (one.removeprefix(_PREFIX) for one in topics if one.startswith(_PREFIX))
     return sorted(QueueName(name) for name in names if name and not _DEAD.fullmatch(name))
+
+
+class MailTopic(NamedTuple):
+    """A topic whose messages are mails, and the subscription that says which of them are done.
+
+    Attributes:
+        whereabouts: of its mails; None: they are dead letters.
+    """
+
+    topic: str
+    subscription: str
+    queue: QueueName
+    whereabouts: Whereabouts | None
+
+
+def mail_topics(topics: Iterable[str]) -> list[MailTopic]:
+    """Every topic among these that may hold mails, whether or not the queue's other topics are there.
+
+    One whose name may mean two things is there twice.
+    """
+    there = frozenset(topics)
+    return [found for name in sorted(there) for found in _mail_topics(name, there)]
+
+
+def _mail_topics(name: str, there: Collection[str]) -> Iterator[MailTopic]:
+    plain = name.removeprefix(_PREFIX)
+    dead = _DEAD.fullmatch(plain) if plain != name else _DEAD_SCHEDULED.fullmatch(name)
+    if dead:
+        yield MailTopic(name, DEAD_SUBSCRIPTION, QueueName(dead["queue"]), None)
+        return
+    if plain not in {name, ""}:
+        yield MailTopic(name, out_subscription(QueueName(plain)), QueueName(plain), Whereabouts.WAITING)
+    queue = QueueName(name.removesuffix(_SCHEDULED))
+    if queue not in {name, ""} and (not name.startswith(_FILTERS) or out_topic(queue) in there):
+        yield MailTopic(name, scheduled_subscription(queue), queue, Whereabouts.DELAYED)

@@ -135,16 +135,18 @@ class Topics(Protocol):
         ...
 
     def unacked(
-        self, topic: str, subscription: str, after: MessagePlace | None = None
+        self, topic: str, subscription: str, after: MessagePlace | None = None, as_of: Backlog | None = None
     ) -> AsyncGenerator[StoredMessage]:
         """Every message that the subscription has not acknowledged, in order, without taking any.
 
-        What is published, or acknowledged, while it is read may be among them or not.
+        What is published, or acknowledged, while it is read may be among them or not. With `as_of` all that this holds
+        is among them, acknowledged since or not, unless the broker has deleted it since.
 
         Args:
             topic: which; one that is not there holds nothing.
             subscription: which; one that is not there has acknowledged nothing.
             after: what was seen last.
+            as_of: what of it; None: all that is there now.
         """
         ...
 
@@ -165,7 +167,7 @@ class Topics(Protocol):
         ...
 
     async def names(self) -> list[str]:
-        """Every persistent topic of the namespace, a partitioned one once."""
+        """Every persistent topic of the namespace, a partitioned one once; the number of its partitions is asked anew."""
         ...
 
     async def close(self) -> None: ...

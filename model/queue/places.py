@@ -8,7 +8,7 @@ Source: Pulsar's message ids and its managed cursors.
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from model.errors import BadPayload
@@ -91,6 +91,11 @@ class PartitionBacklog:
     writes_to: int = 0
 
     @property
+    def count_at_least(self) -> int:
+        """How many messages are not acknowledged at least: the broker answers twice, while traffic goes on."""
+        return min(self.count, self.added - self.consumed)
+
+    @property
     def done_to(self) -> EntryPosition:
         """Up to where all is acknowledged; where nothing is left, that is the end."""
         return self.acked_to if self.count else max(self.acked_to, self.last)
@@ -109,9 +114,14 @@ class PartitionBacklog:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What a subscription has not acknowledged, of each partition by its number."""
+    """What a subscription has not acknowledged, of each partition by its number.
+
+    Attributes:
+        missing: partitions that the topic has by its number of them, and that are not there.
+    """
 
     partitions: Mapping[int, PartitionBacklog] = field(default_factory=dict)
+    missing: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
@@ -157,6 +167,13 @@ class Backlog:
     def holds(self, place: MessagePlace) -> bool:
         partition = self.partitions.get(place.partition)
         return partition is not None and partition.holds(place.position)
+
+    def until(self, later: "Backlog") -> "Backlog":
+        """What was not acknowledged then, and what came until `later`."""
+        partitions = {
+            number: replace(one, last=later.partitions[number].last) for number, one in self.partitions.items()
+        }
+        return Backlog(partitions, self.missing)
 
     def held(self, places: Iterable[MessagePlace]) -> list[MessagePlace]:
         return [one for one in places if self.holds(one)]

@@ -30,10 +30,15 @@ class _Subscription:
 
 @dataclass(slots=True)
 class _Topic:
-    """Its messages, in order; and how often a broker began to serve it anew: each time with a new ledger."""
+    """Its messages, in order; and how often a broker began to serve it anew: each time with a new ledger.
+
+    Attributes:
+        trimmed: those that cannot be read any more.
+    """
 
     partitions: int
     messages: list[StoredMessage] = field(default_factory=list)
+    trimmed: set[MessagePlace] = field(default_factory=set)
     subscriptions: dict[str, _Subscription] = field(default_factory=dict)
     begun: int = 0
 
@@ -102,7 +107,7 @@ class MemoryTopics:
             subscribed.given_back.difference_update(places)
 
     async def unacked(
-        self, topic: str, subscription: str, after: MessagePlace | None = None
+        self, topic: str, subscription: str, after: MessagePlace | None = None, as_of: Backlog | None = None
     ) -> AsyncGenerator[StoredMessage]:
         self._answering()
         found = self._topics.get(topic)
@@ -111,7 +116,8 @@ class MemoryTopics:
         subscribed = found.subscriptions.get(subscription, _Subscription())
         there, acked = sorted(found.messages, key=lambda one: one.place), set(subscribed.acked)
         for message in there:
-            if message.place not in acked and (after is None or message.place > after):
+            held = message.place not in acked if as_of is None else _is_held(as_of, message.place)
+            if held and message.place not in found.trimmed and (after is None or message.place > after):
                 yield message
                 self._answering()
 
@@ -155,6 +161,12 @@ class MemoryTopics:
 
     async def close(self) -> None:
         """Nothing is open."""
+
+    def trim(self) -> None:
+        """Delete what every subscription has acknowledged, as a broker does some time."""
+        for topic in self._topics.values():
+            acked = [one.acked for one in topic.subscriptions.values()]
+            topic.trimmed |= set.intersection(*acked) if acked else set()
 
     def write_acks(self, *topics: str) -> None:
         """From now on nobody forgets what was acknowledged until now: of these topics, or of all."""
@@ -310,6 +322,10 @@ class MemoryTopicDelivery:
     async def give_back(self) -> None:
         if not self._consuming.ended:
             self._consuming.let_go(self.message.place)
+
+
+def _is_held(as_of: Backlog, place: MessagePlace) -> bool:
+    return as_of.holds(place) and place.position <= as_of.partitions[place.partition].last
 
 
 def _partition(topic: _Topic, subscribed: _Subscription, number: int) -> PartitionBacklog:

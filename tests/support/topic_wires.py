@@ -61,13 +61,13 @@ class WiredTopics:
             await self.wire.step(Side.BROKER, f"ack {topic}", one, _away)
 
     async def unacked(
-        self, topic: str, subscription: str, after: MessagePlace | None = None
+        self, topic: str, subscription: str, after: MessagePlace | None = None, as_of: Backlog | None = None
     ) -> AsyncGenerator[StoredMessage]:
         async def first() -> None:
             await asyncio.sleep(0)
 
         await self.wire.step(Side.READS, "read", first, _away)
-        async with aclosing(self.topics.unacked(topic, subscription, after)) as messages:
+        async with aclosing(self.topics.unacked(topic, subscription, after, as_of)) as messages:
             async for message in messages:
                 yield message
                 await asyncio.sleep(0)

@@ -1,0 +1,212 @@
+"""What the mails of Pulsar's topics refer to: those that wait, are delayed, are in consumers' hands, or are dead letters.
+
+Every topic of the namespace that may hold mails is read, by what was not acknowledged at one moment: first all topics
+are asked what is acknowledged, then all of them how far they go, then their messages are read. A mail is published at
+its new place before it is acknowledged at its old one, so at that moment each was in some topic, and is read there
+wherever it goes meanwhile. What the broker has deleted by then is noticed by the number of messages, and all is read
+anew. The references lie in a file: there may be more mails than fit in memory.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mailqueue.codec.pulsar import pulsar_queued_of
+from mailqueue.maintenance.blob_references import Reference
+from mailqueue.maintenance.blob_scan import BlobLines
+from mailqueue.maintenance.broker_references import NAME
+from mailqueue.pulsar.deletions import Deletions
+from mailqueue.pulsar.listing import is_deleted
+from mailqueue.pulsar.messages import listed_of
+from mailqueue.pulsar.names import MailTopic, mail_topics
+from mailqueue.pulsar.topics import StoredMessage, Topics
+from model.errors import BadPayload, SourceUnread
+from model.ids import QueueName
+from model.ports import Clock
+from model.queue.deletions import KnownDeletions
+from model.queue.mails import QueuedMail
+from model.queue.places import Backlog, MessagePlace
+
+TRIES: Final = 3
+"""How often all is read where topics change meanwhile."""
+
+PATIENCE_SECONDS: Final = 60.0
+"""How long a read waits for one more message before it ends."""
+
+Cut = Sequence[tuple[MailTopic, Backlog]]
+"""Every topic of mails, and what of it was not acknowledged at one moment, the same for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReferences:
+    """References that were read of topics; a `ReferenceSource`.
+
+    Attributes:
+        lines: in a file that is there as long as its folder.
+        after: what was not acknowledged when all had been read: a mail that is done by then needs no blobs.
+    """
+
+    lines: BlobLines
+    after: Sequence[Backlog]
+    name: str = NAME
+
+    def references(self) -> Iterator[Reference]:
+        for header, body, referrer, number, place, may_need in self.lines:
+            needed = may_need and self.after[number].holds(MessagePlace(*place))
+            yield Reference(header, referrer, needed)
+            yield Reference(body, referrer, needed)
+
+
+async def topic_references(
+    topics: Topics, clock: Clock, folder: Path, named: Collection[QueueName] = ()
+) -> TopicReferences:
+    """The references of all mails of the namespace, in a file in the folder.
+
+    Args:
+        topics: the namespace.
+        clock: limits how long a message is waited for.
+        folder: where the references are written.
+        named: queues that have to be there.
+
+    Raises:
+        SourceUnread: some mail may not have been seen.
+    """
+    why = ""
+    for _ in range(TRIES):
+        cut = await cut_of(topics, named)
+        with closing(BlobLines(folder / "topics")) as lines:
+            if why := await _short_of(topics, clock, cut, lines):
+                continue
+        after = [await topics.backlog(one.topic, one.subscription) or Backlog() for one, _ in cut]
+        return TopicReferences(lines, after)
+    raise _unread(why, "Run it again; if it says the same: pulsar-admin topics stats-internal TOPIC")
+
+
+async def cut_of(topics: Topics, named: Collection[QueueName] = ()) -> Cut:
+    """What of all topics is not acknowledged at one moment of this call.
+
+    Raises:
+        SourceUnread: a topic, or a partition of one, is not there.
+    """
+    why = ""
+    for _ in range(TRIES):
+        before, after = await _backlogs(topics), await _backlogs(topics)
+        if why := _why_not(before, after):
+            continue
+        if lacking := sorted(set(named) - {one.queue for one in before}):
+            raise _unread(f"no topic of the queue {lacking[0]} is in the namespace {topics.namespace}", "Is it named?")
+        if not before:
+            raise _unread(
+                f"no mail queue is in the namespace {topics.namespace}",
+                "Name James's own: --broker pulsar://host:6650/tenant/namespace; or say --no-broker where none ever "
+                "held a mail of this store.",
+            )
+        return [(one, backlog.until(after[one] or Backlog())) for one, backlog in before.items() if backlog]
+    raise _unread(why, "Look at them: pulsar-admin topics stats-internal TOPIC; topics create-missed-partitions TOPIC")
+
+
+async def _backlogs(topics: Topics) -> Mapping[MailTopic, Backlog | None]:
+    return {one: await topics.backlog(one.topic, one.subscription) for one in mail_topics(await topics.names())}
+
+
+def _why_not(before: Mapping[MailTopic, Backlog | None], after: Mapping[MailTopic, Backlog | None]) -> str:
+    """Why there is no moment at which all of it was so; empty where there is one."""
+    for one in sorted({one.topic for one in before.keys() ^ after.keys()}):
+        return f"the topic {one} came or went"
+    for one, backlog in (*before.items(), *after.items()):
+        if backlog is None:
+            return f"the topic {one.topic} is listed, and not there"
+        if backlog.missing:
+            return f"the topic {one.topic} lacks its partition {backlog.missing[0]}"
+    for one, backlog in before.items():
+        if backlog and (later := after[one]) and backlog.partitions.keys() != later.partitions.keys():
+            return f"the partitions of the topic {one.topic} changed"
+    return ""
+
+
+async def _short_of(topics: Topics, clock: Clock, cut: Cut, lines: BlobLines) -> str:
+    """Write the references of all; say of which topic there were too few messages; empty where of none."""
+    deletions = dict[QueueName, KnownDeletions]()
+    for number, (one, backlog) in enumerate(cut):
+        reading = _Reading(lines, number, one, deletions)
+        await _unstalled(reading, reading.read(topics, clock, backlog), clock)
+        least = sum(partition.count_at_least for partition in backlog.partitions.values())
+        if reading.count < least:
+            return f"of {least:,} messages of the topic {one.topic}, {reading.count:,} could be read"
+    return ""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Of one topic.
+
+    Attributes:
+        deletions: of queues whose topics were read before.
+        count: how many of its messages were read.
+    """
+
+    lines: BlobLines
+    number: int
+    where: MailTopic
+    deletions: dict[QueueName, KnownDeletions]
+    count: int = 0
+
+    async def read(self, topics: Topics, clock: Clock, as_of: Backlog) -> None:
+        if self.where.queue not in self.deletions:
+            self.deletions[self.where.queue] = await Deletions(topics, self.where.queue, clock).look()
+        messages = topics.unacked(self.where.topic, self.where.subscription, as_of=as_of)
+        async with aclosing(messages):
+            async for message in messages:
+                self.count += 1
+                self._write(message)
+
+    def _write(self, message: StoredMessage) -> None:
+        place = message.place
+        try:
+            queued, needed = self._mail_of(message)
+        except BadPayload as error:
+            ledger, entry = place.position
+            raise _unread(
+                f"the message {place} of {self.where.topic} is no mail: {error.what}",
+                f"Look at it: pulsar-admin topics get-message-by-id -l {ledger} -e {entry} {self.where.topic}; what is "
+                "no mail is a dead letter once it is consumed.",
+            ) from error
+        referrer = f"{self.where.topic} {place} {queued.enqueue_id}"
+        blobs = queued.blobs
+        self.lines.add(
+            blobs.header, blobs.body, referrer, self.number, (place.partition, place.ledger, place.entry), needed
+        )
+
+    def _mail_of(self, message: StoredMessage) -> tuple[QueuedMail, bool]:
+        """The mail, and whether it needs its blobs: a dead letter and a deleted mail may have lost them."""
+        if self.where.whereabouts is None:
+            return pulsar_queued_of(message.payload), False
+        listed = listed_of(message, self.where.whereabouts)
+        return listed.queued, not is_deleted(self.where.queue, message, listed, self.deletions[self.where.queue])
+
+
+async def _unstalled(reading: _Reading, work: Awaitable[None], clock: Clock) -> None:
+    """Read to the end, or give up when no message comes for long: a client waits for its broker for ever."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not task.done():
+            before, pause = reading.count, asyncio.ensure_future(clock.pause(PATIENCE_SECONDS))
+            await asyncio.wait((task, pause), return_when=asyncio.FIRST_COMPLETED)
+            pause.cancel()
+            await asyncio.gather(pause, return_exceptions=True)
+            if not task.done() and reading.count == before:
+                raise _unread(
+                    f"the topic {reading.where.topic} gave no message for {PATIENCE_SECONDS:g} s",
+                    "Look whether a broker serves it: pulsar-admin topics lookup TOPIC",
+                )
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _unread(why: str, mend: str) -> SourceUnread:
+    return SourceUnread(NAME, why, mend=mend)
