@@ -310,10 +310,10 @@ _REPAIR_BLOBS: Final = Command(
     name="blobs",
     summary="Collect the blobs that nothing refers to any more.",
     about="""The store is listed, then everything that may refer to it is read: every column of the keyspace whose name
-    says so, before-images, mails kept on this machine, dead letters at the broker, and what --references declare. The
-    references are read again after the delay; what nothing refers to either time goes, once its generation and the next
-    are over and it is a day old. Where a source cannot be read whole, nothing goes. What goes is listed in a file
-    first. It does not come back: begin with --dry-run.
+    says so, before-images, mails kept on this machine, dead letters at the broker (over Pulsar, every mail of the
+    namespace), and what --references declare. The references are read again after the delay; what nothing refers to
+    either time goes, once its generation and the next are over and it is a day old. Where a source cannot be read
+    whole, nothing goes. What goes is listed in a file first. It does not come back: begin with --dry-run.
 
     Blobs that are referred to and not there are reported with who refers to them.""",
     service="admin.services.blobs:repair_blobs",
@@ -334,6 +334,7 @@ _REPAIR_BLOBS: Final = Command(
     examples="""
         mailmend repair blobs --dry-run --blobs s3://mail --oldest-message 7d     what would go
         mailmend repair blobs --blobs s3://mail --oldest-message 7d --removed went.jsonl
+        mailmend repair blobs --blobs s3://mail --broker pulsar://pulsar:6650/public/default
         mailmend repair blobs --blobs cassandra: --no-broker                      no queue ever used this store""",
     exits="0 nothing is missing, 1 blobs are missing, 2 wrong use, 3 a source or the listing was not read whole, "
     "or some blobs could not be removed, 4 cannot reach; the same command goes on.",

@@ -1,4 +1,4 @@
-"""What the mails of Pulsar's topics refer to: those that wait, are delayed, are in consumers' hands, or are dead letters.
+"""What the mails of Pulsar's topics refer to: those that wait or are delayed, in consumers' hands or not; dead letters.
 
 Every topic of the namespace that may hold mails is read, by what was not acknowledged at one moment: first all topics
 are asked what is acknowledged, then all of them how far they go, then their messages are read. A mail is published at
@@ -114,8 +114,8 @@ async def _backlogs(topics: Topics) -> Mapping[MailTopic, Backlog | None]:
 
 def _why_not(before: Mapping[MailTopic, Backlog | None], after: Mapping[MailTopic, Backlog | None]) -> str:
     """Why there is no moment at which all of it was so; empty where there is one."""
-    for one in sorted({one.topic for one in before.keys() ^ after.keys()}):
-        return f"the topic {one} came or went"
+    if changed := before.keys() ^ after.keys():
+        return f"the topic {min(one.topic for one in changed)} came or went"
     for one, backlog in (*before.items(), *after.items()):
         if backlog is None:
             return f"the topic {one.topic} is listed, and not there"

@@ -133,7 +133,6 @@ class PulsarTopics:
         return self.client.exclusive_producer(self.full(name))
 
     async def names(self) -> list[str]:
-        self._partitions.clear()
         return await self._admin.names()
 
     async def close(self) -> None:

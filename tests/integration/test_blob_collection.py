@@ -1,5 +1,6 @@
 """`check blobs` and `repair blobs` on real servers: a reference of each kind, blobs in tables and in a bucket."""
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -14,17 +15,22 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cql.driver.session import Keyspace, connect
+from mailqueue.codec.pulsar import PulsarForm
 from mailqueue.maintenance.blob_references import BeforeImages, table_references
 from mailqueue.maintenance.blob_scan import BlobLines, LocalBlobScanner, Wanted
+from mailqueue.pulsar.adapter import PulsarTopics
+from mailqueue.pulsar.messages import delayed_message, waiting_message
+from mailqueue.pulsar.names import dead_topic, out_subscription, out_topic, scheduled_topic
 from model.blob_collection import ListedBlob
 from model.catalog.james_tables import ATTACHMENT, BLOB_PARTS, BLOBS, EVENT_STORE
 from model.catalog.ledger import REPAIR_FINDING, day_of
 from model.catalog.mail import MESSAGE_V3, SCHEMA
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
-from model.ids import BlobId, RunId
+from model.ids import BlobId, EnqueueId, QueueName, RunId
 from model.operations import Put, Scan, Seen, Write
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
+from model.queue.mails import Listed, MailBlobs, QueuedMail, Whereabouts
 from model.schema.keyspace import Schema
 from model.schema.table import Table, columns
 from repair.clock import SystemClock
@@ -36,8 +42,10 @@ from tests.support.brokers import Broker
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import LEDGER, created, dropped, end_leases
 from tests.support.progress import SilentProgress
+from tests.support.pulsars import RealPulsar
 from tests.support.queue_faults import Servers
 from tests.support.queue_processes import QueueProcesses, program
+from tests.support.queues import mail as queued_mail
 from tests.support.real_queue import real_queue
 from tests.support.s3_twin import S3Twin, s3_twin
 from tests.support.servers import CassandraServer
@@ -281,6 +289,54 @@ def test_what_only_a_dead_letter_or_a_kept_mail_names_stays(
         )
         assert set(objects) == needed
         assert queue.line("check", "blobs", *how).json["findings"] == {"KEEP": 3}
+
+
+def waiting(name: str, whereabouts: Whereabouts = Whereabouts.WAITING) -> Listed:
+    """A mail with blobs of its own."""
+    blobs = MailBlobs(BlobId(blob_id(f"{name} header")), BlobId(blob_id(f"{name} body")))
+    due_at = datetime.now(UTC) + timedelta(days=1)
+    return Listed(QueuedMail(EnqueueId(uuid4()), queued_mail(name), blobs), MONTH_AGO, whereabouts, due_at=due_at)
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("world", ["s3"], indirect=True)
+async def test_what_mails_over_pulsar_need_stays_with_spark_too(world: BlobWorld, pulsar: RealPulsar) -> None:
+    """A plan that Spark makes and one process applies; then a mail is done, and Spark removes its blobs."""
+    spool, form = QueueName("spool"), PulsarForm.JAMES_3_9
+    with pulsar.namespace() as namespace:
+        settings = namespace.settings
+    mails = {name: waiting(name) for name in ("waits", "goes", "delayed", "dead")}
+    topics = PulsarTopics(settings, SystemClock())
+    goes, _, _, _ = [
+        await topics.publish(topic, message)
+        for topic, message in (
+            (out_topic(spool), waiting_message(mails["goes"], form)),
+            (out_topic(spool), waiting_message(mails["waits"], form)),
+            (scheduled_topic(spool), delayed_message(mails["delayed"], form)),
+            (dead_topic(spool), waiting_message(mails["dead"], form)),
+        )
+    ]
+    needed = {blob for one in mails.values() for blob in one.queued.blobs}
+    message, stray = blob_id("mh"), blob_id("stray")
+    world.store(*needed, message, stray)
+    world.keyspace.write(Put(MESSAGE_V3, {"messageid": uuid1(), "headercontent": message, "bodycontent": message}))
+    at = ("--broker", f"{settings.service}/{settings.namespace}", "--broker-management", settings.admin)
+    how, plan = ("--delay", "0s", "--engine", "spark", "--json", *at), str(world.line.home / "plan.jsonl")
+
+    planned = await asyncio.to_thread(world.line, "repair", "blobs", "--plan", plan, *how)
+    assert planned.code == 0, planned
+    assert planned.json["findings"] == {"KEEP": 9, "COLLECT": 1}, planned.err
+    assert planned.json["references"]["messages at the broker"] == 8
+    applied = await asyncio.to_thread(world.line, "apply", plan, "--json", *at)
+    assert (applied.json["removed"], world.ids()) == (1, {*needed, message}), applied.err
+
+    await topics.acknowledge(out_topic(spool), out_subscription(spool), (goes,))
+    repaired = await asyncio.to_thread(world.line, "repair", "blobs", *how)
+    assert (repaired.code, repaired.json["removed"]) == (0, 2), repaired.err
+    assert world.ids() == {*needed, message} - set(mails["goes"].queued.blobs)
+    await topics.close()
 
 
 @pytest.mark.thorough

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -15,11 +16,16 @@ from admin.wiring import queues
 from mailqueue.blobs.listing import PAGE_KEYS
 from mailqueue.blobs.object_storage import open_s3
 from mailqueue.codec import queued_of
+from mailqueue.pulsar.mail_queue import open_queue
+from mailqueue.pulsar.topics import TopicMessage
 from model.catalog.mail_queue import ENQUEUED_MAILS
-from model.ids import BlobId, EnqueueId
+from model.ids import BlobId, EnqueueId, QueueName
 from model.operations import Remove
+from model.queue.mails import Listed
+from tests.support.memory_topics import MemoryTopics
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queue_reconciled import row_of, stray_blob
+from tests.support.queues import CONTENT, enqueued, listed, mail
 from tests.support.s3_twin import s3_twin
 
 AT_ONCE = ("--engine", "local", "--delay", "0s", "--generation", "1h")
@@ -55,6 +61,81 @@ def test_what_a_queue_needs_stays(queue: QueueShell) -> None:
     assert queued_of(letter.body).enqueue_id == dead
 
 
+PULSAR = ("--broker", "pulsar://pulsar:6650/public/default")
+
+
+@pytest.fixture
+def topics(queue: QueueShell, monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
+    """Of the Pulsar that commands connect to."""
+    found = MemoryTopics(queue.clock)
+    monkeypatch.setattr(queues, "topics_behind", lambda *_: found)
+    return found
+
+
+def put_over_pulsar(queue: QueueShell, topics: MemoryTopics, *names: str) -> list[Listed]:
+    """Mails that wait, and one that is delayed."""
+
+    async def story() -> list[Listed]:
+        async with await open_queue(QueueName("outgoing"), topics, queue.blobs, queue.clock) as opened:
+            await enqueued(opened, *names)
+            await opened.enqueue(mail("delayed"), CONTENT, delay=timedelta(days=30))
+            return await listed(opened)
+
+    return asyncio.run(story())
+
+
+def test_what_mails_over_pulsar_need_stays(queue: QueueShell, topics: MemoryTopics) -> None:
+    """However old they are, and no age is named; a plan is the same, and what is lost is named with its mail."""
+    _, lost, _ = put_over_pulsar(queue, topics, "waits", "lost")
+    needed, stray = queue.blobs.ids, stray_blob(queue)
+    queue.pass_time(days=9)
+    asyncio.run(queue.blobs.store.remove(lost.queued.blobs.body))
+    plan = str(queue.line.home / "plan.jsonl")
+
+    planned = queue.line("repair", "blobs", *AT_ONCE, *PULSAR, "--plan", plan, "--json")
+    assert (planned.json["findings"], queue.blobs.ids >= {stray}) == ({"KEEP": 5, "COLLECT": 1, "MISSING": 1}, True)
+    (missing,) = planned.json["missing"]
+    assert (missing["blob_id"], missing["source"]) == (lost.queued.blobs.body, "messages at the broker")
+    assert missing["referrer"] == f"James-outgoing {lost.place} {lost.queued.enqueue_id}"
+
+    other = queue.line("apply", plan, "--broker", "pulsar://pulsar:6650/public/other", "--json")
+    assert (other.code, "public/default" in other.err) == (2, True), other.err
+    applied = queue.line("apply", plan, *PULSAR, "--json")
+    assert (applied.json["removed"], applied.json["references"]["messages at the broker"]) == (1, 6), applied.err
+    assert queue.blobs.ids == needed - {lost.queued.blobs.body}
+    assert not queue.asked
+
+
+def test_a_namespace_that_cannot_be_read_whole_removes_nothing(queue: QueueShell, topics: MemoryTopics) -> None:
+    """It is not named, or another one; a message there is no mail; the broker is away; RabbitMQ may have some too."""
+    stray = stray_blob(queue)
+    queue.pass_time(days=9)
+    how = ("repair", "blobs", *AT_ONCE)
+
+    def refused(*words: str) -> str:
+        ended = queue.line(*how, *words)
+        assert (stray in queue.blobs.ids, ended.code in {2, 3, 4}, "Traceback" in ended.err) == (True, True, False), (
+            ended
+        )
+        return " ".join(ended.err.split())
+
+    assert "names no namespace" in refused("--broker", "pulsar://pulsar:6650")
+    assert "no mail queue is in the namespace" in refused(*PULSAR)
+    put_over_pulsar(queue, topics, "waits")
+    assert "no topic of the queue spool" in refused(*PULSAR, "--queues", "spool")
+    topics.away = True
+    assert "does not answer" in refused(*PULSAR)
+    topics.away = False
+    queue.put("over RabbitMQ")
+    assert "name queues over RabbitMQ (spool)" in refused(*PULSAR)
+    assert queue.line(*how, *PULSAR, "--only-broker").code == 0
+    assert stray not in queue.blobs.ids
+    stray = stray_blob(queue)
+    queue.pass_time(days=9)
+    asyncio.run(topics.publish("James-outgoing", TopicMessage("no mail")))
+    assert "is no mail" in refused(*PULSAR, "--only-broker")
+
+
 @pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq")
 def test_what_mails_kept_elsewhere_refer_to_is_named_by_the_line_of_the_page(queue: QueueShell, tmp_path: Path) -> None:
     """Those whose bytes were kept refer to nothing: a restore stores them anew."""
@@ -62,8 +143,7 @@ def test_what_mails_kept_elsewhere_refer_to_is_named_by_the_line_of_the_page(que
     header = BlobId(row_of(queue, lost)["headerblobid"])
     queue.lose_content(lost)
     kept = Path(queue("purge", "--yes", "--json").json["kept"])
-    for mail in (whole, lost):
-        without_row(queue, mail)
+    without_row(queue, whole, lost)
     asyncio.run(queue.blobs.keep(header, b"put back from a backup"))
     queue.pass_time(days=9)
     elsewhere = tmp_path / ".local/share/mailmend/queue"
