@@ -21,6 +21,7 @@ from mailqueue.maintenance.blob_scan import BlobLines, LocalBlobScanner, Wanted
 from mailqueue.pulsar.adapter import PulsarTopics
 from mailqueue.pulsar.messages import delayed_message, waiting_message
 from mailqueue.pulsar.names import dead_topic, out_subscription, out_topic, scheduled_topic
+from mailqueue.pulsar.settings import PulsarSettings
 from model.blob_collection import ListedBlob
 from model.catalog.james_tables import ATTACHMENT, BLOB_PARTS, BLOBS, EVENT_STORE
 from model.catalog.ledger import REPAIR_FINDING, day_of
@@ -31,6 +32,7 @@ from model.operations import Put, Scan, Seen, Write
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from model.queue.mails import Listed, MailBlobs, QueuedMail, Whereabouts
+from model.queue.places import MessagePlace
 from model.schema.keyspace import Schema
 from model.schema.table import Table, columns
 from repair.clock import SystemClock
@@ -298,26 +300,33 @@ def waiting(name: str, whereabouts: Whereabouts = Whereabouts.WAITING) -> Listed
     return Listed(QueuedMail(EnqueueId(uuid4()), queued_mail(name), blobs), MONTH_AGO, whereabouts, due_at=due_at)
 
 
+async def published(settings: PulsarSettings, mails: dict[str, Listed]) -> MessagePlace:
+    """One that waits, one that is delayed, a dead letter, and one more that waits: where that is."""
+    spool, form, topics = QueueName("spool"), PulsarForm.JAMES_3_9, PulsarTopics(settings, SystemClock())
+    await topics.publish(out_topic(spool), waiting_message(mails["waits"], form))
+    await topics.publish(scheduled_topic(spool), delayed_message(mails["delayed"], form))
+    await topics.publish(dead_topic(spool), waiting_message(mails["dead"], form))
+    place = await topics.publish(out_topic(spool), waiting_message(mails["goes"], form))
+    await topics.close()
+    return place
+
+
+async def acknowledged(settings: PulsarSettings, place: MessagePlace) -> None:
+    spool, topics = QueueName("spool"), PulsarTopics(settings, SystemClock())
+    await topics.acknowledge(out_topic(spool), out_subscription(spool), (place,))
+    await topics.close()
+
+
 @pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("world", ["s3"], indirect=True)
-async def test_what_mails_over_pulsar_need_stays_with_spark_too(world: BlobWorld, pulsar: RealPulsar) -> None:
+def test_what_mails_over_pulsar_need_stays_with_spark_too(world: BlobWorld, pulsar: RealPulsar) -> None:
     """A plan that Spark makes and one process applies; then a mail is done, and Spark removes its blobs."""
-    spool, form = QueueName("spool"), PulsarForm.JAMES_3_9
     with pulsar.namespace() as namespace:
         settings = namespace.settings
     mails = {name: waiting(name) for name in ("waits", "goes", "delayed", "dead")}
-    topics = PulsarTopics(settings, SystemClock())
-    goes, _, _, _ = [
-        await topics.publish(topic, message)
-        for topic, message in (
-            (out_topic(spool), waiting_message(mails["goes"], form)),
-            (out_topic(spool), waiting_message(mails["waits"], form)),
-            (scheduled_topic(spool), delayed_message(mails["delayed"], form)),
-            (dead_topic(spool), waiting_message(mails["dead"], form)),
-        )
-    ]
+    goes = asyncio.run(published(settings, mails))
     of_mail = {name: {one.queued.blobs.header, one.queued.blobs.body} for name, one in mails.items()}
     needed = set[str]().union(*of_mail.values())
     message, stray = blob_id("mh"), blob_id("stray")
@@ -326,18 +335,16 @@ async def test_what_mails_over_pulsar_need_stays_with_spark_too(world: BlobWorld
     at = ("--broker", f"{settings.service}/{settings.namespace}", "--broker-management", settings.admin)
     how, plan = ("--delay", "0s", "--engine", "spark", "--json", *at), str(world.line.home / "plan.jsonl")
 
-    planned = await asyncio.to_thread(world.line, "repair", "blobs", "--plan", plan, *how)
-    assert planned.code == 0, planned
+    planned = world.line("repair", "blobs", "--plan", plan, *how)
     assert planned.json["findings"] == {"KEEP": 9, "COLLECT": 1}, planned.err
     assert planned.json["references"]["messages at the broker"] == 8
-    applied = await asyncio.to_thread(world.line, "apply", plan, "--json", *at)
+    applied = world.line("apply", plan, "--json", *at)
     assert (applied.json["removed"], world.ids()) == (1, {*needed, message}), applied.err
 
-    await topics.acknowledge(out_topic(spool), out_subscription(spool), (goes,))
-    repaired = await asyncio.to_thread(world.line, "repair", "blobs", *how)
+    asyncio.run(acknowledged(settings, goes))
+    repaired = world.line("repair", "blobs", *how)
     assert (repaired.code, repaired.json["removed"]) == (0, 2), repaired.err
     assert world.ids() == {*needed, message} - of_mail["goes"]
-    await topics.close()
 
 
 @pytest.mark.thorough

@@ -24,9 +24,7 @@ PLAIN, CUT = QueueName("plain"), QueueName("cut")
 CLOCK = SystemClock()
 
 
-async def test_every_mail_of_a_namespace_counts_or_nothing_does(
-    pulsar: RealPulsar, tmp_path: Path
-) -> None:
+async def test_every_mail_of_a_namespace_counts_or_nothing_does(pulsar: RealPulsar, tmp_path: Path) -> None:
     """In topics of one partition and of three: what waits, is delayed, in hand, to be tried again, or rejected."""
     blobs = MemoryBlobs(CLOCK)
     with pulsar.namespace() as namespace:
