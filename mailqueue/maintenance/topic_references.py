@@ -154,11 +154,10 @@ class _Reading:
     deletions: dict[QueueName, KnownDeletions]
     count: int = 0
 
-    async def read(self, topics: Topics, clock: Clock, as_of: Backlog) -> None:
+    async def read(self, topics: Topics, clock: Clock, backlog: Backlog) -> None:
         if self.where.queue not in self.deletions:
             self.deletions[self.where.queue] = await Deletions(topics, self.where.queue, clock).look()
-        messages = topics.unacked(self.where.topic, self.where.subscription, as_of=as_of)
-        async with aclosing(messages):
+        async with aclosing(topics.held(self.where.topic, backlog)) as messages:
             async for message in messages:
                 self.count += 1
                 self._write(message)

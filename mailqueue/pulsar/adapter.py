@@ -108,15 +108,15 @@ class PulsarTopics:
             await self.client.acknowledge(self.full(topic, partition), subscription, positions)
 
     async def unacked(
-        self, topic: str, subscription: str, after: MessagePlace | None = None, as_of: Backlog | None = None
+        self, topic: str, subscription: str, after: MessagePlace | None = None
     ) -> AsyncGenerator[StoredMessage]:
-        if backlog := as_of or await self.backlog(topic, subscription):
+        if backlog := await self.backlog(topic, subscription):
             async with aclosing(held_messages(self.client, self._named(topic), backlog, after)) as messages:
                 async for one in messages:
                     yield one
 
-    def these(self, topic: str, places: Collection[MessagePlace]) -> AsyncGenerator[StoredMessage]:
-        return held_messages(self.client, self._named(topic), Backlog.of(places))
+    def held(self, topic: str, backlog: Backlog) -> AsyncGenerator[StoredMessage]:
+        return held_messages(self.client, self._named(topic), backlog)
 
     async def follow(self, topic: str, subscription: str) -> PulsarFollowing:
         await self.create(topic, subscription)

@@ -27,7 +27,7 @@ from mailqueue.queue import Changed, Delays, MailChange, OnRemoved
 from model.errors import BadPayload, LeaseHeld
 from model.queue.delayed_index import DelayedIndex
 from model.queue.mails import Listed, Whereabouts
-from model.queue.places import MessagePlace
+from model.queue.places import Backlog, MessagePlace
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long a flush or a change waits for another process that moves delayed mails."""
@@ -137,7 +137,8 @@ class Mover:
 
     async def _moved_from(self, held: Turn, places: Sequence[MessagePlace]) -> int:
         mails, others = list[FoundMail](), list[StoredMessage]()
-        async with aclosing(self._parts.topics.these(scheduled_topic(self._parts.queue), places)) as messages:
+        those = Backlog.of(places)
+        async with aclosing(self._parts.topics.held(scheduled_topic(self._parts.queue), those)) as messages:
             async for message in messages:
                 try:
                     mails.append(FoundMail(message, listed_of(message, Whereabouts.DELAYED)))

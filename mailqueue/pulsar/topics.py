@@ -135,18 +135,16 @@ class Topics(Protocol):
         ...
 
     def unacked(
-        self, topic: str, subscription: str, after: MessagePlace | None = None, as_of: Backlog | None = None
+        self, topic: str, subscription: str, after: MessagePlace | None = None
     ) -> AsyncGenerator[StoredMessage]:
         """Every message that the subscription has not acknowledged, in order, without taking any.
 
-        What is published, or acknowledged, while it is read may be among them or not. With `as_of` all that this holds
-        is among them, acknowledged since or not, unless the broker has deleted it since.
+        What is published, or acknowledged, while it is read may be among them or not.
 
         Args:
             topic: which; one that is not there holds nothing.
             subscription: which; one that is not there has acknowledged nothing.
             after: what was seen last.
-            as_of: what of it; None: all that is there now.
         """
         ...
 
@@ -158,8 +156,8 @@ class Topics(Protocol):
         """What the subscription has not acknowledged, if it is there; None where there is no such topic."""
         ...
 
-    def these(self, topic: str, places: Collection[MessagePlace]) -> AsyncGenerator[StoredMessage]:
-        """The messages at these places, in their order, acknowledged or not; those that are gone are left out."""
+    def held(self, topic: str, backlog: Backlog) -> AsyncGenerator[StoredMessage]:
+        """The messages that a backlog holds, in their order, acknowledged since or not; what is gone is left out."""
         ...
 
     def lease(self, name: str) -> AbstractAsyncContextManager[Lease | None]:

@@ -322,7 +322,7 @@ async def acknowledged(settings: PulsarSettings, place: MessagePlace) -> None:
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("world", ["s3"], indirect=True)
 def test_what_mails_over_pulsar_need_stays_with_spark_too(world: BlobWorld, pulsar: RealPulsar) -> None:
-    """A plan that Spark makes and one process applies; then a mail is done, and Spark removes its blobs."""
+    """One process makes a plan and applies it; then a mail is done, and Spark removes its blobs."""
     with pulsar.namespace() as namespace:
         settings = namespace.settings
     mails = {name: waiting(name) for name in ("waits", "goes", "delayed", "dead")}
@@ -333,16 +333,16 @@ def test_what_mails_over_pulsar_need_stays_with_spark_too(world: BlobWorld, puls
     world.store(*needed, message, stray)
     world.keyspace.write(Put(MESSAGE_V3, {"messageid": uuid1(), "headercontent": message, "bodycontent": message}))
     at = ("--broker", f"{settings.service}/{settings.namespace}", "--broker-management", settings.admin)
-    how, plan = ("--delay", "0s", "--engine", "spark", "--json", *at), str(world.line.home / "plan.jsonl")
+    how, plan = ("--delay", "0s", "--json", *at), str(world.line.home / "plan.jsonl")
 
-    planned = world.line("repair", "blobs", "--plan", plan, *how)
+    planned = world.line("repair", "blobs", "--plan", plan, "--engine", "local", *how)
     assert planned.json["findings"] == {"KEEP": 9, "COLLECT": 1}, planned.err
     assert planned.json["references"]["messages at the broker"] == 8
     applied = world.line("apply", plan, "--json", *at)
     assert (applied.json["removed"], world.ids()) == (1, {*needed, message}), applied.err
 
     asyncio.run(acknowledged(settings, goes))
-    repaired = world.line("repair", "blobs", *how)
+    repaired = world.line("repair", "blobs", "--engine", "spark", *how)
     assert (repaired.code, repaired.json["removed"]) == (0, 2), repaired.err
     assert world.ids() == {*needed, message} - of_mail["goes"]
 

@@ -107,7 +107,7 @@ class MemoryTopics:
             subscribed.given_back.difference_update(places)
 
     async def unacked(
-        self, topic: str, subscription: str, after: MessagePlace | None = None, as_of: Backlog | None = None
+        self, topic: str, subscription: str, after: MessagePlace | None = None
     ) -> AsyncGenerator[StoredMessage]:
         self._answering()
         found = self._topics.get(topic)
@@ -116,8 +116,7 @@ class MemoryTopics:
         subscribed = found.subscriptions.get(subscription, _Subscription())
         there, acked = sorted(found.messages, key=lambda one: one.place), set(subscribed.acked)
         for message in there:
-            held = message.place not in acked if as_of is None else _is_held(as_of, message.place)
-            if held and message.place not in found.trimmed and (after is None or message.place > after):
+            if message.place not in acked and (after is None or message.place > after):
                 yield message
                 self._answering()
 
@@ -135,11 +134,12 @@ class MemoryTopics:
         numbers = range(found.partitions) if found.partitions else (UNPARTITIONED,)
         return Backlog({number: _partition(found, subscribed, number) for number in numbers})
 
-    async def these(self, topic: str, places: Collection[MessagePlace]) -> AsyncGenerator[StoredMessage]:
+    async def held(self, topic: str, backlog: Backlog) -> AsyncGenerator[StoredMessage]:
         self._answering()
-        wanted, there = set(places), self._topics.get(topic)
-        for message in sorted(there.messages, key=lambda one: one.place) if there else ():
-            if message.place in wanted:
+        there = self._topics.get(topic) or _Topic(self._partitions)
+        for message in sorted(there.messages, key=lambda one: one.place):
+            place, partition = message.place, backlog.partitions.get(message.place.partition)
+            if partition and place.position <= partition.last and backlog.holds(place) and place not in there.trimmed:
                 yield message
                 self._answering()
 
@@ -322,10 +322,6 @@ class MemoryTopicDelivery:
     async def give_back(self) -> None:
         if not self._consuming.ended:
             self._consuming.let_go(self.message.place)
-
-
-def _is_held(as_of: Backlog, place: MessagePlace) -> bool:
-    return as_of.holds(place) and place.position <= as_of.partitions[place.partition].last
 
 
 def _partition(topic: _Topic, subscribed: _Subscription, number: int) -> PartitionBacklog:

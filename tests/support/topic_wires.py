@@ -61,13 +61,13 @@ class WiredTopics:
             await self.wire.step(Side.BROKER, f"ack {topic}", one, _away)
 
     async def unacked(
-        self, topic: str, subscription: str, after: MessagePlace | None = None, as_of: Backlog | None = None
+        self, topic: str, subscription: str, after: MessagePlace | None = None
     ) -> AsyncGenerator[StoredMessage]:
         async def first() -> None:
             await asyncio.sleep(0)
 
         await self.wire.step(Side.READS, "read", first, _away)
-        async with aclosing(self.topics.unacked(topic, subscription, after, as_of)) as messages:
+        async with aclosing(self.topics.unacked(topic, subscription, after)) as messages:
             async for message in messages:
                 yield message
                 await asyncio.sleep(0)
@@ -80,12 +80,12 @@ class WiredTopics:
         await asyncio.sleep(0)
         return await self.wire.step(Side.READS, "backlog", lambda: self.topics.backlog(topic, subscription), _away)
 
-    async def these(self, topic: str, places: Collection[MessagePlace]) -> AsyncGenerator[StoredMessage]:
+    async def held(self, topic: str, backlog: Backlog) -> AsyncGenerator[StoredMessage]:
         async def first() -> None:
             await asyncio.sleep(0)
 
         await self.wire.step(Side.READS, "read", first, _away)
-        async with aclosing(self.topics.these(topic, places)) as messages:
+        async with aclosing(self.topics.held(topic, backlog)) as messages:
             async for message in messages:
                 yield message
                 await asyncio.sleep(0)

@@ -57,12 +57,17 @@ class Disturbed(MemoryTopics):
         return Backlog({one: at for one, at in found.partitions.items() if one != self.lacks}, (self.lacks,))
 
     async def unacked(
-        self, topic: str, subscription: str, after: MessagePlace | None = None, as_of: Backlog | None = None
+        self, topic: str, subscription: str, after: MessagePlace | None = None
     ) -> AsyncGenerator[StoredMessage]:
         await self._disturbed()
         if self.hangs:
             await asyncio.Event().wait()
-        async for one in super().unacked(topic, subscription, after, as_of):
+        async for one in super().unacked(topic, subscription, after):
+            yield one
+
+    async def held(self, topic: str, backlog: Backlog) -> AsyncGenerator[StoredMessage]:
+        await self._disturbed()
+        async for one in super().held(topic, backlog):
             yield one
 
     async def _disturbed(self) -> None:
