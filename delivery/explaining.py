@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from delivery.attempting import ReadyEntry
 from delivery.held_mails import HeldMail
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryStage
+from model.delivery.queued import EntryChange
 from model.pickup.engine import Picked, PickupEngine
 from model.pickup.explaining import NextSource, SourceExplanation, explain_by, next_source
 from model.pickup.policy import CounterKey
@@ -26,6 +27,7 @@ class EntryStanding:
             turn comes.
         picked: its delivery, which goes on.
         ended: how it has ended here; its mail waits for other recipients.
+        after_attempt: what is ordered of it for when its attempt has ended.
     """
 
     held: HeldMail
@@ -37,6 +39,7 @@ class EntryStanding:
     waits_on: Sequence[tuple[int, CounterKey]] = ()
     picked: Picked | None = None
     ended: EndedEntry | None = None
+    after_attempt: EntryChange | None = None
 
 
 def standings_of(

@@ -4,10 +4,12 @@ from typing import Final
 
 import click
 
-from admin.cli.command import Command, CommandGroup, Late, Shared
+from admin.cli.command import TYPED, Command, CommandGroup, Late, Shared, Values
 from admin.cli.conditions import CONDITION_COMMANDS
 from admin.cli.options import FILE, option
+from admin.cli.queue_options import QUEUE_ARGUMENT, queue_settings
 from admin.cli.suspend import MAIL_FIELDS
+from admin.settings import QueueSettings
 from model.pickup.policy import PickupField
 
 _FILE: Final = click.Argument(["file"], type=FILE, metavar="FILE")
@@ -40,18 +42,36 @@ _MAIL: Final = Shared(
     lambda own, _others, _context: {one: own[name] for name, (one, _) in _ONE_VALUE.items() if own[name] is not None},
 )
 
+
+def _settings_if_named(own: Values, others: Values, context: click.Context) -> QueueSettings | None:
+    """None, so that nothing is connected to, where no queue is named on the command line."""
+    if others["queue_named"] or context.get_parameter_source("queue") is TYPED:
+        found: QueueSettings = _QUEUE.build(own, others, context)
+        return found
+    del others["queue_named"]
+    return None
+
+
+_QUEUE: Final = queue_settings()
+_QUEUE_IF_NAMED: Final = Shared("settings", _QUEUE.groups, _settings_if_named)
+
 EXPLAIN: Final = Command(
     name="explain",
     summary="Say what a policy file means for a mail.",
     about="""Which policies count it, as what; which condition, or the default, sets its limits, and where it stands;
     what suspends it; which of the addresses that it may be sent from are left; and which quotas of the queue count it.
     It is asked of the engine that `delivery serve` picks mails by, with nothing else to deliver: no limit is reached
-    yet, so what is held back here is suspended, or may have no delivery at all. What was suspended by command is not in
-    the file: `suspend list` tells. It asks no server, and needs mailmend[delivery].""",
+    yet, so what is held back here is suspended, or may have no delivery at all. Without QUEUE it asks no server. It
+    needs mailmend[delivery].
+
+    With QUEUE typed, here or as --queue, what is ordered for that queue holds too: limits set by `policy add`, mails
+    suspended by `suspend add`, and what hooks ordered of both. Where the file has quotas the queue is counted, which
+    reads its listing through. What servers have under way, and their parts of shared limits: `delivery explain`.""",
     service="admin.services.policy:explain",
     present="admin.present.policy:explain_document",
     options=(
         _FILE,
+        QUEUE_ARGUMENT,
         option(
             "--local-ip",
             "Address that it is sent from; may be given again: each is looked at. [default: any]",
@@ -59,12 +79,14 @@ EXPLAIN: Final = Command(
             metavar="VALUE",
         ),
     ),
-    shared=(_MAIL,),
+    shared=(_MAIL, _QUEUE_IF_NAMED),
     examples="""
         mailmend policy explain policies.yaml --domain example.org
         mailmend policy explain policies.yaml --domain example.org --remote-mx mx1.example.net --transport alerts
+        mailmend policy explain policies.yaml outgoing --domain example.org       with what is ordered for the queue
         mailmend policy explain policies.yaml --local-ip 192.0.2.1 --local-ip 192.0.2.2 --domain example.org --json""",
-    exits="0 it was explained, whether the mail is held back or not; 2 wrong use, or the server would refuse the file.",
+    exits="0 it was explained, whether the mail is held back or not; 2 wrong use, or the server would refuse the file; "
+    "4 the cluster of the queue cannot be reached.",
 )
 
 SCHEMA: Final = Command(

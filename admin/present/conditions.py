@@ -5,7 +5,6 @@ from typing import Any
 
 from admin.present.document import Document, Grid
 from admin.present.order_history import history_document
-from admin.present.policy import threshold_json
 from admin.present.values import NOTHING_WRITTEN, plain, printable, queue_document, shown
 from admin.services.conditions import AddConditionRequest, ConditionState, RemoveConditionRequest
 from admin.services.order_history import OrderHistory
@@ -104,9 +103,24 @@ def _names(state: ConditionState, why: str) -> str:
     return ", ".join(server for server, one in state.servers if one.parked == why)
 
 
+def set_text(made: MadeCondition) -> str:
+    """Who set it, until when, and why."""
+    until = f" until {shown(made.ends_at)}" if made.ends_at else ""
+    return printable(f"{made.owner} set{until} ({made.reason})")
+
+
 def limits_json(threshold: Threshold) -> dict[str, Any]:
     """Limits; null is none."""
     return {**threshold_json(threshold), "stop": threshold.stop}
+
+
+def threshold_json(threshold: Threshold) -> dict[str, Any]:
+    rate, gap = threshold.rate, threshold.connect_interval
+    return {
+        "concurrency": threshold.concurrency,
+        "rate": {"count": rate.count, "seconds": rate.interval / SECOND} if rate else None,
+        "connect_interval_seconds": gap / SECOND if gap else None,
+    }
 
 
 def made_json(made: MadeCondition) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from admin.services.queue.request import QueueAnswer
 from mailqueue.health import days
 from model.delivery.entries import EntryOrder, EntryState
 from model.delivery.journal import JournalledAttempt
-from model.delivery.queued import EntryAction, EntryField, QueuedEntry
+from model.delivery.queued import EntryAction, EntryChange, EntryField, QueuedEntry
 from model.pickup.policy import PickupField
 from model.queue.filters import NULL_SENDER
 
@@ -122,15 +122,29 @@ def _grid(title: str, entries: Sequence[QueuedEntry], now: datetime) -> Grid:
 
 
 def _said(one: QueuedEntry) -> str:
-    order, change = one.entry.order, one.after_attempt
-    if change:
-        until = f" until {shown(change.until)}" if change.until else ""
-        return f"{_BEHIND[change.action]}{until} after this attempt, by {change.owner}: {change.reason}"
+    order = one.entry.order
+    if one.after_attempt:
+        return intent_text(one.after_attempt)
     return f"{_BEHIND[EntryAction(order.kind.value)]} by {order.owner}: {order.reason}" if order else one.entry.reply
 
 
+def intent_text(change: EntryChange) -> str:
+    """What is to follow an attempt."""
+    until = f" until {shown(change.until)}" if change.until else ""
+    return f"{_BEHIND[change.action]}{until} after this attempt, by {change.owner}: {change.reason}"
+
+
+def intent_json(change: EntryChange | None) -> dict[str, Any] | None:
+    """The same for programs; null is nothing."""
+    if change is None:
+        return None
+    own = {"kind": change.action, "owner": change.owner, "why": change.reason}
+    found: dict[str, Any] = plain({**own, "at": change.at, "until": change.until})
+    return found
+
+
 def _entry_json(one: QueuedEntry) -> dict[str, Any]:
-    entry, mail, change = one.entry, one.mail, one.after_attempt
+    entry, mail = one.entry, one.mail
     found: dict[str, Any] = plain(
         {
             "id": str(entry.id),
@@ -148,14 +162,7 @@ def _entry_json(one: QueuedEntry) -> dict[str, Any]:
             "first_seen_at": mail.first_seen_at,
             "expires_at": mail.expires_at,
             "order": order_json(entry.order),
-            "after_attempt": change
-            and {
-                "kind": change.action,
-                "owner": change.owner,
-                "why": change.reason,
-                "at": change.at,
-                "until": change.until,
-            },
+            "after_attempt": intent_json(one.after_attempt),
         }
     )
     return found

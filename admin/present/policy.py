@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from admin.present.conditions import made_json, set_text, threshold_json
 from admin.present.document import Document, Grid, Part, Verbatim
+from admin.present.suspensions import suspended_text, suspension_json
 from admin.present.values import fields_json, plain, printable
 from admin.services.policy import (
     PlacedFinding,
@@ -19,7 +21,7 @@ from delivery.policy_schema import JsonSchema, schema_text
 from model.errors import ExitCode
 from model.pickup.explaining import PolicyShare, QuotaShare, SourceExplanation
 from model.pickup.policies import DocumentPath, PickupPolicies
-from model.pickup.policy import CounterKey, PickupField, Threshold
+from model.pickup.policy import CounterKey, PickupField
 from model.pickup.quotas import QuotaLimit
 from model.pickup.rates import SECOND
 from model.texts import Place
@@ -68,12 +70,14 @@ def _finding_json(finding: PlacedFinding) -> dict[str, Any]:
 def explain_document(result: PolicyExplanation) -> Document:
     json = {
         "file": str(result.request.file),
+        "queue": result.queue,
         "mail": {named.value: text for named, text in result.values.items()},
         "unsaid": [one.value for one in result.unsaid],
         "sources": [_source_json(one, result) for one in result.sources],
         "quotas": [_quota_json(one, result) for one in result.quotas],
         "other_family": list(result.other_family),
         "left": list(result.left),
+        "parked": [{**made_json(one.made), "parked": one.parked} for one in result.parked],
         "exit": int(ExitCode.FINE),
     }
     body = tuple(part for one in result.sources for part in _source_parts(one, result))
@@ -92,15 +96,16 @@ def _source_parts(one: SourceExplanation, result: PolicyExplanation) -> Iterator
         yield Grid(f"From {one.source}" if one.source else "Policies", columns, rows, frozenset({"counted as"}))
     for number in suspension_numbers(one, result.said):
         yield f"Held by the suspension at line {result.places[suspension_path(number)].line}."
+    yield from (suspended_text(result.suspensions[name]) for name in one.suspensions if name in result.suspensions)
 
 
 def _share_row(share: PolicyShare, result: PolicyExplanation) -> tuple[str, ...]:
-    threshold, limits = share.threshold, limits_path(result.said, share.policy, share.condition)
+    threshold, limits, made = share.threshold, limits_path(result.said, share.policy, share.condition), share.set_by
     gap = threshold.connect_interval
     return (
         _policy_name(share.policy, result),
         _counted_as(result.said.policies[share.policy].fields, share.key),
-        _limits_of(share.condition, limits, result),
+        f"what {set_text(made)}" if made else _limits_of(share.condition, limits, result),
         "no limit" if threshold.concurrency is None else f"{threshold.concurrency:,}",
         f"{threshold.rate.count}/{threshold.rate.interval / SECOND:.9g}" if threshold.rate else "no limit",
         f"{gap / SECOND:.9g} s" if gap else "none",
@@ -118,7 +123,8 @@ def _limits_of(condition: int | None, path: DocumentPath | None, result: PolicyE
 
 
 def _quota_parts(result: PolicyExplanation) -> Iterator[Part]:
-    columns = ("quota", "counted as", "limits of", "mails", "bytes")
+    counted = ("mails there", "bytes there") if any(one.used for one in result.quotas) else ()
+    columns = ("quota", "counted as", "limits of", "mails", "bytes", *counted)
     rows = [_quota_row(one, result) for one in result.quotas]
     if rows:
         yield Grid("Quotas of the queue", columns, rows, frozenset({"counted as"}))
@@ -131,6 +137,7 @@ def _quota_row(share: QuotaShare, result: PolicyExplanation) -> tuple[str, ...]:
         _counted_as(quota.fields, share.key),
         _limits_of(share.condition, quota_limit_path(result.said, share), result),
         *("no limit" if most is None else f"{most:,}" for most in (limit.messages, limit.bytes)),
+        *((f"{share.used.messages:,}", f"{share.used.bytes:,}") if share.used else ()),
     )
 
 
@@ -143,6 +150,8 @@ def _quota_json(share: QuotaShare, result: PolicyExplanation) -> dict[str, Any]:
         "condition": None if share.condition is None else share.condition + 1,
         "limits_line": result.places[path].line if path else None,
         **quota_limit_json(limit or QuotaLimit()),
+        "used": plain(share.used),
+        "refuses": share.refuses,
     }
 
 
@@ -166,6 +175,10 @@ def suspension_numbers(one: SourceExplanation, said: PickupPolicies) -> list[int
 
 
 def _closing_lines(result: PolicyExplanation) -> Iterator[str]:
+    for one in result.parked:
+        yield printable(f"Parked beside this file: run-time condition {one.made.id}: {one.parked}.")
+    for full in (one for one in result.quotas if one.refuses):
+        yield f"Quota {result.said.quotas[full.quota].name} is full: {result.queue} takes no such mail now."
     if result.other_family:
         yield f"Of another family than the server, so nothing is sent from: {', '.join(result.other_family)}."
     if not result.request.local_ip:
@@ -191,12 +204,16 @@ def _source_json(one: SourceExplanation, result: PolicyExplanation) -> dict[str,
             {"suspension": number + 1, "line": line(suspension_path(number))}
             for number in suspension_numbers(one, result.said)
         ],
+        "suspended_by": [
+            suspension_json(result.suspensions[name]) for name in one.suspensions if name in result.suspensions
+        ],
     }
 
 
 def share_json(share: PolicyShare, said: PickupPolicies, line: Callable[[DocumentPath], int]) -> dict[str, Any]:
     """What a policy means for a mail; `line` is where something stands in the file."""
-    threshold, limits = share.threshold, limits_path(said, share.policy, share.condition)
+    threshold = share.threshold
+    limits = None if share.set_by else limits_path(said, share.policy, share.condition)
     fields = said.policies[share.policy].fields
     return {
         "policy": share.policy + 1,
@@ -207,13 +224,5 @@ def share_json(share: PolicyShare, said: PickupPolicies, line: Callable[[Documen
         **threshold_json(threshold),
         "stop": threshold.stop,
         "cluster": threshold.cluster,
-    }
-
-
-def threshold_json(threshold: Threshold) -> dict[str, Any]:
-    rate, gap = threshold.rate, threshold.connect_interval
-    return {
-        "concurrency": threshold.concurrency,
-        "rate": {"count": rate.count, "seconds": rate.interval / SECOND} if rate else None,
-        "connect_interval_seconds": gap / SECOND if gap else None,
+        "set_by": made_json(share.set_by) if share.set_by else None,
     }

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+from admin.present.conditions import threshold_json
 from admin.present.document import Document, Grid, GridCell, Part
-from admin.present.policy import threshold_json
 from admin.present.values import fields_json, instant_text, plain, printable, shown
 from admin.services.simulating import LimitUse, SimulatedFile, Simulation
 from mailqueue.health import days

@@ -3,22 +3,21 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from admin.present.conditions import made_json
-from admin.present.entries import order_json
+from admin.present.conditions import set_text
+from admin.present.entries import intent_json, intent_text, order_json
 from admin.present.policy import share_json, suspension_numbers, unconsulted
-from admin.present.suspensions import suspension_json
+from admin.present.suspensions import suspended_text, suspension_json
 from admin.present.values import instant_text, shown
 from admin.services.delivery_desk import MailExplanation, ServerMoment, ValuesExplanation
 from admin.services.policy import policy_path, suspension_path
 from delivery.explaining import EntryStanding
 from model.delivery.entries import EntryStage, EntryState
-from model.delivery.queued import QueuedEntry
+from model.delivery.queued import EntryChange, QueuedEntry
 from model.pickup.explaining import GATE, SUSPENDED, NextSource, PolicyShare, SourceExplanation
 from model.pickup.policies import DocumentPath
 from model.pickup.policy import CounterKey, PickupField
 from model.pickup.rates import SECOND
 from model.pickup.sub_queues import UNKNOWN, ActiveMail
-from model.pickup.suspensions import MadeSuspension
 
 _AT_WORK: Final = {
     EntryStage.PRE_DELIVERY: "A hook decides about it, before its attempt.",
@@ -66,6 +65,7 @@ def _standing_json(one: EntryStanding, moment: ServerMoment) -> dict[str, Any]:
         "expires_at": instant_text(moment.at_nanos(held.expires_at)),
         "due_at": None,
         "order": order_json(entry.order),
+        "after_attempt": intent_json(one.after_attempt),
         "retries": entry.refusals,
         "reply": entry.reply or None,
         "host": entry.host or None,
@@ -74,7 +74,7 @@ def _standing_json(one: EntryStanding, moment: ServerMoment) -> dict[str, Any]:
         **_goes_json(NextSource(one.picked.source) if one.picked else one.goes, moment),
         "ahead": one.ahead if waits else None,
         "waits_on": [_place_json(place, moment) for place in one.waits_on],
-        "why": list(_sentences(one, moment)),
+        "why": [*_sentences(one, moment), *_intended(one.after_attempt)],
     }
 
 
@@ -90,6 +90,7 @@ def _queued_json(one: QueuedEntry) -> dict[str, Any]:
         "expires_at": instant_text(one.mail.expires_at),
         "due_at": instant_text(one.due_at),
         "order": order_json(entry.order),
+        "after_attempt": intent_json(one.after_attempt),
         "retries": entry.refusals,
         "reply": entry.reply or None,
         "host": entry.host or None,
@@ -99,8 +100,13 @@ def _queued_json(one: QueuedEntry) -> dict[str, Any]:
         "goes_at": None,
         "ahead": None,
         "waits_on": [],
-        "why": [_rests(one)],
+        "why": [_rests(one), *_intended(one.after_attempt)],
     }
+
+
+def _intended(change: EntryChange | None) -> Iterator[str]:
+    if change:
+        yield f"If it is not delivered: {intent_text(change)}."
 
 
 def _rests(one: QueuedEntry) -> str:
@@ -169,13 +175,7 @@ def _of_source(one: SourceExplanation, moment: ServerMoment) -> Iterator[str]:
     heeded = moment.suspensions
     for number in suspension_numbers(one, moment.policies.said):
         yield f"Suspended by the policy file, line {_line(moment, suspension_path(number))}."
-    yield from (_of_suspension(heeded[name], moment) for name in one.suspensions if name in heeded)
-
-
-def _of_suspension(made: MadeSuspension, moment: ServerMoment) -> str:
-    until = f"until {shown(made.ends_at)}" if made.ends_at else "until it is removed"
-    lift = f"mailmend suspend remove {moment.server.queue.name} {made.id}"
-    return f"Suspended by {made.owner} since {shown(made.made_at)}, {until}: {made.reason}. To let it go: {lift}"
+    yield from (suspended_text(heeded[name]) for name in one.suspensions if name in heeded)
 
 
 def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
@@ -183,9 +183,8 @@ def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
     named = [f"{one.value} {text or '(empty)'}" for one, text in zip(policy.fields, share.key, strict=True)]
     line = _line(moment, policy_path(share.policy))
     what = f"Policy {share.policy + 1} (line {line}) counts it as {', '.join(named) or 'every mail'}"
-    if made := moment.made_condition(share):
-        until = f" until {shown(made.ends_at)}" if made.ends_at else ""
-        what += f", with limits that {made.owner} set{until} ({made.reason})"
+    if share.set_by:
+        what += f", with limits that {set_text(share.set_by)}"
     if share.elsewhere:
         return f"{what}: other servers of the queue have the whole of this limit, as it is below their number."
     if share.shared:
@@ -228,12 +227,8 @@ def _source_json(one: SourceExplanation, moment: ServerMoment) -> dict[str, Any]
 
 
 def _share_json(share: PolicyShare, moment: ServerMoment) -> dict[str, Any]:
-    made = moment.made_condition(share)
-    found = share_json(moment.in_file(share), moment.policies.said, lambda path: _line(moment, path))
     return {
-        **found,
-        "limits_line": None if made else found["limits_line"],
-        "set_by": made_json(made) if made else None,
+        **share_json(share, moment.policies.said, lambda path: _line(moment, path)),
         "shared": share.shared,
         "elsewhere": share.elsewhere,
         "delivering": share.delivering,

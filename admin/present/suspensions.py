@@ -64,6 +64,14 @@ def _which(made: MadeSuspension) -> str:
     return printable(", ".join(named)) or "every mail"
 
 
+def suspended_text(made: MadeSuspension) -> str:
+    """That it holds a mail, and how to end that."""
+    until = f"until {shown(made.ends_at)}" if made.ends_at else "until it is removed"
+    lift = f"mailmend suspend remove {made.queue} {made.id}"
+    said = f"Suspended by {made.owner} since {shown(made.made_at)}, {until}: {made.reason}. To let it go: {lift}"
+    return printable(said)
+
+
 def suspension_json(made: MadeSuspension) -> dict[str, Any]:
     found: dict[str, Any] = plain(
         {

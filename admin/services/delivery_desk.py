@@ -24,9 +24,8 @@ from mailqueue.prometheus import metrics_text
 from model.delivery.queued import QueuedEntry
 from model.errors import NotThere, UnsafeRequest
 from model.metrics import MetricSample
-from model.pickup.conditions import MadeCondition
 from model.pickup.counters import PolicyChanges
-from model.pickup.explaining import NextSource, PolicyShare, SourceExplanation, explain_by, next_source
+from model.pickup.explaining import NextSource, SourceExplanation, as_in_file, explain_by, next_source
 from model.pickup.policies import PickupPolicies
 from model.pickup.policy import PickupField
 from model.pickup.sub_queues import ActiveMail
@@ -58,21 +57,9 @@ class ServerMoment:
     at: datetime
     nanos: int
 
-    def made_condition(self, share: PolicyShare) -> MadeCondition | None:
-        """The run-time condition that sets the limits of a share; None: the file does."""
-        before = self._before(share)
-        return before[share.condition] if share.condition is not None and share.condition < len(before) else None
-
-    def in_file(self, share: PolicyShare) -> PolicyShare:
-        """The share with the number of its condition in the file; without one where that is none of the file's."""
-        if share.condition is None:
-            return share
-        number = share.condition - len(self._before(share))
-        return replace(share, condition=number if number >= 0 else None)
-
-    def _before(self, share: PolicyShare) -> Sequence[MadeCondition]:
-        placed = self.server.orders.conditions.placed if self.server.orders else ()
-        return [one.made for one in placed if share.policy in one.policies]
+    def in_file(self, sources: Sequence[SourceExplanation]) -> tuple[SourceExplanation, ...]:
+        """As `as_in_file`, beside the run-time conditions of now."""
+        return as_in_file(sources, self.server.orders.conditions.placed if self.server.orders else ())
 
     @property
     def suspensions(self) -> Mapping[str, MadeSuspension]:
@@ -182,14 +169,25 @@ class DeliveryDesk:
             NotThere: neither has it.
             TooManyCalls: others read the queue through already.
         """
-        here = self.server.standings(name)
+        moment, here = self._moment(), self.server.standings(name)
         queued: Sequence[QueuedEntry] = ()
         if not here:
             queued = (await self.read_through(entry_shown, ShowEntryRequest(settings=self.settings, id=name))).entries
             if not queued:
                 mend = f"What was tried says: mailmend delivery show {self.settings.name} {name}"
                 raise NotThere(f"{self.settings.name} has no {name} any more", mend=mend)
-        return MailExplanation(self._moment(), tuple(here), tuple(queued))
+        return MailExplanation(moment, await self._with_intents(moment, here), tuple(queued))
+
+    async def _with_intents(self, moment: ServerMoment, here: Sequence[EntryStanding]) -> tuple[EntryStanding, ...]:
+        """Those that have not ended with what is ordered for after their attempts; all by the file's conditions."""
+        orders, mails = self.server.orders, {one.entry.id.mail for one in here if not one.ended}
+        known = {name: await orders.intents_of(name) for name in mails} if orders else {}
+        found = [known.get(one.entry.id.mail, {}).get(one.entry.id.number) for one in here]
+        lasting = [one if one and (one.until is None or one.until > moment.at) else None for one in found]
+        return tuple(
+            replace(one, sources=moment.in_file(one.sources), after_attempt=None if one.ended else change)
+            for one, change in zip(here, lasting, strict=True)
+        )
 
     def explained_by_values(self, values: Mapping[PickupField, str], local_ip: Sequence[str]) -> ValuesExplanation:
         """What would hold for a mail that is not there, among all that goes on; from this server's own addresses.
@@ -203,7 +201,7 @@ class DeliveryDesk:
         left = reaching(own, normal.get(PickupField.REMOTE_IP, ""))
         mail, moment = ActiveMail("", normal, left), self._moment()
         sources = explain_by(self.server.engine, mail, moment.nanos)
-        return ValuesExplanation(moment, mail, sources, next_source(self.server.engine, mail, sources))
+        return ValuesExplanation(moment, mail, moment.in_file(sources), next_source(self.server.engine, mail, sources))
 
     def _moment(self) -> ServerMoment:
         return ServerMoment(self.server, self.policies, self.connections.now, EngineTime(self.server.clock).nanos())

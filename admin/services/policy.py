@@ -1,20 +1,28 @@
 """Policy files of `mailmend delivery serve`, looked at without a server, by the code that the server uses."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from admin.services.caller import Caller
+from admin.settings import QueueSettings
 from admin.wiring.delivery import policy_file
+from admin.wiring.queues import QueueConnections, with_queues
+from delivery.envelopes import counted_mail
 from delivery.policy_schema import JsonSchema, policy_schema
 from model.delivery.attempts import NextHop, SourceAddress
 from model.errors import ExitCode
-from model.pickup.explaining import QuotaShare, SourceExplanation, explain_mail, explain_quotas
+from model.ids import QueueName
+from model.pickup.conditions import MadeCondition, PlacedCondition, with_conditions
+from model.pickup.explaining import QuotaShare, SourceExplanation, as_in_file, explain_mail, explain_quotas
 from model.pickup.lint import PolicyRule, lint_policies
 from model.pickup.policies import DocumentPath, PickupPolicies
 from model.pickup.policy import CountedTogether, PickupField
+from model.pickup.quotas import QueueQuota, QuotaCount
 from model.pickup.sub_queues import ANY_SOURCE, ActiveMail
+from model.pickup.suspensions import MadeSuspension
 from model.texts import Place
 
 
@@ -71,11 +79,28 @@ class PolicyExplainRequest:
     Attributes:
         values: of the mail, without the address that it is sent from; fields that are not there are empty.
         local_ip: addresses that it may be sent from; (): it is not said which.
+        settings: of the queue that it is asked beside; None: of the file alone.
     """
 
     file: Path
     values: Mapping[PickupField, str] = field(default_factory=dict)
     local_ip: tuple[str, ...] = ()
+    settings: QueueSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOrders:
+    """What is ordered for a queue beside its policy file, and what is in it.
+
+    Attributes:
+        conditions: those that hold now.
+        suspensions: likewise.
+        count: None: the file has no quotas, so that nothing was counted.
+    """
+
+    conditions: Sequence[MadeCondition] = ()
+    suspensions: Sequence[MadeSuspension] = ()
+    count: QuotaCount | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +114,8 @@ class PolicyExplanation:
         unsaid: fields that the file tells mails apart by and that were taken as empty.
         places: of policies, quotas, conditions, defaults and suspensions that are spoken of.
         quotas: all of the file's, as each of them counts the mail.
+        suspensions: those by hand, by id.
+        parked: run-time conditions of the queue that set no limits beside this file.
     """
 
     request: PolicyExplainRequest
@@ -99,6 +126,12 @@ class PolicyExplanation:
     unsaid: tuple[PickupField, ...]
     places: Mapping[DocumentPath, Place]
     quotas: tuple[QuotaShare, ...] = ()
+    suspensions: Mapping[str, MadeSuspension] = field(default_factory=dict)
+    parked: tuple[PlacedCondition, ...] = ()
+
+    @property
+    def queue(self) -> QueueName | None:
+        return self.request.settings.name if self.request.settings else None
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -111,14 +144,19 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
     Raises:
         WrongUse: the file cannot be read, or something is no value of its field.
         BadPolicyFile: the server would not take the file; the message says where.
+        CannotReach: of a queue, its cluster cannot be reached.
     """
     read = policy_file(request.file)
     values = {named: named.normal(text) for named, text in request.values.items()}
     given = tuple(dict.fromkeys(PickupField.LOCAL_IP.normal(one) for one in request.local_ip))
     left = reaching(given, values.get(PickupField.REMOTE_IP, ""))
-    sources = explain_mail(read.said, ActiveMail("", values, left if given else ANY_SOURCE))
+    orders = with_queues(request.settings, partial(_orders_of, read.said)) if request.settings else QueueOrders()
+    policies, placed = with_conditions(read.said.policies, orders.conditions, read.said.algorithm)
+    held = (*read.said.suspensions, *(one.suspension(None) for one in orders.suspensions))
+    beside = replace(read.said, policies=policies, suspensions=held)
+    sources = as_in_file(explain_mail(beside, ActiveMail("", values, left if given else ANY_SOURCE)), placed)
     named = {*values, *([PickupField.LOCAL_IP] if given else [])}
-    quotas = explain_quotas(read.said.quotas, values)
+    quotas = explain_quotas(read.said.quotas, values, orders.count)
     return PolicyExplanation(
         request,
         read.said,
@@ -128,7 +166,28 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
         tuple(one for one in PickupField if one in _used_fields(read.said) - named),
         {path: read.place_of(path) for path in _spoken_of(read.said, sources, quotas)},
         quotas,
+        {str(one.id): one for one in orders.suspensions},
+        tuple(one for one in placed if one.parked),
     )
+
+
+async def _orders_of(file: PickupPolicies, connections: QueueConnections) -> QueueOrders:
+    """What holds now; reading it creates no ledger. The queue is counted where the file has quotas."""
+    queue, now = connections.settings.name, connections.now
+    conditions, suspensions = connections.existing_conditions(), connections.existing_suspensions()
+    return QueueOrders(
+        [one for one in await conditions.of(queue) if not one.has_ended(now)] if conditions else (),
+        [one for one in await suspensions.of(queue) if not one.has_ended(now)] if suspensions else (),
+        await _counted(file.quotas, connections) if file.quotas else None,
+    )
+
+
+async def _counted(quotas: tuple[QueueQuota, ...], connections: QueueConnections) -> QuotaCount:
+    count = QuotaCount(quotas)
+    async with connections.open(dry_run=True) as queue:
+        async for one in queue.browse():
+            count.add(counted_mail(one.queued.mail))
+    return count
 
 
 def reaching(sources: Sequence[str], server: str) -> tuple[str, ...]:

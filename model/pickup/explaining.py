@@ -1,13 +1,14 @@
 """Why a mail may be picked or has to wait, asked of the engine that picks it, or of one that has nothing else."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from model.pickup.conditions import MadeCondition, PlacedCondition
 from model.pickup.engine import PickupEngine
 from model.pickup.policies import PickupPolicies
 from model.pickup.policy import CounterKey, PickupField, Threshold
-from model.pickup.quotas import QueueQuota, QuotaLimit
+from model.pickup.quotas import QueuedAmount, QueueQuota, QuotaCount, QuotaLimit
 from model.pickup.rates import LONG_AGO
 from model.pickup.sub_queues import UNKNOWN, ActiveMail, CounterEntry
 
@@ -32,6 +33,7 @@ class PolicyShare:
         connect_at: likewise, by the interval between connections.
         shared: whether the servers of the queue share the limits: these are this server's part.
         elsewhere: it has none of them, others have.
+        set_by: the run-time condition that sets the limits; None: the file does.
     """
 
     policy: int
@@ -44,6 +46,7 @@ class PolicyShare:
     connect_at: int | None = None
     shared: bool = False
     elsewhere: bool = False
+    set_by: MadeCondition | None = None
 
     @property
     def refuses(self) -> bool:
@@ -92,12 +95,21 @@ class QuotaShare:
         key: what the mail is counted under, in the order of the quota's fields.
         condition: the number of the one that sets the limit, from 0; None: the default does, where there is one.
         limit: None is none.
+        used: how much of what is counted so is in the queue; None: it was not counted.
     """
 
     quota: int
     key: CounterKey
     condition: int | None
     limit: QuotaLimit | None
+    used: QueuedAmount | None = None
+
+    @property
+    def refuses(self) -> bool:
+        """Whether there is no room for one more mail, however small."""
+        if self.limit is None or self.used is None:
+            return False
+        return not self.limit.allows(self.used + QueuedAmount(1, 1))
 
 
 def explain_mail(file: PickupPolicies, mail: ActiveMail) -> tuple[SourceExplanation, ...]:
@@ -106,6 +118,22 @@ def explain_mail(file: PickupPolicies, mail: ActiveMail) -> tuple[SourceExplanat
     for one in file.suspensions:
         engine.suspend(one, now)
     return explain_by(engine, mail, now)
+
+
+def as_in_file(
+    sources: Sequence[SourceExplanation], placed: Sequence[PlacedCondition]
+) -> tuple[SourceExplanation, ...]:
+    """What holds beside run-time conditions, with the numbers that the file's own conditions have there."""
+    return tuple(replace(one, shares=tuple(_in_file(share, placed) for share in one.shares)) for one in sources)
+
+
+def _in_file(share: PolicyShare, placed: Sequence[PlacedCondition]) -> PolicyShare:
+    before = [one.made for one in placed if share.policy in one.policies]
+    if share.condition is None:
+        return share
+    if share.condition < len(before):
+        return replace(share, condition=None, set_by=before[share.condition])
+    return replace(share, condition=share.condition - len(before))
 
 
 def explain_by(engine: PickupEngine, mail: ActiveMail, now: int) -> tuple[SourceExplanation, ...]:
@@ -133,11 +161,19 @@ def next_source(engine: PickupEngine, mail: ActiveMail, sources: Sequence[Source
     return None if source is None else NextSource(source, usable[source])
 
 
-def explain_quotas(quotas: Sequence[QueueQuota], values: Mapping[PickupField, str]) -> tuple[QuotaShare, ...]:
-    """What each quota makes of a mail with these values, in their normal form."""
+def explain_quotas(
+    quotas: Sequence[QueueQuota], values: Mapping[PickupField, str], count: QuotaCount | None = None
+) -> tuple[QuotaShare, ...]:
+    """What each quota makes of a mail with these values, in their normal form, and of what was counted of its queue."""
     keys = [one.key(values) for one in quotas]
     return tuple(
-        QuotaShare(number, key, one.condition(key), one.threshold(key))
+        QuotaShare(
+            number,
+            key,
+            one.condition(key),
+            one.threshold(key),
+            count.found.get((one.name, key), QueuedAmount()) if count else None,
+        )
         for number, (one, key) in enumerate(zip(quotas, keys, strict=True))
     )
 

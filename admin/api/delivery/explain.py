@@ -9,7 +9,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from admin.api.callers import Reader
 from admin.api.delivery.conditions import MadeConditionBody
-from admin.api.delivery.entries import OrderBody
+from admin.api.delivery.entries import IntentBody, OrderBody
 from admin.api.delivery.shared import READS_THROUGH, Instant, ServerDesk, StrictBody, responses
 from admin.api.delivery.suspensions import SuspensionBody
 from admin.present.standing import explanation_json, values_json
@@ -99,6 +99,7 @@ class StandingBody(StrictBody):
     expires_at: Instant | None
     due_at: Instant | None
     order: OrderBody | None
+    after_attempt: IntentBody | None = Field(description="What follows if this attempt does not deliver it.")
     retries: int
     reply: str | None
     host: str | None

@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.commands import CommandLine, command_line
+from tests.support.queue_commands import QueueShell, queue_shell
 
 DOUBTFUL = """\
 policies:
@@ -173,6 +175,8 @@ class TestExplain:
             "unsaid": ["remotemx"],
             "other_family": [],
             "left": [],
+            "parked": [],
+            "queue": None,
             "quotas": [],
             "exit": 0,
         }
@@ -191,6 +195,7 @@ class TestExplain:
             "connect_interval_seconds": None,
             "stop": False,
             "cluster": True,
+            "set_by": None,
             "lets_none": False,
         }
         assert (second["condition"], second["limits_line"], second["stop"]) == (1, 9, True)
@@ -247,6 +252,8 @@ class TestExplain:
             "limits_line": 5,
             "messages": 1000,
             "bytes": None,
+            "used": None,
+            "refuses": False,
         }
 
     @pytest.mark.parametrize("option", ["--local-ip", "--remote-ip"])
@@ -258,6 +265,78 @@ class TestExplain:
         file.write_text("- default: 5\n")
         ended = shell("policy", "explain", str(file))
         assert (ended.code, "line 1, column 12" in ended.err) == (2, True)
+
+
+BESIDE = """\
+policies:
+  - fields: [recipientdomain: {big: [a.org, c.org]}]
+    conditions:
+      - {if: {recipientdomain: b.org}, then: {concurrency: 2}}
+    default: {concurrency: 5}
+quotas:
+  - {name: few, fields: [recipientdomain], default: {messages: 2}}
+"""
+
+
+class TestExplainBesideAQueue:
+    """`mailmend policy explain FILE QUEUE`."""
+
+    @pytest.fixture
+    def queue(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QueueShell:
+        (tmp_path / "policies.yaml").write_text(BESIDE)
+        return queue_shell(monkeypatch, tmp_path)
+
+    def explained(self, queue: QueueShell, tmp_path: Path, *options: str) -> Any:
+        ended = queue.line("policy", "explain", str(tmp_path / "policies.yaml"), *options, "--json")
+        assert ended.code == 0, ended.err
+        return ended.json
+
+    def test_what_people_set_holds_before_the_file(self, queue: QueueShell, tmp_path: Path) -> None:
+        """For a group too; the file's own conditions keep their numbers; what has ended, and without QUEUE, not."""
+        why = ("--why", "they throttle us")
+        to_a = ("--fields", "recipientdomain", "--if", "recipientdomain=a.org", "--concurrency", "0")
+        made = queue.line("policy", "add", "spool", *to_a, "--for", "1h", *why, "--json").json["condition"]
+        queue.line("policy", "add", "spool", "--fields", "jobid", "--all", "--unlimited", *why)
+        found = self.explained(queue, tmp_path, "spool", "--domain", "c.org")
+        (share,) = found["sources"][0]["policies"]
+        assert (share["set_by"]["id"], share["concurrency"], share["limits_line"]) == (made["id"], 0, None)
+        assert (found["queue"], found["left"], found["sources"][0]["is_left"]) == ("spool", [], False)
+        assert [one["parked"] for one in found["parked"]] == ["no policy counts by exactly jobid"]
+        (file_own,) = self.explained(queue, tmp_path, "--queue", "spool", "--domain", "b.org")["sources"][0]["policies"]
+        assert (file_own["set_by"], file_own["condition"], file_own["limits_line"]) == (None, 1, 4)
+        out = " ".join(
+            queue.line("policy", "explain", str(tmp_path / "policies.yaml"), "spool", "--domain", "a.org").out.split()
+        )
+        assert "(they throttle us)" in out
+        assert "It is held back" in out
+        assert self.explained(queue, tmp_path, "--domain", "a.org")["sources"][0]["is_left"]
+        queue.pass_time(hours=1)
+        assert self.explained(queue, tmp_path, "spool", "--domain", "a.org")["sources"][0]["is_left"]
+
+    def test_what_people_suspended_holds_a_mail(self, queue: QueueShell, tmp_path: Path) -> None:
+        """From the address that it names alone; it is said how to end it."""
+        options = ("--local-ip", "192.0.2.1", "--why", "listed", "--json")
+        made = queue.line("suspend", "add", "spool", *options).json["suspension"]
+        both = ("spool", "--local-ip", "192.0.2.1", "--local-ip", "192.0.2.2")
+        found = self.explained(queue, tmp_path, *both)
+        assert (found["left"], found["sources"][0]["suspended_by"]) == (["192.0.2.2"], [made])
+        out = queue.line("policy", "explain", str(tmp_path / "policies.yaml"), *both).out
+        assert f"mailmend suspend remove spool {made['id']}" in " ".join(out.split())
+
+    def test_the_queue_is_counted_where_the_file_has_quotas(self, queue: QueueShell, tmp_path: Path) -> None:
+        """A quota that has no room for one more is said to be full; no message is taken from the broker."""
+        queue.put("one", "two", recipients=("bob@a.org", "al@b.org"))
+        queue.put("three", recipients=("cy@c.org",))
+        queue.asked.clear()
+        full = self.explained(queue, tmp_path, "spool", "--domain", "a.org")["quotas"][0]
+        assert (full["used"]["messages"], full["refuses"]) == (2, True)
+        room = self.explained(queue, tmp_path, "spool", "--domain", "c.org")["quotas"][0]
+        assert (room["used"]["messages"], room["refuses"]) == (1, False)
+        alone = self.explained(queue, tmp_path, "--domain", "a.org")["quotas"][0]
+        assert (alone["used"], alone["refuses"]) == (None, False)
+        out = queue.line("policy", "explain", str(tmp_path / "policies.yaml"), "spool", "--domain", "b.org").out
+        assert "Quota few is full: spool takes no such mail now." in out
+        assert not queue.asked
 
 
 class TestSchema:

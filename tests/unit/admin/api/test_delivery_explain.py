@@ -106,6 +106,21 @@ async def test_a_suspension_is_named_with_who_made_it_why_and_until_when(
     assert values["why"][-1] == f"Nothing refuses it: it would go from {B} now."
 
 
+async def test_what_follows_an_attempt_is_named_while_it_goes_on(
+    world: DeliveryWorld, client: httpx.AsyncClient
+) -> None:
+    """Of the recipient that it was ordered of, with who ordered it and why."""
+    name = await world.put("bob@one.example", "al@two.example")
+    body = {"selection": {"recipient": ["bob@one.example"]}, "why": "looks like spam", "after_attempt": True}
+    async with world.delivering():
+        assert (await client.post("/entries/hold", json=body)).json()["after_attempt"] == 1
+        bob, al = (await client.get(f"/explain/{name}")).json()["entries"]
+    assert (bob["stage"], bob["after_attempt"]["kind"]) == ("delivering", "hold")
+    owner = bob["after_attempt"]["owner"]
+    assert bob["why"][-1] == f"If it is not delivered: held after this attempt, by {owner}: looks like spam."
+    assert al["after_attempt"] is None
+
+
 @pytest.mark.parametrize(
     ("domain", "said"),
     [
