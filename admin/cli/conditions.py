@@ -66,7 +66,7 @@ def _by_field(given: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _threshold(own: Values, _others: Values, _context: click.Context) -> Threshold:
-    return Threshold(own["concurrency"], own["rate"], own["connect_interval"], own["stop"])
+    return Threshold(own["concurrency"], own["rate"], own["connect_interval"], own["stop"], own["cluster"])
 
 
 _LIMITS: Final = Shared(
@@ -92,6 +92,11 @@ _LIMITS: Final = Shared(
                 metavar="S",
             ),
             flag("--stop", "Later policies of the file neither limit nor count such a mail."),
+            option(
+                "--cluster/--no-cluster",
+                "Whether the servers of the queue share these limits; else each has all of them. [default: they do]",
+                default=True,
+            ),
         )
     },
     _threshold,
@@ -101,8 +106,9 @@ ADD: Final = Command(
     name="add",
     summary="Set limits for a while, on all servers of a queue, before those of their policy files.",
     about="""It is of the policies that count by exactly the fields named, and is tested before the file's own
-    conditions, the earliest first; its limits replace the file's, all of them. What has begun counts on. It makes no
-    counter: where no policy counts by these fields it is parked, until a policy file that does is read. A
+    conditions, the earliest first; its limits replace the file's, all of them. As in a file, the servers of the queue
+    share them, unless each is to have all of them: cluster: false there, --no-cluster here. What has begun counts on.
+    It makes no counter: where no policy counts by these fields it is parked, until a policy file that does is read. A
     value that a policy counts as part of a group means the group there, and the answer says so.
 
     Who set it, and why, is kept over restarts and reloads. With --for it ends by itself. The same fields and values
@@ -138,6 +144,7 @@ ADD: Final = Command(
         mailmend policy add outgoing --fields localip,remotemx --if localip=192.0.2.7 --if 'remotemx=*.example.net' \\
             --concurrency 1 --why 'a new address; ticket 12'
         mailmend policy add outgoing --fields '' --all --concurrency 50 --for 10m --why 'the line is slow'
+        mailmend policy add outgoing --fields localip --if localip=192.0.2.7 --rate 1 --no-cluster --why 'each its own'
         mailmend policy add outgoing --fields tenantid --if tenantid=acme --unlimited --for 1h --why 'as agreed'""",
     exits="0 it is set, or parked; 2 wrong use, 4 the cluster cannot be reached (`list` names it, or it is not).",
 )

@@ -111,7 +111,7 @@ def set_text(made: MadeCondition) -> str:
 
 def limits_json(threshold: Threshold) -> dict[str, Any]:
     """Limits; null is none."""
-    return {**threshold_json(threshold), "stop": threshold.stop}
+    return {**threshold_json(threshold), "stop": threshold.stop, "cluster": threshold.cluster}
 
 
 def threshold_json(threshold: Threshold) -> dict[str, Any]:

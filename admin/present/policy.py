@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from admin.present.conditions import made_json, set_text, threshold_json
+from admin.present.conditions import limits_json, made_json, set_text
 from admin.present.document import Document, Grid, Part, Verbatim
 from admin.present.suspensions import suspended_text, suspension_json
 from admin.present.values import fields_json, plain, printable
@@ -212,7 +212,6 @@ def _source_json(one: SourceExplanation, result: PolicyExplanation) -> dict[str,
 
 def share_json(share: PolicyShare, said: PickupPolicies, line: Callable[[DocumentPath], int]) -> dict[str, Any]:
     """What a policy means for a mail; `line` is where something stands in the file."""
-    threshold = share.threshold
     limits = None if share.set_by else limits_path(said, share.policy, share.condition)
     fields = said.policies[share.policy].fields
     return {
@@ -221,8 +220,6 @@ def share_json(share: PolicyShare, said: PickupPolicies, line: Callable[[Documen
         "key": {one.value: text for one, text in zip(fields, share.key, strict=True)},
         "condition": None if share.condition is None else share.condition + 1,
         "limits_line": line(limits) if limits else None,
-        **threshold_json(threshold),
-        "stop": threshold.stop,
-        "cluster": threshold.cluster,
+        **limits_json(share.threshold),
         "set_by": made_json(share.set_by) if share.set_by else None,
     }

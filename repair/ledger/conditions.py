@@ -18,7 +18,7 @@ from model.ports import AsyncTables
 from model.schema.table import Row
 from repair.ledger.expiring import kept_seconds
 
-_LIMITS: Final = frozenset({"concurrency", "rate", "connect_interval", "stop"})
+_LIMITS: Final = frozenset({"concurrency", "rate", "connect_interval", "stop", "cluster"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ def _limits(threshold: Threshold) -> Mapping[str, Any]:
         "rate": [rate.count, rate.interval] if rate else None,
         "connect_interval": threshold.connect_interval,
         "stop": threshold.stop,
+        **({} if threshold.cluster else {"cluster": False}),  # versions that do not know it refuse only what needs it
     }
 
 
@@ -100,6 +101,7 @@ def condition_of(row: Row) -> MadeCondition:
             rate=DeliveryRate(*rate) if rate else None,
             connect_interval=limits.get("connect_interval"),
             stop=bool(limits.get("stop")),
+            cluster=bool(limits.get("cluster", True)),
         ),
         owner=row.get("owner") or "",
         reason=row.get("reason") or "",

@@ -74,7 +74,9 @@ def _condition(queue: QueueName, now: datetime, ends_at: datetime | None, values
         queue=queue,
         fields=("jobid", "localip"),
         values=values,
-        threshold=Threshold(0, DeliveryRate(3, 10**11 + 1), 500_000_000, stop=True) if values else Threshold(),
+        threshold=Threshold(0, DeliveryRate(3, 10**11 + 1), 500_000_000, stop=True, cluster=False)
+        if values
+        else Threshold(),
         owner="ann@here",
         reason="why not",
         made_at=now + timedelta(milliseconds=len(values)),

@@ -65,6 +65,9 @@ class Limits(StrictBody):
         Seconds | SkipJsonSchema[None], Field(description="Between two new connections.")
     ] = None
     stop: Annotated[bool, Field(description="Later policies of the file are not consulted.")] = False
+    cluster: Annotated[bool, Field(description="The servers of the queue share them; else each has all of them.")] = (
+        True
+    )
 
     def threshold(self) -> Threshold:
         rate, gap = self.rate, self.connect_interval_seconds
@@ -73,6 +76,7 @@ class Limits(StrictBody):
             DeliveryRate(rate.count, round(rate.seconds * SECOND)) if rate else None,
             round(gap * SECOND) if gap else None,
             self.stop,
+            self.cluster,
         )
 
 

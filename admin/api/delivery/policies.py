@@ -32,6 +32,7 @@ class ThresholdBody(StrictBody):
     rate: RateBody | None
     connect_interval_seconds: float | None = Field(description="Between two new connections.")
     stop: bool = Field(description="Later policies are not consulted.")
+    cluster: bool = Field(description="Whether the servers of the queue share them; else each has all of them.")
 
 
 class ConditionBody(StrictBody):

@@ -82,7 +82,7 @@ def test_what_a_hook_sets_is_listed_beside_what_people_set(shell: QueueShell, mo
 
 def test_what_is_set_is_listed_until_it_is_removed(shell: QueueShell) -> None:
     """With its fields, values, limits, times, who and why; the broker is never asked."""
-    limits = ("--concurrency", "2", "--rate", "100/60", "--connect-interval", "0.5", "--stop")
+    limits = ("--concurrency", "2", "--rate", "100/60", "--connect-interval", "0.5", "--stop", "--no-cluster")
     values = ("--if", "recipientdomain=A.org", "--if", "localip=::1", "--if", "recipientdomain=*.b.org")
     added = typed(shell, "add", "--fields", "recipientdomain,localip", *values, *limits, *WHY, "--json")
     assert added.code == 0, added.err
@@ -94,6 +94,7 @@ def test_what_is_set_is_listed_until_it_is_removed(shell: QueueShell) -> None:
         "rate": {"count": 100, "seconds": 60.0},
         "connect_interval_seconds": 0.5,
         "stop": True,
+        "cluster": False,
     }
     assert (one["why"], one["ends_at"], one["parked"], one["servers"]) == ("they throttle us", None, None, [])
     assert typed(shell, "list", "--json").json["conditions"] == [one]
@@ -104,6 +105,7 @@ def test_what_is_set_is_listed_until_it_is_removed(shell: QueueShell) -> None:
     removed = typed(shell, "remove", one["id"])
     assert removed.code == 0, removed.err
     assert "localip ::1, recipientdomain *.b.org or a.org" in removed.out
+    assert "for each server by itself, and later policies are not consulted" in removed.out
     assert typed(shell, "list").out == "Nothing is set beside the policy files in spool.\n"
     assert not shell.asked
 

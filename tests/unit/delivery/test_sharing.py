@@ -10,6 +10,7 @@ from model.errors import CannotReach, ServerNameTaken
 from model.pickup.policy import CounterPolicy, PickupField, Threshold
 from model.pickup.rates import DeliveryRate, RateAlgorithm
 from tests.support.deliveries import DeliverySite
+from tests.unit.delivery.test_conditions_heeded import condition
 
 BY_DOMAIN = (PickupField.RECIPIENT_DOMAIN,)
 
@@ -91,6 +92,19 @@ async def test_limits_that_are_not_shared_are_each_servers_own(site: DeliverySit
     for number in range(12):
         await site.put(f"r{number}@one.example")
     await both(site, other, 200, at_most(3, cluster=False), prefetch=4)
+    assert (most_at_once(site, other), site.relay.most["one.example"]) == (6, 3)
+
+
+async def test_limits_set_for_a_while_may_be_each_servers_own() -> None:
+    """In place of a shared one of the file."""
+    site = DeliverySite(shares=True, seats=True)
+    other = site.beside()
+    site.relay.seconds = other.relay.seconds = 30.0
+    made = condition(site.clock, ("one.example",), Threshold(3, cluster=False))
+    await site.ledger.conditions.put(made, site.clock.now)
+    for number in range(12):
+        await site.put(f"r{number}@one.example")
+    await both(site, other, 100, at_most(1), prefetch=4)
     assert (most_at_once(site, other), site.relay.most["one.example"]) == (6, 3)
 
 

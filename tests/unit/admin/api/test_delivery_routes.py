@@ -208,7 +208,7 @@ async def test_limits_are_set_for_a_while_in_the_name_of_the_token(world: Delive
     body = {
         "fields": ["recipientdomain"],
         "if": {"recipientdomain": ["one.example"]},
-        "then": {"concurrency": 0, "rate": {"count": 100, "seconds": 60}},
+        "then": {"concurrency": 0, "rate": {"count": 100, "seconds": 60}, "cluster": False},
         "ttl": 7200,
         "why": "they throttle us",
     }
@@ -229,7 +229,7 @@ async def test_limits_are_set_for_a_while_in_the_name_of_the_token(world: Delive
         ("added", "night", "they throttle us"),
     ]
     assert (made["owner"], again["id"], listed["why"]) == ("night", made["id"], "still")
-    assert listed["then"]["rate"] == {"count": 100, "seconds": 60.0}
+    assert (listed["then"]["rate"], listed["then"]["cluster"]) == ({"count": 100, "seconds": 60.0}, False)
     assert (listed["parked"], [one["server"] for one in listed["servers"]]) == (None, ["mx1"])
     share = explained["sources"][0]["policies"][0]
     assert (share["set_by"]["id"], share["condition"], share["limits_line"]) == (made["id"], None, None)
