@@ -2,6 +2,7 @@
 
 import os
 import signal
+import ssl
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from admin.local.ports import free_port
 from admin.services import delivery
+from tests.support.certificates import authority
 from tests.support.queue_commands import QueueShell, queue_shell
 from tests.unit.admin.test_delivery_command import HOP, StoppingRelay, served
 
@@ -44,6 +46,34 @@ def test_whoever_asks_over_http_is_answered_while_the_server_works(shell: QueueS
 
     assert (ended.code, answers.result()) == (0, [200, 401, 200]), ended.err
     assert "caller=watcher method=GET path=/entries status=200" in ended.err
+
+
+def test_who_trusts_its_authority_is_answered_over_tls(shell: QueueShell, tmp_path: Path) -> None:
+    """Who does not, and who speaks plainly, is not."""
+    port, signer = free_port(["127.0.0.1"]), authority(tmp_path, "ours")
+    own, trusted = signer.signed("mx1", "IP:127.0.0.1"), ssl.create_default_context(cafile=signer.file)
+
+    def asked() -> list[int | None]:
+        """The status of each call; None: there was no answer."""
+        retrying = httpx.HTTPTransport(retries=5, verify=trusted)
+        try:
+            with httpx.Client(transport=retrying) as client:
+                codes: list[int | None] = [client.get(f"https://127.0.0.1:{port}/ready").status_code]
+            for url in (f"https://127.0.0.1:{port}/ready", f"http://127.0.0.1:{port}/ready"):
+                try:
+                    codes.append(httpx.get(url).status_code)
+                except httpx.TransportError:
+                    codes.append(None)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return codes
+
+    with ThreadPoolExecutor(1) as threads:
+        answers = threads.submit(asked)
+        tls = ("--http-tls-cert", str(own.certificate), "--http-tls-key", str(own.key))
+        ended = served(shell, *HOP, "--http", f"127.0.0.1:{port}", *tls)
+
+    assert (ended.code, answers.result()) == (0, [200, None, None]), ended.err
 
 
 def test_an_http_address_that_others_reach_needs_tokens_and_tls(shell: QueueShell) -> None:
