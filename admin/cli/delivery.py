@@ -98,17 +98,10 @@ SERVE: Final = Command(
     grouping are for policies; expires, like 2026-05-01T08:00:00Z, ends its retries then. James's dsn-notify, dsn-ret,
     dsn-envid and dsn-orcpt are heeded.
 
-    Policies say what is counted together, by any of transportid, localip, remoteip, remotemx, recipientdomain, jobid,
-    grouping and tenantid: {policies: [{fields: [localip, recipientdomain], conditions: [{if: {recipientdomain:
-    example.org}, then: {concurrency: 2, rate: 100/60}}], default: {concurrency: 20, connectinterval: 0.5}}]}. The first
-    condition that holds counts, all of it, in place of the default. A value is itself, a list of values, '*.domain', a
-    network, '/regex/', '@name' of `lists` at the top; '#name' is a group of values that are counted as one, as in
-    fields: [remotemx: {gsuite: ['*.google.com']}]. `rate: {algorithm: sliding}` at the top never lets more than X begin
-    in any Y seconds; tokenbucket, the default, and fixedwindow are cheaper and less strict. A mail that waits for a
-    policy is not counted as tried. `suspends` at the top holds mails back: [{recipientdomain: example.org, localip:
-    192.0.2.0/28}, ...], each field of one must match; {} is every mail. SIGHUP reads the file again, all of it or,
-    where something is wrong, nothing; limits go on counting. Tenants take turns, however many mails each of them has;
-    `tenants: {acme: 3}` at the top gives one three turns for each of the others', and 100 at most.
+    --policies names a file that says what is counted together, by which fields of a mail, and how many may be delivered
+    at once and in which time; what is held back; whose turn it is; what mails that come in are made of; and how much
+    may be in the queue: docs/policy-file.md, with examples. A mail that waits for a policy is not counted as tried.
+    SIGHUP reads the file again, all of it or, where something is wrong, nothing.
 
     Hooks are functions of an installed package, or coroutine functions, that it declares as entry points. What they
     are given and may return is in model.delivery.hooks: before an attempt another server, envelope, addresses, TLS or
@@ -119,9 +112,9 @@ SERVE: Final = Command(
 
     With --http it answers programs and `delivery explain`: recipients are listed, shown, grouped and changed, mails
     suspended, limits set for a while, policies read again, and it is told why a mail waits: GET /openapi.json
-    describes it. What is ordered is on record with the token's name. GET /health, /ready and /metrics are for probes
-    and Prometheus. Other addresses than those of this machine are refused without tokens and TLS. This needs
-    mailmend[serve].
+    describes it, docs/delivery-http.md has calls to type. What is ordered is on record with the token's name. GET
+    /health, /ready and /metrics are for probes and Prometheus. Other addresses than those of this machine are refused
+    without tokens and TLS. This needs mailmend[serve].
 
     What is done is on stderr, a line for each attempt's end: mail, domain, server and reply, no address. Due mails are
     moved and slices swept meanwhile, so `queue tend` need not run for this queue. This needs mailmend[delivery].

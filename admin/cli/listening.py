@@ -44,30 +44,9 @@ def _network(value: Any) -> IPv4Network | IPv6Network:
 LISTENING_ABOUT: Final = """With --listen it takes mails too, by SMTP or LMTP, from clients of the networks that may
     relay. A client is told 250 once its mail is in the queue for good, and 451 where that cannot be now. RET, ENVID,
     NOTIFY and ORCPT are kept. --listen-tls-cert offers them TLS. There are no passwords: who may hand over mails their
-    networks decide, and with --listen-tls required and --listen-tls-client-ca their certificates besides.
-
-    `incoming` at the top of the policy file says what becomes of such mails: [{if: {client: 10.0.0.0/8, header: {X-Job:
-    '/^([a-z0-9-]+)$/'}}, set: {jobid: '${1}', priority: 7}, remove: X-Job}, {if: {senderdomain: '*.example.org'}, set:
-    {tenantid: '${senderdomain}', expires: 4h}}, {set: {transportid: bulk, attributes: {via: smtp}}}]. Every rule that
-    holds is heeded, from top to bottom, and EACH ATTRIBUTE IS SET BY THE FIRST THAT NAMES IT: write what is special
-    above what is general. stop: true ends it there. A rule may ask for client, helo, sender, senderdomain, recipient,
-    recipientdomain and header fields, with values as in policies; what is not there is empty. It may set transportid,
-    jobid, tenantid, grouping, expires, as a span from now, priority, from 0 to 9, and other attributes; ${1} and
-    ${name} are groups of its expressions, ${sender} and the like its fields. Header fields count only where a rule asks
-    for them, so name the clients that you trust beside them; remove takes them out. Recipients for whom this comes to
-    something different go their ways as mails of their own.
-
-    `quotas` there say how much may be in the queue, waiting, delayed, held or with a server, before clients have to
-    come again with more: [{name: per-customer, fields: [tenantid], conditions: [{if: {tenantid: big}, then: {messages:
-    100000}}], default: {messages: 10000, bytes: 5G}}]. Fields are transportid, jobid, tenantid, grouping and
-    recipientdomain; conditions are as in policies. A mail counts once for each key that it has, whole. What would
-    exceed a quota is refused for now, with 452 4.3.1 and the quota's name: with RCPT where all is known then, else
-    behind the mail, by SMTP all of it. What is in the queue this server counts by listing it, ten seconds after the
-    last count, or one where a quota gets full, and a tenth of the time at most; in between it adds what it takes, and
-    subtracts nothing. Other servers see that by their next count: with several a quota may be exceeded by what each of
-    them takes meanwhile. Before the first count has ended no mail is taken; a quota that is new after SIGHUP refuses
-    nothing until it is counted. Bytes are those of mails that came by clients or `queue enqueue`, or were put off by a
-    server; of others the size is not known, and they count as mails alone. Reports count, and are never refused."""
+    networks decide, and with --listen-tls required and --listen-tls-client-ca their certificates besides. What
+    becomes of such mails, and how much may be in the queue before clients have to come again with more, `incoming` and
+    `quotas` of the policy file say."""
 
 
 LISTENING: Final = (

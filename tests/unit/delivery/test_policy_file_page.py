@@ -1,0 +1,24 @@
+"""docs/policy-file.md: its examples are policy files, and no part of one is left out."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from delivery.policy_file import policies_of
+from delivery.policy_schema import FILE_PARTS, THRESHOLD_PARTS
+from model.pickup.lint import lint_policies
+
+PAGE = Path("docs/policy-file.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_an_example_is_taken_and_means_what_it_says(text: str) -> None:
+    assert list(lint_policies(policies_of(text, "docs/policy-file.md").said)) == []
+
+
+def test_each_part_of_a_file_and_each_limit_is_described() -> None:
+    tops = set(re.findall(r"^(\w+):", "\n".join(EXAMPLES), re.MULTILINE))
+    assert tops == set(FILE_PARTS)
+    assert set(re.findall(r"^\| `(\w+): ", PAGE, re.MULTILINE)) == set(THRESHOLD_PARTS)
