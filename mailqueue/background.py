@@ -172,6 +172,19 @@ async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
+async def broken_off(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> None:
+    """Do this work, and cancel it where the event is set before it has ended."""
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        working.cancel()
+        stopping.cancel()
+        await asyncio.wait((working, stopping))
+    if not working.cancelled():
+        working.result()
+
+
 async def cancelled(tasks: Iterable["asyncio.Task[None]"]) -> None:
     """Cancel them, and wait until each has ended."""
     some = tuple(tasks)

@@ -13,7 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
-from mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, run_jobs
+from mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, broken_off, run_jobs
 from mailqueue.blobs.stores import content_of
 from mailqueue.configuration import Configurations
 from mailqueue.draining import checked_prefetch
@@ -162,12 +162,15 @@ class RabbitMailQueue:
         return await sums_of(self.view, self.name, before)
 
     async def maintain(self, stop: asyncio.Event) -> None:
-        """Move what is due, write tallies, sweep, until `stop` is set; moving then ends with its batch."""
+        """Move what is due, write tallies, sweep, until `stop` is set.
+
+        Moving then ends with its batch, and a sweep anywhere: the next one completes it.
+        """
         mover = replace(self._mover, stop=stop) if self._mover else None
         jobs = (
             *([BackgroundJob("moving delayed mails", mover.move_due, MOVE_DUE_EVERY)] if mover else ()),
             BackgroundJob("writing tallies", self._parts.view.tallies.flush, FLUSH_EVERY),
-            BackgroundJob("sweeping", self.sweep, SWEEP_EVERY),
+            BackgroundJob("sweeping", lambda: broken_off(stop, self.sweep()), SWEEP_EVERY),
         )
         await run_jobs(self.name, self._parts.clock, stop, jobs)
         await self._parts.view.tallies.flush()

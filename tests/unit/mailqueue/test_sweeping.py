@@ -55,6 +55,25 @@ class TestClean:
         assert {row["timerangestart"] for row in twin.rows(SLICE_TALLIES)} == {at, at + HOUR, at + 2 * HOUR}
         assert (await process.view.starts.state(QUEUE)).swept_at == twin.clock.now
 
+    async def test_a_queue_that_ends_does_not_wait_until_all_is_swept(
+        self, twin: TwinQueue, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The next sweep completes it."""
+        stop, some = asyncio.Event(), 20
+        await fill(twin, twin.parts(), range(some + 3), done=some)
+        async with await twin.process() as queue:
+
+            async def deleted(*_: object) -> None:
+                stop.set()
+                await asyncio.sleep(0)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(twin.blobs, "delete_all", deleted)
+                await queue.maintain(stop)
+            assert len(twin.rows(ENQUEUED_MAILS)) > some / 2
+            await queue.sweep()
+        assert len(twin.rows(ENQUEUED_MAILS)) == 3
+
     async def test_a_second_sweep_has_nothing_to_do(self, twin: TwinQueue, process: Process) -> None:
         await fill(twin, process, range(8), done=5)
         await process.sweeper.sweep(QUEUE)
