@@ -69,7 +69,7 @@ PARTS = (
     "recovery",
 )
 MESSAGES = 1_000_000
-PROCESSED_MAX = 100_000
+PROCESSED_MAX = 20_000
 """So many mails have gone through the largest queue over Pulsar."""
 
 GROWTH = 10

@@ -42,7 +42,7 @@ PROCESSED = (1, 10, 100)
 """So many hundredths of the mails asked for."""
 
 FILTERS = (0, 1_000, 10_000)
-DELETED = 500
+DELETED = 200
 AT_ONCE = 200
 
 
