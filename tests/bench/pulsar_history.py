@@ -67,6 +67,7 @@ class Deleted:
         whose: who published them, and so in which form.
         first_look: until a process knows them all; once for each process.
         delete: deleting `DELETED` mails, without the pause until everybody has heard of it.
+        delete_cpu: this process's processor time for that, which other processes disturb least.
         hear: asking whether there is more, as each process does twice a second while it hands mails out.
         out: a mail taken out while they are known.
     """
@@ -75,13 +76,15 @@ class Deleted:
     deletions: int
     first_look: float
     delete: float
+    delete_cpu: float
     hear: float
     out: float
 
     def __str__(self) -> str:
         return (
             f"{self.deletions:>9,} deletions of {self.whose}: first look {self.first_look:6.2f} s   delete "
-            f"{1e6 * self.delete / DELETED:6.0f} us a mail   hear {self.hear * 1000:6.1f} ms   "
+            f"{1e6 * self.delete / DELETED:6.0f} us a mail (CPU {1e6 * self.delete_cpu / DELETED:4.0f})   "
+            f"hear {self.hear * 1000:6.1f} ms   "
             f"out {self.out * 1000:5.2f} ms a mail"
         )
 
@@ -161,8 +164,10 @@ async def _deleted(settings: PulsarSettings, whose: str, deletions: int) -> Dele
         wait = (FRESH + SLACK).total_seconds()
         hear = await _median(known.known_now)
         out = await _seconds(_taken_out(queue)) / DELETED
+        cpu = time.process_time()
         delete = await _seconds(_removed(queue)) - wait
-    return Deleted(whose, deletions, first_look, delete, hear, out)
+        delete_cpu = time.process_time() - cpu
+    return Deleted(whose, deletions, first_look, delete, delete_cpu, hear, out)
 
 
 async def _published(topics: PulsarTopics, queue: QueueName, whose: str, deletions: int) -> None:
