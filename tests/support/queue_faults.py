@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from admin.cli import run
+from admin.services.queue.move_journal import MoveJournalFile
 from admin.wiring import cluster as wiring_cluster
 from admin.wiring import queues
 from cql.driver.asynchronous import AsyncKeyspace
@@ -34,6 +35,7 @@ from mailqueue.maintenance.blob_collection import RemovedList
 from mailqueue.maintenance.blob_scan import LocalBlobScanner
 from mailqueue.maintenance.cleanup_scan import LocalQueueScanner
 from mailqueue.maintenance.move_due import MoverTurns
+from mailqueue.maintenance.queue_move import QueueMove
 from mailqueue.queue import Dequeued
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
@@ -162,6 +164,17 @@ class Doomed:
         def step(*given: Any, **named: Any) -> T:
             self.comes_to(what)
             answer = carry_out(*given, **named)
+            self.comes_to(f"done {what}")
+            return answer
+
+        return step
+
+    def mortal_later(self, what: str, carry_out: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+        """A coroutine function, as a step."""
+
+        async def step(*given: Any, **named: Any) -> T:
+            self.comes_to(what)
+            answer = await carry_out(*given, **named)
             self.comes_to(f"done {what}")
             return answer
 
@@ -376,6 +389,8 @@ def typed(order: Order) -> None:
         (LocalBlobScanner, "second", life.mortal("second look", LocalBlobScanner.second)),
         (RemovedList, "add", life.mortal("list", RemovedList.add)),
         (Ledger, "finish", life.mortal("close", Ledger.finish)),
+        (MoveJournalFile, "_write", life.mortal("journal", MoveJournalFile._write)),
+        (QueueMove, "_put", life.mortal_later("put", QueueMove._put)),
     ]
     if "spark" in order.arguments:
         from spark_repair.queue_cleanup import SparkQueueScan  # noqa: PLC0415 - slow to import, and seldom needed
