@@ -256,7 +256,7 @@ SERVE: Final = Command(
             "admin.api.delivery.routes:DELIVERIES",
             "Answer over HTTP at this address: what waits and why, orders, health and metrics, as /openapi.json says.",
         ),
-        queue_settings(broker=unless(), blobs=unless(), check=refuse_unnamed),
+        queue_settings(broker=unless(), blobs=unless(), ledger=True, check=refuse_unnamed),
     ),
     examples="""
         mailmend delivery serve outgoing                                                  to the servers of each domain
@@ -299,12 +299,15 @@ SERVERS: Final = Command(
 DELIVERY: Final = CommandGroup(
     name="delivery",
     summary="Deliver the mails of a queue to their recipients' servers.",
-    about="""The queue is RabbitMQ's, with its view in Cassandra, as for `mailmend queue`; the ledger keeps the journal
-    of attempts. What is held back on all of its servers: `mailmend suspend`.""",
+    about="""The queue is one over RabbitMQ or Pulsar, as for `mailmend queue`. The ledger, which is in Cassandra over
+    either, keeps the journal of attempts and what people order, by the names of keyspace and queue: a queue that moves
+    keeps both, and queues of one name in several namespaces of Pulsar need a --ledger-keyspace each. What is held back
+    on all of its servers: `mailmend suspend`.""",
     commands=(SERVE, EXPLAIN, SERVERS, *ENTRY_COMMANDS),
     examples="""
         mailmend delivery serve outgoing
         mailmend delivery serve outgoing --next-hop relay.example.org
+        mailmend delivery serve outgoing --broker pulsar://pulsar.example.org --host cassandra.example.org
         mailmend delivery group outgoing                                 which domains wait
         mailmend delivery hold outgoing --tenant acme --why 'looks like spam'""",
 )

@@ -102,8 +102,8 @@ _EXITS: Final = (
     "0 done, also where nothing was to be done; 2 wrong use; 3 some could not be changed (each is named); 4 cannot "
     "reach: what was changed stays changed, and the same again goes on."
 )
-_READS: Final = queue_settings()
-_ENDS: Final = queue_settings(blobs=unless("dry_run"))
+_READS: Final = queue_settings(ledger=True)
+_ENDS: Final = queue_settings(blobs=unless("dry_run"), ledger=True)
 
 LIST: Final = Command(
     name="list",

@@ -174,6 +174,7 @@ def queue_settings(
     blobs: Needs | None = None,
     blobs_if_named: Needs | None = None,
     named: bool = True,
+    ledger: bool = False,
     check: Callable[[Values, click.Context], None] | None = None,
 ) -> Shared:
     """The options that build `settings: QueueSettings` of the request.
@@ -183,6 +184,7 @@ def queue_settings(
         blobs: when it reads or writes contents; None likewise.
         blobs_if_named: when it does, too, but only where a store is known.
         named: whether it is about one queue.
+        ledger: whether it reads or writes the ledger, which is in tables over any broker.
         check: refuses options that contradict each other.
     """
     groups = {
@@ -197,7 +199,7 @@ def queue_settings(
         connection = CONNECTION.build(own, others, context)
         local, store = local_for(connection), None
         if is_pulsar(own["broker"] or ""):
-            return _over_pulsar(own, others, context, named=named, blobs=blobs or blobs_if_named)
+            return _over_pulsar(own, others, context, named=named, ledger=ledger, blobs=blobs or blobs_if_named)
         carrier = broker_of(own, context, local) if broker and broker(others) else None
         if blobs and blobs(others):
             store = blobs_of(own, context, local)
@@ -214,11 +216,11 @@ def queue_settings(
 
 
 def _over_pulsar(
-    own: Values, others: Values, context: click.Context, *, named: bool, blobs: Needs | None
+    own: Values, others: Values, context: click.Context, *, named: bool, ledger: bool, blobs: Needs | None
 ) -> QueueSettings:
-    """Of a queue over Pulsar; only what is typed of the tables' connection is looked at, and nothing is asked."""
+    """Of a queue over Pulsar; without a ledger only what is typed of the tables' connection is looked at."""
     return QueueSettings(
-        connection_of({name: own[name] for name in CONNECTION_NAMES}, context, asks=False),
+        connection_of({name: own[name] for name in CONNECTION_NAMES}, context, asks=ledger),
         _queue_named(own, others, context) if named else QueueName(QUEUE_DEFAULT),
         blobs=blobs_of(own, context, local_service) if blobs and blobs(others) else None,
         pulsar=pulsar_of(own, context),

@@ -34,7 +34,7 @@ HISTORY_OPTIONS: Final = (
 )
 """What was done, in place of what holds."""
 
-OF_A_QUEUE: Final = queue_settings(check=refuse_unnamed)
+OF_A_QUEUE: Final = queue_settings(ledger=True, check=refuse_unnamed)
 
 MAIL_FIELDS: Final = {
     "transport": (PickupField.TRANSPORT_ID, "Transport of the mail, its attribute transportid"),

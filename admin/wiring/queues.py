@@ -4,10 +4,10 @@ The rest is `Lacking`, which refuses every call with a message. Libraries of an 
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, cast
 
 from admin.event_loop import run_async
@@ -210,19 +210,24 @@ class QueueConnections:
         self._make_ledger()
         return replace(self, ledger=self._ledger)
 
+    @property
+    def ledger_cluster(self) -> OpenCluster:
+        """The cluster that has the ledger."""
+        return self.cluster
+
     def _make_ledger(self) -> None:
         if self.ledger:
             return
         connection = self.settings.connection
         try:
-            ensure_ledger(self.cluster.cluster, connection.ledger_keyspace, connection.keyspace)
+            ensure_ledger(self.ledger_cluster.cluster, connection.ledger_keyspace, connection.keyspace)
         except AccessDenied as error:
             mend = f"Have who may create tables type: mailmend schema apply --keyspace {connection.keyspace}"
             raise AccessDenied(f"the ledger has not all of its tables yet: {error.what}", mend=mend) from error
 
     def _has(self, table: Table) -> bool:
         return self.ledger is not None or table.name in table_names(
-            self.cluster.cluster, self.settings.connection.ledger_keyspace
+            self.ledger_cluster.cluster, self.settings.connection.ledger_keyspace
         )
 
     @property
@@ -235,7 +240,7 @@ class QueueConnections:
 
     @property
     def _ledger(self) -> AsyncTables:
-        return self.ledger or tables_of(self.cluster.cluster.keyspace(self.settings.connection.ledger_keyspace))
+        return self.ledger or tables_of(self.ledger_cluster.cluster.keyspace(self.settings.connection.ledger_keyspace))
 
     async def content_of(self, listed: Listed) -> MailContent:
         blobs = listed.queued.blobs
@@ -249,9 +254,18 @@ class QueueConnections:
 
 @dataclass(frozen=True, slots=True)
 class PulsarConnections(QueueConnections):
-    """The topics and the blob store of a namespace's queues, and the clock; of the rest nothing is there."""
+    """The topics and the blob store of a namespace's queues, and the clock; of the rest nothing is there.
+
+    Attributes:
+        connects: to the cluster that has the ledger: at the first call, for many commands need none.
+    """
 
     topics: Topics
+    connects: Callable[[], OpenCluster]
+
+    @property
+    def ledger_cluster(self) -> OpenCluster:
+        return self.connects()
 
     @property
     def can_delay(self) -> bool:
@@ -281,7 +295,10 @@ class PulsarConnections(QueueConnections):
 
     def asks(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         name = self.settings.name
-        return {"Pulsar": partial(self.topics.backlog, out_topic(name), out_subscription(name))}
+        asks: dict[str, Callable[[], Awaitable[object]]] = {}
+        if self.ledger:
+            asks["Cassandra"] = partial(self._orders.intents.are_there, name)
+        return {**asks, "Pulsar": partial(self.topics.backlog, out_topic(name), out_subscription(name))}
 
     async def names(self, *, everything: bool) -> list[QueueName]:
         return await topics_queue_names(self.topics) if everything else [self.settings.name]
@@ -347,10 +364,16 @@ async def _topics_of(
             raise tables_lacking()
         blobs = blobs_behind(settings.blobs, None, clock, makes=makes)
     topics = topics_behind(pulsar, clock)
-    try:
-        yield PulsarConnections(settings, none, none, OwnTables(), none, none, blobs, clock, topics)
-    finally:
-        await topics.close()
+    with ExitStack() as with_it:
+
+        @cache
+        def connects() -> OpenCluster:
+            return with_it.enter_context(open_cluster(settings.connection))
+
+        try:
+            yield PulsarConnections(settings, none, none, OwnTables(), none, none, blobs, clock, topics, connects)
+        finally:
+            await topics.close()
 
 
 def with_both_queues(

@@ -1,6 +1,12 @@
 """The servers that integration tests of a queue share."""
 
-from collections.abc import Iterator
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +14,7 @@ from tests.support.brokers import Broker
 from tests.support.object_stores import S3
 from tests.support.real_queue import RealQueue, real_queue
 from tests.support.servers import CassandraServer
+from tests.support.smtp_sink import Answer, SmtpSink
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +35,45 @@ def servers(
 def queue(servers: RealQueue) -> RealQueue:
     servers.empty()
     return servers
+
+
+@pytest.fixture
+def sinks() -> Iterator[Callable[..., SmtpSink]]:
+    """Begin servers of mail in a thread of their own; they end with the test."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    with ExitStack() as stack:
+
+        def start(**script: Sequence[Answer]) -> SmtpSink:
+            sink = SmtpSink(script)
+            running = sink.running()
+            asyncio.run_coroutine_threadsafe(running.__aenter__(), loop).result()
+            stack.callback(lambda: asyncio.run_coroutine_threadsafe(running.__aexit__(None, None, None), loop).result())
+            return sink
+
+        yield start
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture
+def serving(queue: RealQueue) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Begin `delivery serve` to a sink, as a process of its own."""
+    with ExitStack() as stack:
+
+        def start(sink: SmtpSink, *options: str) -> "subprocess.Popen[str]":
+            hop = ("--next-hop", f"127.0.0.1:{sink.port}", "--retry", "1s", "--helo", "out.example.org", *options)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "mailmend", "delivery", "serve", "spool", *hop],
+                env={**queue.line.environment, "HOME": str(queue.line.home), "PATH": "/usr/bin:/bin"},
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=Path(__file__).parents[2],
+            )
+            stack.callback(process.communicate)
+            stack.callback(process.kill)
+            return process
+
+        yield start

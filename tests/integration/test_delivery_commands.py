@@ -1,14 +1,10 @@
 """`mailmend delivery serve` on a real Cassandra, RabbitMQ and object store, to servers of mail on loopback."""
 
-import asyncio
 import signal
 import smtplib
 import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,51 +15,9 @@ from admin.local.ports import free_port
 from tests.support.certificates import authority
 from tests.support.mail_clients import client_of
 from tests.support.real_queue import LETTER, PATIENCE_SECONDS, RealQueue, until
-from tests.support.smtp_sink import STALL, Answer, SmtpSink, say
+from tests.support.smtp_sink import STALL, SmtpSink, say
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
-
-
-@pytest.fixture
-def sinks() -> Iterator[Callable[..., SmtpSink]]:
-    """Begin servers of mail in a thread of their own; they end with the test."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    with ExitStack() as stack:
-
-        def start(**script: Sequence[Answer]) -> SmtpSink:
-            sink = SmtpSink(script)
-            running = sink.running()
-            asyncio.run_coroutine_threadsafe(running.__aenter__(), loop).result()
-            stack.callback(lambda: asyncio.run_coroutine_threadsafe(running.__aexit__(None, None, None), loop).result())
-            return sink
-
-        yield start
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
-
-
-@pytest.fixture
-def serving(queue: RealQueue) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Begin `delivery serve` to a sink, as a process of its own."""
-    with ExitStack() as stack:
-
-        def start(sink: SmtpSink, *options: str) -> "subprocess.Popen[str]":
-            hop = ("--next-hop", f"127.0.0.1:{sink.port}", "--retry", "1s", "--helo", "out.example.org", *options)
-            process = subprocess.Popen(
-                [sys.executable, "-m", "mailmend", "delivery", "serve", "spool", *hop],
-                env={**queue.line.environment, "HOME": str(queue.line.home), "PATH": "/usr/bin:/bin"},
-                stderr=subprocess.PIPE,
-                text=True,
-                cwd=Path(__file__).parents[2],
-            )
-            stack.callback(process.communicate)
-            stack.callback(process.kill)
-            return process
-
-        yield start
 
 
 def _refused(client: smtplib.SMTP, transport: str) -> str | None:

@@ -1,0 +1,54 @@
+"""`mailmend delivery` of a queue over a real Pulsar, with the ledger in Cassandra, to a server of mail on loopback."""
+
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.support.pulsars import RealPulsar
+from tests.support.real_queue import LETTER, PATIENCE_SECONDS, RealQueue, until
+from tests.support.smtp_sink import SmtpSink, say
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
+
+
+@pytest.fixture
+def queue(servers: RealQueue, pulsar: RealPulsar) -> Iterator[RealQueue]:
+    """The same words, with a queue of Pulsar's in place of the one of RabbitMQ's."""
+    with pulsar.namespace() as namespace:
+        known = {name: one for name, one in servers.line.environment.items() if "BROKER" not in name}
+        settings = namespace.settings
+        over_pulsar = {
+            "MAILMEND_BROKER": f"{settings.service}/{settings.namespace}",
+            "MAILMEND_BROKER_MANAGEMENT": settings.admin,
+        }
+        yield replace(servers, line=replace(servers.line, environment={**known, **over_pulsar}))
+
+
+def test_mails_are_delivered_once_come_again_when_they_are_due_and_heed_orders(
+    queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    """One is refused for now, and comes again; one is deferred, held by a person, and released."""
+    sink = sinks(RCPT=[say("450 4.2.0 later")])
+    (first,) = queue.put("first")
+    (second,) = queue.put("second", options=("--due-in", "1h"))
+    assert queue.line("delivery", "hold", "spool", "--all", "--why", "looked at").code == 0
+    server = serving(sink)
+
+    until(lambda: len(sink.mails) == 1)
+    (held,) = queue.line("delivery", "list", "spool", "--in-state", "hold", "--json").json["entries"]
+    assert (held["mail"], held["order"]["why"]) == (second, "looked at")
+    assert queue.line("delivery", "release", "spool", "--all").code == 0
+    until(lambda: len(sink.mails) == 2)
+    server.send_signal(signal.SIGTERM)
+    _, said = server.communicate(timeout=PATIENCE_SECONDS)
+
+    assert server.returncode == 0, said
+    assert {one.content for one in sink.mails} == {LETTER}
+    assert [said.count(event) for event in ("refused for now", "refused for good", "has the mail")] == [1, 0, 2]
+    size = queue("size", "--json").json
+    assert (size["mails"], size["delayed"]) == (0, 0)
+    tried = [one["outcome"] for one in queue.line("delivery", "show", "spool", first, "--json").json["attempts"]]
+    assert (len(tried), tried[-1]) == (2, "delivered")
