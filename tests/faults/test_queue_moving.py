@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.commands import CommandLine, Ended, command_line
-from tests.support.pulsars import PulsarNamespace, RealPulsar
+from tests.support.pulsars import RealPulsar
 from tests.support.queue_processes import QueueProcesses, delivered
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
@@ -37,18 +37,9 @@ class Way:
 def ways(processes: QueueProcesses, pulsar: RealPulsar) -> Iterator[tuple[Way, Way]]:
     """To Pulsar, and back."""
     with pulsar.namespace() as namespace:
-        rabbitmq, over_pulsar = processes.servers.environment, _over_pulsar(processes, namespace)
+        rabbitmq = processes.servers.environment
+        over_pulsar = namespace.environment(rabbitmq)
         yield (_way(rabbitmq, over_pulsar), _way(over_pulsar, rabbitmq))
-
-
-def _over_pulsar(processes: QueueProcesses, namespace: PulsarNamespace) -> dict[str, str]:
-    known = {name: one for name, one in processes.servers.environment.items() if "BROKER" not in name}
-    settings = namespace.settings
-    return {
-        **known,
-        "MAILMEND_BROKER": f"{settings.service}/{settings.namespace}",
-        "MAILMEND_BROKER_MANAGEMENT": settings.admin,
-    }
 
 
 def _way(source: Mapping[str, str], there: Mapping[str, str]) -> Way:

@@ -18,13 +18,7 @@ pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_stor
 def queue(servers: RealQueue, pulsar: RealPulsar) -> Iterator[RealQueue]:
     """The same words, with a queue of Pulsar's in place of the one of RabbitMQ's."""
     with pulsar.namespace() as namespace:
-        known = {name: one for name, one in servers.line.environment.items() if "BROKER" not in name}
-        settings = namespace.settings
-        over_pulsar = {
-            "MAILMEND_BROKER": f"{settings.service}/{settings.namespace}",
-            "MAILMEND_BROKER_MANAGEMENT": settings.admin,
-        }
-        yield replace(servers, line=replace(servers.line, environment={**known, **over_pulsar}))
+        yield replace(servers, line=replace(servers.line, environment=namespace.environment(servers.line.environment)))
 
 
 def test_mails_are_delivered_once_come_again_when_they_are_due_and_heed_orders(

@@ -70,6 +70,12 @@ class PulsarNamespace:
     def settings(self) -> PulsarSettings:
         return replace(self.pulsar.settings, namespace=self.name)
 
+    def environment(self, known: Mapping[str, str]) -> dict[str, str]:
+        """The variables of a shell, with a queue of this namespace in place of one over RabbitMQ."""
+        others = {name: one for name, one in known.items() if "BROKER" not in name}
+        address = f"{self.settings.service}/{self.name}"
+        return {**others, "MAILMEND_BROKER": address, "MAILMEND_BROKER_MANAGEMENT": self.settings.admin}
+
     def admin(self, method: str, path: str, body: object = None) -> Any:
         """The answer of the admin API; None where what was asked for is not there."""
         content = None if body is None else json.dumps(body).encode()

@@ -17,6 +17,7 @@ from model.instants import MICROS
 from model.operations import Change, Put, Remove, Scan
 from model.queue.slices import slice_of
 from tests.support.attempts import START, attempt, rows_of
+from tests.support.pulsars import PulsarNamespace
 from tests.support.real_queue import LETTER, RealQueue
 
 HOUR = timedelta(hours=1)
@@ -146,6 +147,42 @@ def blob_is_gone(queue: RealQueue) -> None:
 def blobs_of(queue: RealQueue) -> Path:
     return Path(queue.line.environment["MAILMEND_BLOBS"].removeprefix("file://"))
 
+
+def pulsar_was_lost(queue: RealQueue, namespace: PulsarNamespace) -> None:
+    """Two mails waited and one was delayed, and all topics are gone, as if their bookies were."""
+    is_to_move(queue, namespace)
+    for topic in namespace.admin("GET", f"persistent/{namespace.name}"):
+        namespace.topic("DELETE", topic.rpartition("/")[2], "?force=true")
+
+
+def backlog_stays(queue: RealQueue, namespace: PulsarNamespace) -> None:
+    """One mail was rejected, one waits, one is delayed."""
+    del namespace
+    does_not_drain(queue)
+
+
+def filters_pile_up(queue: RealQueue, namespace: PulsarNamespace) -> None:
+    """Five mails were deleted one by one, and nobody tends the queue."""
+    del namespace
+    queue.put("stays", *"abcde")
+    for name in "abcde":
+        assert queue("delete", "--name", name).code == 0
+
+
+def is_to_move(queue: RealQueue, namespace: PulsarNamespace) -> None:
+    """Two mails wait and one is delayed."""
+    del namespace
+    queue.put("one", "two")
+    queue.put("later", options=("--due-in", "3h"))
+
+
+PULSAR_PAGES: Mapping[str, Callable[[RealQueue, PulsarNamespace], None]] = {
+    "pulsar-was-lost": pulsar_was_lost,
+    "pulsar-backlog-stays": backlog_stays,
+    "pulsar-filters-pile-up": filters_pile_up,
+    "move-a-queue": is_to_move,
+}
+"""Those of queues over Pulsar; they are executed by `tests/integration/test_pulsar_runbooks.py`."""
 
 QUEUE_PAGES: Mapping[str, Callable[[RealQueue], None]] = {
     "queue-does-not-drain": does_not_drain,

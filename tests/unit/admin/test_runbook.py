@@ -172,7 +172,8 @@ def _parse(command: click.Command, words: list[str], parent: click.Context | Non
     for order in ("$SUSPENSION", "$CONDITION"):
         words = [word.replace(order, "6e0ab5e0-8d1c-11f0-8000-000000000001") for word in words]
     words = [word.replace("$MAIL", "6e0ab5e0-8d1c-11f0-8000-000000000001") for word in words]
-    words = [word.replace("$QUEUE", "spool") for word in words]
+    words = [word.replace("$QUEUE", "spool").replace("$PULSAR_ADMIN", "http://pulsar:8080") for word in words]
+    words = [word.replace("$PULSAR", "pulsar://pulsar").replace("$RABBITMQ", "amqp://rabbit") for word in words]
     if not isinstance(command, click.Group):
         command.make_context(command.name, words, parent=parent)
         return
