@@ -7,7 +7,9 @@ from enum import Enum
 from typing import Final
 
 from model.ids import QueueName
+from model.queue.health import HealthProblem, HealthReason, days
 from model.queue.messages import Depth
+from model.queue.topic_health import TopicFigures, judged_topics
 
 BROWSE_START_AGE_MAX: Final = timedelta(days=7)
 """The greatest age of a browse start, as in James's own health check: beyond it, one stuck mail makes every listing
@@ -28,6 +30,7 @@ class QueueFigures:
 
     Attributes:
         at: when the figures were read, in UTC.
+        mails, delayed: how many wait, and are delayed; None where only the broker knows, and does not answer.
         exact: whether `mails` and `delayed` are counts, not estimates.
         oldest_at: when the mail that has waited longest was enqueued; None where none waits.
         furthest_start: the latest browse start that was ever seen; None where that is not kept.
@@ -40,12 +43,14 @@ class QueueFigures:
         depth: the broker's counts of messages; None where it was not asked, or did not answer.
         lacking: how many mails surely have no message, at the least; None where that is not known.
         broker_away: why the broker did not answer; None where it did, or was not asked.
+        tabled: whether the queue has tables; else its topics are all of it.
+        topics: what these showed; None where there are none, or the broker did not answer.
     """
 
     queue: QueueName
     at: datetime
-    mails: int = 0
-    delayed: int = 0
+    mails: int | None = 0
+    delayed: int | None = 0
     exact: bool = True
     oldest_at: datetime | None = None
     browse_start: datetime | None = None
@@ -60,35 +65,14 @@ class QueueFigures:
     depth: Depth | None = None
     lacking: int | None = None
     broker_away: str | None = None
-
-
-class HealthProblem(Enum):
-    """What may be wrong with a queue."""
-
-    BROWSE_START_OLD = "browse_start_old"
-    MOVED_BACK = "moved_back"
-    NOT_SWEPT = "not_swept"
-    STAYS_TOO_LONG = "stays_too_long"
-    MARKS_EXPIRE_FIRST = "marks_expire_first"
-    DEAD_LETTERS = "dead_letters"
-    LACKS_MESSAGE = "lacks_message"
-    NO_CONSUMER = "no_consumer"
-    BROKER_AWAY = "broker_away"
-    BROKER_ALARM = "broker_alarm"
-
-
-@dataclass(frozen=True, slots=True)
-class HealthReason:
-    """One thing that is wrong: what, in a sentence, and what to do about it."""
-
-    trouble: HealthProblem
-    what: str
-    mend: str
+    tabled: bool = True
+    topics: TopicFigures | None = None
 
 
 def judged(figures: QueueFigures) -> tuple[HealthReason, ...]:
     """Everything that is wrong; empty: the queue is well."""
-    return (*_of_starts(figures), *_of_lifetimes(figures), *_of_broker(figures))
+    of_topics = judged_topics(figures.queue, figures.topics) if figures.topics else ()
+    return (*_of_starts(figures), *_of_lifetimes(figures), *_of_broker(figures), *of_topics)
 
 
 def _of_starts(figures: QueueFigures) -> Iterator[HealthReason]:
@@ -157,10 +141,11 @@ def _of_broker(figures: QueueFigures) -> Iterator[HealthReason]:
             "Start what consumes the queue (James's spooler, or your service).",
         )
     if figures.broker_away is not None:
+        lost = "rabbitmq-was-lost" if figures.tabled else "pulsar-was-lost"
         yield HealthReason(
             HealthProblem.BROKER_AWAY,
             f"the broker does not answer, so no mail comes or goes: {figures.broker_away}",
-            "Start it again; where its messages are lost: mailmend runbook show rabbitmq-was-lost",
+            f"Start it again; where its messages are lost: mailmend runbook show {lost}",
         )
     if depth is not None and depth.alarms:
         yield HealthReason(
@@ -180,8 +165,27 @@ def marks_that_stay(about: int | None) -> str:
     )
 
 
-def days(span: timedelta) -> str:
-    for unit, word in ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "min")):
-        if span >= unit:
-            return f"{span / unit:.1f}".removesuffix(".0") + f" {word}"
-    return f"{span.total_seconds():.0f} s"
+_OF_ANY: Final = frozenset({HealthProblem.DEAD_LETTERS, HealthProblem.NO_CONSUMER, HealthProblem.BROKER_AWAY})
+_OF_TOPICS: Final = frozenset(
+    {
+        HealthProblem.MESSAGES_EXPIRE,
+        HealthProblem.BACKLOG_DROPPED,
+        HealthProblem.BACKLOG_FULL,
+        HealthProblem.KEPT_FOR_EVER,
+        HealthProblem.SUBSCRIPTION_EXPIRES,
+        HealthProblem.IDLE_TOPIC_DELETED,
+        HealthProblem.DELAYS_IGNORED,
+        HealthProblem.DELAYS_CUT,
+        HealthProblem.ACKS_FORGOTTEN,
+        HealthProblem.NOT_TENDED,
+        HealthProblem.DELETIONS_PILE_UP,
+    }
+)
+
+
+def problems_of(figures: QueueFigures) -> tuple[HealthProblem, ...]:
+    """What can be wrong with such a queue, as far as was looked."""
+    if figures.tabled:
+        return tuple(one for one in HealthProblem if one not in _OF_TOPICS)
+    seen = _OF_ANY if figures.topics is None else _OF_ANY | _OF_TOPICS
+    return tuple(one for one in HealthProblem if one in seen)

@@ -12,10 +12,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from mailqueue.health import HealthProblem, QueueFigures, judged
+from mailqueue.health import QueueFigures, judged, problems_of
 from mailqueue.metrics import QueueCount, QueueRates
 from model.ids import QueueName
 from model.metrics import Metric, MetricKind, MetricSample
+from model.queue.health import HealthProblem
 from model.queue.messages import Depth
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -94,7 +95,7 @@ def gauges_text(looks: Iterable[tuple[QueueFigures, QueueRates | None]]) -> str:
 
 def queue_samples(figures: QueueFigures, rates: QueueRates | None = None) -> Iterator[MetricSample]:
     yield from _gauges(figures, _COUNTED)
-    yield from start_samples(figures, tuple(HealthProblem))
+    yield from start_samples(figures, problems_of(figures))
     for metric, of_rates in _RATES if rates else ():
         assert rates is not None
         yield MetricSample(metric, (figures.queue,), of_rates(rates))
@@ -173,7 +174,7 @@ _STARTS: Final[_Figures] = (
     ),
     (
         _metric("marks_expire", "Whether the marks of removed mails ever go by themselves", _IN_TROUBLE),
-        lambda figures: figures.marks_expire,
+        lambda figures: figures.marks_expire if figures.tabled else None,
     ),
     (_metric("looked_at_timestamp_seconds", "When this was looked at"), lambda figures: _epoch(figures.at)),
 )
@@ -186,13 +187,21 @@ _COUNTED: Final[_Figures] = (
             "Whether the two numbers are counts (1) or estimates (0)",
             "Says how to read two numbers: nothing is wrong by it",
         ),
-        lambda figures: figures.exact,
+        lambda figures: None if figures.mails is None else figures.exact,
     ),
     (
         _metric("oldest_age_seconds", "Age of the mail that has waited longest", _IN_TROUBLE),
         lambda figures: _age(figures, figures.oldest_at),
     ),
     (_metric("broker_up", "Whether the broker answers, where it was asked", _IN_TROUBLE), _answers),
+    (
+        _metric("deletions", "Messages about deletions that a queue over topics keeps", _IN_TROUBLE),
+        lambda figures: figures.topics.deletions if figures.topics else None,
+    ),
+    (
+        _metric("overdue_seconds", "By how much a delayed mail is late that lies in a topic", _IN_TROUBLE),
+        lambda figures: figures.topics.overdue.total_seconds() if figures.topics else None,
+    ),
     (_metric("broker_ready", "Messages that wait in the broker", _TRAFFIC), _of_depth(lambda depth: depth.ready)),
     (_metric("broker_unacked", "Messages in consumers' hands", _TRAFFIC), _of_depth(lambda depth: depth.unacked)),
     (
@@ -202,7 +211,7 @@ _COUNTED: Final[_Figures] = (
     (_metric("broker_consumers", "Consumers", _IN_TROUBLE), _of_depth(lambda depth: depth.consumers)),
     (
         _metric("broker_alarms", "Alarms for which the broker takes no new messages", _IN_TROUBLE),
-        _of_depth(lambda depth: len(depth.alarms)),
+        lambda figures: len(figures.depth.alarms) if figures.depth and figures.tabled else None,
     ),
     (
         _metric("broker_dead_letters", "Messages in the dead letter queue", _IN_TROUBLE),

@@ -256,6 +256,24 @@ ALERTS: Final = (
         "queue-does-not-drain",
     ),
     AlertRule(
+        "MailmendBrokerDropsMail",
+        _problem("messages_expire", "backlog_dropped", "subscription_expires", "idle_topic_deleted", "acks_forgotten"),
+        "15m",
+        AlertSeverity.CRITICAL,
+        "The broker of queue {{ $labels.queue }} drops mails or repeats them by itself: {{ $labels.trouble }}",
+        "queue-does-not-drain",
+    ),
+    AlertRule(
+        "MailmendTopicsNeedAttention",
+        _problem(
+            *("backlog_full", "not_tended", "deletions_pile_up", "delays_ignored", "delays_cut", "kept_for_ever")
+        ),
+        "15m",
+        AlertSeverity.WARNING,
+        "The topics of queue {{ $labels.queue }} need attention: {{ $labels.trouble }}",
+        "queue-does-not-drain",
+    ),
+    AlertRule(
         "MailmendBrokerLacksMessages",
         _problem("lacks_message", "broker_away"),
         "15m",

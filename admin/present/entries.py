@@ -10,12 +10,12 @@ from admin.services.entries import EntriesPage, EntryGroup, GroupEntriesRequest,
 from admin.services.entry_changes import ChangedEntries
 from admin.services.entry_history import ShownEntries
 from admin.services.queue.request import QueueAnswer
-from mailqueue.health import days
 from model.delivery.entries import EntryOrder, EntryState
 from model.delivery.journal import JournalledAttempt
 from model.delivery.queued import EntryAction, EntryChange, EntryField, QueuedEntry
 from model.pickup.policy import PickupField
 from model.queue.filters import NULL_SENDER
+from model.queue.health import days
 
 _COLUMNS: Final = ("id", "recipient", "age", "state", "retries", "transport", "sender", "last reply, or why")
 _ATTEMPT_COLUMNS: Final = ("recipient", "began", "took", "server", "from", "stage", "status", "outcome", "tried by")

@@ -26,6 +26,7 @@ from admin.services.queue.restore import RestoredMails
 from admin.wiring.queues import MailContent
 from mailqueue.prometheus import gauges_text
 from model.queue.size import CountedBy, Size, SizeKind
+from model.queue.topic_health import TopicFigures
 
 _ORDER: Final = (
     "This is the order of the listing; the broker's own may differ: urgent mails come more often, and what came back "
@@ -248,23 +249,35 @@ def health_document(result: QueueAnswer[HealthRequest, Sequence[QueueHealth]]) -
 
 def _health_json(one: QueueHealth) -> dict[str, Any]:
     figures = one.figures
-    return {
+    json = {
         "queue": figures.queue,
         "healthy": not one.reasons,
         "reasons": [plain(reason) for reason in one.reasons],
-        **fields_json(figures, "mails", "delayed", "exact", "oldest_at", *_STARTS, "furthest_start"),
+        **fields_json(figures, "mails", "delayed", "exact", "oldest_at"),
         "broker": plain(figures.depth),
-        "lacking": figures.lacking,
-        "marks_expire": figures.marks_expire,
+    }
+    if not figures.tabled:
+        return json | {"topics": _topics_json(figures.topics) if figures.topics else None}
+    starts = fields_json(figures, *_STARTS, "furthest_start")
+    return json | starts | fields_json(figures, "lacking", "marks_expire")
+
+
+def _topics_json(topics: TopicFigures) -> dict[str, Any]:
+    return {
+        **fields_json(topics, "namespace", "deletions", "stretches", "unread"),
+        "overdue_seconds": topics.overdue.total_seconds(),
+        "policies": {topic: plain(one) for topic, one in topics.policies.items()},
     }
 
 
 def _lines(one: QueueHealth) -> list[str]:
     figures, about = one.figures, "" if one.figures.exact else "about "
+    delayed = figures.delayed or 0
     if not one.reasons:
-        return [f"{figures.queue} is well: {about}{figures.mails:,} mails wait, {figures.delayed:,} are delayed."]
+        return [f"{figures.queue} is well: {about}{figures.mails:,} mails wait, {delayed:,} are delayed."]
     reasons = [f"  {reason.what}\n    -> {reason.mend}" for reason in one.reasons]
-    return [f"{figures.queue} is not well ({about}{figures.mails:,} mails wait):", *reasons]
+    wait = "how many mails wait is not known" if figures.mails is None else f"{about}{figures.mails:,} mails wait"
+    return [f"{figures.queue} is not well ({wait}):", *reasons]
 
 
 def metrics_document(result: QueueAnswer[MetricsRequest, Sequence[MeasuredQueue]]) -> Document:

@@ -8,7 +8,6 @@ from admin.present.conditions import threshold_json
 from admin.present.document import Document, Grid, GridCell, Part
 from admin.present.values import fields_json, instant_text, plain, printable, shown
 from admin.services.simulating import LimitUse, SimulatedFile, Simulation
-from mailqueue.health import days
 from model.errors import ExitCode
 from model.instants import instant_of
 from model.pickup.policy import PickupField, Threshold
@@ -16,6 +15,7 @@ from model.pickup.rates import SECOND
 from model.pickup.recorded import MILLI
 from model.pickup.replay_sums import DelayedValue, PolicyUse, WaitSums
 from model.pickup.replaying import LimitKind
+from model.queue.health import days
 from model.texts import Place
 
 _PERCENTS: Final = (50, 95, 99)

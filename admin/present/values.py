@@ -17,10 +17,10 @@ from admin.present.document import Document, Grid, Part
 from admin.services.queue.request import QueueRequest
 from admin.wiring.queues import MailContent
 from mailqueue.codec import priority_of
-from mailqueue.health import days
 from model.errors import ExitCode
 from model.projections.verdicts import Verdict
 from model.queue.filters import NULL_SENDER
+from model.queue.health import days
 from model.queue.mails import Listed
 
 MAIL_COLUMNS: Final = ("id", "enqueued", "age", "state", "sender", "recipients", "name", "where")

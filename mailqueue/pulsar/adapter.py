@@ -19,6 +19,7 @@ from mailqueue.pulsar.topics import StoredMessage, TopicMessage
 from model.errors import BrokerUnreachable, MailmendError
 from model.ports import Clock
 from model.queue.places import UNPARTITIONED, Backlog, MessagePlace
+from model.queue.topic_health import TopicPolicies
 
 ACKS_SENT_SECONDS: Final = 0.15
 """After how long the client has sent an acknowledgement: it gathers them for 100 ms."""
@@ -128,6 +129,9 @@ class PulsarTopics:
         found = await asyncio.gather(*(self._admin.backlog(_named(topic, one), subscription) for one in numbers))
         there = {number: one for number, one in zip(numbers, found, strict=True) if one}
         return Backlog(there, tuple(number for number in numbers if number not in there)) if there else None
+
+    async def policies(self, topic: str) -> TopicPolicies | None:
+        return await self._admin.policies(topic, [_named(topic, one) for one in await self._numbers(topic)])
 
     def lease(self, name: str) -> AbstractAsyncContextManager[ExclusiveProducer | None]:
         return self.client.exclusive_producer(self.full(name))

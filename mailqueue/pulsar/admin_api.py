@@ -1,16 +1,19 @@
-"""Pulsar's admin API: the topics of a namespace, and what their subscriptions have acknowledged."""
+"""Pulsar's admin API: the topics of a namespace, their policies, and what their subscriptions have acknowledged."""
 
 import asyncio
 import http.client
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 from mailqueue.broker_http import BrokerHttp, basic
+from mailqueue.pulsar.policies import TopicPolicy, policies_of
 from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
+from model.errors import BrokerDenied
 from model.queue.places import BEFORE_ALL, PartitionBacklog, position_of, stretches_of
+from model.queue.topic_health import TopicPolicies
 
 _EARLIEST: Final = json.dumps({"ledgerId": -1, "entryId": -1, "partitionIndex": -1}).encode()
 _DONE: Final = frozenset({http.client.OK, http.client.NO_CONTENT, http.client.CONFLICT})
@@ -98,6 +101,39 @@ class PulsarAdmin:
             int(cursor["messagesConsumedCounter"]),
             writes_to,
         )
+
+    async def policies(self, topic: str, partitions: Sequence[str]) -> TopicPolicies | None:
+        """What the broker does with the topic by itself; None where that is not there.
+
+        Raises:
+            BrokerDenied: an administrator of the tenant may read that, and we are none.
+        """
+        asked = [f"{self._path(topic)}/{one.value}?applied=true" for one in TopicPolicy]
+        answers = dict(zip(TopicPolicy, await asyncio.gather(*map(self._value, asked)), strict=True))
+        if answers[TopicPolicy.TTL] is None:
+            return None
+        expiry = await self._value(f"admin/v2/namespaces/{self._namespace}/subscriptionExpirationTime")
+        stats = await asyncio.gather(*(self._found(f"{self._path(one)}/stats") for one in partitions))
+        return policies_of(answers, expiry, await self._configuration(), [one for one in stats if one])
+
+    async def _configuration(self) -> Mapping[str, str]:
+        """The broker's; empty where we may not read it, as only a superuser may."""
+        try:
+            return await self._found("admin/v2/brokers/configuration/runtime") or {}
+        except BrokerDenied:
+            return {}
+
+    async def _value(self, path: str) -> Any:
+        """The value of a policy; None where none is set, or the thing is not there."""
+        status, content = await asyncio.to_thread(self._http.answer, "GET", path)
+        if status == http.client.METHOD_NOT_ALLOWED:
+            raise BrokerDenied(
+                f"the broker's HTTP API at {self._http.place} tells no policies of topics",
+                mend="Set topicLevelPoliciesEnabled and systemTopicEnabled in broker.conf.",
+            )
+        if status not in {http.client.OK, http.client.NOT_FOUND}:
+            raise self._http.refusal(status)
+        return self._http.parsed(content, lambda found: found) if content and status == http.client.OK else None
 
     async def _found(self, path: str) -> Mapping[str, Any] | None:
         """The answer; None where the thing is not there."""

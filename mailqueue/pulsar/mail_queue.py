@@ -7,7 +7,7 @@ ready mails of one consumer are handed out by it.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Final, Self
@@ -22,9 +22,10 @@ from mailqueue.pulsar.arriving import PulsarArrivals, arrivals
 from mailqueue.pulsar.deletions import Deletions
 from mailqueue.pulsar.dequeue import dequeue
 from mailqueue.pulsar.enqueue import enqueue
-from mailqueue.pulsar.listing import browse, found, place_of
+from mailqueue.pulsar.figures import backlog_of, figures_of, left
+from mailqueue.pulsar.listing import browse
 from mailqueue.pulsar.moving import Mover
-from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, out_topic, queues_among, scheduled_topic
+from mailqueue.pulsar.names import queues_among
 from mailqueue.pulsar.parts import FormOfQueue, PulsarParts
 from mailqueue.pulsar.redriving import redrive
 from mailqueue.pulsar.remove import remove
@@ -47,11 +48,8 @@ from mailqueue.queue import (
 from mailqueue.upkeep import Redriven, TendedDeletions
 from model.ids import EnqueueId, QueueName
 from model.ports import Blobs, Clock
-from model.queue.deletions import KnownDeletions
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Mail, Whereabouts
-from model.queue.messages import Depth
-from model.queue.places import Backlog
 from model.queue.positions import ListingPosition
 from model.queue.size import CountedBy, Size, SizeKind
 
@@ -98,7 +96,7 @@ class PulsarMailQueue:
 
     async def size(self) -> Size:
         known = await self._parts.deletions.look()
-        waiting, delayed = [_left(await self._backlog(one), known, self.name, one) for one in Whereabouts]
+        waiting, delayed = [left(await backlog_of(self._parts, one), known, self._parts, one) for one in Whereabouts]
         kind = SizeKind.ESTIMATE if known.has_james and waiting + delayed else SizeKind.EXACT
         return Size(waiting, delayed, kind, 0, CountedBy.METADATA)
 
@@ -145,28 +143,12 @@ class PulsarMailQueue:
         return await arrivals(self._parts, move, doubtful)
 
     async def figures(self, scope: FigureScope = FigureScope.ALL) -> QueueFigures:
-        """The figures; of a scope without what carries the mails, those alone that listings give."""
-        now = self._parts.now
-        if scope is FigureScope.STARTS:
-            return QueueFigures(self.name, now)
-        waiting, delayed = [await self._backlog(one) for one in (Whereabouts.WAITING, Whereabouts.DELAYED)]
-        depth, known = None, await self._parts.deletions.look()
-        if scope is FigureScope.ALL:
-            dead = await self._parts.topics.backlog(dead_topic(self.name), DEAD_SUBSCRIPTION) or Backlog()
-            depth = Depth(waiting.count - waiting.unacked, waiting.unacked, waiting.consumers, dead.count)
-        return QueueFigures(
-            self.name,
-            now,
-            mails=_left(waiting, known, self.name, Whereabouts.WAITING),
-            delayed=_left(delayed, known, self.name, Whereabouts.DELAYED),
-            oldest_at=await self._oldest_at(known),
-            depth=depth,
-        )
+        return await figures_of(self._parts, scope)
 
     async def traffic_sums(self, before: TrafficSums | None = None) -> TrafficSums | None:
         """What came and went since the broker serves the topic of ready mails; `before` changes nothing."""
         del before
-        waiting = await self._backlog(Whereabouts.WAITING)
+        waiting = await backlog_of(self._parts, Whereabouts.WAITING)
         return TrafficSums(self._parts.now, (), waiting.added, waiting.consumed)
 
     async def maintain(self, stop: asyncio.Event) -> None:
@@ -192,15 +174,6 @@ class PulsarMailQueue:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    async def _backlog(self, whereabouts: Whereabouts) -> Backlog:
-        return await self._parts.topics.backlog(*place_of(whereabouts, self._parts)) or Backlog()
-
-    async def _oldest_at(self, known: KnownDeletions) -> datetime | None:
-        async with aclosing(found(self._parts, Whereabouts.WAITING, known=known)) as mails:
-            async for one in mails:
-                return one.listed.enqueued_at
-        return None
 
 
 async def open_queue(
@@ -243,12 +216,6 @@ async def open_queue(
 async def queue_names(topics: Topics) -> list[QueueName]:
     """Every queue of the namespace."""
     return queues_among(await topics.names())
-
-
-def _left(backlog: Backlog, known: KnownDeletions, queue: QueueName, whereabouts: Whereabouts) -> int:
-    """How many mails of a topic are not deleted, as far as deletions name them."""
-    topic = out_topic(queue) if whereabouts is Whereabouts.WAITING else scheduled_topic(queue)
-    return backlog.count - len(backlog.held({one.place for one in known.places if one.topic == topic}))
 
 
 async def _nothing() -> None:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from model.queue.places import Backlog, MessagePlace
+from model.queue.topic_health import TopicPolicies
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,14 @@ class Topics(Protocol):
 
     def held(self, topic: str, backlog: Backlog) -> AsyncGenerator[StoredMessage]:
         """The messages that a backlog holds, in their order, acknowledged since or not; what is gone is left out."""
+        ...
+
+    async def policies(self, topic: str) -> TopicPolicies | None:
+        """What the broker does there by itself; None where there is no such topic.
+
+        Raises:
+            BrokerDenied: we may not read that.
+        """
         ...
 
     def lease(self, name: str) -> AbstractAsyncContextManager[Lease | None]:

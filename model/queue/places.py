@@ -144,6 +144,11 @@ class Backlog:
     def consumed(self) -> int:
         return sum(one.consumed for one in self.partitions.values())
 
+    @property
+    def stretches(self) -> int:
+        """How many stretches of what is acknowledged the broker has to remember of one partition, the most."""
+        return max((len(one.acked) for one in self.partitions.values()), default=0)
+
     @classmethod
     def of(cls, places: Iterable[MessagePlace]) -> Self:
         """One that holds these messages, and none else."""

@@ -15,7 +15,7 @@ import pytest
 
 from cql.driver.session import CassandraCluster
 from mailqueue.codec import payload_of, priority_of
-from mailqueue.health import FigureScope, HealthProblem, judged
+from mailqueue.health import FigureScope, judged
 from mailqueue.memory import MemoryMailQueue
 from mailqueue.queue import ChangedMail, Dequeued, MailQueue, RemovedMail, RestoreResult
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
@@ -27,6 +27,7 @@ from model.errors import BlobMissing
 from model.ids import EnqueueId, QueueName
 from model.ports import Clock
 from model.queue.filters import MailFilter
+from model.queue.health import HealthProblem
 from model.queue.mails import Listed, Whereabouts
 from model.queue.messages import Message
 from model.queue.size import SizeKind

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from mailqueue.codec.pulsar import pulsar_payload_of
+from mailqueue.health import judged
 from mailqueue.pulsar.adapter import PulsarTopics
 from mailqueue.pulsar.mail_queue import PulsarMailQueue
 from mailqueue.pulsar.names import (
@@ -28,6 +29,7 @@ from mailqueue.pulsar.topics import TopicMessage
 from mailqueue.queue import Dequeued
 from model.errors import PublishFailed, WrongUse
 from model.queue.filters import MailFilter
+from model.queue.health import HealthProblem
 from repair.clock import SystemClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.pulsar_stories import QUEUE
@@ -267,6 +269,42 @@ async def test_a_mail_without_a_remote_address_comes_and_one_that_is_refused_end
     await enqueued(queue, "somewhere")
     async with queue.dequeue(prefetch=1) as mails:
         assert await taken(mails, 3) == ["template", "nowhere", "somewhere"]
+
+
+async def test_health_names_the_policies_that_drop_mail_and_where(
+    namespace: PulsarNamespace, queue: PulsarMailQueue
+) -> None:
+    await enqueued(queue, "one")
+    await queue.enqueue(mail("later"), CONTENT, delay=timedelta(hours=1))
+    before = [one.trouble for one in judged(await queue.figures())]
+
+    for path, policy in (
+        ("messageTTL", 7200),
+        ("retention", {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}),
+        ("subscriptionExpirationTime", 5),
+        ("backlogQuota?backlogQuotaType=message_age", {"limitTime": 60, "policy": "consumer_backlog_eviction"}),
+        ("delayedDelivery", {"active": True, "tickTime": 1000, "maxDeliveryDelayInMillis": 3_600_000}),
+    ):
+        await asyncio.to_thread(namespace.admin, "POST", f"namespaces/{namespace.name}/{path}", policy)
+    await asyncio.to_thread(namespace.topic, "POST", OUT, "/messageTTL?messageTTL=60")
+
+    async def found() -> set[tuple[HealthProblem, str]]:
+        reasons = judged(await queue.figures())
+        return {(one.trouble, one.what.rpartition(": ")[2]) for one in reasons if "namespaces" in one.mend}
+
+    both, later = f"{OUT}, {scheduled_topic(QUEUE)}", scheduled_topic(QUEUE)
+    await soon(
+        found,
+        {
+            (HealthProblem.MESSAGES_EXPIRE, OUT),
+            (HealthProblem.MESSAGES_EXPIRE, later),
+            (HealthProblem.KEPT_FOR_EVER, both),
+            (HealthProblem.SUBSCRIPTION_EXPIRES, both),
+            (HealthProblem.BACKLOG_DROPPED, both),
+            (HealthProblem.DELAYS_CUT, later),
+        },
+    )
+    assert before == [HealthProblem.NO_CONSUMER]
 
 
 async def test_two_that_delete_at_once_delete_everything_once(

@@ -252,6 +252,24 @@ CASES = (
     ),
     *(
         case
+        for name in (
+            *("messages_expire", "backlog_dropped", "subscription_expires", "idle_topic_deleted", "acks_forgotten"),
+        )
+        for case in problem(
+            "MailmendBrokerDropsMail",
+            name,
+            f"The broker of queue spool drops mails or repeats them by itself: {name}",
+        )
+    ),
+    *(
+        case
+        for name in (
+            *("backlog_full", "not_tended", "deletions_pile_up", "delays_ignored", "delays_cut", "kept_for_ever"),
+        )
+        for case in problem("MailmendTopicsNeedAttention", name, f"The topics of queue spool need attention: {name}")
+    ),
+    *(
+        case
         for name in ("lacks_message", "broker_away")
         for case in problem(
             "MailmendBrokerLacksMessages",

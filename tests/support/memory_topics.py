@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from mailqueue.pulsar.topics import StoredMessage, TopicMessage
-from model.errors import BrokerUnreachable, PublishFailed
+from model.errors import BrokerDenied, BrokerUnreachable, PublishFailed
 from model.instants import instant_of
 from model.ports import Clock
 from model.queue.places import UNPARTITIONED, Backlog, MessagePlace, PartitionBacklog
+from model.queue.topic_health import TopicPolicies
 from tests.support.memory_broker import Fate
 
 LEDGER_ENTRIES = 7
@@ -54,7 +55,8 @@ class MemoryTopics:
     def __init__(self, clock: Clock, partitions: int = 0) -> None:
         self.namespace = "public/default"
         self.fates: deque[Fate] = deque()
-        self.away = False
+        self.away = self.tells_no_policies = False
+        self.policy = TopicPolicies()
         self._clock, self._partitions = clock, partitions
         self._topics: dict[str, _Topic] = {}
         self._leases: set[str] = set()
@@ -142,6 +144,12 @@ class MemoryTopics:
             if partition and place.position <= partition.last and backlog.holds(place) and place not in there.trimmed:
                 yield message
                 self._answering()
+
+    async def policies(self, topic: str) -> TopicPolicies | None:
+        self._answering()
+        if self.tells_no_policies:
+            raise BrokerDenied("the twin tells no policies", mend="Ask somebody else.")
+        return self.policy if topic in self._topics else None
 
     @asynccontextmanager
     async def lease(self, name: str) -> AsyncGenerator["MemoryLease | None"]:

@@ -16,6 +16,7 @@ from model.errors import BrokerUnreachable, MailmendError, PublishFailed
 from model.ids import QueueName
 from model.queue.deletions import FilterKind
 from model.queue.places import Backlog, MessagePlace
+from model.queue.topic_health import TopicPolicies
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_topics import MemoryLease, MemoryTopics
@@ -79,6 +80,9 @@ class WiredTopics:
     async def backlog(self, topic: str, subscription: str) -> Backlog | None:
         await asyncio.sleep(0)
         return await self.wire.step(Side.READS, "backlog", lambda: self.topics.backlog(topic, subscription), _away)
+
+    async def policies(self, topic: str) -> TopicPolicies | None:
+        return await self.topics.policies(topic)
 
     async def held(self, topic: str, backlog: Backlog) -> AsyncGenerator[StoredMessage]:
         async def first() -> None:

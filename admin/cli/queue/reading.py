@@ -97,7 +97,14 @@ HEALTH: Final = Command(
     swept for half of what tables live longer than mails stay; a mail stays longer than the tables are made for; dead
     letters; the broker lacks messages of mails that have waited for a minute (looked at twice, 6 s apart; where
     consumers run, it needs --broker-management); mails wait and nobody takes any; the broker does not answer.
-    Marks that never expire, in tables that James made, are named and no fault.""",
+    Marks that never expire, in tables that James made, are named and no fault.
+
+    Over Pulsar, where no table is read: dead letters; mails that nobody takes; delayed ones more than 5 minutes late, as
+    nobody tends the queue; deletions that pile up; a broker that does not answer; and what its policies do, as they are
+    in force for each topic: messages or subscriptions expire, a backlog quota drops the oldest mails or is nearly full,
+    idle topics are deleted, done mails are kept for ever, delayed delivery is off or bounded, or acknowledgements lie in
+    nearly more stretches than a broker remembers. Each with the pulsar-admin command that mends it. Policies are told
+    to who administers the tenant; where they cannot be read that is said, and is no fault.""",
     service="admin.services.queue.health:queue_health",
     present="admin.present.queue_mails:health_document",
     options=(QUEUE_ARGUMENT, ALL, NO_BROKER),
@@ -114,7 +121,8 @@ METRICS: Final = Command(
     about="""How much waits, since when, how fast it goes. Writes no table. mailmend_queue_mails, _delayed_mails,
     _size_exact, _oldest_age_seconds, _browse_start_age_seconds, _content_start_lag_seconds, _last_sweep_age_seconds,
     _enqueued_per_second, _marked_per_second, _broker_up, _broker_ready, _broker_unacked, _broker_consumers,
-    _broker_lacking, _broker_dead_letters, _trouble (1 where health names it). What a process of the queue counts itself
+    _broker_lacking, _broker_dead_letters, _trouble (1 where health names it). Over Pulsar also _deletions and
+    _overdue_seconds, and nothing about slices, sweeps and marks. What a process of the queue counts itself
     (delivered, retried, ...) is in the file of `mailmend queue tend --metrics-file`.""",
     service="admin.services.queue.health:queue_metrics",
     present="admin.present.queue_mails:metrics_document",

@@ -9,11 +9,12 @@ from admin.services.caller import Caller
 from admin.services.queue.request import QueueAnswer, QueueRequest
 from admin.whole_files import refuse_unwritable, write_text
 from admin.wiring.queues import QueueConnections, with_queues
-from mailqueue.health import FigureScope, HealthReason, QueueFigures, judged
+from mailqueue.health import FigureScope, QueueFigures, judged
 from mailqueue.metrics import QueueRates, TrafficSums, pace_between
 from mailqueue.prometheus import gauges_text
 from model.errors import ExitCode
 from model.ids import QueueName
+from model.queue.health import HealthReason
 
 MeasuredQueue = tuple[QueueFigures, QueueRates | None]
 """The figures and the rates of a queue; these are None where they cannot be known."""
@@ -49,6 +50,9 @@ def queue_health(request: HealthRequest, caller: Caller) -> QueueAnswer[HealthRe
             found.append(QueueHealth(figures, judged(figures)))
         if found and (remark := connections.marks_stay):
             caller.remark(remark)
+        for unread in {one.figures.topics.unread for one in found if one.figures.topics}:
+            if unread:
+                caller.remark(f"Whether the broker drops mail by a policy was not looked at: {unread}")
         unwell = any(one.reasons for one in found)
         return QueueAnswer(request, found, ExitCode.DRIFT if unwell else ExitCode.FINE)
 

@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mailqueue.health import BROWSE_START_AGE_MAX, HealthProblem, QueueFigures, days, judged, marks_that_stay
+from mailqueue.health import BROWSE_START_AGE_MAX, QueueFigures, judged, marks_that_stay
 from model.ids import QueueName
+from model.queue.health import HealthProblem, days
 from model.queue.messages import Depth
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -10,8 +10,8 @@ from admin.metrics.alerts import ALERTS, AlertRule
 from admin.metrics.dashboard import PANELS, DashboardPanel, dashboard_json
 from admin.metrics.declared import METRICS
 from admin.services.runbooks import RunbookPage, pages
-from mailqueue.health import HealthProblem
 from model.metrics import Metric, MetricKind
+from model.queue.health import HealthProblem
 from tests.support.commands import CommandLine
 
 DECLARED = {one.name: one for one in METRICS}

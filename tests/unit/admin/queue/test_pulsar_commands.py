@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from model.queue.topic_health import TopicPolicies
 from tests.support.pulsar_commands import PulsarShell, pulsar_shell
 
 
@@ -69,3 +70,71 @@ def test_what_is_about_tables_is_refused(shell: PulsarShell, command: str) -> No
 
     assert ended.code == 2
     assert "a queue over Pulsar has none" in ended.err
+
+
+class TestHealth:
+    """Whether a queue over topics is well."""
+
+    def test_one_that_is_tended_is_well_and_says_nothing_of_tables(self, shell: PulsarShell) -> None:
+        ended = shell("health", "--json")
+
+        (found,) = ended.json["queues"]
+        assert (ended.code, found["healthy"], found["mails"], found["delayed"]) == (0, True, 0, 0)
+        assert not {"browse_start", "content_start", "swept_at", "marks_expire", "lacking"} & set(found)
+
+    def test_what_the_broker_does_by_itself_is_said_with_what_takes_it_away(self, shell: PulsarShell) -> None:
+        shell.put("one")
+        shell.topics.policy = TopicPolicies(ttl=timedelta(hours=2), keeps_all=True)
+
+        ended, shown = shell("health", "--json"), shell("health")
+
+        (found,) = ended.json["queues"]
+        assert (ended.code, found["mails"]) == (1, 1)
+        assert found["topics"]["policies"]["James-spool"]["keeps_all"] is True
+        assert [one["trouble"] for one in found["reasons"]] == ["no_consumer", "messages_expire", "kept_for_ever"]
+        assert "messages expire: James-spool" in shown.out
+        assert "-> pulsar-admin namespaces set-message-ttl public/default --messageTTL 0" in shown.out
+
+    def test_delayed_mails_that_nobody_moves_are_reported(self, shell: PulsarShell) -> None:
+        shell.put("soon", delay=timedelta(minutes=1))
+        shell.clock.advance(60 * 7)
+
+        (found,) = shell("health", "--json").json["queues"]
+
+        assert [one["trouble"] for one in found["reasons"]] == ["not_tended"]
+        assert found["topics"]["overdue_seconds"] == 360
+        assert shell("tend", "--once").code == 0
+        assert [one["trouble"] for one in shell("health", "--json").json["queues"][0]["reasons"]] == ["no_consumer"]
+
+    def test_a_broker_that_is_away_is_a_reason(self, shell: PulsarShell) -> None:
+        shell.topics.away = True
+
+        ended, metrics = shell("health", "--json"), shell("metrics", "--over", "0")
+
+        (found,) = ended.json["queues"]
+        assert (ended.code, found["mails"], found["topics"]) == (1, None, None)
+        assert [one["trouble"] for one in found["reasons"]] == ["broker_away"]
+        assert "how many mails wait is not known" in shell("health").out
+        assert (metrics.code, 'mailmend_queue_broker_up{queue="spool"} 0.0' in metrics.out) == (3, True)
+        assert "mailmend_queue_mails{" not in metrics.out
+
+    def test_policies_that_we_may_not_read_are_no_fault_and_are_spoken_of(self, shell: PulsarShell) -> None:
+        shell.topics.tells_no_policies = True
+
+        ended = shell("health", "--json")
+
+        assert (ended.code, "was not looked at: the twin tells no policies" in ended.err) == (0, True)
+
+
+def test_metrics_speak_of_what_topics_can_have_alone(shell: PulsarShell) -> None:
+    shell.put(*"ab")
+    assert shell("delete", "--name", "a", "--no-keep").code == 0
+
+    text = shell("metrics", "--over", "0").out
+
+    assert 'mailmend_queue_deletions{queue="spool"} 1.0' in text
+    assert 'trouble="messages_expire"} 0.0' in text
+    assert 'trouble="no_consumer"} 1.0' in text
+    of_tables = ("not_swept", "moved_back", "lacks_message", "broker_lacking", "marks_expire", "last_sweep")
+    for absent in (*of_tables, "broker_alarm"):
+        assert absent not in text

@@ -1,0 +1,139 @@
+"""When the topics of a queue are unwell: each rule at its edge."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from model.ids import QueueName
+from model.queue.health import HealthProblem, HealthReason
+from model.queue.mails import DELAY_MAX
+from model.queue.topic_health import (
+    ACK_STRETCHES_MAX,
+    DELETIONS_MAX,
+    OVERDUE_MAX,
+    BacklogQuota,
+    QuotaKind,
+    TopicFigures,
+    TopicPolicies,
+    judged_topics,
+)
+
+HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)
+OUT, LATER = "James-spool", "spool-scheduled"
+BYTES = BacklogQuota(QuotaKind.BYTES, 1000)
+AGE = BacklogQuota(QuotaKind.AGE, 3600)
+
+
+def found(figures: TopicFigures) -> list[HealthReason]:
+    return list(judged_topics(QueueName("spool"), figures))
+
+
+def of(policies: TopicPolicies, *topics: str) -> list[HealthReason]:
+    return found(TopicFigures("mail/queues", dict.fromkeys(topics, policies), delayed_topic=LATER))
+
+
+def test_what_does_nothing_by_itself_is_well() -> None:
+    assert of(TopicPolicies(), OUT, LATER) == []
+
+
+@pytest.mark.parametrize(
+    ("problem", "fine", "wrong", "says"),
+    [
+        (HealthProblem.MESSAGES_EXPIRE, {}, {"ttl": HOUR}, "delayed for 1 h is dropped"),
+        (HealthProblem.KEPT_FOR_EVER, {}, {"keeps_all": True}, "disk fills"),
+        (HealthProblem.SUBSCRIPTION_EXPIRES, {}, {"subscription_expiry": HOUR}, "nobody consumes for 1 h"),
+        (HealthProblem.IDLE_TOPIC_DELETED, {}, {"idle_expiry": HOUR}, "removed after 1 h"),
+        (HealthProblem.DELAYS_IGNORED, {}, {"delays": False}, "at once"),
+        (
+            HealthProblem.DELAYS_CUT,
+            {"longest_delay": DELAY_MAX},
+            {"longest_delay": DELAY_MAX - HOUR},
+            "nothing back for more than 366 d",
+        ),
+        (
+            HealthProblem.BACKLOG_DROPPED,
+            {"quotas": (BYTES, AGE)},
+            {"quotas": (replace(BYTES, drops=True), replace(AGE, drops=True))},
+            "beyond 1,000 bytes or an age of 1 h",
+        ),
+        (
+            HealthProblem.BACKLOG_FULL,
+            {"quotas": (replace(BYTES, used=799), replace(AGE, used=2879))},
+            {"quotas": (replace(BYTES, used=800), replace(AGE, used=2879))},
+            "at 80% or more of 1,000 bytes",
+        ),
+        (
+            HealthProblem.BACKLOG_FULL,
+            {"quotas": (AGE,)},
+            {"quotas": (replace(AGE, used=2880),)},
+            "at 80% or more of an age of 1 h",
+        ),
+    ],
+    ids=str,
+)
+def test_each_policy_at_its_edge(problem: HealthProblem, fine: Any, wrong: Any, says: str) -> None:
+    """What, where, and the command that mends it."""
+    assert of(replace(TopicPolicies(), **fine), LATER) == []
+    (reason,) = of(replace(TopicPolicies(), **wrong), LATER)
+    assert reason.trouble is problem
+    assert says in reason.what
+    assert reason.what.endswith(f": {LATER}")
+    assert "pulsar-admin namespaces " in reason.mend
+    assert "mail/queues" in reason.mend
+
+
+def test_what_is_the_same_of_several_topics_is_said_once() -> None:
+    (reason,) = of(TopicPolicies(ttl=HOUR), OUT, LATER)
+    first, second = found(TopicFigures("a/b", {OUT: TopicPolicies(ttl=HOUR), LATER: TopicPolicies(ttl=SECOND)}))
+
+    assert reason.what.endswith(f": {OUT}, {LATER}")
+    assert (first.what.endswith(f": {OUT}"), second.what.endswith(f": {LATER}")) == (True, True)
+
+
+def test_whether_delays_are_kept_is_asked_of_the_topic_of_delayed_mails_alone() -> None:
+    no_delays = TopicPolicies(delays=False, longest_delay=HOUR)
+
+    assert of(no_delays, OUT) == []
+    assert [one.trouble for one in of(no_delays, LATER)] == [
+        HealthProblem.DELAYS_IGNORED,
+        HealthProblem.DELAYS_CUT,
+    ]
+
+
+@pytest.mark.parametrize(("most", "edge"), [(ACK_STRETCHES_MAX, 8_000), (100, 80)])
+def test_more_stretches_than_the_broker_remembers_are_said_before_it_forgets(most: int, edge: int) -> None:
+    policies = {OUT: TopicPolicies(ack_stretches_max=most)}
+    well = TopicFigures("a/b", policies, {OUT: edge - 1})
+
+    assert found(well) == []
+    (reason,) = found(replace(well, stretches={OUT: edge}))
+    assert reason.trouble is HealthProblem.ACKS_FORGOTTEN
+    assert f"in {OUT} lies in {edge:,} stretches" in reason.what
+    assert f"remembers {most:,}" in reason.what
+    assert "managedLedgerMaxUnackedRangesToPersist" in reason.mend
+
+
+def test_where_nobody_may_read_policies_the_usual_limit_of_stretches_counts() -> None:
+    assert len(found(TopicFigures("a/b", {}, {OUT: 8_000}, unread="no"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("problem", "fine", "wrong", "says"),
+    [
+        (HealthProblem.NOT_TENDED, {"overdue": OVERDUE_MAX}, {"overdue": OVERDUE_MAX + SECOND}, "late by 5 min"),
+        (
+            HealthProblem.DELETIONS_PILE_UP,
+            {"deletions": DELETIONS_MAX},
+            {"deletions": DELETIONS_MAX + 1},
+            "10,001 messages about deletions",
+        ),
+    ],
+    ids=str,
+)
+def test_what_nobody_does_is_said_with_what_does_it(problem: HealthProblem, fine: Any, wrong: Any, says: str) -> None:
+    assert found(replace(TopicFigures("a/b"), **fine)) == []
+    (reason,) = found(replace(TopicFigures("a/b"), **wrong))
+    assert (reason.trouble, says in reason.what) == (problem, True)
+    assert "mailmend queue tend --queue spool" in reason.mend
