@@ -353,7 +353,7 @@ class MailQueue(Protocol):
         ...
 
     async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
-        """Remove every mail; as `delete`."""
+        """Remove every mail, and over topics every dead letter; as `delete`."""
         ...
 
     async def change(

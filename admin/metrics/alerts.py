@@ -265,9 +265,7 @@ ALERTS: Final = (
     ),
     AlertRule(
         "MailmendTopicsNeedAttention",
-        _problem(
-            *("backlog_full", "not_tended", "deletions_pile_up", "delays_ignored", "delays_cut", "kept_for_ever")
-        ),
+        _problem(*("backlog_full", "not_tended", "deletions_pile_up", "delays_ignored", "delays_cut", "kept_for_ever")),
         "15m",
         AlertSeverity.WARNING,
         "The topics of queue {{ $labels.queue }} need attention: {{ $labels.trouble }}",

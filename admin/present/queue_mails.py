@@ -101,7 +101,7 @@ def restore_document(result: RestoredMails) -> Document:
     request = result.request
     plan = result.plan
     json = {
-        "keyspace": request.keyspace,
+        **request.home,
         "file": str(request.file),
         "queues": sorted(plan.missing),
         "dry_run": request.dry_run,
@@ -180,12 +180,23 @@ _QUEUE_COLUMNS: Final = ("queue", "waiting", "delayed", "counted", "browse start
 
 
 def list_document(result: QueueAnswer[QueueRequest, Sequence[QueueOverview]]) -> Document:
-    keyspace = result.request.keyspace
-    queues = [{"queue": one.name, **plain(one.size), **fields_json(one, *_STARTS)} for one in result.found]
-    body: Part = f"{keyspace} has no queue yet: nothing was ever enqueued."
+    place, tabled = result.request.place, "keyspace" in result.request.home
+    queues = [
+        {"queue": one.name, **_size_json(one.size), **(fields_json(one, *_STARTS) if tabled else {})}
+        for one in result.found
+    ]
+    body: Part = f"{place} has no queue yet: nothing was ever enqueued."
     if result.found:
-        body = Grid(f"Queues of {keyspace}", _QUEUE_COLUMNS, [_cells(one) for one in result.found])
-    return Document({"keyspace": keyspace, "queues": queues, "exit": 0}, (body,))
+        columns = _QUEUE_COLUMNS if tabled else _QUEUE_COLUMNS[: -len(_STARTS)]
+        body = Grid(f"Queues of {place}", columns, [_cells(one)[: len(columns)] for one in result.found])
+    return Document({**result.request.home, "queues": queues, "exit": 0}, (body,))
+
+
+def _size_json(size: Size) -> dict[str, Any]:
+    json = dict(plain(size))
+    if size.counted_by is CountedBy.BROKER:
+        del json["slices_read"]
+    return json
 
 
 def _cells(one: QueueOverview) -> tuple[str, ...]:
@@ -198,9 +209,18 @@ def size_document(result: QueueAnswer[SizeRequest, Size]) -> Document:
     size, queue = result.found, result.request.queue
     about = "" if size.kind is SizeKind.EXACT else "About "
     delayed = f", {size.delayed:,} are delayed" if size.delayed else ""
-    counted = "counted row by row" if size.counted_by is CountedBy.METADATA else "by the tallies"
-    line = f"{about}{size.mails:,} mails wait in {queue}{delayed} ({counted}, {size.slices_read:,} slices)."
-    return queue_document(result, plain(size), (line,))
+    line = f"{about}{size.mails:,} mails wait in {queue}{delayed} ({_counted(size)})."
+    return queue_document(result, _size_json(size), (line,))
+
+
+def _counted(size: Size) -> str:
+    match size.counted_by:
+        case CountedBy.METADATA:
+            return f"counted row by row, {size.slices_read:,} slices"
+        case CountedBy.TALLIES:
+            return f"by the tallies, {size.slices_read:,} slices"
+        case CountedBy.BROKER:
+            return "by the broker"
 
 
 def browse_document(result: BrowseResult) -> Document:
@@ -240,7 +260,7 @@ def _text(content: MailContent) -> str:
 
 def health_document(result: QueueAnswer[HealthRequest, Sequence[QueueHealth]]) -> Document:
     json = {
-        "keyspace": result.request.keyspace,
+        **result.request.home,
         "queues": [_health_json(one) for one in result.found],
         "exit": int(result.exit),
     }

@@ -101,7 +101,7 @@ def tend_document(result: QueueAnswer[TendRequest, Sequence[TendedQueue]]) -> Do
         {"queue": one.queue, "moved_due": one.moved_due, **_upkeep_json(one.upkeep, dry_run=request.dry_run)}
         for one in result.found
     ]
-    json = {"keyspace": request.keyspace, "dry_run": request.dry_run, "queues": queues, "exit": 0}
+    json = {**request.home, "dry_run": request.dry_run, "queues": queues, "exit": 0}
     lines = [line for one in result.found for line in _round_lines(one, dry_run=request.dry_run)]
     return Document(json, [NOTHING_WRITTEN, *lines] if request.dry_run else lines)
 

@@ -33,7 +33,7 @@ _ASSUMED: Final = (
 def simulation_document(result: Simulation) -> Document:
     request, wanted = result.request, result.wanted
     json = {
-        "keyspace": request.keyspace,
+        "keyspace": wanted.keyspace,
         "queue": request.queue,
         "since": plain(wanted.since),
         "until": plain(wanted.until),

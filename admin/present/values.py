@@ -49,9 +49,9 @@ def queue_document(
     body: Sequence[Part],
     remarks: Sequence[str] = (),
 ) -> Document:
-    """A result about one queue: its JSON begins with keyspace and queue."""
+    """A result about one queue: its JSON begins with keyspace (or namespace) and queue."""
     request = result.request
-    document = {"keyspace": request.keyspace, "queue": request.queue, **plain(json), "exit": int(result.exit)}
+    document = {**request.home, "queue": request.queue, **plain(json), "exit": int(result.exit)}
     return Document(document, body, result.exit, remarks)
 
 

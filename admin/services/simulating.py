@@ -59,7 +59,7 @@ class SimulateRequest(QueueRequest):
         since, until = (now - one if isinstance(one, timedelta) else one for one in (self.since, self.until))
         if since and until and since >= until:
             raise WrongUse("--since is not before --until", mend="The later of the two is --until.")
-        return AttemptsWanted(self.keyspace, self.queue, since, until)
+        return AttemptsWanted(self.settings.connection.keyspace, self.queue, since, until)
 
 
 @dataclass(frozen=True, slots=True)

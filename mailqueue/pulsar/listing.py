@@ -70,6 +70,16 @@ async def found(
                 yield FoundMail(message, listed)
 
 
+async def dead_letters(parts: PulsarParts, on_unreadable: OnUnreadable = ignored) -> AsyncGenerator[FoundMail]:
+    """The mails among the dead letters."""
+    async with aclosing(parts.topics.unacked(dead_topic(parts.queue), DEAD_SUBSCRIPTION)) as messages:
+        async for message in messages:
+            try:
+                yield FoundMail(message, listed_of(message, Whereabouts.WAITING))
+            except BadPayload as error:
+                on_unreadable(message, error)
+
+
 def is_deleted(queue: QueueName, message: StoredMessage, listed: Listed, known: KnownDeletions) -> bool:
     return known.hold(listed, first_place(queue, message, listed.whereabouts))
 

@@ -28,7 +28,7 @@ from mailqueue.pulsar.moving import Mover
 from mailqueue.pulsar.names import queues_among
 from mailqueue.pulsar.parts import FormOfQueue, PulsarParts
 from mailqueue.pulsar.redriving import redrive
-from mailqueue.pulsar.remove import remove
+from mailqueue.pulsar.remove import purge, remove
 from mailqueue.pulsar.restoring import PulsarRestoring, restoring
 from mailqueue.pulsar.tending import tend_deletions
 from mailqueue.pulsar.topics import Topics
@@ -98,7 +98,7 @@ class PulsarMailQueue:
         known = await self._parts.deletions.look()
         waiting, delayed = [left(await backlog_of(self._parts, one), known, self._parts, one) for one in Whereabouts]
         kind = SizeKind.ESTIMATE if known.has_james and waiting + delayed else SizeKind.EXACT
-        return Size(waiting, delayed, kind, 0, CountedBy.METADATA)
+        return Size(waiting, delayed, kind, 0, CountedBy.BROKER)
 
     async def recount(self) -> int:
         """Nothing is to be corrected: the broker itself counts."""
@@ -108,7 +108,8 @@ class PulsarMailQueue:
         return await remove(self._parts, where, on_removed, dry_run=dry_run)
 
     async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
-        return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
+        """Remove every mail, and every dead letter."""
+        return await purge(self._parts, on_removed, dry_run=dry_run)
 
     async def change(
         self,

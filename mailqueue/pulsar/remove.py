@@ -4,18 +4,19 @@ Whoever dies in between has deleted them all the same: whoever meets a mail whos
 caller has kept each by then, and waits at the end until every process knows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final
 
 from mailqueue.concurrency import in_batches
 from mailqueue.metrics import QueueCount
-from mailqueue.pulsar.listing import FoundMail, acknowledged, found, is_deleted, place_of
+from mailqueue.pulsar.listing import FoundMail, acknowledged, dead_letters, found, is_deleted, place_of
+from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic
 from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.queue import OnRemoved, Removed
 from model.ids import EnqueueId
 from model.queue.deletions import DeletedMail
-from model.queue.filters import MailFilter
+from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import LOOKS
 from model.queue.places import TopicPlace
 
@@ -24,6 +25,51 @@ AT_ONCE: Final = 500
 
 
 async def remove(parts: PulsarParts, where: MailFilter, on_removed: OnRemoved | None, *, dry_run: bool) -> Removed:
+    return await _ended(parts, await _remove(parts, where, on_removed, dry_run=dry_run), dry_run=dry_run)
+
+
+async def purge(parts: PulsarParts, on_removed: OnRemoved | None, *, dry_run: bool) -> Removed:
+    """Remove every mail, and every dead letter that a mail can be made of; the others stay, as nobody could keep them.
+
+    What James filters is left: it is about no later mail, and expires.
+    """
+    gone = await _remove(parts, EVERYTHING, on_removed, dry_run=dry_run)
+    known = await parts.deletions.look()
+    letters = dead_letters(parts)
+    async with aclosing(letters), aclosing(in_batches(letters, AT_ONCE)) as batches:
+        async for batch in batches:
+            new = {one.listed.queued.enqueue_id: one for one in batch}
+            new = {mail: one for mail, one in new.items() if mail not in gone and mail not in known.mails}
+            for one in new.values():
+                if on_removed is not None:
+                    await on_removed(one.listed)
+            if not dry_run:
+                await _letters_removed(parts, new, batch)
+            gone.update(new)
+    return await _ended(parts, gone, dry_run=dry_run)
+
+
+async def _ended(parts: PulsarParts, gone: Collection[EnqueueId], *, dry_run: bool) -> Removed:
+    if gone and not dry_run:
+        await parts.deletions.are_heard()
+        parts.counts.add(QueueCount.REMOVED, parts.queue, len(gone))
+    return Removed(len(gone))
+
+
+async def _letters_removed(parts: PulsarParts, new: Mapping[EnqueueId, FoundMail], some: Sequence[FoundMail]) -> None:
+    """Delete the new ones, so that no copy of a redrive beside comes; acknowledge all, and delete their bytes."""
+    topic = dead_topic(parts.queue)
+    if new:
+        deleted = [DeletedMail(mail, TopicPlace(topic, one.message.place)) for mail, one in new.items()]
+        await parts.deletions.publish(await parts.form(), deleted)
+    await parts.topics.acknowledge(topic, DEAD_SUBSCRIPTION, [one.message.place for one in some])
+    for one in some:
+        await parts.blob_cleanup.add(one.listed.queued.blobs, dequeued=False)
+
+
+async def _remove(
+    parts: PulsarParts, where: MailFilter, on_removed: OnRemoved | None, *, dry_run: bool
+) -> set[EnqueueId]:
     gone = set[EnqueueId]()
     known = await parts.deletions.look()
     for look in LOOKS:
@@ -37,10 +83,7 @@ async def remove(parts: PulsarParts, where: MailFilter, on_removed: OnRemoved | 
                     gone.add(one.listed.queued.enqueue_id)
                 if not dry_run:
                     await _removed(parts, new, batch)
-    if gone and not dry_run:
-        await parts.deletions.are_heard()
-        parts.counts.add(QueueCount.REMOVED, parts.queue, len(gone))
-    return Removed(len(gone))
+    return gone
 
 
 async def _removed(parts: PulsarParts, new: Sequence[FoundMail], some: Sequence[FoundMail]) -> None:

@@ -34,6 +34,7 @@ class CountedBy(Enum):
 
     TALLIES = "tallies"  # sums that each process keeps of what it enqueued and marked
     METADATA = "metadata"  # every row of some slice was looked at
+    BROKER = "broker"  # the broker's own counts: there are no slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Size:
     Attributes:
         delayed: the number of mails that are not due yet, not included in the others.
         slices_read: the number of slices whose rows were counted; it determines the time that counting takes.
-        counted_by: METADATA where the rows of at least one slice were counted.
+        counted_by: METADATA where the rows of at least one slice were counted; BROKER where there are none.
     """
 
     mails: int

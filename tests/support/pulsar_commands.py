@@ -10,8 +10,12 @@ from typing import TypeVar
 import pytest
 
 from admin.wiring import queues
+from mailqueue.codec.pulsar import JamesFilter, filter_text
+from mailqueue.pulsar.deletions import filter_topics
 from mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailqueue.pulsar.topics import TopicMessage
 from model.ids import QueueName
+from model.queue.deletions import FilterKind
 from tests.support.clock import VirtualClock
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.memory_blobs import MemoryBlobs
@@ -50,6 +54,14 @@ class PulsarShell:
                 await opened.enqueue(mail(name), CONTENT, delay=delay)
 
         self.on_queue(story)
+
+    def publish(self, topic: str, payload: str) -> None:
+        asyncio.run(self.topics.publish(topic, TopicMessage(payload)))
+
+    def james_deletes(self, name: str) -> None:
+        """As James does it: on both topics, with a number of its own."""
+        for topic in filter_topics(SPOOL):
+            self.publish(topic, filter_text(JamesFilter(FilterKind.NAME, name, 3)))
 
     def reject(self, count: int) -> None:
         """The first mails become dead letters."""

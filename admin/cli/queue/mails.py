@@ -197,7 +197,11 @@ DELETE: Final = Command(
 PURGE: Final = Command(
     name="purge",
     summary="Remove every mail; asks, and keeps them in a file first.",
-    about=f"Delayed ones too. {_KEEPING}",
+    about=f"""Delayed ones too. Dead letters stay; over Pulsar they go too, kept in the file like the others: only
+    what no mail can be made of stays among them. Messages about deletions stay over Pulsar until they
+    expire (`mailmend queue tend`): none of them is about a mail that comes later, James's neither.
+
+    {_KEEPING}""",
     service="admin.services.queue.remove:purge",
     present="admin.present.queue_mails:remove_document",
     options=(QUEUE_ARGUMENT, DRY_RUN, YES, _NO_KEEP),

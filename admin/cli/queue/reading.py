@@ -99,12 +99,12 @@ HEALTH: Final = Command(
     consumers run, it needs --broker-management); mails wait and nobody takes any; the broker does not answer.
     Marks that never expire, in tables that James made, are named and no fault.
 
-    Over Pulsar, where no table is read: dead letters; mails that nobody takes; delayed ones more than 5 minutes late, as
-    nobody tends the queue; deletions that pile up; a broker that does not answer; and what its policies do, as they are
-    in force for each topic: messages or subscriptions expire, a backlog quota drops the oldest mails or is nearly full,
-    idle topics are deleted, done mails are kept for ever, delayed delivery is off or bounded, or acknowledgements lie in
-    nearly more stretches than a broker remembers. Each with the pulsar-admin command that mends it. Policies are told
-    to who administers the tenant; where they cannot be read that is said, and is no fault.""",
+    Over Pulsar, where no table is read: dead letters; mails that nobody takes; delayed ones more than 5 minutes late,
+    as nobody tends the queue; deletions that pile up; a broker that is away; and what its policies do, as they are in
+    force for each topic: messages or subscriptions expire, a backlog quota drops the oldest mails or is nearly full,
+    idle topics are deleted, done mails are kept for ever, delayed delivery is off or bounded, or acknowledgements lie
+    in nearly more stretches than a broker remembers. Each with the pulsar-admin command that mends it. Policies are
+    told to who administers the tenant; where they cannot be read that is said, and is no fault.""",
     service="admin.services.queue.health:queue_health",
     present="admin.present.queue_mails:health_document",
     options=(QUEUE_ARGUMENT, ALL, NO_BROKER),

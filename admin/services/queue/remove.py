@@ -80,11 +80,11 @@ def purge(request: PurgeRequest, caller: Caller) -> RemoveResult:
     """
     if not request.dry_run:
         forgotten = ", without keeping them" if request.no_keep else ""
-        confirm(f"Remove every mail of {request.queue} in {request.keyspace}{forgotten}?", caller, yes=request.yes)
-    return _remove("purge", MailSelection(), request, caller)
+        confirm(f"Remove every mail of {request.queue} in {request.place}{forgotten}?", caller, yes=request.yes)
+    return _remove("purge", None, request, caller)
 
 
-def _remove(verb: str, selection: MailSelection, request: PurgeRequest, caller: Caller) -> RemoveResult:
+def _remove(verb: str, selection: MailSelection | None, request: PurgeRequest, caller: Caller) -> RemoveResult:
     async def removed(connections: QueueConnections) -> RemoveResult:
         path = removed_mails_path(state_folder("queue"), request.queue, connections.now, verb)
         file, without_content, first = RemovedMailsFile(path, request.queue), 0, list[Listed]()
@@ -103,7 +103,10 @@ def _remove(verb: str, selection: MailSelection, request: PurgeRequest, caller: 
 
         try:
             async with connections.open(dry_run=request.dry_run) as queue:
-                found = await queue.delete(selection.at(connections.now), dry_run=request.dry_run, on_removed=keep)
+                if selection is None:
+                    found = await queue.purge(dry_run=request.dry_run, on_removed=keep)
+                else:
+                    found = await queue.delete(selection.at(connections.now), dry_run=request.dry_run, on_removed=keep)
         finally:
             kept = path if file.count else None
             if kept:

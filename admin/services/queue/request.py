@@ -1,5 +1,6 @@
 """What all requests to the queue and their answers share, and how a person is asked before one is carried out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Generic, TypeVar
@@ -30,10 +31,15 @@ class QueueRequest:
         return self.settings.name
 
     @property
-    def keyspace(self) -> str:
+    def home(self) -> Mapping[str, str]:
         """The keyspace of its tables; of a queue over Pulsar, which has none, the namespace of its topics."""
         pulsar = self.settings.pulsar
-        return pulsar.namespace if pulsar else self.settings.connection.keyspace
+        return {"namespace": pulsar.namespace} if pulsar else {"keyspace": self.settings.connection.keyspace}
+
+    @property
+    def place(self) -> str:
+        """The name of either."""
+        return next(iter(self.home.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

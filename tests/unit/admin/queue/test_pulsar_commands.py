@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from mailqueue.pulsar.names import dead_topic
 from model.queue.topic_health import TopicPolicies
-from tests.support.pulsar_commands import PulsarShell, pulsar_shell
+from tests.support.pulsar_commands import SPOOL, PulsarShell, pulsar_shell
 
 
 @pytest.fixture
@@ -70,6 +71,53 @@ def test_what_is_about_tables_is_refused(shell: PulsarShell, command: str) -> No
 
     assert ended.code == 2
     assert "a queue over Pulsar has none" in ended.err
+
+
+def test_a_purge_takes_dead_letters_too_and_leaves_nothing_that_takes_later_mail(shell: PulsarShell) -> None:
+    """James's clear leaves both behind."""
+    shell.put(*"abc")
+    shell.reject(1)
+    shell.james_deletes("later")
+
+    looked, ended = shell("purge", "--dry-run", "--json").json, shell("purge", "--yes", "--json").json
+
+    assert (looked["would_remove"], ended["removed"]) == (3, 3)
+    assert shell("redrive", "--json").json["redriven"] == 0
+    assert shell("health", "--json").json["queues"][0]["broker"]["dead"] == 0
+    shell.clock.advance(1)
+    shell.put("later")
+    assert shell("size", "--json").json["mails"] == 1
+    assert shell("restore", ended["kept"], "--json").json["restored"] == 3
+    assert shell("purge", "--yes", "--no-keep", "--json").json["removed"] == 4
+    for _ in range(3):
+        shell.clock.advance(3600)
+        shell.topics.write_acks()
+        (tended,) = shell("tend", "--once", "--json").json["queues"]
+    assert tended["deletions"]["left"] == 0
+
+
+def test_what_no_mail_can_be_made_of_stays_among_the_dead_letters(shell: PulsarShell) -> None:
+    shell.put("a")
+    shell.reject(1)
+    shell.publish(dead_topic(SPOOL), "no mail")
+
+    assert shell("purge", "--yes", "--json").json["removed"] == 1
+    assert shell("redrive", "--dry-run", "--json").json["unreadable"] == 1
+
+
+def test_nothing_is_said_of_slices_or_a_keyspace(shell: PulsarShell) -> None:
+    shell.put("a")
+
+    size, queues = shell("size", "--json").json, shell("list", "--json").json
+
+    assert (size["namespace"], size["counted_by"], "keyspace" in size, "slices_read" in size) == (
+        *("public/default", "broker"),
+        *(False, False),
+    )
+    assert "1 mails wait in spool (by the broker)." in shell("size").out
+    assert set(queues["queues"][0]) == {"queue", "mails", "delayed", "kind", "counted_by"}
+    assert "slice" not in shell("list").out
+    assert "browse" not in shell("list").out
 
 
 class TestHealth:
