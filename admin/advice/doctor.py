@@ -13,6 +13,7 @@ from typing import Final
 from cql.render import parse_version
 from model.errors import CannotReach, ExitCode, MailmendError
 from model.instants import MICROS
+from model.queue.health import HealthReason
 from repair.clock import SKEW_SECONDS, ClockReading
 
 
@@ -107,12 +108,14 @@ class BrokerFound:
         product: its name and version.
         alarms: what it is short of, such as memory or disk.
         has_api: whether its HTTP API was asked.
+        policies: what is wrong with how it treats the topics of the queue, over Pulsar.
     """
 
     place: str
     product: str
     alarms: Sequence[str] = ()
     has_api: bool = True
+    policies: Sequence[HealthReason] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +149,9 @@ OLDEST_SERVER: Final = (4, 0)
 NEWEST_SERVER: Final = 5
 OLDEST_SPARK: Final = (3, 5)
 NEWEST_SPARK: Final = 4
-OLDEST_RABBITMQ: Final = (3, 8)
-"""The oldest release that can be used: it has quorum queues with a delivery limit, and alarms over the HTTP API."""
+OLDEST_BROKERS: Final = {"RabbitMQ": (3, 8), "Pulsar": (2, 10)}
+"""The oldest releases that can be used: RabbitMQ's has quorum queues with a delivery limit, and alarms over the HTTP
+API; Pulsar's is the one that James is tested with."""
 
 _UPGRADE: Final = "pip install --upgrade 'mailmend{extra}'"
 _NUMBERS: Final = re.compile(r"\d+")
@@ -347,15 +351,25 @@ def _broker(found: BrokerFound | MailmendError | None) -> PartFound:
         return of_error("broker", found)
     seen = f"{found.product} at {found.place}"
     name, _, version = found.product.partition(" ")
-    if name != "RabbitMQ" or not tuple(map(int, _NUMBERS.findall(version)[:2])) >= OLDEST_RABBITMQ:
-        return PartFound("broker", _CHANGE, seen, "mailmend is made for RabbitMQ 3.8 or later, and tested with 4.0")
-    if found.alarms:
-        short = f"{seen} is short of {', '.join(found.alarms)}"
-        return PartFound("broker", _CHANGE, short, "mailmend runbook show queue-does-not-drain")
+    oldest = OLDEST_BROKERS.get(name)
+    if oldest is None or not tuple(map(int, _NUMBERS.findall(version)[:2])) >= oldest:
+        made_for = "mailmend is made for RabbitMQ 3.8 or later, and Pulsar 2.10 or later; tested with 4.0 and 4.2"
+        return PartFound("broker", _CHANGE, seen, made_for)
+    if found.policies or found.alarms:
+        return _broker_unwell(seen, found)
     if not found.has_api:
         without = f"{seen} answers; without its HTTP API nobody tells how many messages are unacked"
         return PartFound("broker", _OK, without, "Name it with --broker-management http://host:15672")
     return PartFound("broker", _OK, f"{seen} answers, and so does its HTTP API")
+
+
+def _broker_unwell(seen: str, found: BrokerFound) -> PartFound:
+    if found.alarms:
+        short = f"{seen} is short of {', '.join(found.alarms)}"
+        return PartFound("broker", _CHANGE, short, "mailmend runbook show queue-does-not-drain")
+    first, more = found.policies[0], len(found.policies) - 1
+    said = f"{seen}: {first.what}" + (f"; and {more} more: mailmend queue health" if more else "")
+    return PartFound("broker", _CHANGE, said, first.mend)
 
 
 def _blobs(found: str | MailmendError | None) -> PartFound:

@@ -45,7 +45,7 @@ BROKER_OPTIONS: Final = (
         "--broker",
         "Message broker: amqp://user@host:5672/vhost, or amqps://. Password: MAILMEND_BROKER_PASSWORD. Of a queue over "
         "Pulsar, which has no tables: pulsar://[user@]host:6650/tenant/namespace, or pulsar+ssl://; without a user the "
-        "password is a token. Not there yet over Pulsar: reconcile, doctor.",
+        "password is a token. Not there yet over Pulsar: reconcile.",
         type=ParsedValue("broker", str),
         metavar="URL",
     ),

@@ -6,12 +6,15 @@ from typing import Final, TypeVar
 
 import click
 
-from admin.cli.broker_options import broker_of
+from admin.cli.broker_options import broker_of, pulsar_of
 from admin.cli.command import Command, Shared, Values
 from admin.cli.options import connection_of, local_instance, option
 from admin.cli.queue_options import blobs_of, local_for, queue_settings
 from admin.cli.settings_file import settings_file_of
 from admin.services.doctor import DoctorSettings
+from admin.settings import is_pulsar
+from mailqueue.pulsar.settings import PulsarSettings
+from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from model.errors import MailmendError
 
 T = TypeVar("T")
@@ -37,6 +40,9 @@ def _build(own: Values, others: Values, context: click.Context) -> DoctorSetting
             refused[part] = error
             return None
 
+    def broker() -> BrokerSettings | PulsarSettings:
+        return pulsar_of(own, context) if is_pulsar(own["broker"] or "") else broker_of(own, context, local)
+
     named = own["host"] or local_instance()
     connection = tried("cluster", lambda: connection_of(own, context)) if named else None
     local = local_for(connection) if connection else lambda _: None
@@ -46,7 +52,7 @@ def _build(own: Values, others: Values, context: click.Context) -> DoctorSetting
     return DoctorSettings(
         own["queue"],
         connection,
-        tried("broker", lambda: broker_of(own, context, local)) if broker_named else None,
+        tried("broker", broker) if broker_named else None,
         tried("blobs", lambda: blobs_of(own, context, local)) if blobs_named else None,
         refused,
         file,
@@ -58,15 +64,18 @@ def _build(own: Values, others: Values, context: click.Context) -> DoctorSetting
 DOCTOR: Final = Command(
     name="doctor",
     summary="What is well with this installation, and what to change.",
-    about="""One line each for Python, driver, libraries, Java, Spark, Scala, connector, a Spark cluster that is named,
-    settings, cluster, clocks, keyspace, ledger, broker and blobs: OK, to change, not configured, or cannot be reached;
-    with the next command where there is one. Nothing is written anywhere, and no Spark is started.""",
+    about="""One line each for Python, driver, libraries, Java, Spark, Scala, connector, a Spark cluster that is
+    named, settings, cluster, clocks, keyspace, ledger, broker and blobs: OK, to change, not configured, or cannot
+    be reached; with the next command where there is one. Of a broker that is Pulsar: whether it and its admin API
+    answer and let us in, its version, the namespace, and the policies of the queue's topics, delayed delivery among
+    them. Nothing is written anywhere, and no Spark is started.""",
     service="admin.services.doctor:doctor",
     present="admin.present.tools:doctor_document",
     shared=(Shared("settings", {**_EVERYTHING.groups, "Spark": [_MASTER]}, _build),),
     examples="""
         mailmend doctor
-        mailmend doctor --host cassandra-1 --broker amqp://rabbit-1 --blobs cassandra: --json""",
+        mailmend doctor --host cassandra-1 --broker amqp://rabbit-1 --blobs cassandra: --json
+        mailmend doctor --broker pulsar://pulsar-1/mail/queues --blobs s3://mails?endpoint=https://s3.example.org""",
     exits="0 all is well, 1 something is to be changed, 2 wrong use (a settings file that cannot be read), 4 something "
     "cannot be reached.",
 )

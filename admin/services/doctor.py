@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import metadata, requires
 from importlib.util import find_spec
@@ -36,18 +37,23 @@ from admin.wiring import queues
 from admin.wiring.cluster import OpenCluster, open_cluster
 from cql.introspect import keyspace_exists, live_schema
 from cql.lint_sources import release_of
+from mailqueue.pulsar.names import out_topic, scheduled_topic
+from mailqueue.pulsar.settings import PulsarSettings
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.mail import FAMILIES
-from model.errors import BucketMissing, ExitCode, MailmendError, SchemaMismatch
+from model.errors import BrokerDenied, BucketMissing, ExitCode, MailmendError, SchemaMismatch
 from model.ids import BlobId, QueueName
 from model.ports import Blobs
 from model.projections.binding import missing_columns, missing_tables
+from model.queue.topic_health import TopicFigures, TopicPolicies, judged_topics
 from repair.clock import SystemClock, read_clocks
 
 T = TypeVar("T")
 
-EXTRAS: Final = ("", "cassandra", "scylla", "spark", "staging", "queue", "delivery", "otel", "serve", "local", "java")
+EXTRAS: Final = (
+    *("", "cassandra", "scylla", "spark", "staging", "queue", "pulsar", "delivery", "otel", "serve", "local", "java"),
+)
 ANSWER_SECONDS_MAX: Final = 20
 _SCALA: Final = re.compile(r"scala-library-(\d+\.\d+\.\d+)\.jar")
 _FOREIGN: Final = 0o007
@@ -68,7 +74,7 @@ class DoctorSettings:
 
     queue: QueueName
     connection: ConnectionSettings | None = None
-    broker: BrokerSettings | None = None
+    broker: BrokerSettings | PulsarSettings | None = None
     blobs: BlobsSettings | None = None
     refused: Mapping[str, MailmendError] = field(default_factory=dict)
     settings: Path | None = None
@@ -161,11 +167,15 @@ def _servers(settings: DoctorSettings) -> ServersFound:
     blobs: str | MailmendError | None = refused.get("blobs")
     if (connection := settings.connection) is not None:
         cluster = _tried(lambda: _cluster_at(connection))
-    if (at := settings.broker) is not None:
+    if isinstance(at := settings.broker, PulsarSettings):
+        broker = _tried(lambda: pulsar_found(at, settings.queue, clock))
+    elif at is not None:
         broker = _tried(lambda: broker_found(at, settings.queue, clock))
     if (store := settings.blobs) is not None:
         in_tables = store.address.store is Store.CASSANDRA
         blobs = _blobs_in_tables(cluster) if in_tables else _tried(lambda: blobs_found(store, clock))
+        if in_tables and isinstance(at, PulsarSettings):
+            blobs = queues.tables_lacking()
     return ServersFound(
         cluster=cluster,
         broker=broker,
@@ -248,6 +258,25 @@ def broker_found(settings: BrokerSettings, queue: QueueName, clock: SystemClock)
             return BrokerFound(settings.place, await broker.product(), alarms, has_api=has_api)
         finally:
             await broker.close()
+
+    return run_async(asked())
+
+
+def pulsar_found(settings: PulsarSettings, queue: QueueName, clock: SystemClock) -> BrokerFound:
+    """What Pulsar tells, and its policies where the queue has topics by now, and we may read them."""
+    topics = queues.topics_behind(settings, clock)
+
+    async def asked() -> BrokerFound:
+        try:
+            product, delayed, policies = await topics.product(), scheduled_topic(queue), dict[str, TopicPolicies]()
+            with suppress(BrokerDenied):
+                for topic in (out_topic(queue), delayed):
+                    if found := await topics.policies(topic):
+                        policies[topic] = found
+            reasons = judged_topics(queue, TopicFigures(settings.namespace, policies, delayed_topic=delayed))
+            return BrokerFound(settings.place, product, policies=tuple(reasons))
+        finally:
+            await topics.close()
 
     return run_async(asked())
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from mailqueue.broker_http import BrokerHttp, basic
 from mailqueue.pulsar.policies import TopicPolicy, policies_of
 from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
-from model.errors import BrokerDenied
+from model.errors import BrokerDenied, WrongUse
 from model.queue.places import BEFORE_ALL, PartitionBacklog, position_of, stretches_of
 from model.queue.topic_health import TopicPolicies
 
@@ -39,11 +39,29 @@ class PulsarAdmin:
         )
 
     async def names(self) -> list[str]:
-        """Every persistent topic, a partitioned one once."""
+        """Every persistent topic, a partitioned one once.
+
+        Raises:
+            WrongUse: there is no such namespace.
+        """
         path = f"admin/v2/persistent/{self._namespace}"
-        found: list[str] = await asyncio.to_thread(self._http.read, path, list)
+        status, content = await asyncio.to_thread(self._http.answer, "GET", path)
+        if status == http.client.NOT_FOUND:
+            raise WrongUse(
+                f"Pulsar at {self._http.place} has no namespace {self._namespace}",
+                mend=f"Name another at the end of --broker, or: pulsar-admin namespaces create {self._namespace}",
+            )
+        if status != http.client.OK:
+            raise self._http.refusal(status)
+        found: list[str] = self._http.parsed(content, list)
         partitioned: list[str] = await asyncio.to_thread(self._http.read, f"{path}/partitioned", list)
         return sorted({_PARTITION.sub("", name.rpartition("/")[2]) for name in (*found, *partitioned)})
+
+    async def version(self) -> str:
+        status, content = await asyncio.to_thread(self._http.answer, "GET", "admin/v2/brokers/version")
+        if status != http.client.OK:
+            raise self._http.refusal(status)
+        return content.decode(errors="replace").strip('" \n')
 
     async def partitions(self, topic: str) -> int:
         """How many it has; 0 where it is not partitioned, or is not there."""

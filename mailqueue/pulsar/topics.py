@@ -174,7 +174,18 @@ class Topics(Protocol):
         ...
 
     async def names(self) -> list[str]:
-        """Every persistent topic of the namespace, a partitioned one once."""
+        """Every persistent topic of the namespace, a partitioned one once.
+
+        Raises:
+            WrongUse: there is no such namespace.
+        """
+        ...
+
+    async def product(self) -> str:
+        """The server's name and version, such as `Pulsar 4.2.4`, once it has answered in every way that is used.
+
+        Creates nothing.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -1,12 +1,13 @@
 """A queue over topics of many processes, deaths, a broker that forgets, and a James beside, held to a small model.
 
 Whatever happens: what was deleted never comes after its delete was answered; what was acknowledged and not ended comes
-in the end; and what was acked does not come again, unless the broker forgot that, or a retry was cut short.
+in the end, and so does what was rejected and put back; and what was acked does not come again, unless the broker forgot
+that, or a retry was cut short.
 """
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -15,14 +16,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from mailqueue.codec.pulsar import JamesFilter, filter_text
-from mailqueue.pulsar.names import filter_scheduled_topic, filter_topic
+from mailqueue.pulsar.messages import listed_of
+from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, filter_scheduled_topic, filter_topic
 from mailqueue.pulsar.topics import TopicMessage
 from mailqueue.pulsar.unacked import PulsarUnacked
 from mailqueue.queue import ChangedMail
 from model.errors import MailmendError
 from model.queue.deletions import FilterKind
 from model.queue.filters import MailFilter
-from model.queue.mails import Listed
+from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import EPOCH
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import MemoryBlobs
@@ -131,6 +133,49 @@ class TopicQueueMachine(RuleBasedStateMachine):
     def two_delete_at_once(self, sender: str | None) -> None:
         self.delete_at_once((0, 1), sender, ())
 
+    @rule(number=WORKERS, mishaps=MISHAPS)
+    def purge(self, number: int, mishaps: Sequence[QueueMishap]) -> None:
+        """Every mail and every dead letter."""
+        letters = {one.queued.mail.name for one in self.letters()}
+        kept = set[str]()
+
+        async def keep(one: Listed) -> None:
+            kept.add(one.queued.mail.name)
+
+        try:
+            self.by(number, lambda worker: worker.queue.purge(on_removed=keep), mishaps)
+        except (MailmendError, Died):
+            self.doubtful |= kept
+        else:
+            self.deleted |= kept
+            assert not self.letters(), f"left of {letters}"
+        self.owed -= kept
+
+    @rule(number=WORKERS, mishaps=MISHAPS)
+    def redrive(self, number: int, mishaps: Sequence[QueueMishap] = ()) -> None:
+        """What was rejected is owed again, as if it were enqueued now."""
+        letters = [one for one in self.letters() if one.queued.mail.name not in self.deleted]
+        back = {one.queued.mail.name for one in letters}
+        self.unwritten |= back
+        self.doubtful |= back if mishaps else set()
+        with suppress(MailmendError, Died):
+            self.by(number, lambda worker: worker.queue.redrive(), mishaps)
+            assert not self.letters()
+            self.done -= back
+            now = self.clock.now + SKEWS[number]
+            self.owed |= {
+                one.queued.mail.name
+                for one in letters
+                if self.james_was_at.get(one.queued.mail.sender or "", EPOCH) < now
+            }
+
+    def letters(self) -> list[Listed]:
+        async def found() -> list[Listed]:
+            async with aclosing(self.topics.unacked(dead_topic(QUEUE), DEAD_SUBSCRIPTION)) as messages:
+                return [listed_of(one, Whereabouts.WAITING) async for one in messages]
+
+        return self.run(found())
+
     def delete_at_once(self, numbers: Sequence[int], sender: str | None, mishaps: Sequence[QueueMishap]) -> None:
         kept = set[str]()
 
@@ -219,6 +264,7 @@ class TopicQueueMachine(RuleBasedStateMachine):
         """What is owed comes; then no deletion is left, once time has passed."""
         for worker in self.workers:
             self.run(worker.leave())
+        self.redrive(0)
         self.by(0, lambda worker: worker.queue.flush())
         for _ in range(2):
             while mails := self.by(0, lambda worker: worker.taken(1, 3)):

@@ -167,6 +167,10 @@ class MemoryTopics:
         self._answering()
         return sorted(self._topics)
 
+    async def product(self) -> str:
+        self._answering()
+        return "Pulsar 4.2.4"
+
     async def close(self) -> None:
         """Nothing is open."""
 

@@ -1,7 +1,7 @@
 """`mailmend queue` as a person types it, on a queue over topics in memory, and time turned by hand."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -38,6 +38,10 @@ class PulsarShell:
 
     def __call__(self, *arguments: str, **environment: str) -> Ended:
         return self.line("queue", *arguments, **environment)
+
+    def doctor(self, *arguments: str) -> Mapping[str, Mapping[str, str]]:
+        """Each part as the doctor finds it."""
+        return {one["part"]: one for one in self.line("doctor", "--json", *arguments).json["parts"]}
 
     def on_queue(self, story: Callable[[PulsarMailQueue], Awaitable[T]]) -> T:
         """What a story comes to in a process of its own that has the queue open."""

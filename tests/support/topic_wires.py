@@ -109,6 +109,9 @@ class WiredTopics:
     async def names(self) -> list[str]:
         return await self.topics.names()
 
+    async def product(self) -> str:
+        return await self.topics.product()
+
     async def close(self) -> None:
         """Whoever has made the topics closes them."""
 

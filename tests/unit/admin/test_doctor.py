@@ -23,6 +23,7 @@ from admin.advice.doctor import (
 from admin.services import doctor as service
 from admin.services.doctor import unfit
 from model.errors import BlobsUnreachable, BrokerUnreachable, CannotReach, ExitCode, JavaMissing, WrongUse
+from model.queue.health import HealthProblem, HealthReason
 from repair.clock import ClockReading
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
@@ -33,6 +34,7 @@ OK, CHANGE, NONE, AWAY = (
     PartState.NOT_CONFIGURED,
     PartState.CANNOT_REACH,
 )
+NO_DELAYS = HealthReason(HealthProblem.DELAYS_IGNORED, "delayed mails are not kept back", "pulsar-admin namespaces")
 CONNECTOR = "com.datastax.spark:spark-cassandra-connector_2.12:3.5.1"
 HERE = Installed(
     python="3.11.7",
@@ -155,6 +157,15 @@ def cluster(**changed: Any) -> dict[str, Any]:
         ("broker", {"broker": replace(BROKER, product="RabbitMQ 3.8.0+1")}, OK, "RabbitMQ 3.8.0+1 at rabbit:5672", ""),
         ("broker", {"broker": replace(BROKER, product="RabbitMQ 3.7.28")}, CHANGE, "3.7.28", "RabbitMQ 3.8 or later"),
         ("broker", {"broker": replace(BROKER, product="a broker of no version")}, CHANGE, "no version", "RabbitMQ 3.8"),
+        ("broker", {"broker": replace(BROKER, product="Pulsar 4.2.4")}, OK, "Pulsar 4.2.4 at rabbit:5672", ""),
+        ("broker", {"broker": replace(BROKER, product="Pulsar 2.9.5")}, CHANGE, "2.9.5", "Pulsar 2.10 or later"),
+        (
+            "broker",
+            {"broker": replace(BROKER, product="Pulsar 4.2.4", policies=(NO_DELAYS, NO_DELAYS))},
+            CHANGE,
+            "are not kept back; and 1 more: mailmend queue health",
+            "pulsar-admin",
+        ),
         ("blobs", {"blobs": None}, NONE, "no store is named", "MAILMEND_BLOBS"),
         ("blobs", {"blobs": BlobsUnreachable("the bucket is away", mend="Look")}, AWAY, "is away", "Look"),
     ],

@@ -186,3 +186,34 @@ def test_metrics_speak_of_what_topics_can_have_alone(shell: PulsarShell) -> None
     of_tables = ("not_swept", "moved_back", "lacks_message", "broker_lacking", "marks_expire", "last_sweep")
     for absent in (*of_tables, "broker_alarm"):
         assert absent not in text
+
+
+class TestDoctor:
+    """Whether what a queue over topics needs is there."""
+
+    def test_broker_and_store_are_asked(self, shell: PulsarShell) -> None:
+        shell.put("a")
+
+        found = shell.doctor()
+
+        assert found["broker"]["state"] == "OK"
+        assert "Pulsar 4.2.4 at pulsar://127.0.0.1:6650, namespace public/default answers" in found["broker"]["seen"]
+        assert found["blobs"]["state"] == "OK"
+
+    def test_delayed_delivery_that_is_off_is_to_be_changed(self, shell: PulsarShell) -> None:
+        shell.put("later", delay=timedelta(hours=1))
+        shell.topics.policy = TopicPolicies(delays=False)
+
+        found = shell.doctor()["broker"]
+
+        assert (found["state"], "set-delayed-delivery" in found["next"]) == ("TO_CHANGE", True)
+
+    def test_a_broker_that_is_away_cannot_be_reached(self, shell: PulsarShell) -> None:
+        shell.topics.away = True
+
+        assert shell.doctor()["broker"]["state"] == "CANNOT_REACH"
+
+    def test_blobs_in_tables_are_refused(self, shell: PulsarShell) -> None:
+        found = shell.doctor("--blobs", "cassandra:")["blobs"]
+
+        assert (found["state"], "over Pulsar has none" in found["seen"]) == ("TO_CHANGE", True)
