@@ -52,7 +52,7 @@ def _settings_if_named(own: Values, others: Values, context: click.Context) -> Q
     return None
 
 
-_QUEUE: Final = queue_settings()
+_QUEUE: Final = queue_settings(ledger=True)
 _QUEUE_IF_NAMED: Final = Shared("settings", _QUEUE.groups, _settings_if_named)
 
 EXPLAIN: Final = Command(
