@@ -9,6 +9,7 @@ import http.client
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -63,7 +64,7 @@ class BrokerHttp:
             return self._answered(method, f"{urlsplit(self.url).path.rstrip('/')}/{path}", body)
         except (OSError, http.client.HTTPException) as error:
             tls = tls_error(str(error), f"the broker's HTTP API at {self.place}")
-            raise tls or self.unreachable(str(error) or type(error).__name__) from error
+            raise tls or self.unreachable(_reason_of(error)) from error
 
     def parsed(self, content: bytes, read: Callable[[Any], T]) -> T:
         try:
@@ -75,7 +76,9 @@ class BrokerHttp:
         """The error of an answer that is not the wanted one."""
         if status in _DENIED:
             who, mend = self.denied
-            return BrokerDenied(f"the broker's HTTP API at {self.place} refuses {who}", mend=mend)
+            return BrokerDenied(
+                f"the broker's HTTP API at {self.place} refuses {who}: {status} {HTTPStatus(status).phrase}", mend=mend
+            )
         return self.unreachable(f"it answers {status}")
 
     def unreachable(self, reason: str) -> BrokerUnreachable:
@@ -104,3 +107,9 @@ class BrokerHttp:
                 host, parts.port, timeout=self.seconds, context=context_of(self.tls or BrokerTls())
             )
         return http.client.HTTPConnection(host, parts.port, timeout=self.seconds)
+
+
+def _reason_of(error: Exception) -> str:
+    if type(error) is http.client.BadStatusLine:
+        return "what answers there does not speak HTTP; perhaps TLS, that is https://"
+    return str(error) or type(error).__name__

@@ -67,16 +67,23 @@ _REASONS: Final = (
     ),
     TlsReason(
         re.compile(
-            r"(?i)alert (?:certificate required|bad certificate|unknown ca|unsupported certificate|handshake failure)"
+            r"(?i)alert (?:certificate required|bad certificate|certificate unknown|unknown ca|unsupported certificate|"
+            r"handshake failure)"
         ),
         "{place} does not take our certificate, or we showed none: {words}",
         _SHOW,
     ),
     TlsReason(
+        re.compile(r"certificate verify failed"),
+        "the certificate of {place} cannot be trusted: {words}",
+        "Name the authority that signed it with --broker-tls-ca, and the broker as its certificate does; and look "
+        "whether it is out of its time.",
+    ),
+    TlsReason(
         NO_TLS,
         "what answers at {place} does not speak TLS: {words}",
-        "Name the port where the broker speaks it (5671; its HTTP API: 15671); or leave TLS out of the address, "
-        "where nobody can listen between here and there.",
+        "Name the port where the broker speaks it (RabbitMQ: 5671, its HTTP API: 15671; Pulsar: 6651 and 8443); or leave "
+        "TLS out of the address, where nobody can listen between here and there.",
     ),
 )
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from mailqueue.broker_http import BrokerHttp, basic
 from mailqueue.pulsar.policies import TopicPolicy, policies_of
-from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
+from mailqueue.pulsar.settings import LOOK_AT_LOGIN, PulsarAuth, PulsarSettings
 from model.errors import BrokerDenied, WrongUse
 from model.queue.places import BEFORE_ALL, PartitionBacklog, position_of, stretches_of
 from model.queue.topic_health import TopicPolicies
@@ -31,7 +31,7 @@ class PulsarAdmin:
             settings.answer_seconds,
             (
                 f"the user {settings.username!r}" if settings.username else "us",
-                "Look at the token or the user and password, and at the permissions on the namespace.",
+                LOOK_AT_LOGIN,
             ),
             "Look whether Pulsar runs there, and at --broker-management.",
             "Pulsar",

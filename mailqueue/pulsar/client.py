@@ -12,6 +12,7 @@ answered at once: that the backlog quota is exceeded, for example.
 import asyncio
 import atexit
 import os
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -21,6 +22,7 @@ import _pulsar
 import pulsar
 from pulsar import asyncio as pulsar_async
 
+from mailqueue.broker_tls import context_of
 from mailqueue.concurrency import finished
 from mailqueue.pulsar.failures import PulsarFailures, is_fenced, is_passing
 from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
@@ -237,11 +239,18 @@ class PulsarClient:
         )
 
     def _client(self) -> pulsar_async.Client:
+        """The client.
+
+        Raises:
+            BadSettings: a TLS file cannot be used, which the library would show as silence.
+        """
         if self._opened is None:
             settings, tls = self._settings, self._settings.tls
+            if tls:
+                context_of(tls)
             files = (
                 {
-                    "tls_trust_certs_file_path": str(tls.ca) if tls.ca else None,
+                    "tls_trust_certs_file_path": str(tls.ca) if tls.ca else ssl.get_default_verify_paths().cafile,
                     "tls_certificate_file_path": str(tls.certificate) if tls.certificate else None,
                     "tls_private_key_file_path": str(tls.key) if tls.key else None,
                     "tls_validate_hostname": True,

@@ -7,7 +7,7 @@ import _pulsar
 from pulsar.asyncio import PulsarException
 
 from mailqueue.broker_tls import tls_error
-from mailqueue.pulsar.settings import PulsarSettings
+from mailqueue.pulsar.settings import LOOK_AT_LOGIN, PulsarSettings
 from model.errors import BrokerDenied, BrokerUnreachable, LeaseHeld, MailmendError, PublishFailed
 
 _DENIED: Final = frozenset({_pulsar.Result.AuthenticationError, _pulsar.Result.AuthorizationError})
@@ -43,14 +43,15 @@ class PulsarFailures:
         if error.error() in _DENIED:
             return BrokerDenied(
                 f"{self._place} refuses us: {reason}",
-                mend="Look at the token or the user and password, and at the permissions on the namespace.",
+                mend=LOOK_AT_LOGIN,
             )
         return tls_error(reason, self._place) or self.away(reason)
 
     def away(self, reason: str) -> BrokerUnreachable:
         return BrokerUnreachable(
             f"{self._place} does not answer: {reason}",
-            mend="Look whether it runs (pulsar-admin brokers healthcheck), and at host, port and TLS.",
+            mend="Look whether it runs (pulsar-admin brokers healthcheck), and at host, port, TLS and login: "
+            "the client says of a login that is refused only that nothing came.",
         )
 
     def of_a_message(self, error: PulsarException, topic: str) -> MailmendError:

@@ -2,9 +2,15 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from mailqueue.broker_tls import BrokerTls
 from model.errors import WrongUse
+
+LOOK_AT_LOGIN: Final = (
+    "Look at the token, or the user and password (MAILMEND_BROKER_PASSWORD), or the client's certificate; what it may "
+    "do: pulsar-admin namespaces permissions NAMESPACE (it takes produce and consume)."
+)
 
 
 class PulsarAuth(Enum):

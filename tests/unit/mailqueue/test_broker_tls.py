@@ -23,6 +23,8 @@ ALERT = "Server communication error: SSLError(1, '[SSL: TLSV13_ALERT] tlsv13 ale
         ("[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", "does not speak TLS", "5671"),
         (ALERT.format("certificate required"), "does not take our certificate, or we", "--broker-tls-cert"),
         (ALERT.format("unknown ca"), "does not take our certificate, or we", "--broker-tls-cert"),
+        (ALERT.format("certificate unknown"), "does not take our certificate, or we", "--broker-tls-cert"),
+        ("Handshake failed: certificate verify failed (SSL routines)", "cannot be trusted: certificate", "-tls-ca"),
         (ALERT.format("certificate expired"), "for it has expired", "Renew"),
     ],
 )
