@@ -82,8 +82,8 @@ _REASONS: Final = (
     TlsReason(
         NO_TLS,
         "what answers at {place} does not speak TLS: {words}",
-        "Name the port where the broker speaks it (RabbitMQ: 5671, its HTTP API: 15671; Pulsar: 6651 and 8443); or leave "
-        "TLS out of the address, where nobody can listen between here and there.",
+        "Name the port where the broker speaks it (RabbitMQ: 5671, its HTTP API: 15671; Pulsar: 6651 and 8443); or "
+        "leave TLS out of the address, where nobody can listen between here and there.",
     ),
 )
 

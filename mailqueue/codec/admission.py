@@ -58,8 +58,11 @@ def _faults(mail: Mail) -> Iterator[str]:
             yield "an attribute has no name"
         if not is_attribute(value):
             yield f"the attribute {name!r} is not the JSON of one (mailqueue.codec.attribute makes it)"
-    if not all(map(_has_bytes, _texts(mail))):
-        yield "a text in it holds half a surrogate pair"
+    for where, text in _texts(mail):
+        try:
+            text_of(text, where)
+        except BadPayload as error:
+            yield error.what
 
 
 def _addresses(mail: Mail) -> Iterator[tuple[str, str]]:
@@ -85,16 +88,12 @@ def _is_ip(text: str) -> bool:
         return False
 
 
-def _has_bytes(text: str) -> bool:
-    try:
-        text_of(text, "")
-    except BadPayload:
-        return False
-    return True
-
-
-def _texts(mail: Mail) -> Iterator[str]:
-    yield from (mail.name, mail.state, mail.error_message or "", mail.remote_addr, mail.remote_host)
-    yield from (*mail.attributes, *mail.attributes.values())
-    for header in mail.recipient_headers:
-        yield from (header.name, header.value)
+def _texts(mail: Mail) -> Iterator[tuple[str, str]]:
+    """Where each stands that must be one, and what stands there."""
+    yield from (("its name", mail.name), ("its state", mail.state), ("its error_message", mail.error_message or ""))
+    yield from (("its remote_addr", mail.remote_addr), ("its remote_host", mail.remote_host))
+    for name, value in mail.attributes.items():
+        yield from (("the name of an attribute", name), (f"the attribute {name!r}", value))
+    for place, header in enumerate(mail.recipient_headers):
+        yield f"the name of recipient_headers[{place}]", header.name
+        yield f"the value of recipient_headers[{place}]", header.value

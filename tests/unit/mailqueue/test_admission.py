@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -114,10 +115,15 @@ def test_every_mail_that_james_queued_may_come_in() -> None:
         (replace(MAIL, attributes={"": attribute("secret")}), "an attribute has no name"),
         (replace(MAIL, attributes={"a": "secret"}), "the attribute 'a' is not the JSON of one"),
         (replace(MAIL, attributes={"a": '{"value":"secret"}'}), "the attribute 'a' is not the JSON of one"),
-        (replace(MAIL, name="\ud800"), "half a surrogate pair"),
-        (replace(MAIL, state="\ud800"), "half a surrogate pair"),
-        (replace(MAIL, error_message="\ud800"), "half a surrogate pair"),
-        (replace(MAIL, recipient_headers=(RecipientHeader("a@x", "X", "\udfff"),)), "half a surrogate pair"),
+        (replace(MAIL, name="\ud800"), "its name holds half a surrogate pair"),
+        (replace(MAIL, state="\ud800"), "its state holds half a surrogate pair"),
+        (replace(MAIL, error_message="\ud800"), "its error_message holds half a surrogate pair"),
+        (
+            replace(MAIL, recipient_headers=(RecipientHeader("a@x", "X", "\udfff"),)),
+            r"the value of recipient_headers\[0\] holds half a surrogate pair",
+        ),
+        (replace(MAIL, remote_addr=cast("str", None)), "its remote_addr is missing"),
+        (replace(MAIL, remote_host=cast("str", 7)), "its remote_host is not a text"),
     ],
 )
 def test_what_james_cannot_read_is_refused_by_field(mail: Mail, fault: str) -> None:
