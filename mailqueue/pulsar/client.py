@@ -7,6 +7,9 @@ its consumer. An acknowledgement is sent some 100 ms after it is given, or when 
 
 A producer that has lost its broker waits for it up to a minute, longer and longer, and does not say why; a new one is
 answered at once: that the backlog quota is exceeded, for example.
+
+Its own log is left unread: a logger of Python's would be called from its threads while the interpreter ends; and a pipe
+would hold them up wherever its reader is slow. What matters for a caller comes as the error of his call.
 """
 
 import asyncio
@@ -169,9 +172,10 @@ class PulsarClient:
             atexit.unregister(opened.shutdown)
 
     async def _closed(self, opened: pulsar_async.Client) -> None:
+        """In a thread, as the library's own asynchronous close calls back from one that may outlive the interpreter."""
         try:
-            await self.asked(opened.close())
-        except MailmendError:
+            await asyncio.to_thread(opened._client.close)  # noqa: SLF001 - the one that calls nobody back
+        except Exception:  # noqa: BLE001 - it is to end, whatever it says
             opened.shutdown()
 
     async def asked(self, asking: Awaitable[T]) -> T:
