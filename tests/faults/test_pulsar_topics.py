@@ -16,7 +16,7 @@ import pytest
 from mailqueue.codec.pulsar import pulsar_payload_of
 from mailqueue.health import judged
 from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.mail_queue import PulsarMailQueue
+from mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue, queue_names
 from mailqueue.pulsar.names import (
     dead_topic,
     filter_scheduled_topic,
@@ -28,6 +28,7 @@ from mailqueue.pulsar.names import (
 from mailqueue.pulsar.topics import TopicMessage
 from mailqueue.queue import Dequeued
 from model.errors import PublishFailed, WrongUse
+from model.ids import QueueName
 from model.queue.filters import MailFilter
 from model.queue.health import HealthProblem
 from repair.clock import SystemClock
@@ -225,6 +226,32 @@ async def test_a_listing_that_is_cut_short_leaves_no_reader_behind(
         return {name: len(one["consumers"]) for name, one in stats["subscriptions"].items()}
 
     await soon(consumers, {out_subscription(QUEUE): 0})
+
+
+async def test_what_was_acked_is_listed_no_more(queue: PulsarMailQueue) -> None:
+    """James's browse goes back to it. Here every second is acked, so that the broker keeps the topic from its start."""
+    await enqueued(queue, *map(str, range(6)))
+    async with queue.dequeue(prefetch=6) as mails:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            held = [await anext(mails) for _ in range(6)]
+        for one in held[1::2]:
+            await one.ack()
+        await soon(lambda: names(queue), [one.mail.name for one in held[::2]])
+        assert (await queue.size()).mails == 3
+
+
+async def test_a_queue_is_listed_by_its_own_name_whatever_that_looks_like(
+    namespace: PulsarNamespace, blobs: MemoryBlobs
+) -> None:
+    """Partitions of another are listed as that one."""
+    topics = PulsarTopics(namespace.settings, SystemClock())
+    await asked(namespace, "PUT", out_topic(QueueName("parts")), "/partitions", 2)
+    for name in ("a-partition-b", "parts"):
+        async with await open_queue(QueueName(name), topics, blobs, SystemClock()) as queue:
+            await enqueued(queue, "0")
+            assert await names(queue) == ["0"]
+    assert await queue_names(topics) == ["a-partition-b", "parts"]
+    await topics.close()
 
 
 async def test_a_mail_without_its_bytes_is_a_dead_letter_and_holds_up_nobody(
