@@ -6,6 +6,8 @@
 import asyncio
 import gc
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -19,6 +21,7 @@ from mailqueue.pulsar.settings import PulsarSettings
 from mailqueue.pulsar.topics import TopicMessage
 from model.ids import QueueName
 from repair.clock import SystemClock
+from tests.support.striking_topics import ACTS, StrikingTopics
 
 QUEUE = QueueName("spool")
 KEPT: list[Any] = []
@@ -89,8 +92,23 @@ async def holds(settings: PulsarSettings, folder: str) -> None:
         await asyncio.Event().wait()
 
 
+async def strikes(settings: PulsarSettings, wish: str) -> None:
+    """It does something to a queue, and is killed before the n-th request of that."""
+    act, number, folder = wish.split(":")
+
+    async def strike() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    clock = SystemClock()
+    topics = StrikingTopics(PulsarTopics(settings, clock), int(number), strike)
+    blobs = open_files(Path(folder), clock)
+    async with await open_queue(QueueName(f"{act}-{number}"), topics, blobs, clock) as queue:
+        await ACTS[act](queue, tell)
+    await topics.close()
+
+
 STORIES: Mapping[str, Callable[[PulsarSettings, str], Coroutine[Any, Any, None]]] = {
-    one.__name__: one for one in (opens_and_closes, leaves, holds)
+    one.__name__: one for one in (opens_and_closes, leaves, holds, strikes)
 }
 
 
