@@ -165,6 +165,8 @@ def reason_of(error: Exception) -> str:
 AMQPS_PORT: Final = 5671
 GUEST: Final = "guest"
 NAMESPACE_DEFAULT: Final = "public/default"
+PULSAR_FILE: Final = "file"
+"""Where the address of a broker has this scheme, it names a `pulsar.properties` of James's."""
 QUEUE_DEFAULT: Final = "spool"
 """James's queue of mails that wait for its processors; mails on their way to other servers are in `outgoing`."""
 
@@ -254,7 +256,8 @@ def parse_broker(text: str) -> BrokerSettings:
 
 
 def is_pulsar(url: str) -> bool:
-    return url.partition("://")[0] in _PULSAR_PORTS
+    """Whether it names Pulsar, itself or by James's file about it."""
+    return url.partition("://")[0] in {*_PULSAR_PORTS, PULSAR_FILE}
 
 
 def parse_pulsar(text: str) -> PulsarSettings:
@@ -264,7 +267,7 @@ def parse_pulsar(text: str) -> PulsarSettings:
     """
     parts = _split(text, _PULSAR_FORM)
     user, _, hosts = parts.netloc.rpartition("@")
-    if not is_pulsar(text) or not hosts or parts.query or parts.fragment:
+    if parts.scheme not in _PULSAR_PORTS or not hosts or parts.query or parts.fragment:
         raise _not_a(text, "Pulsar", _PULSAR_FORM)
     name, _, password = map(unquote, user.partition(":"))
     secure = parts.scheme == "pulsar+ssl"

@@ -9,20 +9,24 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import click
 from click.core import ParameterSource
 
 from admin.cli.kinds import ParsedValue
 from admin.cli.options import settings_table, shared_file, shared_option
+from admin.james_properties import parse_pulsar_properties
 from admin.settings import (
     GUEST,
+    PULSAR_FILE,
     first_line,
     has_password,
     is_pulsar,
     parse_broker,
     parse_management,
     parse_pulsar,
+    reason_of,
     with_password,
 )
 from mailqueue.broker_tls import BrokerTls
@@ -45,7 +49,7 @@ BROKER_OPTIONS: Final = (
         "--broker",
         "Message broker: amqp://user@host:5672/vhost, or amqps://. Password: MAILMEND_BROKER_PASSWORD. Of a queue over "
         "Pulsar, which has no tables: pulsar://[user@]host:6650/tenant/namespace, or pulsar+ssl://; without a user the "
-        "password is a token. Not there yet over Pulsar: reconcile.",
+        "password is a token. Or James's own file about Pulsar: file:///etc/james/conf/pulsar.properties.",
         type=ParsedValue("broker", str),
         metavar="URL",
     ),
@@ -110,7 +114,7 @@ def broker_of(options: Mapping[str, Any], context: click.Context, local: Local) 
 def pulsar_of(options: Mapping[str, Any], context: click.Context) -> PulsarSettings:
     """Pulsar from options, environment and files together."""
     _refuse_typed_password(options["broker"], context)
-    found = parse_pulsar(options["broker"])
+    found = _pulsar_named(options["broker"])
     found = with_password(found, _broker_password(options, context, found.password))
     admin = options["broker_management"] or found.admin
     return replace(
@@ -120,11 +124,26 @@ def pulsar_of(options: Mapping[str, Any], context: click.Context) -> PulsarSetti
     )
 
 
+def _pulsar_named(url: str) -> PulsarSettings:
+    """Pulsar by its address, or as a file of James's names it."""
+    scheme, _, rest = url.partition("://")
+    if scheme != PULSAR_FILE:
+        return parse_pulsar(url)
+    file = Path(unquote(rest))
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSettings(
+            f"{file} cannot be read: {reason_of(error)}", mend="Name James's pulsar.properties, readable by this user."
+        ) from error
+    return parse_pulsar_properties(text)
+
+
 def target_of(options: Mapping[str, Any], context: click.Context) -> BrokerSettings | PulsarSettings:
     """The broker of a second queue: by `--to` and its companions, and MAILMEND_TO_PASSWORD."""
     url, file, authority = options["to"], options["to_password_file"], existing(options["to_tls_ca"])
     _refuse_typed_password(url, context, "to")
-    found = parse_pulsar(url) if is_pulsar(url) else parse_broker(url)
+    found = _pulsar_named(url) if is_pulsar(url) else parse_broker(url)
     password = (first_line(file) if file else "") or os.environ.get("MAILMEND_TO_PASSWORD") or found.password
     tls = replace(found.tls, ca=authority) if found.tls and authority else found.tls
     management = options["to_management"]

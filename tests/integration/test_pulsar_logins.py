@@ -76,6 +76,12 @@ def test_whoever_may_is_let_in(guarded: GuardedPulsar, tmp_path: Path) -> None:
         "password with TLS": named(guarded.shell(tmp_path, password, secure=True), OURS),
         "certificate": guarded.shell(tmp_path, certificate, secure=True),
     }
+    james = tmp_path / "pulsar.properties"
+    james.write_text(
+        f"broker.uri={guarded.own.settings.service}/\nadmin.uri={guarded.own.settings.admin}\nnamespace={NAMESPACE}\n"
+        f"authentication.type=basic\nauthentication.basic.userId={OURS}\nauthentication.basic.password={PASSWORD}\n"
+    )
+    shells["James's file"] = CommandLine(tmp_path, {"MAILMEND_BROKER": f"file://{james}"})
     for how, shell in shells.items():
         ended = shell("queue", "list", "--json")
         assert (ended.code, ended.err) == (0, ""), how

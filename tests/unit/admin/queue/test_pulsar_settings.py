@@ -1,10 +1,13 @@
 """How a queue over Pulsar is named on the command line, and what its address says."""
 
+from pathlib import Path
+
 import pytest
 
 from admin.settings import is_pulsar, parse_pulsar
 from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
 from model.errors import WrongUse
+from tests.support.commands import command_line
 
 
 def test_a_bare_address_is_jamess_own_default() -> None:
@@ -45,5 +48,12 @@ def test_what_is_no_address_of_pulsar_is_refused(url: str) -> None:
 def test_the_scheme_says_which_broker_it_is() -> None:
     assert is_pulsar("pulsar://host")
     assert is_pulsar("pulsar+ssl://host")
+    assert is_pulsar("file:///etc/james/conf/pulsar.properties")
     assert not is_pulsar("amqp://host")
     assert not is_pulsar("")
+
+
+def test_a_file_of_jamess_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    ended = command_line(tmp_path)("queue", "list", "--broker", f"file://{tmp_path}/no%20file")
+    assert (ended.code, ended.out) == (2, "")
+    assert f"{tmp_path}/no file cannot be read: No such file" in ended.err
