@@ -103,7 +103,7 @@ async def asked(namespace: PulsarNamespace, method: str, topic: str, verb: str =
     return await asyncio.to_thread(namespace.topic, method, topic, verb, body)
 
 
-@pytest.mark.parametrize("policy", first_of(["producer_request_hold", "producer_exception"]))
+@pytest.mark.parametrize("policy", first_of(["producer_exception", "producer_request_hold"]))
 async def test_a_full_backlog_refuses_a_mail_in_words_and_takes_the_next_once_there_is_room(
     namespace: PulsarNamespace, queue: PulsarMailQueue, blobs: MemoryBlobs, policy: str
 ) -> None:
@@ -139,6 +139,7 @@ async def test_a_full_backlog_refuses_a_mail_in_words_and_takes_the_next_once_th
     assert set(went_in[1:]) | {"after"} <= set(came) <= set(went_in) | set(doubtful) | {"after"}
 
 
+@pytest.mark.thorough
 async def test_partitioned_topics_are_one_queue_and_partitions_may_be_added(
     namespace: PulsarNamespace, blobs: MemoryBlobs
 ) -> None:
