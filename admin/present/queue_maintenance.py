@@ -178,7 +178,8 @@ def redrive_document(result: QueueAnswer[RedriveRequest, Redriven]) -> Document:
 
 def reconcile_document(result: ReconcileResult) -> Document:
     found, request = result.found, result.request
-    body: list[Part] = [Grid(f"What {request.queue} holds", ("side", "what", "count"), _sides(found))]
+    over_pulsar = request.settings.pulsar is not None
+    body: list[Part] = [Grid(f"What {request.queue} holds", ("side", "what", "count"), _sides(found, over_pulsar))]
     if not found.clean:
         rows = [(kind.value, f"{count:,}", MEANINGS[kind]) for kind, count in found.counts.items() if count]
         body += [Grid("Found", ("finding", "count", "meaning"), rows), *_named_lines(found)]
@@ -205,6 +206,7 @@ def _json(result: ReconcileResult) -> dict[str, Any]:
                 for row in tables.broken
             ],
         },
+        "bad_messages": tables.bad,
         "blobs": None if missing is None else {"missing": missing},
         "lacking": found.lacking,
         "surplus": found.surplus,
@@ -225,12 +227,17 @@ def _json(result: ReconcileResult) -> dict[str, Any]:
     }
 
 
-def _sides(found: Reconciled) -> list[tuple[str, str, str]]:
+def _sides(found: Reconciled, over_pulsar: bool) -> list[tuple[str, str, str]]:  # noqa: FBT001 - of one caller
     tables, depth = found.tables, found.depth
+    side = "topics" if over_pulsar else "table"
     rows = [
-        ("table", "live", f"{len(tables.live):,}"),
-        ("table", "marked, waits for the sweep", f"{len(tables.marked):,}"),
-        ("table", "delayed", f"{tables.delayed_count:,}"),
+        (side, "live", f"{len(tables.live):,}"),
+        (
+            side,
+            "deleted, not yet acknowledged" if over_pulsar else "marked, waits for the sweep",
+            f"{len(tables.marked):,}",
+        ),
+        (side, "delayed", f"{tables.delayed_count:,}"),
     ]
     if depth is not None:
         rows += [
@@ -246,6 +253,7 @@ def _named_lines(found: Reconciled) -> list[str]:
     kinds: dict[QueueFinding, list[str]] = {
         QueueFinding.BROKEN_ROW: [f"{row.enqueue_id} ({row.why})" for row in found.tables.broken],
         QueueFinding.BLOB_MISSING: plain(found.missing or frozenset()),
+        QueueFinding.BAD_MESSAGE: [f"{one.place} of {one.topic} ({one.why})" for one in found.tables.bad or ()],
         QueueFinding.LACKS_MESSAGE: plain(found.without_message),
         QueueFinding.ONLY_IN_BROKER: plain(found.only_in_broker),
     }
@@ -287,4 +295,12 @@ def _next_lines(result: ReconcileResult) -> list[str]:
         QueueFinding.ONLY_IN_BROKER: f"To drop what has no row: {command} --drain --mark ID",
         QueueFinding.DEAD_LETTER: "Dead letters: mailmend runbook show queue-does-not-drain",
     }
+    if result.request.settings.pulsar:
+        lines[QueueFinding.DEAD_LETTER] = (
+            f"Dead letters: mailmend queue redrive --queue {result.request.queue} --dry-run"
+        )
+        lines[QueueFinding.BAD_MESSAGE] = (
+            "What is no mail is a dead letter once it is consumed; to look at it: pulsar-admin topics "
+            "get-message-by-id -l LEDGER -e ENTRY TOPIC"
+        )
     return [lines[kind] for kind in result.left if kind in lines]

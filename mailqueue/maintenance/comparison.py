@@ -56,14 +56,24 @@ class LiveMail:
 
 
 @dataclass(frozen=True, slots=True)
+class BadMessage:
+    """A message that no mail can be read from, and where it is."""
+
+    topic: str
+    place: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class TablesSide:
-    """What the live slices hold, and what is not due yet.
+    """What the live slices hold, and what is not due yet; of a queue over Pulsar, what its topics hold.
 
     Attributes:
-        live: rows without a mark, by id, from the browse start on.
-        marked: rows that are marked and wait for the sweep: no finding.
+        live: rows without a mark, by id, from the browse start on; messages that wait.
+        marked: rows that are marked and wait for the sweep: no finding; messages of deleted mails likewise.
         delayed: mails that are not due; they have no message on purpose. At most as many as may be held in memory.
         delayed_beyond: how many there are besides; their ids are not known.
+        bad: messages that are no mails; None where messages cannot be named.
     """
 
     live: Mapping[EnqueueId, LiveMail]
@@ -71,6 +81,7 @@ class TablesSide:
     delayed: frozenset[EnqueueId] = frozenset()
     delayed_beyond: int = 0
     broken: tuple[BrokenRow, ...] = ()
+    bad: tuple[BadMessage, ...] | None = None
 
     @property
     def delayed_count(self) -> int:
@@ -105,7 +116,7 @@ class Reconciled:
     """The three sides of a queue, compared.
 
     Attributes:
-        missing: live mails whose header or body is gone; None: not looked at.
+        missing: live mails whose header or body is gone, over Pulsar delayed ones too; None: not looked at.
         lacking: how many live mails surely have no message; None where the broker does not say what is unacked.
         surplus: how many messages surely belong to no row; None likewise.
         without_message: exactly which mails lack theirs; known after a drain only.
@@ -150,6 +161,18 @@ def compared(
         QueueFinding.DEAD_LETTER: depth.dead if depth else 0,
     }
     return Reconciled(queue, at, tables, depth, missing, drained, lacking, surplus, without, only, counts)
+
+
+def compared_topics(
+    queue: QueueName, at: datetime, topics: TablesSide, depth: Depth | None, missing: frozenset[EnqueueId] | None
+) -> Reconciled:
+    """Of a queue over Pulsar: what lists its mails is what delivers them, so neither can lack, or have too many."""
+    counts = {
+        QueueFinding.BLOB_MISSING: len(missing or ()),
+        QueueFinding.BAD_MESSAGE: len(topics.bad or ()),
+        QueueFinding.DEAD_LETTER: depth.dead if depth else 0,
+    }
+    return Reconciled(queue, at, topics, depth, missing, lacking=0, surplus=0, counts=counts)
 
 
 def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId, ...], tuple[EnqueueId, ...]]:

@@ -135,7 +135,11 @@ RECONCILE: Final = Command(
     it.
 
     What is removed is kept first, in ~/.local/share/mailmend/queue; `mailmend queue restore` puts it back. A mail that
-    has a message and no row is kept with --drain only. Killed, the same command goes on.""",
+    has a message and no row is kept with --drain only. Killed, the same command goes on.
+
+    Over Pulsar the topics, of ready and of delayed mails, are compared with the blobs: `table` in the JSON is what they
+    list, `bad_messages` where those are that are no mails. They are read without being taken, so neither --drain nor
+    --republish has anything to do; --mark deletes.""",
     service="admin.services.queue.reconcile:reconcile",
     present="admin.present.queue_maintenance:reconcile_document",
     options=(

@@ -12,7 +12,7 @@ from admin.services.caller import Caller
 from admin.services.queue.removed_mails import RemovedMailsFile, removed_mails_path
 from admin.services.queue.request import DryRunRequest, confirm
 from admin.wiring.cluster import state_folder
-from admin.wiring.queues import QueueConnections, with_queues
+from admin.wiring.queues import PulsarConnections, QueueConnections, with_queues
 from mailqueue.maintenance.comparison import (
     DRAIN_MAX,
     Drained,
@@ -20,6 +20,7 @@ from mailqueue.maintenance.comparison import (
     QueueFinding,
     Reconciled,
     compared,
+    compared_topics,
     left_after,
     refuse_drain,
 )
@@ -30,6 +31,7 @@ from mailqueue.maintenance.reconcile import (
     with_lookups,
 )
 from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest
+from mailqueue.maintenance.topic_reconcile import QueueTopics
 from mailqueue.queue import IDS_MAX
 from model.errors import BadPayload, BlobMissing, ExitCode, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName
@@ -89,12 +91,32 @@ def reconcile(request: ReconcileRequest, caller: Caller) -> ReconcileResult:
         WrongUse: options that contradict each other.
         UnsafeRequest: no person agreed, or a guard refused.
     """
+    if request.settings.pulsar:
+        _refuse_what_topics_need_not(request)
     if request.force and not request.drain:
         raise WrongUse("--force is for --drain", mend="Say both, or neither.")
     if request.drain:
         question = f"Take every message of {request.queue} unacked for a moment? Consumers must be paused."
         confirm(question, caller, yes=request.yes)
     return with_queues(request.settings, lambda connections: _reconciled(connections, request, caller), makes=False)
+
+
+def _refuse_what_topics_need_not(request: ReconcileRequest) -> None:
+    if request.drain:
+        raise WrongUse(
+            "--drain is for a broker that cannot be searched, and Pulsar's topics are read as they are",
+            mend="Leave it out: every message is looked at without it, and none is taken.",
+        )
+    if request.republish:
+        raise WrongUse(
+            "--republish is for mails that a table lists and the broker lacks, and a queue over Pulsar has no table",
+            mend="Leave it out: what its topics list is what is delivered.",
+        )
+    if request.mark and request.no_blobs:
+        raise WrongUse(
+            "--mark takes a mail's bytes with it, which are kept first, and --no-blobs leaves them out",
+            mend="Say one of them.",
+        )
 
 
 async def _reconciled(connections: QueueConnections, request: ReconcileRequest, caller: Caller) -> ReconcileResult:
@@ -105,9 +127,7 @@ async def _reconciled(connections: QueueConnections, request: ReconcileRequest, 
     caller.progress.stage("mending")
     removed = _Removed.of(connections, request)
     try:
-        async with connections.open_tabled(dry_run=request.dry_run) as queue:
-            keeping = Keeping(removed.keep_mail, removed.keep_row)
-            done = await queue.mend(found, request.mending, keeping, dry_run=request.dry_run)
+        done = await _mended(connections, found, request, removed)
     except BaseException:
         for path in removed.paths:
             caller.remark(f"Kept in {path}")
@@ -116,7 +136,22 @@ async def _reconciled(connections: QueueConnections, request: ReconcileRequest, 
     return ReconcileResult(request, found, done, left, removed.paths, removed.without_content)
 
 
+async def _mended(
+    connections: QueueConnections, found: Reconciled, request: ReconcileRequest, removed: "_Removed"
+) -> Mended:
+    dry_run = request.dry_run
+    if isinstance(connections, PulsarConnections):
+        async with connections.open(dry_run=dry_run) as queue:
+            marked = _topics(connections, request).marked
+            return await marked(queue, request.mending.mark, removed.keep_mail, dry_run=dry_run)
+    async with connections.open_tabled(dry_run=dry_run) as tabled:
+        keeping = Keeping(removed.keep_mail, removed.keep_row)
+        return await tabled.mend(found, request.mending, keeping, dry_run=dry_run)
+
+
 async def _compared(connections: QueueConnections, request: ReconcileRequest) -> Reconciled:
+    if isinstance(connections, PulsarConnections):
+        return await _compared_topics(connections, request)
     view, name = connections.view, request.queue
     depth = await connections.broker.depth(name)
     named = await _drained(connections, name, depth, request) if request.drain else None
@@ -125,6 +160,19 @@ async def _compared(connections: QueueConnections, request: ReconcileRequest) ->
     if named is not None:
         named = await with_lookups(view, name, named, tables)
     return compared(name, connections.now, tables, depth=depth, missing=missing, drained=named)
+
+
+async def _compared_topics(connections: PulsarConnections, request: ReconcileRequest) -> Reconciled:
+    topics = _topics(connections, request)
+    async with connections.open(dry_run=True) as queue:
+        depth = (await queue.figures()).depth
+    look = await topics.look(request.ids_max)
+    missing = None if request.no_blobs else await topics.missing_among(connections.blobs, look.mails)
+    return compared_topics(request.queue, connections.now, look.side, depth, missing)
+
+
+def _topics(connections: PulsarConnections, request: ReconcileRequest) -> QueueTopics:
+    return QueueTopics(request.queue, connections.topics, connections.clock)
 
 
 async def _drained(connections: QueueConnections, queue: QueueName, depth: Depth, request: ReconcileRequest) -> Drained:
