@@ -310,10 +310,11 @@ _REPAIR_BLOBS: Final = Command(
     name="blobs",
     summary="Collect the blobs that nothing refers to any more.",
     about="""The store is listed, then everything that may refer to it is read: every column of the keyspace whose name
-    says so, before-images, mails kept on this machine, dead letters at the broker (over Pulsar, every mail of the
-    namespace), and what --references declare. The references are read again after the delay; what nothing refers to
-    either time goes, once its generation and the next are over and it is a day old. Where a source cannot be read
-    whole, nothing goes. What goes is listed in a file first. It does not come back: begin with --dry-run.
+    says so, before-images, mails kept on this machine, journals of its unfinished moves of queues, dead letters at the
+    broker (over Pulsar, every mail of the namespace), and what --references declare. The references are read again
+    after the delay; what nothing refers to either time goes, once its generation and the next are over and it is a day
+    old. Where a source cannot be read whole, nothing goes. What goes is listed in a file first. It does not come back:
+    begin with --dry-run.
 
     Blobs that are referred to and not there are reported with who refers to them.""",
     service="admin.services.blobs:repair_blobs",

@@ -15,6 +15,7 @@ from admin.plan_files import PlanFile, PlanHead, PlanKind, PlanWriter, how_to_lo
 from admin.services import checking
 from admin.services.caller import Caller
 from admin.services.mending import MARGIN, CheckRequest, MendingResult, ScanRequest, given
+from admin.services.queue.move_journal import mails_on_their_way
 from admin.services.queue.removed_mails import read_removed_mails
 from admin.settings import BlobsSettings
 from admin.whole_files import refuse_unwritable, whole_file
@@ -345,6 +346,8 @@ class _Sources:
         opened, request, wanted = self.opened, self.request, self.request.blobs
         schema = live_schema(opened.cluster, opened.mail.name)
         found: list[ReferenceSource] = []
+        if moving := list(_moving_mails(state_folder("queue"))):
+            found.append(KnownReferences("unfinished moves on this machine", moving))
         if self.messages:
             if isinstance(wanted.broker, PulsarSettings) and not wanted.only_broker:
                 _refuse_other_queues(await _queues_of(opened))
@@ -372,6 +375,13 @@ def _kept_mails(folder: Path) -> Iterator[Reference]:
         for one in read_removed_mails(path, on_torn=lambda: None):
             if one.content is None:
                 yield from (Reference(blob, path.name) for blob in (one.queued.blobs.header, one.queued.blobs.body))
+
+
+def _moving_mails(folder: Path) -> Iterator[Reference]:
+    """Mails that have left one queue, and may not be in the other yet: a move that goes on puts them there."""
+    for path, mail in mails_on_their_way(folder):
+        blobs = mail.listed.queued.blobs
+        yield from (Reference(blob, f"{path.name} {mail.was}") for blob in (blobs.header, blobs.body))
 
 
 @contextmanager

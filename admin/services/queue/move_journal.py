@@ -8,7 +8,7 @@ is missing is of a mail that never left. A move that is done puts `.done` behind
 import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from fcntl import LOCK_EX, LOCK_NB, flock
@@ -102,7 +102,7 @@ class MoveJournalFile:
     def _read(self) -> None:
         """Read it, and cut off a last line whose end is missing."""
         content = self.path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
+        whole = _whole(content)
         if len(whole) < len(content):
             os.truncate(self.path, len(whole))
         first, *lines = whole.decode().splitlines()
@@ -135,6 +135,29 @@ def unfinished(folder: Path, queue: QueueName, ends: Mapping[str, str]) -> Path 
     return None
 
 
+def mails_on_their_way(folder: Path) -> Iterator[tuple[Path, MovingMail]]:
+    """Every mail that a move took which is not finished, with its journal; those too that are at the target by now.
+
+    Raises:
+        WrongUse: a journal cannot be read.
+    """
+    for path in sorted(folder.glob(f"*-move-*{_SUFFIX}")):
+        try:
+            lines = _whole(path.read_bytes()).decode().splitlines()
+        except FileNotFoundError:
+            continue  # finished meanwhile
+        except (OSError, ValueError) as error:
+            raise WrongUse(f"{path} cannot be read: {error}", mend="It is the journal of a queue move.") from error
+        try:
+            if not lines or json.loads(lines[0]).get("format") != FORMAT:
+                continue
+            for document in map(json.loads, lines[1:]):
+                if "payload" in document:
+                    yield path, _mail_of(document)
+        except (ValueError, KeyError, TypeError, BadPayload) as error:
+            raise WrongUse(f"{path} is no journal of a move: {error}") from error
+
+
 def created(folder: Path, queue: QueueName, ends: Mapping[str, str], now: datetime) -> Path:
     """A new journal.
 
@@ -152,6 +175,11 @@ def created(folder: Path, queue: QueueName, ends: Mapping[str, str], now: dateti
             f"{path} cannot be written: {error.strerror or error}; nothing was moved", mend="Make room, then again."
         ) from error
     return path
+
+
+def _whole(content: bytes) -> bytes:
+    """Without a last line whose end is missing."""
+    return content[: content.rfind(b"\n") + 1]
 
 
 def _line(mail: MovingMail) -> str:

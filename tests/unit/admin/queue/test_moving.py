@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from admin.wiring import queues
+from mailqueue.pulsar.names import out_subscription, out_topic
 from mailqueue.queue import MailQueue
 from model.ports import Clock
 from model.queue.mails import Listed
+from tests.support.queue_commands import SPOOL
 from tests.support.queues import CONTENT, mail
 from tests.support.two_queues import TwoQueues, two_queues
 
@@ -112,3 +115,29 @@ def test_killed_at_any_step_it_goes_on_and_moves_each_mail_once(
         assert not both.on(taken, pulsar=back), step
         step += 1
     assert step > 20
+
+
+def test_blobs_of_mails_on_their_way_are_not_collected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those of a mail that is in neither queue, only in the journal of a move that was killed, however old they are."""
+    both, step = two_queues(monkeypatch, tmp_path), 6  # before that it is at the source
+    while not both.rabbit.blobs.ids or both.listed(pulsar=False):
+        both = two_queues(monkeypatch, tmp_path / str(step))
+        both.on(lambda queue: queue.enqueue(mail("first"), CONTENT), pulsar=False)
+        both.move(dies_before=step)
+        step += 1
+    assert not both.listed(pulsar=True)
+    monkeypatch.setattr(queues, "topics_behind", lambda *_: both.topics)
+    asyncio.run(both.topics.create(out_topic(SPOOL), out_subscription(SPOOL)))
+    both.rabbit.pass_time(days=9)
+    pulsar = ("--broker", "pulsar://pulsar:6650/public/default", "--only-broker")
+
+    how = ("--engine", "local", "--delay", "0s", "--generation", "1h")
+    ended = both.rabbit.line("repair", "blobs", *how, *pulsar, "--json")
+
+    assert ended.json["references"]["unfinished moves on this machine"] == 2, ended.err
+    assert both.move() is not None
+    assert both.on(content_of_all, pulsar=True) == [CONTENT]
+
+
+async def content_of_all(queue: MailQueue) -> list[bytes]:
+    return [await queue.content(one) async for one in queue.browse()]
