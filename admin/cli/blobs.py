@@ -118,3 +118,13 @@ def _pulsar(own: Values, context: click.Context) -> PulsarSettings:
 
 BLOBS_WANTED: Final = Shared("blobs", {"Blobs": (*BLOB_OPTIONS, *_OWN), "Broker": BROKER_OPTIONS}, _build)
 """Which blobs are looked at, and who may refer to them, as `blobs: BlobsWanted` of the request."""
+
+
+def _checked_pulsar(_own: Values, others: Values, context: click.Context) -> PulsarSettings | None:
+    given = context.params
+    looks = others["what"] in {"queues", "all"} and given["broker"] and not given["no_broker"]
+    return _pulsar(given, context) if looks and is_pulsar(given["broker"]) else None
+
+
+CHECKED_PULSAR: Final = Shared("pulsar", {}, _checked_pulsar)
+"""Pulsar whose topics' mails a check of queues looks at too, where the broker is one, as `pulsar` of the request."""

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from admin.cli.blobs import BLOBS_WANTED
+from admin.cli.blobs import BLOBS_WANTED, CHECKED_PULSAR
 from admin.cli.command import JSON, Command, CommandGroup
 from admin.cli.completion import completed_runs
 from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICT_NAMES, VERDICTS, Duration, duration_text
@@ -105,7 +105,8 @@ CHECK: Final = Command(
     starts and counts of all mail queues), `blobs` (what `repair blobs` would collect, and what is missing), or `all`
     (the default): messages, queues where the keyspace has them, and the paths of mailboxes. Every table is read once.
     What looks wrong is looked at again after the delay; only what is still wrong is drift. Whether mails that wait have
-    their blobs is looked at where --blobs names their store.""",
+    their blobs is looked at where --blobs names their store; over Pulsar, where --broker names it too: every mail of
+    the namespace, and that is refused where a topic cannot be read whole.""",
     service="admin.services.blobs:check",
     present="admin.present.blobs:check_document",
     options=(
@@ -116,7 +117,7 @@ CHECK: Final = Command(
         *SCANNING,
         STAGING,
     ),
-    shared=(BLOBS_WANTED, CONNECTION),
+    shared=(BLOBS_WANTED, CHECKED_PULSAR, CONNECTION),
     output=MEASURED,
     alone={
         "what=queues": ("torn", "without", "no_writers", "anonymous", "staging"),

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from admin.present.document import Grid
-from admin.present.values import NOTHING_WRITTEN, counts_json, plain, shown
-from admin.services.mending import MendingResult
+from admin.present.values import NOTHING_WRITTEN, counts_json, first_ids, plain, shown
+from admin.services.mending import CheckedTopics, MendingResult
 from model.advice.queue_settings import MIB
 from model.projections.verdicts import HARMLESS, QUEUE_VERDICTS, Verdict
 
@@ -18,8 +18,14 @@ if TYPE_CHECKING:  # their libraries come with an extra of their own
 def queues_json(result: MendingResult) -> dict[str, Any]:
     return {
         "queues": None if result.queues is None else list(map(_queue_json, result.queues)),
+        "topics": result.topics and _topics_json(result.topics),
         "garbagecollect": _garbage_json(result.garbage) if result.garbage else None,
     }
+
+
+def _topics_json(topics: CheckedTopics) -> dict[str, Any]:
+    lost = [{"topic": topic, "place": place, "id": mail} for topic, place, mail in topics.without_blobs]
+    return {"namespace": topics.namespace, "mails": topics.mails, "without_blobs": lost}
 
 
 def _queue_json(one: "CleanedQueue") -> dict[str, Any]:
@@ -79,6 +85,11 @@ def queue_lines(result: MendingResult) -> Iterator[str]:
     for one in result.queues or ():
         if one.marks_stay:
             yield f"The {one.judged.scanned.marks:,} marks of {one.queue} never expire, and stay: {one.marks_stay}."
+    if topics := result.topics:
+        gone = len(topics.without_blobs)
+        yield f"{topics.mails:,} mails are in topics of {topics.namespace}, {gone:,} of them without their bytes."
+        named = [f"{mail} ({topic} {place})" for topic, place, mail in topics.without_blobs]
+        yield from first_ids("Their bytes are gone:", named, gone, ": --json names all")
     yield from map(_collected, result.garbage.nodes if result.garbage else ())
 
 

@@ -23,7 +23,7 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult:
         if request.what == "queues":
             found: MendingResult = import_or_name_extra(_QUEUES).check_queues(request, caller, opened)
             return found
-        if request.what == "messages" or not opened.has_queues:
+        if request.what == "messages" or not (opened.has_queues or request.pulsar):
             return mending.check(request, caller, opened)
         return _check_both(request, caller, opened)
 
@@ -62,7 +62,13 @@ def _joined(messages: MendingResult, queues: MendingResult) -> MendingResult:
         unseen=" ".join(filter(None, (one.unseen, other.unseen))) or None,
         exit=max(one.exit, other.exit),
     )
-    return replace(messages, summary=summary, examples=messages.examples + queues.examples, queues=queues.queues)
+    return replace(
+        messages,
+        summary=summary,
+        examples=messages.examples + queues.examples,
+        queues=queues.queues,
+        topics=queues.topics,
+    )
 
 
 def _with_unseen(messages: MendingResult, error: MailmendError) -> MendingResult:

@@ -91,11 +91,13 @@ class CheckRequest(ScanRequest):
 
     Attributes:
         blobs: where the contents of mails in queues are; None: not looked at. Of blobs: a `BlobsWanted`.
+        pulsar: whose topics' mails are looked at too, as `PulsarSettings`; None: there is none.
     """
 
     what: str = "all"
     no_recheck: bool = False
     blobs: Any = None
+    pulsar: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +168,7 @@ class MendingResult:
         plan: the file of a plan that was made, or applied; None where there is none.
         stores: broker and store as they were typed, where applying the plan needs them again.
         queues: each mail queue; None where they were not looked at.
+        topics: the mails of Pulsar's topics; None where they were not looked at.
         garbage: what a garbage collection of their tables costs, or came to; None where none was asked for.
         affected: in whose mailboxes the findings are; None where no report tells it.
     """
@@ -178,6 +181,20 @@ class MendingResult:
     garbage: "GarbageCollection | None" = None
     affected: Affected | None = None
     stores: str = ""
+    topics: "CheckedTopics | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTopics:
+    """The mails of a namespace of Pulsar's, beside their blobs.
+
+    Attributes:
+        without_blobs: topic, place and id of each mail whose bytes are gone.
+    """
+
+    namespace: str
+    mails: int
+    without_blobs: tuple[tuple[str, str, str], ...]
 
 
 def check(

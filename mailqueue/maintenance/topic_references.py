@@ -8,13 +8,14 @@ anew. The references lie in a file: there may be more mails than fit in memory.
 """
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from mailqueue.codec.pulsar import pulsar_queued_of
+from mailqueue.concurrency import in_order
 from mailqueue.maintenance.blob_references import Reference
 from mailqueue.maintenance.blob_scan import BlobLines
 from mailqueue.maintenance.broker_references import NAME
@@ -24,8 +25,8 @@ from mailqueue.pulsar.messages import listed_of
 from mailqueue.pulsar.names import MailTopic, mail_topics
 from mailqueue.pulsar.topics import StoredMessage, Topics
 from model.errors import BadPayload, SourceUnread
-from model.ids import QueueName
-from model.ports import Clock
+from model.ids import BlobId, QueueName
+from model.ports import Blobs, Clock
 from model.queue.deletions import KnownDeletions
 from model.queue.mails import QueuedMail
 from model.queue.places import Backlog, MessagePlace
@@ -35,6 +36,9 @@ TRIES: Final = 3
 
 PATIENCE_SECONDS: Final = 60.0
 """How long a read waits for one more message before it ends."""
+
+BLOBS_AT_ONCE: Final = 32
+"""For how many at once the store is asked whether they are there."""
 
 Cut = Sequence[tuple[MailTopic, Backlog]]
 """Every topic of mails, and what of it was not acknowledged at one moment, the same for all."""
@@ -83,6 +87,40 @@ async def topic_references(
         after = [await topics.backlog(one.topic, one.subscription) or Backlog() for one, _ in cut]
         return TopicReferences(lines, after)
     raise _unread(why, "Run it again; if it says the same: pulsar-admin topics stats-internal TOPIC")
+
+
+async def without_blobs(
+    look: Callable[[], Awaitable[TopicReferences]], blobs: Blobs, pause: Callable[[], Awaitable[object]]
+) -> tuple[int, list[str]]:
+    """How many mails there are, and those whose bytes are gone, by their referrers: at two looks.
+
+    A blob that is gone before the second look, in which its mail needs it still, did not go with its mail.
+
+    Raises:
+        SourceUnread: some mail may not have been seen.
+    """
+    first = await look()
+    gone = await _gone(blobs, (one.blob_id for one in first.references() if one.needed))
+    if not gone:
+        return first.lines.count, []
+    await pause()
+    second = await look()
+    doubtful = [one for one in second.references() if one.needed and one.blob_id in gone]
+    still = await _gone(blobs, (one.blob_id for one in doubtful))
+    return second.lines.count, list(dict.fromkeys(one.referrer for one in doubtful if one.blob_id in still))
+
+
+async def _gone(blobs: Blobs, ids: Iterable[str]) -> set[str]:
+    """Those that the store lacks; what is no id of a blob among them."""
+
+    async def lacking(one: str) -> bool:
+        try:
+            return not await blobs.exists(BlobId(one))
+        except BadPayload:
+            return True
+
+    async with aclosing(in_order(ids, lacking, BLOBS_AT_ONCE)) as found:
+        return {one async for one, is_gone in found if is_gone}
 
 
 async def cut_of(topics: Topics, named: Collection[QueueName] = ()) -> Cut:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mailqueue.maintenance.topic_reconcile import QueueTopics
 from mailqueue.maintenance.topic_references import topic_references
 from mailqueue.pulsar.adapter import PulsarTopics
 from mailqueue.pulsar.mail_queue import open_queue
@@ -48,10 +49,20 @@ async def test_every_mail_of_a_namespace_counts_or_nothing_does(pulsar: RealPuls
     assert {one for one, is_needed in needed.items() if is_needed} == blobs.ids - dead - done
     assert {one for one, is_needed in needed.items() if not is_needed} == dead
 
+    for name in (PLAIN, CUT):
+        side = QueueTopics(name, topics, CLOCK)
+        look = await side.look()
+        assert (len(look.side.live), len(look.side.delayed), look.side.bad) == (3, 2, ())
+        lost = next(iter(look.side.delayed))
+        await blobs.store.remove(look.mails[lost].blobs.body)
+        assert await side.missing_among(blobs, look.mails) == {lost}
+
     await topics.close()  # a producer would make it anew
     namespace.topic("DELETE", f"{out_topic(CUT)}-partition-1", "?force=true")
     with pytest.raises(SourceUnread, match="lacks its partition 1"):
         await topic_references(topics, CLOCK, tmp_path)
+    with pytest.raises(BrokerUnreachable, match="lacks its partition 1"):
+        await QueueTopics(CUT, topics, CLOCK).look()
     namespace.topic("DELETE", f"{out_topic(CUT)}-partition-0", "?force=true")
     namespace.topic("DELETE", f"{out_topic(CUT)}-partition-2", "?force=true")
     with pytest.raises(SourceUnread, match="is listed, and not there"):

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from admin.event_loop import run_async
 from admin.nodetool import NODETOOL
 from admin.plan_files import PlanFile, PlanHead, PlanKind, PlanWriter, how_to_look, plan_wanted, seconds_of
 from admin.services.caller import Caller
 from admin.services.examples import Examples, both_of
-from admin.services.mending import CheckRequest, MendingResult, given
+from admin.services.mending import CheckedTopics, CheckRequest, MendingResult, given
 from admin.services.queue.garbage_collection import agreed, collector_for
 from admin.settings import QUEUE_DEFAULT, QueueSettings
+from admin.wiring import queues as wired
 from admin.wiring.cluster import EngineWanted, OpenCluster, chosen_engine, owner_name, queue_scanner, throttle_of
 from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.maintenance.cleanup import CleanupSettings, QueueCleanup
@@ -23,6 +25,7 @@ from mailqueue.maintenance.cleanup_scan import Mark
 from mailqueue.maintenance.cleanup_writes import MENDED, CleanedQueue, FindingsRecord
 from mailqueue.maintenance.planned_cleanup import PlannedCleanup, planned_of
 from mailqueue.maintenance.sweep import Sweeper
+from mailqueue.maintenance.topic_references import topic_references, without_blobs
 from model.catalog.ledger import KEEP, KeyspaceLease
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.durations import format_duration
@@ -30,11 +33,12 @@ from model.errors import ExitCode, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.instants import MICROS
 from model.operations import Level
-from model.projections.findings import Finding
+from model.projections.findings import Finding, Suspect
 from model.projections.reasons import Why
 from model.projections.verdicts import Verdict
 from model.queue.cleanup import MarksRule, QueuePlace
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, Timing, take_as_of
+from repair.joins.records import Workshop
 from repair.ledger.runs import Ledger
 from repair.mending.engine import DELAY_SECONDS
 from repair.mending.limits import Pace, PacedAsyncTables
@@ -88,6 +92,45 @@ class CleanupRequest:
 
 
 def check_queues(request: CheckRequest, caller: Caller, opened: OpenCluster) -> MendingResult:
+    """Look at the queues of the tables, and at the mails of Pulsar's topics where one is named.
+
+    Raises:
+        SourceUnread: a topic cannot be read whole.
+    """
+    if request.pulsar is None:
+        return _checked_tables(request, caller, opened)
+    result = MendingResult(RepairResult(opened.mail.name, "check"), queues=())
+    if opened.has_queues:
+        result = _checked_tables(request, caller, opened)
+    if request.blobs is None:
+        unseen = "Whether mails of Pulsar's topics have their blobs was not looked at: no store is known (--blobs)."
+        result.summary.unseen = " ".join(filter(None, (result.summary.unseen, unseen)))
+        return result
+    caller.progress.stage("blobs of Pulsar's topics")
+    topics = run_async(_checked_topics(request, opened))
+    for topic, place, mail in topics.without_blobs:
+        result.summary.count(Finding(Suspect(topic, (place, mail), Verdict.BLOBS_GONE), Verdict.BLOBS_GONE))
+    result.summary.exit = max(result.summary.exit, result.summary.exit_code)
+    return replace(result, topics=topics)
+
+
+async def _checked_topics(request: CheckRequest, opened: OpenCluster) -> CheckedTopics:
+    clock = opened.clock
+    topics = wired.topics_behind(request.pulsar, clock)
+    blobs = wired.blobs_behind(request.blobs, wired.tables_of(opened.mail), clock, makes=False)
+    seconds = 0.0 if request.no_recheck else request.delay.total_seconds()
+    try:
+        with Workshop() as workshop:
+            mails, found = await without_blobs(
+                lambda: topic_references(topics, clock, workshop.path), blobs, lambda: clock.pause(seconds)
+            )
+    finally:
+        await topics.close()
+    named = [one.rsplit(" ", 2) for one in found]
+    return CheckedTopics(topics.namespace, mails, tuple((topic, place, mail) for topic, place, mail in named))
+
+
+def _checked_tables(request: CheckRequest, caller: Caller, opened: OpenCluster) -> MendingResult:
     settings = QueueSettings(request.connection, QueueName(QUEUE_DEFAULT), None, request.blobs)
     names = ("engine", "master", "spark_conf", "rows_per_second", "pace", "level", "delay", "clock_skew", "no_recheck")
     looks = {name: getattr(request, name) for name in names}

@@ -106,6 +106,36 @@ def test_what_mails_over_pulsar_need_stays(queue: QueueShell, topics: MemoryTopi
     assert not queue.asked
 
 
+def test_a_check_of_queues_looks_for_the_bytes_of_mails_over_pulsar(queue: QueueShell, topics: MemoryTopics) -> None:
+    """Beside the queues of the tables; one that cannot be read whole is refused, and hides no drift of messages."""
+    queue.put("over RabbitMQ")
+    waits, lost, delayed = put_over_pulsar(queue, topics, "waits", "lost")
+    how = ("--engine", "local", "--delay", "0s", "--json")
+    asyncio.run(queue.blobs.store.remove(lost.queued.blobs.body))
+    asyncio.run(queue.blobs.store.remove(delayed.queued.blobs.header))
+
+    checked = queue.line("check", "queues", *how, *PULSAR)
+
+    assert (checked.code, checked.json["queues"][0]["waiting"]) == (1, 1), checked.err
+    assert checked.json["findings"] == {"James-outgoing": {"BLOBS_GONE": 1}, "outgoing-scheduled": {"BLOBS_GONE": 1}}
+    found = {one["topic"]: (one["place"], one["id"]) for one in checked.json["topics"]["without_blobs"]}
+    ids = {one.queued.mail.name: str(one.queued.enqueue_id) for one in (waits, lost, delayed)}
+    assert found["James-outgoing"] == (str(lost.place), ids["lost"])
+    assert found["outgoing-scheduled"] == (str(delayed.place), ids["delayed"])
+    assert checked.json["topics"]["mails"] == 3
+    assert ids["lost"] in queue.line("check", "queues", *how[:-1], *PULSAR).out
+
+    assert queue.line("check", "queues", *how).json["topics"] is None
+    unasked = queue.line("check", "queues", *how, *PULSAR, MAILMEND_BLOBS="").json
+    assert (unasked["topics"], "mails of Pulsar's topics" in unasked["unseen"]) == (None, True)
+    topics.away = True
+    assert queue.line("check", "queues", *how, *PULSAR).code == 4
+    topics.away = False
+    asyncio.run(topics.publish("James-outgoing", TopicMessage("no mail")))
+    refused = queue.line("check", "queues", *how, *PULSAR)
+    assert (refused.code, "is no mail" in refused.err, refused.out) == (3, True, ""), refused.err
+
+
 def test_a_namespace_that_cannot_be_read_whole_removes_nothing(queue: QueueShell, topics: MemoryTopics) -> None:
     """It is not named, or another one; a message there is no mail; the broker is away; RabbitMQ may have some too."""
     stray = stray_blob(queue)
