@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -25,10 +25,11 @@ from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import BlobMissing
 from model.ids import EnqueueId, QueueName
+from model.instants import instant_of
 from model.ports import Clock
 from model.queue.filters import MailFilter
 from model.queue.health import HealthProblem
-from model.queue.mails import Listed, Whereabouts
+from model.queue.mails import Listed, QueuedMail, Whereabouts
 from model.queue.messages import Message
 from model.queue.size import SizeKind
 from model.schema.keyspace import Schema
@@ -326,6 +327,41 @@ async def test_a_connection_that_is_lost_costs_no_work(queue: MailQueue, other: 
     await one.ack()
     assert not await names_taken(other)
     assert not await names(other)
+
+
+async def test_what_leaves_another_queue_comes_once(world: World, queue: MailQueue) -> None:
+    """With its id and its story, however often its putting is begun, and also where it has left since."""
+    waits, later = EnqueueId(uuid4()), EnqueueId(uuid4())
+    since = instant_of(world.clock.micros()).replace(microsecond=0) - 7200 * SECOND
+    arrivals = await queue.arrivals("a-move", ())
+
+    async def coming(enqueue_id: EnqueueId, name: str, due_at: datetime | None = None) -> Listed:
+        queued = QueuedMail(enqueue_id, mail(name, error_message="451 later"), await arrivals.keep(CONTENT))
+        where = Whereabouts.DELAYED if due_at else Whereabouts.WAITING
+        return Listed(queued, since, where, due_at=due_at, attempts=2)
+
+    come = [await coming(waits, "waits"), await coming(later, "later", since + 99 * 3600 * SECOND)]
+    assert not await arrivals.had([waits, later])
+    for one in come:
+        await arrivals.put(one)
+    assert sorted(map(_story, await listed(queue))) == sorted(map(_story, come))
+
+    async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue() as mails:
+        one = await anext(mails)
+        assert (one.enqueue_id, one.content, one.attempts) == (waits, CONTENT, 2)
+        await one.leave()
+    again = await queue.arrivals("a-move", [waits, later])
+    for one_more in come:
+        await again.put(one_more, again=True)
+    await again.end()
+    assert not await names_taken(queue)
+    assert [shown.queued.enqueue_id for shown in await listed(queue)] == [later]
+
+
+def _story(one: Listed) -> tuple[str, str, str, int]:
+    """What every listing tells; the attempts of one that waits are told to who takes it."""
+    attempts = one.attempts if one.due_at else 0
+    return (str(one.queued.enqueue_id), str(one.enqueued_at), str(one.due_at), attempts)
 
 
 async def test_what_was_removed_is_restored_once(queue: MailQueue) -> None:

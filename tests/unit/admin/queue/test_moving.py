@@ -10,8 +10,11 @@ import pytest
 from admin.wiring import queues
 from mailqueue.pulsar.names import out_subscription, out_topic
 from mailqueue.queue import MailQueue
+from model.ids import EnqueueId, moved_id
 from model.ports import Clock
 from model.queue.mails import Listed
+from tests.support.commands import Ended
+from tests.support.disk import full_after
 from tests.support.queue_commands import SPOOL
 from tests.support.queues import CONTENT, mail
 from tests.support.two_queues import TwoQueues, two_queues
@@ -93,7 +96,7 @@ def clock_of(queue: MailQueue) -> Clock:
     return found
 
 
-@pytest.mark.parametrize("consumed", [False, True], ids=["waits", "consumed"])
+@pytest.mark.parametrize("consumed", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["waits", "consumed"])
 @pytest.mark.parametrize("back", [False, True], ids=["to_pulsar", "to_rabbitmq"])
 def test_killed_at_any_step_it_goes_on_and_moves_each_mail_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, back: bool, consumed: bool
@@ -141,3 +144,81 @@ def test_blobs_of_mails_on_their_way_are_not_collected(monkeypatch: pytest.Monke
 
 async def content_of_all(queue: MailQueue) -> list[bytes]:
     return [await queue.content(one) async for one in queue.browse()]
+
+
+def test_consumers_at_the_source_are_refused(both: TwoQueues) -> None:
+    """Nothing is written, unless somebody insists."""
+
+    async def with_a_consumer(queue: MailQueue) -> tuple[Ended | None, Ended | None]:
+        await queue.enqueue(mail("first"), CONTENT)
+        async with queue.dequeue(prefetch=1) as mails:
+            await (await anext(mails)).retry(HOUR)
+            refused = await asyncio.to_thread(both.move)
+            return refused, await asyncio.to_thread(both.move, "--force")
+
+    refused, insisted = both.on(with_a_consumer, pulsar=False)
+
+    assert refused is not None
+    assert (refused.code, "1 consumers take mails" in refused.err, "--force" in refused.err) == (2, True, True)
+    assert insisted is not None
+    assert (insisted.code, insisted.json["moved"]["delayed"]) == (0, 1)
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["to_pulsar", "to_rabbitmq"])
+def test_a_full_disk_leaves_every_mail_in_one_of_the_queues(both: TwoQueues, back: bool) -> None:
+    """The line that did not fit is of a mail that never left; with room, the same command goes on."""
+    was = both.on(filled, pulsar=back)
+
+    with full_after(1_000):
+        ended = both.move(back=back)
+
+    assert ended is not None
+    assert ended.code not in {0, 1}
+    assert "Make room" in ended.err
+    both_have = [*both.listed(pulsar=back), *both.listed(pulsar=not back)]
+    assert {one.queued.enqueue_id for one in both_have} == {one.queued.enqueue_id for one in was}
+    again = both.move(back=back)
+    assert again is not None
+    assert (again.code, again.json["left"]) == (0, 0)
+    assert sorted(map(story_of, both.listed(pulsar=not back)), key=str) == sorted(map(story_of, was), key=str)
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["to_pulsar", "to_rabbitmq"])
+def test_a_mail_without_its_bytes_stays_and_is_named(both: TwoQueues, back: bool) -> None:
+    async def story(queue: MailQueue) -> EnqueueId:
+        broken = await queue.enqueue(mail("broken"), CONTENT, delay=LATER)
+        (listed,) = [one async for one in queue.browse()]
+        await both.rabbit.blobs.delete(listed.queued.blobs.body)
+        await queue.enqueue(mail("whole"), CONTENT, delay=LATER)
+        return broken
+
+    broken = both.on(story, pulsar=back)
+
+    ended = both.move(back=back)
+
+    assert ended is not None
+    assert (ended.code, ended.json["left"], [one["id"] for one in ended.json["failed"]]) == (3, 1, [str(broken)])
+    assert [one.queued.mail.name for one in both.listed(pulsar=not back)] == ["whole"]
+
+
+def test_a_mail_that_comes_back_has_an_id_that_follows_from_its_old_one(both: TwoQueues) -> None:
+    """RabbitMQ's tables know the old one as gone; it is told, and the next way needs no other."""
+    was = {one.queued.enqueue_id for one in both.on(filled, pulsar=False)}
+    both.move()
+
+    back = both.move(back=True)
+    now = {one.queued.enqueue_id for one in both.listed(pulsar=False)}
+    to = both.move()
+
+    assert back is not None
+    assert now == {moved_id(one, SPOOL) for one in was}
+    assert back.json["renamed"] == {str(one): str(moved_id(one, SPOOL)) for one in was}
+    assert to is not None
+    assert (to.code, to.json["renamed"]) == (0, {})
+    assert {one.queued.enqueue_id for one in both.listed(pulsar=True)} == now
+    assert sorted(both.on(taken_when_due, pulsar=True)) == ["first", "later", "second", "tried"]
+
+
+async def taken_when_due(queue: MailQueue) -> list[str]:
+    await queue.flush()
+    return await taken(queue)
