@@ -274,7 +274,7 @@ class PulsarClient:
 
 
 class ExclusiveProducer:
-    """Implements `mailqueue.pulsar.topics.Lease`."""
+    """Implements `mailqueue.pulsar.topics.TopicLease`."""
 
     def __init__(self, failures: PulsarFailures, producer: pulsar_async.Producer, topic: str) -> None:
         self._failures, self._producer, self._topic = failures, producer, topic

@@ -24,7 +24,7 @@ from mailqueue.pulsar.names import (
 )
 from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.pulsar.topics import Following
-from mailqueue.pulsar.turns import KnownMoves, Turn, delayed_backlog
+from mailqueue.pulsar.turns import HeldTurn, KnownMoves, delayed_backlog
 from model.queue.delayed_index import DelayedIndex
 from model.queue.places import Backlog, MessagePlace
 from model.queue.slices import millis_of
@@ -34,7 +34,7 @@ LOOKED_AGAIN_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
-class Keeping:
+class KeptIndex:
     """The index of one queue, and what continues it.
 
     Attributes:
@@ -83,7 +83,7 @@ class Keeping:
         """Whether something may be due, or it is time to look whether the index is still right."""
         return self.index.has_due(self._now) or self._is_to_look
 
-    async def due(self, turn: Turn) -> Sequence[MessagePlace] | None:
+    async def due(self, turn: HeldTurn) -> Sequence[MessagePlace] | None:
         """What is due and not acknowledged, the first due first; None: the index is to be read anew."""
         for one in await self.notes.news():
             self._moves.hear(one)

@@ -16,13 +16,13 @@ from typing import Any, Final
 from mailqueue.codec.admission import admissible
 from mailqueue.concurrency import in_batches
 from mailqueue.metrics import QueueCount
-from mailqueue.pulsar.keeping import Keeping
+from mailqueue.pulsar.keeping import KeptIndex
 from mailqueue.pulsar.listing import FoundMail, acknowledged, found, is_deleted
 from mailqueue.pulsar.messages import as_it_is, delayed_message, listed_of, story_of, waiting_message
 from mailqueue.pulsar.names import out_topic, scheduled_topic
 from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.pulsar.topics import StoredMessage
-from mailqueue.pulsar.turns import Turn, left_over, turn
+from mailqueue.pulsar.turns import HeldTurn, left_over, turn
 from mailqueue.queue import Changed, Delays, MailChange, OnRemoved
 from model.errors import BadPayload, LeaseHeld
 from model.queue.delayed_index import DelayedIndex
@@ -45,7 +45,7 @@ class Mover:
 
     def __init__(self, parts: PulsarParts) -> None:
         self._parts = parts
-        self._keeping: Keeping | None = None
+        self._keeping: KeptIndex | None = None
         self._one_round = asyncio.Lock()
 
     async def flush(self, *, dry_run: bool = False) -> Delays:
@@ -118,7 +118,7 @@ class Mover:
         moved = 0
         while True:
             if self._keeping is None:
-                self._keeping = await Keeping.begun(self._parts, DelayedIndex())
+                self._keeping = await KeptIndex.begun(self._parts, DelayedIndex())
                 if self._keeping is None:
                     return moved
             else:
@@ -135,7 +135,7 @@ class Mover:
                 return moved
             await self._let_go()
 
-    async def _moved_from(self, held: Turn, places: Sequence[MessagePlace]) -> int:
+    async def _moved_from(self, held: HeldTurn, places: Sequence[MessagePlace]) -> int:
         mails, others = list[FoundMail](), list[StoredMessage]()
         those = Backlog.of(places)
         async with aclosing(self._parts.topics.held(scheduled_topic(self._parts.queue), those)) as messages:
@@ -147,7 +147,7 @@ class Mover:
         return len(await self._moved(held, mails, others)) + len(others)
 
     async def _moved(
-        self, held: Turn, some: Sequence[FoundMail], others: Sequence[StoredMessage] = ()
+        self, held: HeldTurn, some: Sequence[FoundMail], others: Sequence[StoredMessage] = ()
     ) -> list[FoundMail]:
         """Move what is not deleted; and what is no mail, as it is: whoever takes that makes it a dead letter."""
         left = await self._undeleted(some)
@@ -181,7 +181,7 @@ class Mover:
         await self._parts.topics.publish(scheduled_topic(self._parts.queue), message)
 
     @asynccontextmanager
-    async def _patient_turn(self, *, dry_run: bool) -> AsyncGenerator[tuple[Turn | None, frozenset[MessagePlace]]]:
+    async def _patient_turn(self, *, dry_run: bool) -> AsyncGenerator[tuple[HeldTurn | None, frozenset[MessagePlace]]]:
         """A turn, and the delayed messages that are copied already; a dry run has none, and changes nothing.
 
         Raises:

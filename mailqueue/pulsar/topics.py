@@ -88,7 +88,7 @@ class Following(Protocol):
     async def close(self) -> None: ...
 
 
-class Lease(Protocol):
+class TopicLease(Protocol):
     """What one process at a time may hold: it alone can publish to the topic of that name."""
 
     async def publish(self, message: TopicMessage) -> MessagePlace:
@@ -169,7 +169,7 @@ class Topics(Protocol):
         """
         ...
 
-    def lease(self, name: str) -> AbstractAsyncContextManager[Lease | None]:
+    def lease(self, name: str) -> AbstractAsyncContextManager[TopicLease | None]:
         """Hold a lease; None: another has it. It goes with its holder's connection."""
         ...
 

@@ -30,7 +30,7 @@ from mailqueue.pulsar.names import (
     scheduled_topic,
 )
 from mailqueue.pulsar.parts import PulsarParts
-from mailqueue.pulsar.topics import Lease, StoredMessage, TopicMessage
+from mailqueue.pulsar.topics import StoredMessage, TopicLease, TopicMessage
 from model.errors import BadPayload
 from model.queue.deletions import WRITTEN
 from model.queue.james_json import json_text, object_in
@@ -127,11 +127,11 @@ async def delayed_backlog(parts: PulsarParts) -> Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class HeldTurn:
     """The lease of a queue's mover, while it is held."""
 
     parts: PulsarParts
-    lease: Lease
+    lease: TopicLease
 
     async def settled(self) -> LeftOver:
         """Put in order what earlier movers left."""
@@ -176,11 +176,11 @@ class Turn:
 
 
 @asynccontextmanager
-async def turn(parts: PulsarParts) -> AsyncGenerator[Turn | None]:
+async def turn(parts: PulsarParts) -> AsyncGenerator[HeldTurn | None]:
     """Whoever gets one alone moves delayed mails of the queue meanwhile; None: another process does."""
     await parts.topics.create(mover_lease(parts.queue), OWN_SUBSCRIPTION)
     async with parts.topics.lease(mover_lease(parts.queue)) as lease:
-        yield Turn(parts, lease) if lease else None
+        yield HeldTurn(parts, lease) if lease else None
 
 
 def note(step: MoveStep, places: Sequence[MessagePlace]) -> TopicMessage:

@@ -347,12 +347,12 @@ async def test_what_leaves_another_queue_comes_once(world: World, queue: MailQue
     assert sorted(map(_story, await listed(queue))) == sorted(map(_story, come))
 
     async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue() as mails:
-        one = await anext(mails)
-        assert (one.enqueue_id, one.content, one.attempts) == (waits, CONTENT, 2)
-        await one.leave()
+        taken = await anext(mails)
+        assert (taken.enqueue_id, taken.content, taken.attempts) == (waits, CONTENT, 2)
+        await taken.leave()
     again = await queue.arrivals("a-move", [waits, later])
-    for one_more in come:
-        await again.put(one_more, again=True)
+    for one in come:
+        await again.put(one, again=True)
     await again.end()
     assert not await names_taken(queue)
     assert [shown.queued.enqueue_id for shown in await listed(queue)] == [later]

@@ -255,7 +255,7 @@ class MemoryTopics:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLease:
-    """Implements `mailqueue.pulsar.topics.Lease`."""
+    """Implements `mailqueue.pulsar.topics.TopicLease`."""
 
     topics: MemoryTopics
     name: str

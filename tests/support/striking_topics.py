@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 from mailqueue.pulsar.adapter import PulsarTopics
 from mailqueue.pulsar.mail_queue import PulsarMailQueue
-from mailqueue.pulsar.topics import Following, Lease, StoredMessage, TopicDelivery, TopicMessage
+from mailqueue.pulsar.topics import Following, StoredMessage, TopicDelivery, TopicLease, TopicMessage
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 from model.queue.places import Backlog, MessagePlace
+from model.queue.topic_health import TopicPolicies
 from tests.support.queues import CONTENT, mail
 
 T = TypeVar("T")
@@ -73,7 +74,13 @@ class StrikingTopics:
     async def lease(self, name: str) -> AsyncGenerator["StrikingLease | None"]:
         await self.asked(_nothing)
         async with self.topics.lease(name) as lease:
-            yield lease and StrikingLease(lease, self)
+            yield StrikingLease(lease, self) if lease else None
+
+    async def policies(self, topic: str) -> TopicPolicies | None:
+        return await self.topics.policies(topic)
+
+    async def product(self) -> str:
+        return await self.topics.product()
 
     async def names(self) -> list[str]:
         return await self.topics.names()
@@ -112,9 +119,9 @@ class StrikingDelivery:
 
 @dataclass(slots=True)
 class StrikingLease:
-    """Implements `mailqueue.pulsar.topics.Lease`."""
+    """Implements `mailqueue.pulsar.topics.TopicLease`."""
 
-    lease: Lease
+    lease: TopicLease
     topics: StrikingTopics
 
     async def publish(self, message: TopicMessage) -> MessagePlace:

@@ -122,7 +122,7 @@ class WiredTopics:
 
 @dataclass(frozen=True, slots=True)
 class WiredLease:
-    """Implements `mailqueue.pulsar.topics.Lease`."""
+    """Implements `mailqueue.pulsar.topics.TopicLease`."""
 
     lease: MemoryLease
     wire: QueueWire
