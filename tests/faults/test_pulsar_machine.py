@@ -153,7 +153,7 @@ class TopicQueueMachine(RuleBasedStateMachine):
 
     @rule(number=WORKERS, mishaps=MISHAPS)
     def redrive(self, number: int, mishaps: Sequence[QueueMishap] = ()) -> None:
-        """What was rejected is owed again, as if it were enqueued now."""
+        """What was rejected is owed again, as if enqueued now; not what was acked, came again, and has no bytes."""
         letters = [one for one in self.letters() if one.queued.mail.name not in self.deleted]
         back = {one.queued.mail.name for one in letters}
         self.unwritten |= back
@@ -162,11 +162,12 @@ class TopicQueueMachine(RuleBasedStateMachine):
             self.by(number, lambda worker: worker.queue.redrive(), mishaps)
             assert not self.letters()
             self.done -= back
-            now = self.clock.now + SKEWS[number]
+            now, bytes_there = self.clock.now + SKEWS[number], self.blobs.store.ids
             self.owed |= {
                 one.queued.mail.name
                 for one in letters
                 if self.james_was_at.get(one.queued.mail.sender or "", EPOCH) < now
+                and {one.queued.blobs.header, one.queued.blobs.body} <= set(bytes_there)
             }
 
     def letters(self) -> list[Listed]:
