@@ -347,9 +347,9 @@ async def test_what_leaves_another_queue_comes_once(world: World, queue: MailQue
     assert sorted(map(_story, await listed(queue))) == sorted(map(_story, come))
 
     async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue() as mails:
-        taken = await anext(mails)
-        assert (taken.enqueue_id, taken.content, taken.attempts) == (waits, CONTENT, 2)
-        await taken.leave()
+        in_hand = await anext(mails)
+        assert (in_hand.enqueue_id, in_hand.content, in_hand.attempts) == (waits, CONTENT, 2)
+        await in_hand.leave()
     again = await queue.arrivals("a-move", [waits, later])
     for one in come:
         await again.put(one, again=True)
