@@ -101,7 +101,8 @@ SERVE: Final = Command(
     --policies names a file that says what is counted together, by which fields of a mail, and how many may be delivered
     at once and in which time; what is held back; whose turn it is; what mails that come in are made of; and how much
     may be in the queue: docs/policy-file.md, with examples. A mail that waits for a policy is not counted as tried.
-    SIGHUP reads the file again, all of it or, where something is wrong, nothing.
+    SIGHUP reads the file again, all of it or, where something is wrong, nothing. Where a limit is lower then, attempts
+    that run go on to their end, and what begins from then on is never more than the new one.
 
     Hooks are functions of an installed package, or coroutine functions, that it declares as entry points. What they
     are given and may return is in model.delivery.hooks: before an attempt another server, envelope, addresses, TLS or

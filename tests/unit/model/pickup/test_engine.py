@@ -221,6 +221,19 @@ def test_a_reload_gives_no_limit_anew() -> None:
     assert len(all_picked(engine, 100)) == 1, "two of three at once had begun before"
 
 
+def test_a_limit_that_is_lowered_lets_none_begin_until_fewer_are_under_way() -> None:
+    engine = engine_with(
+        *(mail(str(n)) for n in range(5)), policies=[CounterPolicy((DOMAIN,), default=Threshold(concurrency=4))]
+    )
+    begun = all_picked(engine)
+    engine.reload([CounterPolicy((DOMAIN,), default=Threshold(concurrency=2))], now=1)
+    found = []
+    for one in begun:
+        found.append(len(all_picked(engine, 1)))
+        engine.end(one, 1)
+    assert (len(begun), found) == (4, [0, 0, 0, 1])
+
+
 class PickupMachine(RuleBasedStateMachine):
     """Mails come, are picked and end, as time passes; a recount from the policies alone says what may be picked."""
 
