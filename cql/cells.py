@@ -87,8 +87,8 @@ class StoredRow:
     def look(self, deleted_at: int, now_seconds: int) -> tuple[dict[str, Any], dict[str, int]] | None:
         """The visible cells and their times; None where none is visible."""
         plain = {name: cell for name, cell in self.cells.items() if cell.shows(deleted_at, now_seconds)}
-        counted = {name: cell for name, cell in self.counters.items() if cell.shows(deleted_at, now_seconds)}
-        values = {name: cell.value for name, cell in (plain | counted).items()}
+        values = {name: cell.value for name, cell in plain.items()}
+        values |= {name: cell.value for name, cell in self.counters.items() if cell.shows(deleted_at, now_seconds)}
         times = {name: cell.at for name, cell in plain.items()}
         for name, elements in self.collections.items():
             covered = max(deleted_at, elements.cleared_at)
@@ -117,16 +117,20 @@ class Partition:
 
     def deletion_of(self, key: Key) -> int:
         """The stamp of the latest deletion that covers the row."""
+        if not self.deleted_at:
+            return NEVER
         return max(self.deleted_at.get(key[:length], NEVER) for length in range(1, len(key) + 1))
 
-    def look(self, table: Table, key: Key, now_seconds: int) -> Seen | None:
+    def look(self, table: Table, key: Key, now_seconds: int, *, times: bool) -> Seen | None:
         shown = self.rows[key].look(self.deletion_of(key), now_seconds)
         if shown is None:
             return None
-        values, times = shown
+        values, written = shown
         row = table.key_row(key) | {column.name: _value(column, values) for column in table.regular}
+        if not times:
+            return Seen(row)
         known = {column.name: column.name.partition(".")[0] for column in table.regular}
-        return Seen(row, {name: times[whole] for name, whole in known.items() if whole in times})
+        return Seen(row, {name: written[whole] for name, whole in known.items() if whole in written})
 
 
 def in_clustering_order(table: Table, rows: list[Seen]) -> list[Seen]:

@@ -95,9 +95,9 @@ class MemoryTables:
 
     def _read(self, table: Table, key: Key, *, times: bool) -> list[Seen]:
         partition = self._partition(table, key)
-        seen = [partition.look(table, full, self._seconds()) for full in partition.keys_under(table, key)]
-        rows = [one if times else Seen(one.row) for one in seen if one]
-        return in_clustering_order(table, rows)
+        keys, now = partition.keys_under(table, key), self._seconds()
+        seen = (partition.look(table, full, now, times=times) for full in keys)
+        return in_clustering_order(table, [one for one in seen if one])
 
     def _scan(self, scan: Scan) -> list[Row]:
         within = _among(scan.under, scan.among) if scan.under or scan.among else self._partitions_in(scan)
