@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
+from uuid import UUID
 
 from delivery.processes import has_ended, own_process
 from delivery.remembering import RememberedRates
@@ -85,6 +86,7 @@ class SharedLimits:
     renewed_at: int | None = None
     alone: bool = True
     _last: ServerName | None = None
+    _claim: UUID | None = None
     _known: int | None = None
     _absent_since: dict[ServerName, int] = field(default_factory=dict)
     _refused_since: int | None = None
@@ -219,11 +221,12 @@ class SharedLimits:
         Raises:
             ServerNameTaken: its name is another's, who has shown a sign of life for longer than a dead one would.
         """
+        self._claim = self._claim or self.clock.random_uuid()
         for name in self._names():
             sent, now = self._nanos(), instant_of(self.clock.micros())
             wanted = ServerSeat(
                 name=name,
-                claim=self.clock.random_uuid(),
+                claim=self._claim,
                 owner=self.owner,
                 process=self.process,
                 adopted=NOTHING_ADOPTED,
@@ -234,8 +237,10 @@ class SharedLimits:
             if found is None:
                 return False
             if found.claim == wanted.claim:
-                self._refused_since, self._last = None, name
-                self.seat, self.renewed_at = wanted, sent
+                self._refused_since, self._last, self._claim, self.seat = None, name, None, found
+                if found is not wanted:  # it was taken before, by an attempt of ours whose answer was lost
+                    return await self._renew(found)
+                self.renewed_at = sent
                 return True
             if self.insists:
                 self._refuse(found, sent)

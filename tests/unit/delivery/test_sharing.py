@@ -10,6 +10,7 @@ from model.errors import CannotReach, ServerNameTaken
 from model.pickup.policy import CounterPolicy, PickupField, Threshold
 from model.pickup.rates import DeliveryRate, RateAlgorithm
 from tests.support.deliveries import DeliverySite
+from tests.support.sharing import Ledger, SharingServer, Wire
 from tests.unit.delivery.test_conditions_heeded import condition
 
 BY_DOMAIN = (PickupField.RECIPIENT_DOMAIN,)
@@ -129,6 +130,25 @@ async def test_a_name_that_a_live_server_has_is_refused_where_it_was_asked_for(s
     assert 60 < site.clock.monotonic() - began < 80
     assert sorted(await site.ledger.servers.seats(site.queue.name)) == ["a", "a-2"]
     await asyncio.gather(serving, numbered)
+
+
+@pytest.mark.parametrize("insists", [False, True])
+def test_a_server_that_never_heard_that_it_has_its_seat_takes_no_other(*, insists: bool) -> None:
+    """It knows its own claim, and keeps the seat from then on: by its first claim it would end sooner."""
+    ledger = Ledger()
+    server = SharingServer(ledger, "a", [at_most(2)], RateAlgorithm.SLIDING, insists=insists)
+    server.tables.wire = Wire.ANSWERS_LOST
+    server.turn()
+    assert server.limits.seat is None
+    ledger.seconds, server.tables.wire = 40.0, Wire.WELL
+    server.turn()
+    assert server.limits.seat
+    assert server.limits.seat.name == "a"
+    ledger.seconds = 65.0
+    other = SharingServer(ledger, "a", [at_most(2)], RateAlgorithm.SLIDING)
+    other.turn()
+    assert other.limits.seat
+    assert other.limits.seat.name == "a-2"
 
 
 async def test_a_server_that_is_cut_off_begins_nothing_and_breaks_off_before_others_take_over(
