@@ -140,9 +140,9 @@ def _pulsar_named(url: str) -> PulsarSettings:
 
 
 def target_of(options: Mapping[str, Any], context: click.Context) -> BrokerSettings | PulsarSettings:
-    """The broker of a second queue: by `--to` and its companions, and MAILMEND_TO_PASSWORD."""
-    url, file, authority = options["to"], options["to_password_file"], existing(options["to_tls_ca"])
-    _refuse_typed_password(url, context, "to")
+    """The broker of a second queue: by `--to-broker` and its companions, and MAILMEND_TO_PASSWORD."""
+    url, file, authority = options["to_broker"], options["to_password_file"], existing(options["to_tls_ca"])
+    _refuse_typed_password(url, context, "to_broker")
     found = _pulsar_named(url) if is_pulsar(url) else parse_broker(url)
     password = (first_line(file) if file else "") or os.environ.get("MAILMEND_TO_PASSWORD") or found.password
     tls = replace(found.tls, ca=authority) if found.tls and authority else found.tls
@@ -162,9 +162,10 @@ def target_of(options: Mapping[str, Any], context: click.Context) -> BrokerSetti
 
 def _refuse_typed_password(url: str, context: click.Context, option: str = "broker") -> None:
     if has_password(url) and context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+        its = option.removesuffix("_broker")
         raise WrongUse(
-            f"--{option} holds a password, and every user of this machine can read command lines",
-            mend=f"Leave it out there, and set MAILMEND_{option.upper()}_PASSWORD or name a --{option}-password-file.",
+            f"--{option.replace('_', '-')} holds a password, and every user of this machine can read command lines",
+            mend=f"Leave it out there, and set MAILMEND_{its.upper()}_PASSWORD or name a --{its}-password-file.",
         )
 
 

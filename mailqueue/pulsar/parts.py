@@ -55,10 +55,10 @@ class FormOfQueue:
 
     async def __call__(self) -> PulsarForm:
         if self._form is None:
-            self._form = await self._told() or PulsarForm.JAMES_3_9
+            self._form = await self._given() or PulsarForm.JAMES_3_9
         return self._form
 
-    async def _told(self) -> PulsarForm | None:
+    async def _given(self) -> PulsarForm | None:
         for topic, subscription in (
             (out_topic(self._queue), out_subscription(self._queue)),
             (scheduled_topic(self._queue), scheduled_subscription(self._queue)),

@@ -32,7 +32,7 @@ def namespace(pulsar: RealPulsar) -> Iterator[PulsarNamespace]:
         yield found
 
 
-def told_by(program: "subprocess.Popen[str]", line: str = "") -> list[Any]:
+def lines_of(program: "subprocess.Popen[str]", line: str = "") -> list[Any]:
     """What it says until it ends, in good order."""
     out, err = program.communicate(line, PATIENCE_SECONDS)
     assert program.returncode == 0, err
@@ -41,8 +41,8 @@ def told_by(program: "subprocess.Popen[str]", line: str = "") -> list[Any]:
 
 
 def test_opening_and_closing_leaves_no_thread_and_no_file(namespace: PulsarNamespace) -> None:
-    told, ends = told_by(namespace.program("opens_and_closes", share(50)))
-    (threads_before, files_before), (threads, files) = told
+    lines, ends = lines_of(namespace.program("opens_and_closes", share(50)))
+    (threads_before, files_before), (threads, files) = lines
     assert threads <= threads_before
     assert files <= files_before + FILES_KEPT_MAX
     assert ends == "ends"
@@ -59,7 +59,7 @@ async def test_a_process_that_closes_nothing_ends_well(namespace: PulsarNamespac
         while (await topics.backlog("left", "all") or Backlog()).unacked < 1:
             pass  # it is not on its way yet
     await topics.close()
-    assert await asyncio.to_thread(told_by, program, "\n") == ["ends"]
+    assert await asyncio.to_thread(lines_of, program, "\n") == ["ends"]
 
 
 async def test_whoever_waits_for_a_message_hears_that_the_client_was_closed(namespace: PulsarNamespace) -> None:

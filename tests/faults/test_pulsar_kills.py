@@ -33,7 +33,7 @@ AT_ONCE = 3
 REQUESTS_MIN = 2
 """So many requests, at least, each of the acts takes."""
 
-Told = Sequence[Sequence[str]]
+Said = Sequence[Sequence[str]]
 """What somebody said before he was struck: what was begun, and what was acknowledged."""
 
 
@@ -84,9 +84,9 @@ async def answered(ask: Callable[[], Awaitable[object]]) -> None:
             return
 
 
-def nothing_is_lost_or_comes_back(act: str, told: Told, came: Sequence[str], dead: int) -> None:
+def nothing_is_lost_or_comes_back(act: str, said: Said, came: Sequence[str], dead: int) -> None:
     def of(word: str) -> set[str]:
-        return {name for kind, *names in told if kind == word for name in names}
+        return {name for kind, *names in said if kind == word for name in names}
 
     times, there = Counter(came), {*PREPARED, *DELAYED}
     assert of("enqueued") <= set(came), "what was put in is lost"
@@ -117,8 +117,8 @@ async def test_a_process_that_is_killed_before_each_request(
         out, err = await asyncio.to_thread(program.communicate, None, PATIENCE_SECONDS)
         assert program.returncode in {0, KILLED}, err
         came, dead = await left(topics, blobs, name)
-        told = [line for line in map(json.loads, out.splitlines()) if isinstance(line, list)]
-        nothing_is_lost_or_comes_back(act, told, came, dead)
+        said = [line for line in map(json.loads, out.splitlines()) if isinstance(line, list)]
+        nothing_is_lost_or_comes_back(act, said, came, dead)
         return program.returncode
 
     codes = list[int]()
@@ -139,7 +139,7 @@ async def test_a_broker_that_is_killed_before_a_request_of_each(
     topics = PulsarTopics(namespace.settings, clock)
     names = {act: QueueName(f"{act}-{number}") for act in ACTS}
     await asyncio.gather(*(prepared(topics, blobs, one) for one in names.values()))
-    told: dict[str, list[list[str]]] = {act: [] for act in ACTS}
+    said: dict[str, list[list[str]]] = {act: [] for act in ACTS}
     waiting, killed = {act: asyncio.Event() for act in ACTS}, asyncio.Event()
 
     async def acts(act: str) -> None:
@@ -150,7 +150,7 @@ async def test_a_broker_that_is_killed_before_a_request_of_each(
         own = StrikingTopics(PulsarTopics(namespace.settings, clock), number, strike)
         try:
             async with await open_queue(names[act], own, blobs, clock) as queue:
-                await ACTS[act](queue, told[act].append)
+                await ACTS[act](queue, said[act].append)
         except MailmendError:
             pass  # then it was not acknowledged
         finally:
@@ -166,5 +166,5 @@ async def test_a_broker_that_is_killed_before_a_request_of_each(
         await asyncio.gather(*acting)
     found = await asyncio.gather(*(left(topics, blobs, one) for one in names.values()))
     for act, (came, dead) in zip(names, found, strict=True):
-        nothing_is_lost_or_comes_back(act, told[act], came, dead)
+        nothing_is_lost_or_comes_back(act, said[act], came, dead)
     await topics.close()

@@ -43,7 +43,7 @@ def ways(processes: QueueProcesses, pulsar: RealPulsar) -> Iterator[tuple[Way, W
 
 
 def _way(source: Mapping[str, str], there: Mapping[str, str]) -> Way:
-    to = ("--to", there["MAILMEND_BROKER"], "--to-management", there["MAILMEND_BROKER_MANAGEMENT"])
+    to = ("--to-broker", there["MAILMEND_BROKER"], "--to-management", there["MAILMEND_BROKER_MANAGEMENT"])
     secret = {"MAILMEND_TO_PASSWORD": there.get("MAILMEND_BROKER_PASSWORD", "")}
     return Way({**source, **secret}, there, to)
 

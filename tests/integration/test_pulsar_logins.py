@@ -148,7 +148,7 @@ REFUSED_WITH_TLS: Mapping[str, tuple[str, str, str]] = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("who", REFUSED)
-def test_whoever_may_not_is_told_so_and_no_secret_is(guarded: GuardedPulsar, tmp_path: Path, who: str) -> None:
+def test_whoever_may_not_is_refused_and_no_secret_is_shown(guarded: GuardedPulsar, tmp_path: Path, who: str) -> None:
     environment, what, mend = REFUSED[who]
     shell = guarded.shell(tmp_path, {name: one for name, one in environment.items() if name != "user"})
     shell = named(shell, environment["user"]) if "user" in environment else shell

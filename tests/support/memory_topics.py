@@ -268,16 +268,16 @@ class _Following:
     """Implements `mailqueue.pulsar.topics.Following`."""
 
     def __init__(self, topics: MemoryTopics, topic: _Topic, acked: set[MessagePlace]) -> None:
-        self._topics, self._topic, self._acked, self._told = topics, topic, acked, 0
+        self._topics, self._topic, self._acked, self._given = topics, topic, acked, 0
 
     async def news(self) -> list[StoredMessage]:
         return [one async for one in self.each()]
 
     async def each(self) -> AsyncGenerator[StoredMessage]:
         self._topics.answering()
-        while self._told < len(self._topic.messages):
-            message = self._topic.messages[self._told]
-            self._told += 1
+        while self._given < len(self._topic.messages):
+            message = self._topic.messages[self._given]
+            self._given += 1
             if message.place not in self._acked:
                 yield message
 

@@ -35,7 +35,7 @@ def tell(what: object) -> None:
 
 async def opens_and_closes(settings: PulsarSettings, rounds: str) -> None:
     """Tell how many threads and files it has after five rounds, and after so many."""
-    told = list[tuple[int, int]]()
+    counts = list[tuple[int, int]]()
     for number in range(int(rounds)):
         topics = PulsarTopics(settings, SystemClock())
         await topics.publish("rounds", TopicMessage(str(number)))
@@ -44,8 +44,8 @@ async def opens_and_closes(settings: PulsarSettings, rounds: str) -> None:
         assert not [one async for one in topics.unacked("rounds", "all")]
         await topics.close()
         if number in {4, int(rounds) - 1}:
-            told.append(await settled())
-    tell(told)
+            counts.append(await settled())
+    tell(counts)
 
 
 async def settled() -> tuple[int, int]:

@@ -47,7 +47,7 @@ class TwoQueues:
 
     def move(self, *arguments: str, back: bool = False, dies_before: int | None = None) -> Ended | None:
         """Move from RabbitMQ to Pulsar, or back; None where that process was killed before that step."""
-        ends = ("--broker", PULSAR, "--to", RABBITMQ) if back else ("--to", PULSAR)
+        ends = ("--broker", PULSAR, "--to-broker", RABBITMQ) if back else ("--to-broker", PULSAR)
         words = ("move", *ends, *arguments, "--wait", "1s", "--json")
         if dies_before is None:
             return self.rabbit(*words)

@@ -145,7 +145,7 @@ RECONCILE: Final = Command(
     options=(
         QUEUE_ARGUMENT,
         flag("--drain", "Take every message unacked, name it, give it back; asks. Pause consumers."),
-        flag("--force", "Drain in spite of consumers, or of a delivery limit."),
+        flag("--force", "Go on in spite of consumers. Drain then, and also where there is a delivery limit."),
         flag("--republish", "Publish mails again whose message the broker lacks."),
         option(
             "--older-than",

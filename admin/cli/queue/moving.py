@@ -27,7 +27,7 @@ WAIT_MAX: Final = timedelta(days=1)
 
 _TARGET: Final = (
     option(
-        "--to",
+        "--to-broker",
         "Where the mails go: pulsar://... of a queue over RabbitMQ, amqp://... of one over Pulsar, as in --broker. "
         "Password: MAILMEND_TO_PASSWORD.",
         required=True,
@@ -53,7 +53,7 @@ _TARGET: Final = (
 
 def _target(own: Values, _others: Values, context: click.Context) -> QueueSettings:
     """The queue that takes the mails in: over the other kind of broker than the source."""
-    given, over_pulsar = {**context.params, **own}, is_pulsar(own["to"])
+    given, over_pulsar = {**context.params, **own}, is_pulsar(own["to_broker"])
     if over_pulsar == is_pulsar(given["broker"] or ""):
         raise WrongUse(
             "a queue moves between RabbitMQ and Pulsar, and both brokers are of one kind",
@@ -88,14 +88,14 @@ MOVE: Final = Command(
     options=(
         QUEUE_ARGUMENT,
         option("--wait", "End when no mail came for so long.", type=Duration(WAIT_MAX), default="5s"),
-        flag("--force", "Move in spite of consumers at the source."),
+        flag("--force", "Go on in spite of consumers. At the source they are refused without it."),
         DRY_RUN,
     ),
     shared=(Shared("to", {"Target": _TARGET}, _target), queue_settings(broker=unless(), blobs=unless())),
     examples="""
-        mailmend queue move outgoing --to pulsar://pulsar.example.org --dry-run     how many there are; writes nothing
-        mailmend queue move outgoing --to pulsar://pulsar.example.org               from RabbitMQ to Pulsar
-        mailmend queue move outgoing --broker pulsar://pulsar.example.org --to amqp://rabbit.example.org   and back""",
+        mailmend queue move outgoing --to-broker pulsar://pulsar.example.org --dry-run     how many; writes nothing
+        mailmend queue move outgoing --to-broker pulsar://pulsar.example.org               from RabbitMQ
+        mailmend queue move outgoing --broker pulsar://pulsar.example.org --to-broker amqp://rabbit   and back""",
     exits="0 the source is empty but for dead letters (or it was a dry run), 1 mails are left there; 2 wrong use, or "
     "the source has consumers; 3 some cannot be moved (each is named); 4 cannot reach: what is moved stays so, the "
     "same command goes on.",

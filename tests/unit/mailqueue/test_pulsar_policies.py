@@ -30,7 +30,7 @@ def test_a_pulsar_as_it_comes_does_nothing_by_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "answer", "means"),
+    ("policy", "answer", "understood"),
     [
         (TopicPolicy.TTL, 7200, TopicPolicies(ttl=timedelta(hours=2))),
         (
@@ -68,8 +68,8 @@ def test_a_pulsar_as_it_comes_does_nothing_by_itself() -> None:
     ],
     ids=str,
 )
-def test_each_answer_is_understood(policy: TopicPolicy, answer: Any, means: TopicPolicies) -> None:
-    assert policies_of({**FRESH, policy: answer}, None, BROKER, STATS) == means
+def test_each_answer_is_understood(policy: TopicPolicy, answer: Any, understood: TopicPolicies) -> None:
+    assert policies_of({**FRESH, policy: answer}, None, BROKER, STATS) == understood
 
 
 def test_a_namespace_that_says_how_long_subscriptions_stay_is_heard_before_its_broker() -> None:
