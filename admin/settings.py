@@ -343,6 +343,15 @@ _SETTINGS_OF_S3: Final = _SETTINGS_OF_ALL | {"endpoint", "region", "allow_http"}
 _YES: Final = frozenset({"1", "true", "yes"})
 
 
+def refuse_missing_folder(address: BlobsAddress) -> None:
+    """Refuse a store that is a folder which is not there; who stores nothing makes none."""
+    if address.store is Store.FILES and not address.folder.expanduser().is_dir():
+        raise WrongUse(
+            f"there is no folder {address.folder}, where blobs are to be read",
+            mend="See --blobs, MAILMEND_BLOBS or the settings file: is it the right one, and its disk mounted?",
+        )
+
+
 def _s3(text: str, parts: SplitResult) -> BlobsAddress:
     if "@" in parts.netloc:
         raise WrongUse(

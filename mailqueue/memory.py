@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
+from mailqueue.arrivals import RemovedMail, RestoreResult
 from mailqueue.background import BackgroundJob, run_jobs
 from mailqueue.codec.admission import admissible
 from mailqueue.codec.attributes import priority_of, with_priority
@@ -25,8 +26,6 @@ from mailqueue.queue import (
     OnBroken,
     OnRemoved,
     Removed,
-    RemovedMail,
-    RestoreResult,
     Unremoved,
     due_time,
     passed_over,
@@ -395,7 +394,7 @@ class MemoryDequeued:
 
 
 class MemoryArrivals:
-    """Implements `mailqueue.queue.Arrivals`."""
+    """Implements `mailqueue.arrivals.Arrivals`."""
 
     def __init__(self, queue: MemoryMailQueue) -> None:
         self._queue = queue

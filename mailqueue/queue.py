@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from enum import Enum
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from mailqueue.arrivals import Arrivals, Restoring
 from mailqueue.codec import BrokenRow
 from mailqueue.health import FigureScope, QueueFigures
 from mailqueue.metrics import TrafficSums
@@ -19,7 +19,7 @@ from mailqueue.upkeep import Redriven, Upkeep
 from model.errors import Delayed, UnsafeRequest, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.queue.filters import EVERYTHING, MailFilter
-from model.queue.mails import DELAY_MAX, Listed, Mail, MailBlobs, QueuedMail, Whereabouts
+from model.queue.mails import DELAY_MAX, Listed, Mail, QueuedMail, Whereabouts
 from model.queue.positions import ListingPosition
 from model.queue.size import Size
 
@@ -99,30 +99,6 @@ class Delays:
     def __add__(self, other: "Delays") -> "Delays":
         known = [at for one in (self, other) for at in (one.earliest_at, one.latest_at) if at]
         return replace(Delays.of(known), count=self.count + other.count)
-
-
-@dataclass(frozen=True, slots=True)
-class RemovedMail:
-    """A mail that was removed and is to come back.
-
-    Attributes:
-        was: its id before.
-        due_at: when it is due, if not at once.
-    """
-
-    was: EnqueueId
-    mail: Mail
-    content: bytes
-    due_at: datetime | None = None
-
-
-class RestoreResult(Enum):
-    """What it took to bring a mail back."""
-
-    PUT = "put"  # everything: nothing was there
-    PUBLISH = "publish"  # its message again: its row was there
-    NOTHING = "nothing"  # it is back already, or was and has left since
-    STAYS = "stays"  # it never left
 
 
 IDS_MAX: Final = 500_000
@@ -206,57 +182,6 @@ class Dequeued(Protocol):
         Raises:
             WrongUse: it was settled before.
             CannotReach: the broker did not get it; it will be delivered again.
-        """
-        ...
-
-
-class Restoring(Protocol):
-    """Brings removed mails back, each once, however often that is repeated."""
-
-    async def restore(self, removed: RemovedMail) -> RestoreResult:
-        """Bring a mail back under the id that follows from its old one (`model.ids.restored_id`).
-
-        Raises:
-            WrongUse: James could not read such a mail; nothing was put anywhere.
-            Delayed: it is delayed, and delays are not possible here.
-            CannotReach, PublishFailed: some of it may be there; the same again goes on from that.
-        """
-        ...
-
-
-class Arrivals(Protocol):
-    """Takes in mails that leave another queue, each once, however often that is repeated."""
-
-    async def had(self, ids: Collection[EnqueueId]) -> frozenset[EnqueueId]:
-        """Which of them this queue had before: a mail that came under such an id would be taken for a removed one.
-
-        Raises:
-            CannotReach: that cannot be known.
-        """
-        ...
-
-    async def keep(self, content: bytes) -> MailBlobs:
-        """Store a mail's bytes where this queue has them."""
-        ...
-
-    async def put(self, listed: Listed, *, again: bool = False) -> None:
-        """Put a mail under its id, with its story: the same due time, attempts, and time of enqueueing.
-
-        Args:
-            listed: the mail; its bytes are kept.
-            again: whether this may have been done before. Then it is done only if it was not, whoever had the mail
-                since: it must have been named when the arrivals were opened.
-
-        Raises:
-            CannotReach, PublishFailed: it may be there; the same again, with `again`, goes on from that.
-        """
-        ...
-
-    async def end(self) -> None:
-        """Forget what told which mails came: all of them did.
-
-        Raises:
-            CannotReach: that is still kept; the same again forgets it.
         """
         ...
 

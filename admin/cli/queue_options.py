@@ -39,7 +39,6 @@ from admin.cli.options import (
     typed,
 )
 from admin.cli.settings_file import CONNECTION_NAMES
-from admin.extras import imported
 from admin.services.queue.request import MailSelection
 from admin.settings import (
     QUEUE_DEFAULT,
@@ -53,6 +52,7 @@ from admin.settings import (
     is_here,
     is_pulsar,
     parse_blobs,
+    refuse_missing_folder,
 )
 from mailqueue.blobs.s3 import S3Settings
 from mailqueue.codec.pulsar import PulsarForm
@@ -236,7 +236,7 @@ def _checked_blobs(own: Values, others: Values, context: click.Context) -> Blobs
     try:
         found = blobs_of(own, context, lambda _name: None)
         if is_typed or others["what"] == "all":
-            imported("admin.wiring.queues:refuse_missing_folder")(found.address)
+            refuse_missing_folder(found.address)
     except (BadSettings, WrongUse):
         if is_typed:
             raise

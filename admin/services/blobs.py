@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
@@ -13,10 +13,9 @@ from uuid import UUID
 from admin.event_loop import run_async
 from admin.plan_files import PlanFile, PlanHead, PlanKind, PlanWriter, how_to_look, plan_wanted, seconds_of
 from admin.services import checking
+from admin.services.blob_sources import BlobSources, BlobsWanted, Messages, messages_of
 from admin.services.caller import Caller
 from admin.services.mending import MARGIN, CheckRequest, MendingResult, ScanRequest, given
-from admin.services.queue.move_journal import mails_on_their_way
-from admin.services.queue.removed_mails import read_removed_mails
 from admin.settings import BlobsSettings
 from admin.whole_files import refuse_unwritable, whole_file
 from admin.wiring import queues
@@ -41,28 +40,14 @@ from mailqueue.maintenance.blob_collection import (
     Removing,
     TablesStore,
 )
-from mailqueue.maintenance.blob_references import (
-    BeforeImages,
-    IdsFile,
-    KnownReferences,
-    Reference,
-    ReferenceSource,
-    table_references,
-)
 from mailqueue.maintenance.blob_scan import blob_fields, blob_of
-from mailqueue.maintenance.broker_references import NAME, broker_references
 from mailqueue.maintenance.topic_references import topic_references
 from mailqueue.pulsar.settings import PulsarSettings
-from mailqueue.rabbitmq.broker.settings import BrokerSettings
-from model.blob_collection import AGE_MIN, BlobVerdict, CollectionRule, ListedBlob, MissingBlob
+from model.blob_collection import BlobVerdict, CollectionRule, ListedBlob, MissingBlob
 from model.catalog.ledger import KEEP, KeyspaceLease
 from model.catalog.mail import MESSAGE_V3
-from model.catalog.queue_tables import queue_tables_of
-from model.errors import ExitCode, SourceUnread, WrongUse, came_of_interruption
-from model.ids import QueueName
+from model.errors import ExitCode, WrongUse, came_of_interruption
 from model.instants import MICROS, instant_of
-from model.ports import Broker
-from model.queue.blob_ids import BlobNaming
 from repair.clock import Timing, take_as_of
 from repair.joins.records import Workshop
 from repair.ledger.runs import Ledger, Run, RunState
@@ -73,38 +58,6 @@ from repair.mending.throttle import Throttle
 COMMAND: Final = PlanKind.BLOBS.value
 _OF_MESSAGES: Final = frozenset({"torn", "without", "no_writers"})
 """What a scan of blobs has no use for."""
-
-OF_JAMES: Final = (QueueName("spool"), QueueName("outgoing"))
-"""Queues that a James has, whether or not its keyspace says so."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlobsWanted:
-    """Which blobs are looked at, and who may refer to them; the names are those of the options.
-
-    Attributes:
-        broker: None: it is not asked. Of Pulsar every topic of the namespace is read.
-        only_broker: whether a person has said that no other broker holds a mail of the store.
-        references: `TABLE.COLUMN`, beside the columns that are found by their names.
-        queues: beside those that the keyspace names, and James's own; over Pulsar, those that have to be there.
-        oldest_message: how old messages at the broker may be; None: the queues must be empty.
-        missing: a file for every blob that is missing.
-        typed: store and broker as they were typed, without secrets.
-    """
-
-    store: BlobsSettings
-    broker: BrokerSettings | PulsarSettings | None = None
-    no_broker: bool = False
-    only_broker: bool = False
-    references: tuple[str, ...] = ()
-    references_file: tuple[Path, ...] = ()
-    queues: tuple[QueueName, ...] = ()
-    oldest_message: timedelta | None = None
-    min_age: timedelta = AGE_MIN
-    generation: timedelta = BlobNaming().generation
-    family: int = BlobNaming().family
-    missing: Path | None = None
-    typed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,33 +173,12 @@ async def _with_broker(opened: OpenCluster, request: BlobsRequest, caller: Calle
         case _:
             broker = queues.broker_behind(settings, clock)
             try:
-                return await _looked(opened, request, caller, lambda: _messages_of(broker, opened, request))
+                return await _looked(opened, request, caller, lambda: messages_of(broker, opened, request.blobs))
             finally:
                 await broker.close()
 
 
-_Messages = Callable[[], Awaitable[ReferenceSource]]
-"""What the messages at the broker refer to, read anew."""
-
-
-async def _messages_of(broker: Broker, opened: OpenCluster, request: BlobsRequest) -> ReferenceSource:
-    names = sorted({*OF_JAMES, *request.blobs.queues, *await _queues_of(opened)})
-    age_known = request.blobs.oldest_message is not None
-    return await broker_references(broker, opened.clock, names, age_known=age_known)
-
-
-async def _queues_of(opened: OpenCluster) -> list[QueueName]:
-    """The queues that the tables name: those over RabbitMQ."""
-    schema = live_schema(opened.cluster, opened.mail.name)
-    if schema.table("browsestart") is None:
-        return []
-    own = queue_tables_of(schema, opened.mail.name)
-    return await queues.queue_names(queues.tables_of(opened.mail), opened.clock, own)
-
-
-async def _looked(
-    opened: OpenCluster, request: BlobsRequest, caller: Caller, messages: _Messages | None
-) -> BlobsResult:
+async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, messages: Messages | None) -> BlobsResult:
     began, store = opened.clock.micros(), request.blobs.store
     as_of = take_as_of(opened.clock, opened.cluster, _timing(request))
     if request.approved:
@@ -255,7 +187,7 @@ async def _looked(
     rule = CollectionRule(instant_of(as_of), request.blobs.family, request.blobs.generation, min_age)
     engine = chosen_engine(opened, request.engine_wanted, caller.remark)
     wanted = request.engine_wanted.chosen(engine)
-    sources = _Sources(opened, request, messages)
+    sources = BlobSources(opened, request.blobs, request.level, messages)
     ledger = None if request.only_looks else opened.ledger(request.keep)
     timed = MESSAGE_V3 if request.connection.is_pressed(request.pace) else None
     throttle = throttle_of(opened, request.rows_per_second, timed, request.level, ledger)
@@ -331,57 +263,6 @@ def _collectable(settings: BlobsSettings, opened: OpenCluster) -> CollectableSto
     tables = queues.tables_of(opened.mail)
     blobs = cast("NamedBlobs", queues.blobs_behind(settings, tables, opened.clock, makes=False))
     return TablesStore(blobs.store) if isinstance(blobs.store, CassandraStore) else ListedStore(blobs.store)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sources:
-    """Every place that may refer to the blobs."""
-
-    opened: OpenCluster
-    request: BlobsRequest
-    messages: _Messages | None
-
-    async def opened_anew(self) -> Sequence[ReferenceSource]:
-        """Those in memory first: what leaves them is in the tables by then."""
-        opened, request, wanted = self.opened, self.request, self.request.blobs
-        schema = live_schema(opened.cluster, opened.mail.name)
-        found: list[ReferenceSource] = []
-        if moving := list(_moving_mails(state_folder("queue"))):
-            found.append(KnownReferences("unfinished moves on this machine", moving))
-        if self.messages:
-            if isinstance(wanted.broker, PulsarSettings) and not wanted.only_broker:
-                _refuse_other_queues(await _queues_of(opened))
-            found.append(await self.messages())
-        found.append(KnownReferences("kept mails of this machine", list(_kept_mails(state_folder("queue")))))
-        found += [IdsFile(path) for path in wanted.references_file]
-        if ledger := opened.existing_ledger():
-            found.append(BeforeImages(ledger.tables, request.level))
-        return [*found, *table_references(schema, opened.mail, request.level, wanted.references)]
-
-
-def _refuse_other_queues(queues_there: Sequence[QueueName]) -> None:
-    if queues_there:
-        raise SourceUnread(
-            NAME,
-            f"the tables name queues over RabbitMQ ({', '.join(queues_there)}), and the dead letters there may refer "
-            "to blobs",
-            mend="If RabbitMQ holds nothing of them any more, dead letters neither, say --only-broker.",
-        )
-
-
-def _kept_mails(folder: Path) -> Iterator[Reference]:
-    """Mails that were kept without their bytes: a restore refers to the blobs again."""
-    for path in sorted(folder.glob("*.jsonl.gz")):
-        for one in read_removed_mails(path, on_torn=lambda: None):
-            if one.content is None:
-                yield from (Reference(blob, path.name) for blob in (one.queued.blobs.header, one.queued.blobs.body))
-
-
-def _moving_mails(folder: Path) -> Iterator[Reference]:
-    """Mails that have left one queue, and may not be in the other yet: a move that goes on puts them there."""
-    for path, mail in mails_on_their_way(folder):
-        blobs = mail.listed.queued.blobs
-        yield from (Reference(blob, f"{path.name} {mail.was}") for blob in (blobs.header, blobs.body))
 
 
 @contextmanager

@@ -43,7 +43,7 @@ from repair.mending.undo import undo as undo_run
 from repair.scanners.lookup import Target, TargetMailboxes, TargetMessages, mailboxes_of, refuse_unknown
 
 if TYPE_CHECKING:
-    from admin.services.blobs import BlobsWanted
+    from admin.services.blob_sources import BlobsWanted
     from admin.services.queue.cleanup import CleanupRequest
     from admin.services.queue.garbage_collection import GarbageCollection
     from mailqueue.maintenance.cleanup_writes import CleanedQueue  # its libraries come with an extra of their own

@@ -158,7 +158,8 @@ def _queues(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: O
 
 
 def _blobs(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: OpenCluster) -> "BlobsResult":
-    from admin.services.blobs import BlobsRequest, BlobsWanted, repair_blobs  # noqa: PLC0415 - only for such a plan
+    from admin.services.blob_sources import BlobsWanted  # noqa: PLC0415 - only for such a plan
+    from admin.services.blobs import BlobsRequest, repair_blobs  # noqa: PLC0415 - only for such a plan
 
     policy, settings = plan.head.policy, request.settings
     spans, others = _approved(request, plan)

@@ -3,7 +3,7 @@
 The rest is `Lacking`, which refuses every call with a message. Libraries of an extra are imported when they are needed.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, cast
 
 from admin.event_loop import run_async
 from admin.extras import import_or_name_extra
-from admin.settings import BlobsAddress, BlobsSettings, ConnectionSettings, QueueSettings, Store
+from admin.settings import BlobsSettings, QueueSettings, Store, refuse_missing_folder
 from admin.wiring.cluster import OpenCluster, open_cluster
 from cql.applying import ensure_ledger
 from cql.driver.asynchronous import AsyncKeyspace
@@ -323,7 +323,12 @@ def with_queues(
     `makes` is as for `blobs_behind`.
     """
     if settings.pulsar:
-        return run_async(_over_pulsar(settings, settings.pulsar, carry_out, makes=makes))
+
+        async def over_pulsar(pulsar: PulsarSettings) -> T:
+            async with topics_of(settings, pulsar, SystemClock(), makes=makes) as connections:
+                return await carry_out(connections)
+
+        return run_async(over_pulsar(settings.pulsar))
     with nullcontext(cluster) if cluster else open_cluster(settings.connection) as opened:
         schema = live_schema(opened.cluster, opened.mail.name)
         own = queue_tables_of(schema, opened.mail.name)
@@ -343,21 +348,11 @@ def with_queues(
         return run_async(connected())
 
 
-async def _over_pulsar(
-    settings: QueueSettings,
-    pulsar: PulsarSettings,
-    carry_out: Callable[[QueueConnections], Awaitable[T]],
-    *,
-    makes: bool,
-) -> T:
-    async with _topics_of(settings, pulsar, SystemClock(), makes=makes) as connections:
-        return await carry_out(connections)
-
-
 @asynccontextmanager
-async def _topics_of(
+async def topics_of(
     settings: QueueSettings, pulsar: PulsarSettings, clock: Clock, *, makes: bool
 ) -> AsyncIterator[PulsarConnections]:
+    """Connect to the topics; `makes` is as for `blobs_behind`."""
     none, blobs = cast("Any", _NO_TABLES), cast("Blobs", _NO_BLOBS)
     if settings.blobs:
         if settings.blobs.address.store is Store.CASSANDRA:
@@ -376,30 +371,6 @@ async def _topics_of(
             await topics.close()
 
 
-def with_both_queues(
-    source: QueueSettings,
-    target: QueueSettings,
-    carry_out: Callable[[QueueConnections, QueueConnections], Awaitable[T]],
-    *,
-    makes: bool = True,
-) -> T:
-    """As `with_queues`, for two queues, one of which is over Pulsar and the other is not."""
-    tabled, over_topics = (target, source) if source.pulsar else (source, target)
-
-    async def connected(tables: QueueConnections) -> T:
-        assert over_topics.pulsar, "one of the queues is over Pulsar"
-        async with _topics_of(over_topics, over_topics.pulsar, tables.clock, makes=makes) as topics:
-            return await (carry_out(topics, tables) if source.pulsar else carry_out(tables, topics))
-
-    return with_queues(tabled, connected, makes=makes)
-
-
-def with_tables(connection: ConnectionSettings, carry_out: Callable[[AsyncTables], Coroutine[Any, Any, T]]) -> T:
-    """Connect to the tables alone, whether or not the keyspace has a queue."""
-    with open_cluster(connection) as opened:
-        return run_async(carry_out(tables_of(opened.mail)))
-
-
 async def queue_names(tables: AsyncTables, clock: Clock, own: OwnTables) -> list[QueueName]:
     """Every queue of the keyspace."""
     return await QueueView(tables, clock, own).starts.queues()
@@ -410,14 +381,12 @@ def tables_of(keyspace: "Keyspace") -> AsyncTables:
 
 
 def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:
-    rabbitmq = import_or_name_extra("mailqueue.rabbitmq.broker.adapter")
-    broker: Broker = rabbitmq.RabbitBroker(settings, clock)
+    broker: Broker = import_or_name_extra("mailqueue.rabbitmq.broker.adapter").RabbitBroker(settings, clock)
     return broker
 
 
 def topics_behind(settings: PulsarSettings, clock: Clock) -> Topics:
-    pulsar = import_or_name_extra("mailqueue.pulsar.adapter")
-    topics: Topics = pulsar.PulsarTopics(settings, clock)
+    topics: Topics = import_or_name_extra("mailqueue.pulsar.adapter").PulsarTopics(settings, clock)
     return topics
 
 
@@ -442,15 +411,6 @@ def blobs_behind(settings: BlobsSettings, tables: AsyncTables | None, clock: Clo
             cassandra = import_or_name_extra("mailqueue.blobs.cassandra")
             found = cassandra.open_cassandra(tables, clock, address.naming)
     return found
-
-
-def refuse_missing_folder(address: BlobsAddress) -> None:
-    """Refuse a store that is a folder which is not there; who stores nothing makes none."""
-    if address.store is Store.FILES and not address.folder.expanduser().is_dir():
-        raise WrongUse(
-            f"there is no folder {address.folder}, where blobs are to be read",
-            mend="See --blobs, MAILMEND_BLOBS or the settings file: is it the right one, and its disk mounted?",
-        )
 
 
 class Lacking:

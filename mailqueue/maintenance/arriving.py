@@ -7,11 +7,11 @@ it is published again, and the mark of the first copy drops the second. Neither:
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from mailqueue.arrivals import RestoreResult
 from mailqueue.blobs.stores import put_content
 from mailqueue.codec import publish_mail
 from mailqueue.maintenance.comparison import LiveMail
 from mailqueue.maintenance.restore import listed_among, put, return_of
-from mailqueue.queue import RestoreResult
 from mailqueue.rabbitmq.parts import Parts
 from model.ids import EnqueueId
 from model.queue.mails import Listed, MailBlobs
@@ -19,7 +19,7 @@ from model.queue.mails import Listed, MailBlobs
 
 @dataclass(frozen=True, slots=True)
 class QueueArrivals:
-    """Implements `mailqueue.queue.Arrivals`.
+    """Implements `mailqueue.arrivals.Arrivals`.
 
     Attributes:
         there: the doubtful mails that the queue shows.

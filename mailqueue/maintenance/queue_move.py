@@ -16,9 +16,10 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
+from mailqueue.arrivals import Arrivals
 from mailqueue.codec.admission import admissible
 from mailqueue.concurrency import all_of, ended
-from mailqueue.queue import DELAYED, Arrivals, Dequeued, MailQueue
+from mailqueue.queue import DELAYED, Dequeued, MailQueue
 from model.errors import BadPayload, BlobMissing, CannotReach, WrongUse
 from model.ids import EnqueueId, QueueName, moved_id
 from model.ports import Clock

@@ -13,12 +13,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from mailqueue.arrivals import RemovedMail, RestoreResult
 from mailqueue.blobs.stores import put_content
 from mailqueue.codec import publish_mail
 from mailqueue.codec.admission import admissible
 from mailqueue.maintenance.comparison import LiveMail
 from mailqueue.metrics import QueueCount
-from mailqueue.queue import RemovedMail, RestoreResult
 from mailqueue.rabbitmq.parts import Parts
 from model.ids import EnqueueId, restored_id
 from model.queue.filters import MailFilter
@@ -42,7 +42,7 @@ def return_of(*, marked: bool, back: LiveMail | None, stays: bool) -> RestoreRes
 
 @dataclass(frozen=True, slots=True)
 class QueueRestoring:
-    """Brings mails back into one queue. Implements `mailqueue.queue.Restoring`.
+    """Brings mails back into one queue. Implements `mailqueue.arrivals.Restoring`.
 
     Attributes:
         listed: what the queue shows of them, under old and new ids.

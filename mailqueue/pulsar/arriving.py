@@ -23,7 +23,7 @@ from model.queue.mails import Listed, MailBlobs, Whereabouts
 
 @dataclass(frozen=True, slots=True)
 class PulsarArrivals:
-    """Implements `mailqueue.queue.Arrivals`.
+    """Implements `mailqueue.arrivals.Arrivals`.
 
     Attributes:
         subscription: of this move, on both topics.

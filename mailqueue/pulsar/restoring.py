@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from mailqueue.arrivals import RemovedMail, RestoreResult
 from mailqueue.codec.admission import admissible
 from mailqueue.metrics import QueueCount
 from mailqueue.pulsar.enqueue import put
@@ -17,7 +18,6 @@ from mailqueue.pulsar.listing import found
 from mailqueue.pulsar.names import OWN_SUBSCRIPTION, restored_topic
 from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.pulsar.topics import TopicMessage
-from mailqueue.queue import RemovedMail, RestoreResult
 from model.ids import EnqueueId, restored_id
 from model.queue.filters import MailFilter
 from model.queue.mails import LOOKS
@@ -27,7 +27,7 @@ _HEX: Final = 32
 
 @dataclass(slots=True)
 class PulsarRestoring:
-    """Implements `mailqueue.queue.Restoring`.
+    """Implements `mailqueue.arrivals.Restoring`.
 
     Attributes:
         listed: which of the mails the queue holds, under old and new ids.

@@ -13,6 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
+from mailqueue.arrivals import Restoring
 from mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, broken_off, run_jobs
 from mailqueue.blobs.stores import content_of
 from mailqueue.configuration import Configurations
@@ -36,7 +37,6 @@ from mailqueue.queue import (
     OnBroken,
     OnRemoved,
     Removed,
-    Restoring,
     due_time,
     passed_over,
 )

@@ -25,8 +25,8 @@ from tests.support.brokers import Broker
 from tests.support.commands import Ended, command_line
 from tests.support.keyspaces import end_leases
 from tests.support.object_stores import S3
-from tests.support.queue_faults import Servers
 from tests.support.queue_processes import QueueProcesses, delivered, queue_processes, servers_of
+from tests.support.queue_servers import Servers
 from tests.support.servers import CassandraServer, ThreeNodes
 from tests.support.thorough import first_of
 

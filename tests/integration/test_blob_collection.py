@@ -1,8 +1,6 @@
 """`check blobs` and `repair blobs` on real servers: a reference of each kind, blobs in tables and in a bucket."""
 
 import asyncio
-import base64
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -40,13 +38,14 @@ from repair.ledger.before_images import image_text
 from repair.ledger.runs import Ledger
 from spark_repair.blob_collection import SparkBlobScanner
 from spark_repair.connector import Source
+from tests.support.blobs import blob_id
 from tests.support.brokers import Broker
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import LEDGER, created, dropped, end_leases
 from tests.support.progress import SilentProgress
 from tests.support.pulsars import RealPulsar
-from tests.support.queue_faults import Servers
 from tests.support.queue_processes import QueueProcesses, program
+from tests.support.queue_servers import Servers
 from tests.support.queues import mail as queued_mail
 from tests.support.real_queue import real_queue
 from tests.support.s3_twin import S3Twin, s3_twin
@@ -66,11 +65,6 @@ TABLES = Schema(
 MONTH_AGO = datetime.now(UTC) - timedelta(days=30)
 WRITTEN = round(MONTH_AGO.timestamp() * 1e6)
 AT_ONCE = ("--engine", "local", "--delay", "0s", "--no-broker", "--json")
-
-
-def blob_id(content: str, generation: int | None = 600) -> str:
-    digest = base64.urlsafe_b64encode(hashlib.sha256(content.encode()).digest()).decode()
-    return digest if generation is None else f"1_{generation}_{digest}"
 
 
 @dataclass(slots=True)

@@ -1,5 +1,8 @@
 """Ids of blobs for tests: every form that James makes, and what is none."""
 
+import base64
+import hashlib
+
 UUID_TEXT = "0f9a3c1e-7b0d-4c55-9a51-2f60d4a8c7e1"
 HASH_URL = "_Zl1mZEsOtz8d7Mq-oN1BYXEMtnV83LRGoH2DcUcCgs="
 HASH = "/Zl1mZEsOtz8d7Mq+oN1BYXEMtnV83LRGoH2DcUcCgs="
@@ -24,3 +27,9 @@ BAD_IDS = (
     "", ".", "..", "../x", "a/../b", "a/./b", "a/..", "./a", "a b", "a\n", "a\0b", "\x7f", "é", "a\\b", "a?b", "a#b",
     "a%2Fb", "x" * 241, "/" * 241,
 )  # fmt: skip
+
+
+def blob_id(content: str, generation: int | None = 600) -> str:
+    """As James names deduplicated blobs; None: without a generation."""
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content.encode()).digest()).decode()
+    return digest if generation is None else f"1_{generation}_{digest}"

@@ -1,9 +1,12 @@
 """Mail queues of every kind: in memory, on twins, on real servers; each is used by several processes."""
 
-from collections.abc import AsyncGenerator, Callable
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Final
 from uuid import uuid4
 
 from cql.driver.asynchronous import AsyncKeyspace
@@ -16,7 +19,7 @@ from mailqueue.pulsar.mail_queue import PulsarMailQueue
 from mailqueue.pulsar.mail_queue import open_queue as open_pulsar_queue
 from mailqueue.pulsar.settings import PulsarSettings
 from mailqueue.pulsar.topics import Topics
-from mailqueue.queue import MailQueue
+from mailqueue.queue import Dequeued, MailQueue
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
@@ -24,6 +27,7 @@ from model.ids import QueueName
 from model.ports import AsyncTables, Blobs, Clock
 from model.ports import Broker as BrokerPort
 from model.queue.configuration import QueueConfiguration
+from model.queue.mails import Listed
 from model.queue.slices import Slicing
 from repair.clock import SystemClock
 from tests.support.clock import VirtualClock
@@ -31,6 +35,10 @@ from tests.support.in_turn import InTurn
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_broker import MemoryBroker
 from tests.support.memory_topics import MemoryTopics
+from tests.support.queues import CONTENT, mail
+
+PATIENCE_SECONDS: Final = 30.0
+"""How long a test waits for what a queue is to do soon."""
 
 CONFIGURATION = QueueConfiguration(Slicing(timedelta(hours=1), 2), pace=1_000_000)
 
@@ -127,3 +135,40 @@ async def pulsar_sides_of(servers: PulsarServers | None, partitions: int) -> Asy
     finally:
         for topics in sides.connected:
             await topics.close()
+
+
+async def until(holds: Callable[[], Awaitable[bool]], clock: Clock) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not await holds():
+        assert time.monotonic() < deadline, "it never held"
+        await clock.pause(0.05)
+
+
+async def taken(queue: MailQueue, sentinel: str = "sentinel") -> list[Dequeued]:
+    """Ack everything that is there by now: what comes before a mail that is put behind it, one at a time."""
+    await queue.enqueue(mail(sentinel), CONTENT)
+    found: list[Dequeued] = []
+    async with asyncio.timeout(PATIENCE_SECONDS), queue.dequeue(prefetch=1, priorities=[5]) as mails:
+        async for one in mails:
+            await one.ack()
+            if one.mail.name == sentinel:
+                break
+            found.append(one)
+    return found
+
+
+async def names_taken(queue: MailQueue) -> list[str]:
+    return [one.mail.name for one in await taken(queue)]
+
+
+async def one_of(queue: MailQueue, settle: Callable[[Dequeued], Awaitable[None]]) -> Dequeued:
+    async with asyncio.timeout(PATIENCE_SECONDS), queue.dequeue() as mails:
+        one = await anext(mails)
+        await settle(one)
+    return one
+
+
+def story_of(one: Listed) -> tuple[str, str, str, int]:
+    """What every listing tells; the attempts of one that waits are told to who takes it."""
+    attempts = one.attempts if one.due_at else 0
+    return (str(one.queued.enqueue_id), str(one.enqueued_at), str(one.due_at), attempts)

@@ -27,10 +27,8 @@ from admin.services.queue.move_journal import MoveJournalFile
 from admin.wiring import cluster as wiring_cluster
 from admin.wiring import queues
 from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.contact import Contact
 from cql.driver.session import Keyspace, connect
 from mailqueue.blobs.object_storage import open_s3
-from mailqueue.blobs.s3 import S3Settings
 from mailqueue.maintenance.blob_collection import RemovedList
 from mailqueue.maintenance.blob_scan import LocalBlobScanner
 from mailqueue.maintenance.cleanup_scan import LocalQueueScanner
@@ -38,7 +36,6 @@ from mailqueue.maintenance.move_due import MoverTurns
 from mailqueue.maintenance.queue_move import QueueMove
 from mailqueue.queue import Dequeued
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.errors import MailmendError
 from model.ids import QueueName
@@ -48,6 +45,7 @@ from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import Slicing
 from repair.clock import SystemClock
 from repair.ledger.runs import Ledger
+from tests.support.queue_servers import Servers
 from tests.support.queue_wires import Errors, Side, WiredBlobs, WiredBroker, WiredTables, name_of
 from tests.support.queues import CONTENT, listed, mail, parts_of
 from tests.support.surrounded import SurroundedTables
@@ -59,52 +57,6 @@ CONFIGURATION = QueueConfiguration(Slicing(timedelta(hours=1), 2), pace=1_000_00
 
 TURN_SECONDS = 2
 """How long the partition of a killed mover waits for the next one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Servers:
-    """Where the three sides of the queues of one keyspace are; `management_port` is the broker's HTTP API's."""
-
-    hosts: tuple[str, ...]
-    port: int
-    keyspace: str
-    broker_port: int
-    vhost: str
-    endpoint: str
-    bucket: str
-    access_key: str = field(repr=False)
-    secret_key: str = field(repr=False)
-    broker_host: str = "127.0.0.1"
-    management_port: int = 0
-
-    @property
-    def contact(self) -> Contact:
-        return Contact(self.hosts, self.port)
-
-    @property
-    def broker(self) -> BrokerSettings:
-        """Of RabbitMQ; what does not answer is given up soon."""
-        host = Host(self.broker_host, self.broker_port)
-        return BrokerSettings((host,), self.vhost, publish_confirm_seconds=3, answer_seconds=3)
-
-    @property
-    def blobs(self) -> S3Settings:
-        return S3Settings(self.endpoint, self.bucket, self.access_key, self.secret_key, allow_http=True)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {
-            "MAILMEND_HOST": self.hosts[0],
-            "MAILMEND_PORT": str(self.port),
-            "MAILMEND_KEYSPACE": self.keyspace,
-            "MAILMEND_LEDGER_KEYSPACE": f"{self.keyspace}_ledger",
-            "MAILMEND_BROKER": f"amqp://guest@{self.broker_host}:{self.broker_port}/{self.vhost}",
-            "MAILMEND_BROKER_PASSWORD": "guest",
-            "MAILMEND_BROKER_MANAGEMENT": f"http://{self.broker_host}:{self.management_port}",
-            "MAILMEND_BLOBS": f"s3://{self.bucket}?endpoint={self.endpoint}",
-            "MAILMEND_S3_ACCESS_KEY": self.access_key,
-            "MAILMEND_S3_SECRET_KEY": self.secret_key,
-        }
 
 
 @dataclass(frozen=True, slots=True)

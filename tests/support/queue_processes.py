@@ -28,7 +28,8 @@ from tests.support.brokers import Broker, eventually
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.keyspaces import created, dropped
 from tests.support.object_stores import S3
-from tests.support.queue_faults import COMMAND, Ahead, Order, Servers, asked, ledger_of, opened
+from tests.support.queue_faults import COMMAND, Ahead, Order, asked, ledger_of, opened
+from tests.support.queue_servers import Servers
 from tests.support.queue_wires import WiredBlobs
 from tests.support.queues import CONTENT, listed, mail, parts_of
 from tests.support.servers import CassandraServer, ThreeNodes

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from admin.advice.measuring import GivenTraffic, measure
+from admin.event_loop import run_async
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
 from admin.wiring.cluster import OpenCluster, open_cluster
-from admin.wiring.queues import with_tables
+from admin.wiring.queues import tables_of
 from cql.introspect import live_schema
 from cql.traffic import ENQUEUED
 from mailqueue.configuration import Configurations
@@ -62,7 +63,9 @@ def configure(request: ConfigureRequest, _: Caller) -> ConfigureResult:
     Raises:
         ConfigurationRefused: mails would be lost from view.
     """
-    return with_tables(request.connection, lambda tables: _configured(Configurations(tables), request))
+    with open_cluster(request.connection) as opened:
+        tables = tables_of(opened.mail)
+        return run_async(_configured(Configurations(tables), request))
 
 
 async def _configured(configurations: Configurations, request: ConfigureRequest) -> ConfigureResult:

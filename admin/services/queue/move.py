@@ -1,6 +1,6 @@
 """Move the mails of a queue into one over another broker: from RabbitMQ to Pulsar, or back."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,7 +11,7 @@ from admin.services.queue.move_journal import MoveJournalFile, created, unfinish
 from admin.services.queue.request import DryRunRequest
 from admin.settings import QueueSettings
 from admin.wiring.cluster import state_folder
-from admin.wiring.queues import QueueConnections, with_both_queues
+from admin.wiring.queues import QueueConnections, topics_of, with_queues
 from mailqueue.maintenance.queue_move import QueueMove, Unmoved
 from mailqueue.queue import MailQueue, no_due_mails
 from model.errors import ExitCode, UnsafeRequest
@@ -113,7 +113,25 @@ def move(request: MoveRequest, caller: Caller) -> MoveResult:
                     journal=journal.path,
                 )
 
-    return with_both_queues(request.settings, request.to, moved, makes=not request.dry_run)
+    return _with_both(request.settings, request.to, moved, makes=not request.dry_run)
+
+
+def _with_both(
+    source: QueueSettings,
+    target: QueueSettings,
+    carry_out: Callable[[QueueConnections, QueueConnections], Awaitable[MoveResult]],
+    *,
+    makes: bool,
+) -> MoveResult:
+    """Connect to two queues, one of which is over Pulsar and the other is not."""
+    tabled, over_topics = (target, source) if source.pulsar else (source, target)
+
+    async def connected(tables: QueueConnections) -> MoveResult:
+        assert over_topics.pulsar, "one of the queues is over Pulsar"
+        async with topics_of(over_topics, over_topics.pulsar, tables.clock, makes=makes) as topics:
+            return await (carry_out(topics, tables) if source.pulsar else carry_out(tables, topics))
+
+    return with_queues(tabled, connected, makes=makes)
 
 
 async def _carried_out(

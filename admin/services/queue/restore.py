@@ -10,7 +10,8 @@ from admin.services.caller import Caller
 from admin.services.queue.removed_mails import RemovedMailRecord, RestoredLog, read_removed_mails
 from admin.services.queue.request import DryRunRequest
 from admin.wiring.queues import QueueConnections, with_queues
-from mailqueue.queue import MailQueue, RemovedMail, RestoreResult, Restoring
+from mailqueue.arrivals import RemovedMail, RestoreResult, Restoring
+from mailqueue.queue import MailQueue
 from model.errors import CannotReach, ExitCode, MailmendError, UnsafeRequest, WrongUse
 from model.ids import EnqueueId, QueueName, restored_id
 from model.queue.mails import Listed

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mailqueue.arrivals import RemovedMail, RestoreResult
 from mailqueue.maintenance.comparison import LiveMail
 from mailqueue.maintenance.restore import return_of
-from mailqueue.queue import RemovedMail, RestoreResult
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
