@@ -389,8 +389,7 @@ async def test_dead_letters_go_back_under_their_ids(queue: MailQueue, other: Mai
     (back,) = await taken(queue)
     assert (back.enqueue_id, back.content, back.attempts) == (ids["b"], CONTENT, 0)
     assert await queue.redrive(limit=1) == Redriven(1)
-    assert await other.redrive() == Redriven(1)
-    assert await other.redrive() == Redriven()
+    assert [await other.redrive(), await other.redrive()] == [Redriven(1), Redriven()]
     assert sorted(await names_taken(queue)) == ["a", "c"]
     assert not await names(other)
 
