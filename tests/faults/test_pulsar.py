@@ -146,6 +146,7 @@ class Traffic:
                 self.deleted |= kept
 
 
+@pytest.mark.thorough
 async def test_a_broker_that_is_killed_under_traffic_loses_nothing_and_brings_nothing_back(
     pulsar: OwnPulsar, queue: PulsarMailQueue
 ) -> None:
@@ -169,6 +170,7 @@ async def test_a_broker_that_is_killed_under_traffic_loses_nothing_and_brings_no
     assert traffic.went_in <= came | traffic.ended | traffic.deleted
 
 
+@pytest.mark.thorough
 async def test_a_broker_that_hangs_holds_up_no_listing(pulsar: OwnPulsar) -> None:
     """It is stopped while a listing reads: that ends with an error, and goes on where the broker does."""
     clock = SystemClock()

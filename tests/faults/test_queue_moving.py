@@ -12,7 +12,7 @@ from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.pulsars import RealPulsar
 from tests.support.queue_processes import QueueProcesses, delivered
 
-pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
+pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store, pytest.mark.thorough]
 
 QUEUE = "moving"
 _HOUR = timedelta(hours=1)

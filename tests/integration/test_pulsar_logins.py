@@ -34,7 +34,7 @@ from tests.support.memory_blobs import MemoryBlobs
 from tests.support.queues import CONTENT, enqueued, mail, names
 from tests.support.thorough import first_of
 
-pytestmark = pytest.mark.pulsar
+pytestmark = [pytest.mark.pulsar, pytest.mark.thorough]
 
 PATIENCE_SECONDS = 60.0
 SECRET = "s3cret-word"
@@ -146,7 +146,6 @@ REFUSED_WITH_TLS: Mapping[str, tuple[str, str, str]] = {
 """What is wrong; by which name the server is asked; what is told, and what to mend."""
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("who", REFUSED)
 def test_whoever_may_not_is_refused_and_no_secret_is_shown(guarded: GuardedPulsar, tmp_path: Path, who: str) -> None:
     environment, what, mend = REFUSED[who]
@@ -160,7 +159,6 @@ def test_whoever_may_not_is_refused_and_no_secret_is_shown(guarded: GuardedPulsa
         assert environment.get(WHOSE, SECRET) not in ended.err
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("wrong", REFUSED_WITH_TLS)
 def test_a_tls_error_says_what_to_mend(guarded: GuardedPulsar, tmp_path: Path, wrong: str) -> None:
     name, what, mend = REFUSED_WITH_TLS[wrong]
@@ -177,7 +175,6 @@ def test_a_tls_error_says_what_to_mend(guarded: GuardedPulsar, tmp_path: Path, w
     assert mend in ended.err
 
 
-@pytest.mark.thorough
 async def test_a_client_that_is_refused_says_what_may_be_wrong(
     guarded: GuardedPulsar, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -213,7 +210,6 @@ async def test_a_client_that_is_refused_says_what_may_be_wrong(
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.thorough
 def test_an_authority_that_the_system_trusts_need_not_be_named(
     guarded: GuardedPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,7 +97,9 @@ def clock_of(queue: MailQueue) -> Clock:
 
 
 @pytest.mark.parametrize("consumed", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["waits", "consumed"])
-@pytest.mark.parametrize("back", [False, True], ids=["to_pulsar", "to_rabbitmq"])
+@pytest.mark.parametrize(
+    "back", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["to_pulsar", "to_rabbitmq"]
+)
 def test_killed_at_any_step_it_goes_on_and_moves_each_mail_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, back: bool, consumed: bool
 ) -> None:
