@@ -16,7 +16,7 @@ from mailqueue.pulsar.client import ExclusiveProducer, PulsarClient, PulsarConsu
 from mailqueue.pulsar.reading import PulsarFollowing, followed, held_messages
 from mailqueue.pulsar.settings import PulsarSettings
 from mailqueue.pulsar.topics import StoredMessage, TopicMessage
-from model.errors import BrokerUnreachable, MailmendError
+from model.errors import BrokerDenied, BrokerUnreachable, MailmendError
 from model.ports import Clock
 from model.queue.places import UNPARTITIONED, Backlog, MessagePlace
 from model.queue.topic_health import TopicPolicies
@@ -156,7 +156,9 @@ class PulsarTopics:
         """No later than the broker takes: the client would send a message that is refused for that for ever."""
         asked_at, longest = self._longest.get(topic, (float("-inf"), 0))
         if self.clock.monotonic() - asked_at > KNOWN_SECONDS:
-            asked_at, longest = self.clock.monotonic(), await self._admin.longest_delay(topic)
+            asked_at, longest = self.clock.monotonic(), 0
+            with suppress(BrokerDenied):  # who may only produce and consume is not told
+                longest = await self._admin.longest_delay(topic)
             self._longest[topic] = asked_at, longest
         if not longest:
             return deliver_at

@@ -8,8 +8,8 @@ from admin.advice.measuring import GivenTraffic, measure
 from admin.event_loop import run_async
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
+from admin.wiring import queues
 from admin.wiring.cluster import OpenCluster, open_cluster
-from admin.wiring.queues import tables_of
 from cql.introspect import live_schema
 from cql.traffic import ENQUEUED
 from mailqueue.configuration import Configurations
@@ -64,7 +64,7 @@ def configure(request: ConfigureRequest, _: Caller) -> ConfigureResult:
         ConfigurationRefused: mails would be lost from view.
     """
     with open_cluster(request.connection) as opened:
-        tables = tables_of(opened.mail)
+        tables = queues.tables_of(opened.mail)
         return run_async(_configured(Configurations(tables), request))
 
 

@@ -106,7 +106,7 @@ def test_no_tally_expires_while_another_is_relied_on(written: list[int], asked: 
 def test_sizes_are_reported_in_json_by_these_words() -> None:
     """A contract with scripts."""
     assert [kind.value for kind in SizeKind] == ["exact", "estimate"]
-    assert [found.value for found in CountedBy] == ["tallies", "metadata"]
+    assert [found.value for found in CountedBy] == ["tallies", "metadata", "broker"]
 
 
 def test_a_tally_counts_what_was_never_written_for_nothing() -> None:

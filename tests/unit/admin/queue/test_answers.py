@@ -51,8 +51,8 @@ ASKED = [
     "redrive",
     "health",
 ]
-APART = {"configure", "advise"}
-"""They ask more of a cluster than a queue does: `test_queue_configure` and `test_queue_advising` hold them to it."""
+APART = {"configure", "advise", "move"}
+"""They ask more than one queue: `test_queue_configure`, `test_queue_advising` and `test_moving` hold them to it."""
 
 
 def test_every_command_that_answers_in_json_is_asked() -> None:
