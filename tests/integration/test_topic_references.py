@@ -11,7 +11,7 @@ from mailqueue.maintenance.topic_references import topic_references
 from mailqueue.pulsar.adapter import PulsarTopics
 from mailqueue.pulsar.mail_queue import open_queue
 from mailqueue.pulsar.names import out_topic
-from model.errors import BrokerUnreachable, SourceUnread
+from model.errors import BrokerUnreachable, SourceUnread, WrongUse
 from model.ids import QueueName
 from repair.clock import SystemClock
 from tests.support.memory_blobs import MemoryBlobs
@@ -69,5 +69,5 @@ async def test_every_mail_of_a_namespace_counts_or_nothing_does(pulsar: RealPuls
         await topic_references(topics, CLOCK, tmp_path)
 
     nowhere = PulsarTopics(replace(pulsar.settings, namespace="public/nowhere"), CLOCK)
-    with pytest.raises(BrokerUnreachable, match="answers 404"):
+    with pytest.raises(WrongUse, match="has no namespace public/nowhere"):
         await topic_references(nowhere, CLOCK, tmp_path)
