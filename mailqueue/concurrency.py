@@ -71,6 +71,30 @@ async def in_batches(items: AsyncIterator[S], most: int) -> AsyncGenerator[list[
         yield some
 
 
+async def next_until(
+    items: AsyncIterator[T], stop: asyncio.Event, idle: Coroutine[Any, Any, object] | None = None
+) -> T | None:
+    """The next item; None at the end of them, once `stop` is set, or where `idle` ends first.
+
+    One that comes together with the stop is left to whoever closes the items.
+    """
+    coming = asyncio.ensure_future(_anext(items))
+    others: list[asyncio.Future[Any]] = [asyncio.ensure_future(stop.wait())]
+    if idle is not None:
+        others.append(asyncio.ensure_future(idle))
+    try:
+        await asyncio.wait([coming, *others], return_when=asyncio.FIRST_COMPLETED)
+        return coming.result() if coming.done() and not stop.is_set() else None
+    finally:
+        for one in (coming, *others):
+            one.cancel()
+        await asyncio.gather(coming, *others, return_exceptions=True)
+
+
+async def _anext(items: AsyncIterator[T]) -> T | None:
+    return await anext(items, None)
+
+
 async def finished(work: Coroutine[Any, Any, T]) -> T:
     """The work's result; a caller that is cancelled meanwhile still waits for the end of the work."""
     task = asyncio.ensure_future(work)

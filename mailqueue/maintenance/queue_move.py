@@ -11,14 +11,14 @@ have one store.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from mailqueue.arrivals import Arrivals
 from mailqueue.codec.admission import admissible
-from mailqueue.concurrency import all_of, ended
+from mailqueue.concurrency import all_of, ended, next_until
 from mailqueue.queue import DELAYED, Dequeued, MailQueue
 from model.errors import BadPayload, BlobMissing, CannotReach, WrongUse
 from model.ids import EnqueueId, QueueName, moved_id
@@ -145,7 +145,7 @@ class QueueMove:
                 failures.append(error)
 
         async with self.source.dequeue(AT_ONCE) as mails:
-            while not failures and (mail := await _next(mails, self.clock, wait, stop)):
+            while not failures and (mail := await next_until(mails, stop, self.clock.pause(wait.total_seconds()))):
                 working.add(task := asyncio.ensure_future(self._handed_over(mail)))
                 task.add_done_callback(done)
             await ended(tuple(working))
@@ -214,23 +214,3 @@ class QueueMove:
         await self.arrivals.put(mail.listed, again=again)
         self.journal.done(mail.was)
         self.on_moved(1)
-
-
-async def _next(mails: AsyncIterator[Dequeued], clock: Clock, wait: timedelta, stop: asyncio.Event) -> Dequeued | None:
-    """The next mail; None where none came for so long, or the event is set: what comes then goes back."""
-    coming = asyncio.ensure_future(_anext(mails))
-    others: list[asyncio.Future[Any]] = [
-        asyncio.ensure_future(stop.wait()),
-        asyncio.ensure_future(clock.pause(wait.total_seconds())),
-    ]
-    try:
-        await asyncio.wait([coming, *others], return_when=asyncio.FIRST_COMPLETED)
-        return coming.result() if coming.done() and not stop.is_set() else None
-    finally:
-        for one in (coming, *others):
-            one.cancel()
-        await asyncio.gather(coming, *others, return_exceptions=True)
-
-
-async def _anext(mails: AsyncIterator[Dequeued]) -> Dequeued | None:
-    return await anext(mails, None)

@@ -7,13 +7,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from admin.event_loop import stop_signal
 from admin.services.caller import Caller
 from admin.services.queue.consumers import Consumer, ConsumerOutcome, consumer_in_command, consumer_in_folder
 from admin.services.queue.request import PREFETCH_DEFAULT, DryRunRequest
 from admin.wiring.queues import QueueConnections, with_queues
+from mailqueue.concurrency import next_until
 from mailqueue.queue import WAITING, Dequeued
 from model.errors import ExitCode, MailmendError, WrongUse
 from model.queue.mails import Listed
@@ -138,28 +138,14 @@ class _Taking:
         async with asyncio.TaskGroup() as working:
             while not stop.is_set() and (limit is None or self.begun < limit):
                 await room.acquire()
-                mail = await self._next(mails, stop)
+                mail = await next_until(mails, stop, None if self.request.forever else self._idle())
                 if mail is None:
                     return
                 self.begun += 1
                 working.create_task(self._work(mail)).add_done_callback(lambda _: room.release())
 
-    async def _next(self, mails: AsyncIterator[Dequeued], stop: asyncio.Event) -> Dequeued | None:
-        """The next mail; None after a stop signal, or when none came for too long.
-
-        One that comes together with the signal is left to the broker, which has it back when the stream is closed.
-        """
-        coming = asyncio.ensure_future(_anext(mails))
-        others: list[asyncio.Future[Any]] = [asyncio.ensure_future(stop.wait())]
-        if not self.request.forever:
-            others.append(asyncio.ensure_future(self.connections.clock.pause(self.request.wait.total_seconds())))
-        try:
-            await asyncio.wait([coming, *others], return_when=asyncio.FIRST_COMPLETED)
-            return coming.result() if coming.done() and not stop.is_set() else None
-        finally:
-            for one in (coming, *others):
-                one.cancel()
-            await asyncio.gather(coming, *others, return_exceptions=True)
+    async def _idle(self) -> None:
+        await self.connections.clock.pause(self.request.wait.total_seconds())
 
     async def _work(self, mail: Dequeued) -> None:
         try:
@@ -170,7 +156,3 @@ class _Taking:
             self.caller.remark(f"not settled: {mail.enqueue_id}: {error}")
         else:
             self.settled[outcome] += 1
-
-
-async def _anext(mails: AsyncIterator[Dequeued]) -> Dequeued | None:
-    return await anext(mails, None)
