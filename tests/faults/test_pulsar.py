@@ -3,8 +3,7 @@
 import asyncio
 import os
 import signal
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -23,7 +22,7 @@ from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 from repair.clock import SystemClock
 from tests.support.memory_blobs import MemoryBlobs
-from tests.support.pulsars import OwnPulsar, throwaway_pulsar
+from tests.support.pulsars import OwnPulsar, answered, throwaway_pulsar
 from tests.support.queues import CONTENT, enqueued, mail, names, names_of
 
 pytestmark = pytest.mark.pulsar
@@ -64,19 +63,6 @@ async def taken(mails: AsyncIterator[Dequeued]) -> list[str]:
 async def killed_and_back(pulsar: OwnPulsar) -> None:
     await asyncio.to_thread(pulsar.run.kill)
     await asyncio.to_thread(pulsar.run.up)
-
-
-async def answered(ask: Callable[[], Awaitable[object]]) -> None:
-    """Wait until the client has found its broker again."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            await ask()
-        except MailmendError:
-            assert time.monotonic() < deadline, "it never answered"
-            await asyncio.sleep(0.2)
-        else:
-            return
 
 
 class Traffic:
@@ -156,13 +142,13 @@ async def test_a_broker_that_is_killed_under_traffic_loses_nothing_and_brings_no
     async def mishap() -> None:
         await asyncio.sleep(IDLE_SECONDS)
         await killed_and_back(pulsar)
-        await answered(lambda: queue.enqueue(mail("1000000"), CONTENT))
+        await answered(lambda: queue.enqueue(mail("1000000"), CONTENT), PATIENCE_SECONDS)
         await asyncio.sleep(IDLE_SECONDS)
 
     await traffic.run(mishap())
     came = set[str]()
     async with queue.dequeue() as mails:
-        await answered(queue.flush)
+        await answered(queue.flush, PATIENCE_SECONDS)
         came.update(await taken(mails))
     assert traffic.ended
     assert traffic.deleted
@@ -181,7 +167,7 @@ async def test_a_broker_that_hangs_holds_up_no_listing(pulsar: OwnPulsar) -> Non
             await anext(found)
             with paused(pulsar), pytest.raises(BrokerUnreachable):
                 await asyncio.wait_for(names_of(found), PATIENCE_SECONDS)
-        await answered(queue.size)
+        await answered(queue.size, PATIENCE_SECONDS)
         assert len(await names(queue)) == READ_AHEAD + 50
     await topics.close()
 
@@ -212,7 +198,7 @@ async def test_what_was_deleted_stays_deleted_when_the_broker_forgets_it(
             assert (await queue.delete(MailFilter(name=name))).count == 1
         await first.ack()
         await killed_and_back(pulsar)
-        await answered(queue.size)
+        await answered(queue.size, PATIENCE_SECONDS)
         came = await taken(mails)
     assert sorted(map(int, came)) == list(range(2, 12, 2))
     assert not set(kept) & set(await names(queue))

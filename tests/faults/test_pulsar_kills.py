@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +19,7 @@ from model.ids import QueueName
 from model.ports import Blobs
 from repair.clock import SystemClock
 from tests.support.memory_blobs import MemoryBlobs
-from tests.support.pulsars import OwnPulsar, PulsarNamespace, throwaway_pulsar
+from tests.support.pulsars import OwnPulsar, PulsarNamespace, answered, throwaway_pulsar
 from tests.support.queues import CONTENT, enqueued, mail
 from tests.support.striking_topics import ACTS, DELAYED, PREPARED, StrikingTopics
 
@@ -59,7 +58,7 @@ async def prepared(topics: PulsarTopics, blobs: Blobs, name: QueueName) -> None:
 async def left(topics: PulsarTopics, blobs: Blobs, name: QueueName) -> tuple[list[str], int]:
     """All that comes in the end, and how many are dead letters."""
     async with await open_queue(name, topics, blobs, SystemClock()) as queue:
-        await answered(queue.flush)
+        await answered(queue.flush, PATIENCE_SECONDS)
         found = list[str]()
         async with queue.dequeue() as mails:
             with suppress(TimeoutError):
@@ -70,18 +69,6 @@ async def left(topics: PulsarTopics, blobs: Blobs, name: QueueName) -> tuple[lis
                     await one.ack()
         async with aclosing(topics.unacked(dead_topic(name), DEAD_SUBSCRIPTION)) as dead:
             return found, len([one async for one in dead])
-
-
-async def answered(ask: Callable[[], Awaitable[object]]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            await ask()
-        except MailmendError:
-            assert time.monotonic() < deadline, "it never answered"
-            await asyncio.sleep(0.3)
-        else:
-            return
 
 
 def nothing_is_lost_or_comes_back(act: str, said: Said, came: Sequence[str], dead: int) -> None:

@@ -4,11 +4,13 @@
 `mailmend local up --with pulsar`, with free ports and a folder of its own.
 """
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Iterator, Mapping
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -24,6 +26,7 @@ from admin.local.server_kind import HOST, Site
 from mailqueue.pulsar.adapter import PulsarTopics
 from mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
 from mailqueue.pulsar.settings import PulsarSettings
+from model.errors import MailmendError
 from model.ports import Blobs
 from repair.clock import SystemClock
 from tests.support.pulsar_stories import QUEUE
@@ -159,3 +162,16 @@ def throwaway_pulsar(kind: Pulsar | None = None) -> Iterator[OwnPulsar]:
     with throwaway_server(kind or Pulsar()) as run:
         ports = run.site.ports
         yield OwnPulsar(HOST, ports["pulsar"], ports["admin"], run)
+
+
+async def answered(ask: Callable[[], Awaitable[object]], within_seconds: float) -> None:
+    """Wait until the client has found its broker again."""
+    deadline = time.monotonic() + within_seconds
+    while True:
+        try:
+            await ask()
+        except MailmendError:
+            assert time.monotonic() < deadline, "it never answered"
+            await asyncio.sleep(0.2)
+        else:
+            return
