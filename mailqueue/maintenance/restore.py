@@ -65,7 +65,8 @@ class QueueRestoring:
     async def _put(self, new: EnqueueId, removed: RemovedMail) -> None:
         parts, whereabouts = self.parts, Whereabouts.WAITING
         if removed.due_at is not None:
-            _, whereabouts = parts.due_mails, Whereabouts.DELAYED
+            whereabouts = Whereabouts.DELAYED
+            _ = parts.due_mails  # where none can be delayed, that is refused before any bytes are stored
         mail = admissible(removed.mail)
         queued = QueuedMail(new, mail, await put_content(parts.blobs, removed.content))
         await put(parts, Listed(queued, parts.now, whereabouts, due_at=removed.due_at))

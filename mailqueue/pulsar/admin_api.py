@@ -45,14 +45,12 @@ class PulsarAdmin:
             WrongUse: there is no such namespace.
         """
         path = f"admin/v2/persistent/{self._namespace}"
-        status, content = await asyncio.to_thread(self._http.answer, "GET", path)
-        if status == http.client.NOT_FOUND:
+        content = await self._content(path)
+        if content is None:
             raise WrongUse(
                 f"Pulsar at {self._http.place} has no namespace {self._namespace}",
                 mend=f"Name another at the end of --broker, or: pulsar-admin namespaces create {self._namespace}",
             )
-        if status != http.client.OK:
-            raise self._http.refusal(status)
         found: list[str] = self._http.parsed(content, list)
         partitioned: list[str] = await asyncio.to_thread(self._http.read, f"{path}/partitioned", list)
         return sorted({_PARTITION.sub("", name.rpartition("/")[2]) for name in (*found, *partitioned)})
@@ -154,14 +152,18 @@ class PulsarAdmin:
         return self._http.parsed(content, lambda found: found) if content and status == http.client.OK else None
 
     async def _found(self, path: str) -> Mapping[str, Any] | None:
+        """The answer, an object; None where the thing is not there."""
+        content = await self._content(path)
+        return None if content is None else self._http.parsed(content, dict)
+
+    async def _content(self, path: str) -> bytes | None:
         """The answer; None where the thing is not there."""
         status, content = await asyncio.to_thread(self._http.answer, "GET", path)
         if status == http.client.NOT_FOUND:
             return None
         if status != http.client.OK:
             raise self._http.refusal(status)
-        found: Mapping[str, Any] = self._http.parsed(content, dict)
-        return found
+        return content
 
     def _subscription(self, topic: str, subscription: str) -> str:
         return f"{self._path(topic)}/subscription/{quote(subscription, safe='')}"
