@@ -12,17 +12,8 @@ from typing import Final
 from mailqueue.maintenance.comparison import BadMessage, LiveMail, Mended, TablesSide
 from mailqueue.maintenance.reconcile import missing_among
 from mailqueue.pulsar.deletions import Deletions
-from mailqueue.pulsar.listing import is_deleted
-from mailqueue.pulsar.messages import listed_of
-from mailqueue.pulsar.names import (
-    DEAD_SUBSCRIPTION,
-    dead_topic,
-    out_subscription,
-    out_topic,
-    scheduled_subscription,
-    scheduled_topic,
-)
-from mailqueue.pulsar.topics import Topics
+from mailqueue.pulsar.listing import dead_letters, is_deleted, place_of, read_mails
+from mailqueue.pulsar.topics import StoredMessage, Topics
 from mailqueue.queue import IDS_MAX, MailQueue, refuse_too_many
 from model.errors import BadPayload, BrokerUnreachable
 from model.ids import EnqueueId, QueueName
@@ -110,10 +101,8 @@ class QueueTopics:
     async def _messages(self, on_bad: Callable[[BadMessage], None]) -> AsyncGenerator[tuple[Listed, bool]]:
         """Each mail that lies there, and whether it is deleted."""
         known = await Deletions(self.topics, self.queue, self.clock).look()
-        for whereabouts, topic, subscription in (
-            (Whereabouts.DELAYED, scheduled_topic(self.queue), scheduled_subscription(self.queue)),
-            (Whereabouts.WAITING, out_topic(self.queue), out_subscription(self.queue)),
-        ):
+        for whereabouts in (Whereabouts.DELAYED, Whereabouts.WAITING):
+            topic, subscription = place_of(whereabouts, self.queue)
             there = await self.topics.backlog(topic, subscription)
             if there and there.missing:
                 raise BrokerUnreachable(
@@ -121,22 +110,17 @@ class QueueTopics:
                     mend="Its mails are lost if it was deleted. pulsar-admin topics create-missed-partitions "
                     f"{self.topics.namespace}/{topic} makes an empty one.",
                 )
-            async with aclosing(self.topics.unacked(topic, subscription)) as messages:
-                async for message in messages:
-                    try:
-                        listed = listed_of(message, whereabouts)
-                    except BadPayload as error:
-                        on_bad(BadMessage(topic, str(message.place), error.what))
-                        continue
-                    yield listed, is_deleted(self.queue, message, listed, known)
+
+            def unreadable(message: StoredMessage, error: BadPayload, topic: str = topic) -> None:
+                on_bad(BadMessage(topic, str(message.place), error.what))
+
+            place = topic, subscription
+            async with aclosing(read_mails(self.topics, place, whereabouts, on_unreadable=unreadable)) as mails:
+                async for one in mails:
+                    yield one.listed, is_deleted(self.queue, one.message, one.listed, known)
 
     async def _dead_among(self, mails: frozenset[EnqueueId]) -> frozenset[EnqueueId]:
-        found = set[EnqueueId]()
-        if mails:
-            async with aclosing(self.topics.unacked(dead_topic(self.queue), DEAD_SUBSCRIPTION)) as messages:
-                async for message in messages:
-                    try:
-                        found.add(listed_of(message, Whereabouts.WAITING).queued.enqueue_id)
-                    except BadPayload:
-                        continue
-        return mails & found
+        if not mails:
+            return mails
+        async with aclosing(dead_letters(self.topics, self.queue)) as letters:
+            return mails.intersection([one.listed.queued.enqueue_id async for one in letters])

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from mailqueue.blobs.stores import put_content
 from mailqueue.concurrency import finished
 from mailqueue.metrics import QueueCount
-from mailqueue.pulsar.listing import place_of
-from mailqueue.pulsar.messages import delayed_message, listed_of, story_of, waiting_message
+from mailqueue.pulsar.listing import place_of, read_mails
+from mailqueue.pulsar.messages import delayed_message, story_of, waiting_message
 from mailqueue.pulsar.names import arrivals_subscription
 from mailqueue.pulsar.parts import PulsarParts
-from model.errors import BadPayload
 from model.ids import EnqueueId
 from model.queue.mails import Listed, MailBlobs, Whereabouts
 
@@ -49,26 +48,22 @@ class PulsarArrivals:
 
     async def end(self) -> None:
         for whereabouts in Whereabouts:
-            await self.parts.topics.unsubscribe(place_of(whereabouts, self.parts)[0], self.subscription)
+            await self.parts.topics.unsubscribe(place_of(whereabouts, self.parts.queue)[0], self.subscription)
 
     async def _published(self, listed: Listed) -> None:
         message_of = waiting_message if listed.whereabouts is Whereabouts.WAITING else delayed_message
         message = message_of(listed, await self.parts.form(), story_of(listed))
-        await self.parts.topics.publish(place_of(listed.whereabouts, self.parts)[0], message)
+        await self.parts.topics.publish(place_of(listed.whereabouts, self.parts.queue)[0], message)
 
 
 async def arrivals(parts: PulsarParts, move: str, doubtful: Collection[EnqueueId]) -> PulsarArrivals:
     """Keep what is published from now on; then see which doubtful mails had come before."""
     subscription, came = arrivals_subscription(move), set[EnqueueId]()
     for whereabouts in Whereabouts:
-        topic, of_james = place_of(whereabouts, parts)
+        topic, of_james = place_of(whereabouts, parts.queue)
         await parts.topics.create(topic, of_james)
         await parts.topics.create(topic, subscription)
         if doubtful:
-            async with aclosing(parts.topics.unacked(topic, subscription)) as messages:
-                async for message in messages:
-                    try:
-                        came.add(listed_of(message, whereabouts).queued.enqueue_id)
-                    except BadPayload:
-                        continue
+            async with aclosing(read_mails(parts.topics, (topic, subscription), whereabouts)) as mails:
+                came.update([one.listed.queued.enqueue_id async for one in mails])
     return PulsarArrivals(parts, subscription, frozenset(came.intersection(doubtful)))

@@ -6,7 +6,7 @@ from typing import Final
 
 from mailqueue.health import FigureScope, QueueFigures
 from mailqueue.pulsar.deletions import filter_topics
-from mailqueue.pulsar.listing import found, place_of
+from mailqueue.pulsar.listing import backlog_of, found, place_of
 from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, OWN_SUBSCRIPTION, dead_topic, out_topic, scheduled_topic
 from mailqueue.pulsar.parts import PulsarParts
 from model.errors import BrokerDenied, CannotReach
@@ -57,13 +57,9 @@ async def _figures(parts: PulsarParts, scope: FigureScope) -> QueueFigures:
     )
 
 
-async def backlog_of(parts: PulsarParts, whereabouts: Whereabouts) -> Backlog:
-    return await parts.topics.backlog(*place_of(whereabouts, parts)) or Backlog()
-
-
 def left(backlog: Backlog, known: KnownDeletions, parts: PulsarParts, whereabouts: Whereabouts) -> int:
     """How many mails of a topic are not deleted, as far as deletions name them."""
-    topic, _ = place_of(whereabouts, parts)
+    topic, _ = place_of(whereabouts, parts.queue)
     return backlog.count - len(backlog.held({one.place for one in known.places if one.topic == topic}))
 
 

@@ -15,17 +15,13 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from mailqueue.concurrency import finished
-from mailqueue.pulsar.names import (
-    OWN_SUBSCRIPTION,
-    keeper_lease,
-    mover_lease,
-    scheduled_subscription,
-    scheduled_topic,
-)
+from mailqueue.pulsar.listing import backlog_of, place_of
+from mailqueue.pulsar.names import OWN_SUBSCRIPTION, keeper_lease, mover_lease
 from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.pulsar.topics import Following
-from mailqueue.pulsar.turns import HeldTurn, KnownMoves, delayed_backlog
+from mailqueue.pulsar.turns import HeldTurn, KnownMoves
 from model.queue.delayed_index import DelayedIndex
+from model.queue.mails import Whereabouts
 from model.queue.places import Backlog, MessagePlace
 from model.queue.slices import millis_of
 
@@ -54,14 +50,14 @@ class KeptIndex:
     async def begun(cls, parts: PulsarParts, index: DelayedIndex) -> Self | None:
         """Read what is delayed; None: another process keeps it."""
         topics, queue = parts.topics, parts.queue
-        topic, subscription = scheduled_topic(queue), scheduled_subscription(queue)
+        topic, subscription = place_of(Whereabouts.DELAYED, queue)
         async with AsyncExitStack() as stack:
             if await stack.enter_async_context(topics.lease(keeper_lease(queue))) is None:
                 return None
             notes = await topics.follow(mover_lease(queue), OWN_SUBSCRIPTION)
             stack.push_async_callback(notes.close)
             await topics.create(topic, subscription)
-            base = await delayed_backlog(parts)  # before it is read: what is forgotten later shows
+            base = await backlog_of(parts, Whereabouts.DELAYED)  # before it is read: what is forgotten later shows
             delayed = await topics.follow(topic, subscription)
             stack.push_async_callback(delayed.close)
             found = cls(parts, delayed, notes, base, index, stack.pop_all())
@@ -92,7 +88,7 @@ class KeptIndex:
         if moves.doubtful or self._is_to_look:
             self.index.drop((await turn.settled()).moved)
             self._looked_at = self.parts.clock.monotonic()
-        there = await delayed_backlog(self.parts)
+        there = await backlog_of(self.parts, Whereabouts.DELAYED)
         if not there.follows(self.base):
             return None
         self.base = there

@@ -14,13 +14,13 @@ from mailqueue.pulsar.names import (
     scheduled_topic,
 )
 from mailqueue.pulsar.parts import PulsarParts
-from mailqueue.pulsar.topics import StoredMessage
+from mailqueue.pulsar.topics import StoredMessage, Topics
 from model.errors import BadPayload
 from model.ids import QueueName
 from model.queue.deletions import KnownDeletions
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Whereabouts
-from model.queue.places import MessagePlace
+from model.queue.places import Backlog, MessagePlace
 from model.queue.positions import ListingPosition
 
 
@@ -39,11 +39,31 @@ def ignored(_message: StoredMessage, _error: BadPayload) -> None:
     """Do nothing about a message that no mail can be made of."""
 
 
-def place_of(where: Whereabouts, parts: PulsarParts) -> tuple[str, str]:
+def place_of(where: Whereabouts, queue: QueueName) -> tuple[str, str]:
     """Topic and subscription of the mails that wait, or of those that are delayed."""
     if where is Whereabouts.WAITING:
-        return out_topic(parts.queue), out_subscription(parts.queue)
-    return scheduled_topic(parts.queue), scheduled_subscription(parts.queue)
+        return out_topic(queue), out_subscription(queue)
+    return scheduled_topic(queue), scheduled_subscription(queue)
+
+
+async def backlog_of(parts: PulsarParts, whereabouts: Whereabouts) -> Backlog:
+    return await parts.topics.backlog(*place_of(whereabouts, parts.queue)) or Backlog()
+
+
+async def read_mails(
+    topics: Topics,
+    place: tuple[str, str],
+    whereabouts: Whereabouts,
+    after: MessagePlace | None = None,
+    on_unreadable: OnUnreadable = ignored,
+) -> AsyncGenerator[FoundMail]:
+    """The mails that a subscription of a topic has not acknowledged, in the topic's order."""
+    async with aclosing(topics.unacked(*place, after)) as messages:
+        async for message in messages:
+            try:
+                yield FoundMail(message, listed_of(message, whereabouts))
+            except BadPayload as error:
+                on_unreadable(message, error)
 
 
 async def found(
@@ -58,26 +78,16 @@ async def found(
     """The matching mails of one topic, in its order; without those that are `known` to be deleted."""
     if where.whereabouts not in {None, whereabouts}:
         return
-    topic, subscription = place_of(whereabouts, parts)
-    async with aclosing(parts.topics.unacked(topic, subscription, after)) as messages:
-        async for message in messages:
-            try:
-                listed = listed_of(message, whereabouts)
-            except BadPayload as error:
-                on_unreadable(message, error)
-                continue
-            if where.matches(listed) and not (known and is_deleted(parts.queue, message, listed, known)):
-                yield FoundMail(message, listed)
+    place = place_of(whereabouts, parts.queue)
+    async with aclosing(read_mails(parts.topics, place, whereabouts, after, on_unreadable)) as mails:
+        async for one in mails:
+            if where.matches(one.listed) and not (known and is_deleted(parts.queue, one.message, one.listed, known)):
+                yield one
 
 
-async def dead_letters(parts: PulsarParts, on_unreadable: OnUnreadable = ignored) -> AsyncGenerator[FoundMail]:
+def dead_letters(topics: Topics, queue: QueueName) -> AsyncGenerator[FoundMail]:
     """The mails among the dead letters."""
-    async with aclosing(parts.topics.unacked(dead_topic(parts.queue), DEAD_SUBSCRIPTION)) as messages:
-        async for message in messages:
-            try:
-                yield FoundMail(message, listed_of(message, Whereabouts.WAITING))
-            except BadPayload as error:
-                on_unreadable(message, error)
+    return read_mails(topics, (dead_topic(queue), DEAD_SUBSCRIPTION), Whereabouts.WAITING)
 
 
 def is_deleted(queue: QueueName, message: StoredMessage, listed: Listed, known: KnownDeletions) -> bool:
@@ -89,7 +99,7 @@ async def acknowledged(parts: PulsarParts, some: Sequence[FoundMail]) -> None:
     letters = [letter for one in some if (letter := redriven_from(one.message))]
     await parts.topics.acknowledge(dead_topic(parts.queue), DEAD_SUBSCRIPTION, letters)
     for whereabouts in {one.listed.whereabouts for one in some}:
-        topic, subscription = place_of(whereabouts, parts)
+        topic, subscription = place_of(whereabouts, parts.queue)
         places = [one.message.place for one in some if one.listed.whereabouts is whereabouts]
         await parts.topics.acknowledge(topic, subscription, places)
     for one in some:

@@ -22,8 +22,8 @@ from mailqueue.pulsar.arriving import PulsarArrivals, arrivals
 from mailqueue.pulsar.deletions import Deletions
 from mailqueue.pulsar.dequeue import dequeue
 from mailqueue.pulsar.enqueue import enqueue
-from mailqueue.pulsar.figures import backlog_of, figures_of, left
-from mailqueue.pulsar.listing import browse
+from mailqueue.pulsar.figures import figures_of, left
+from mailqueue.pulsar.listing import backlog_of, browse
 from mailqueue.pulsar.moving import Mover
 from mailqueue.pulsar.names import queues_among
 from mailqueue.pulsar.parts import FormOfQueue, PulsarParts

@@ -35,7 +35,7 @@ async def purge(parts: PulsarParts, on_removed: OnRemoved | None, *, dry_run: bo
     """
     gone = await _remove(parts, EVERYTHING, on_removed, dry_run=dry_run)
     known = await parts.deletions.look()
-    letters = dead_letters(parts)
+    letters = dead_letters(parts.topics, parts.queue)
     async with aclosing(letters), aclosing(in_batches(letters, AT_ONCE)) as batches:
         async for batch in batches:
             new = {one.listed.queued.enqueue_id: one for one in batch}
@@ -92,7 +92,7 @@ async def _removed(parts: PulsarParts, new: Sequence[FoundMail], some: Sequence[
         deleted = [
             DeletedMail(
                 one.listed.queued.enqueue_id,
-                TopicPlace(place_of(one.listed.whereabouts, parts)[0], one.message.place),
+                TopicPlace(place_of(one.listed.whereabouts, parts.queue)[0], one.message.place),
             )
             for one in new
         ]

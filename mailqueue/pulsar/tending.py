@@ -9,13 +9,12 @@ from typing import Final
 
 from mailqueue.concurrency import in_batches
 from mailqueue.pulsar.deletions import checkpoint_message, filter_topics, notices
-from mailqueue.pulsar.listing import acknowledged, found, is_deleted, place_of
+from mailqueue.pulsar.listing import acknowledged, backlog_of, found, is_deleted, place_of
 from mailqueue.pulsar.names import OWN_SUBSCRIPTION, filter_topic
 from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.upkeep import TendedDeletions
 from model.queue.deletions import Checkpoint, KnownDeletions, Notice, progress_of, tending
 from model.queue.mails import Whereabouts
-from model.queue.places import Backlog
 
 AT_ONCE: Final = 500
 
@@ -25,7 +24,7 @@ async def tend_deletions(parts: PulsarParts, *, dry_run: bool = False) -> Tended
     lying = await notices(parts.topics, parts.queue)
     if not lying:
         return TendedDeletions()
-    backlogs = {place_of(one, parts)[0]: await _backlog(parts, one) for one in Whereabouts}
+    backlogs = {place_of(one, parts.queue)[0]: await backlog_of(parts, one) for one in Whereabouts}
     again = [await _gone_again(parts, one, lying, dry_run=dry_run) for one in Whereabouts]
     progress = progress_of(lying, backlogs)
     to_do = tending(lying, progress, parts.now)
@@ -47,9 +46,9 @@ async def _gone_again(parts: PulsarParts, whereabouts: Whereabouts, lying: list[
     known = KnownDeletions()
     for notice in lying:
         known.hear(notice)
-    topic, _ = place_of(whereabouts, parts)
+    topic, _ = place_of(whereabouts, parts.queue)
     places = {one.place for one in known.places if one.topic == topic}
-    if not places or not (await _backlog(parts, whereabouts)).held(places):
+    if not places or not (await backlog_of(parts, whereabouts)).held(places):
         return 0
     count, mails = 0, found(parts, whereabouts, known=None)
     async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:
@@ -59,7 +58,3 @@ async def _gone_again(parts: PulsarParts, whereabouts: Whereabouts, lying: list[
             if not dry_run:
                 await acknowledged(parts, deleted)
     return count
-
-
-async def _backlog(parts: PulsarParts, whereabouts: Whereabouts) -> Backlog:
-    return await parts.topics.backlog(*place_of(whereabouts, parts)) or Backlog()

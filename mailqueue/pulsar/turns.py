@@ -20,21 +20,16 @@ from itertools import islice
 from typing import Any, Final
 
 from mailqueue.concurrency import finished
+from mailqueue.pulsar.listing import backlog_of, place_of
 from mailqueue.pulsar.messages import origin_of
-from mailqueue.pulsar.names import (
-    OWN_SUBSCRIPTION,
-    mover_lease,
-    out_subscription,
-    out_topic,
-    scheduled_subscription,
-    scheduled_topic,
-)
+from mailqueue.pulsar.names import OWN_SUBSCRIPTION, mover_lease
 from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.pulsar.topics import StoredMessage, TopicLease, TopicMessage
 from model.errors import BadPayload
 from model.queue.deletions import WRITTEN
 from model.queue.james_json import json_text, object_in
-from model.queue.places import Backlog, MessagePlace
+from model.queue.mails import Whereabouts
+from model.queue.places import MessagePlace
 
 STRETCHES_MAX: Final = 5_000
 """Up to so many acknowledged stretches the broker has surely written them all: half of its own default
@@ -114,16 +109,13 @@ async def left_over(parts: PulsarParts) -> LeftOver:
             if parts.now - note.published_at >= WRITTEN:
                 written.append((note.place, _all_in(note.payload)))
     copied = await _copied(parts, known.doubtful) if known.doubtful else set[MessagePlace]()
-    there = await delayed_backlog(parts)  # after the look at copies: whoever acks one acknowledges its origin first
+    # After the look at copies, for whoever acks one acknowledges its origin first.
+    there = await backlog_of(parts, Whereabouts.DELAYED)
     found = {one for one in known.doubtful if one in copied or not there.holds(one)}
     back = frozenset(there.held(known.moved))
     few = sum(len(one.acked) for one in there.partitions.values()) <= STRETCHES_MAX
     expired = [place for place, places in written if few and not there.held(places)]
     return LeftOver(frozenset(found), back, tuple(expired), bool(known.doubtful))
-
-
-async def delayed_backlog(parts: PulsarParts) -> Backlog:
-    return await parts.topics.backlog(scheduled_topic(parts.queue), scheduled_subscription(parts.queue)) or Backlog()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +163,7 @@ class HeldTurn:
             await self.lease.publish(note(step, ()))
 
     async def _acknowledge(self, places: Collection[MessagePlace]) -> None:
-        queue = self.parts.queue
-        await self.parts.topics.acknowledge(scheduled_topic(queue), scheduled_subscription(queue), places)
+        await self.parts.topics.acknowledge(*place_of(Whereabouts.DELAYED, self.parts.queue), places)
 
 
 @asynccontextmanager
@@ -190,11 +181,8 @@ def note(step: MoveStep, places: Sequence[MessagePlace]) -> TopicMessage:
 async def _copied(parts: PulsarParts, doubtful: Collection[MessagePlace]) -> set[MessagePlace]:
     """Which of them have a copy that is not acknowledged."""
     found = set[MessagePlace]()
-    for topic, subscription in (
-        (out_topic(parts.queue), out_subscription(parts.queue)),
-        (scheduled_topic(parts.queue), scheduled_subscription(parts.queue)),
-    ):
-        async with aclosing(parts.topics.unacked(topic, subscription)) as messages:
+    for whereabouts in Whereabouts:
+        async with aclosing(parts.topics.unacked(*place_of(whereabouts, parts.queue))) as messages:
             found.update([origin async for one in messages if (origin := origin_of(one)) and origin in doubtful])
     return found
 
