@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ from mailqueue.maintenance.topic_reconcile import QueueTopics
 from mailqueue.maintenance.topic_references import topic_references
 from mailqueue.pulsar.adapter import PulsarTopics
 from mailqueue.pulsar.mail_queue import open_queue
-from mailqueue.pulsar.names import out_topic
+from mailqueue.pulsar.names import out_subscription, out_topic
 from model.errors import BrokerUnreachable, SourceUnread, WrongUse
 from model.ids import QueueName
 from repair.clock import SystemClock
+from tests.support.mail_queues import until
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.pulsars import RealPulsar
 from tests.support.queues import CONTENT, enqueued, mail
@@ -23,6 +25,12 @@ pytestmark = pytest.mark.pulsar
 HOUR = timedelta(hours=1)
 PLAIN, CUT = QueueName("plain"), QueueName("cut")
 CLOCK = SystemClock()
+
+
+async def has_left(topics: PulsarTopics, name: QueueName, count: int) -> bool:
+    """Whether the broker counts so many mails that wait or are in hand."""
+    backlog = await topics.backlog(out_topic(name), out_subscription(name))
+    return backlog is not None and backlog.count == count
 
 
 async def test_every_mail_of_a_namespace_counts_or_nothing_does(pulsar: RealPulsar, tmp_path: Path) -> None:
@@ -43,6 +51,7 @@ async def test_every_mail_of_a_namespace_counts_or_nothing_does(pulsar: RealPuls
                 await acked.ack()
                 await retried.retry(HOUR)
                 await rejected.reject()
+                await until(partial(has_left, topics, name, 3), CLOCK)  # the client sends acknowledgements in a while
                 found = await topic_references(topics, CLOCK, tmp_path, (name,))
                 needed = {one.blob_id: one.needed for one in found.references()}
 
