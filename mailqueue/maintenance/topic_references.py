@@ -7,7 +7,6 @@ wherever it goes meanwhile. What the broker has deleted by then is noticed by th
 anew. The references lie in a file: there may be more mails than fit in memory.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass
@@ -33,9 +32,6 @@ from model.queue.places import Backlog, MessagePlace
 
 TRIES: Final = 3
 """How often all is read where topics change meanwhile."""
-
-PATIENCE_SECONDS: Final = 60.0
-"""How long a read waits for one more message before it ends."""
 
 BLOBS_AT_ONCE: Final = 32
 """For how many at once the store is asked whether they are there."""
@@ -71,7 +67,7 @@ async def topic_references(
 
     Args:
         topics: the namespace.
-        clock: limits how long a message is waited for.
+        clock: tells how old a look at deletions is.
         folder: where the references are written.
         named: queues that have to be there.
 
@@ -170,7 +166,7 @@ async def _short_of(topics: Topics, clock: Clock, cut: Cut, lines: BlobLines) ->
     deletions = dict[QueueName, KnownDeletions]()
     for number, (one, backlog) in enumerate(cut):
         reading = _Reading(lines, number, one, deletions)
-        await _unstalled(reading, reading.read(topics, clock, backlog), clock)
+        await reading.read(topics, clock, backlog)
         least = sum(partition.count_at_least for partition in backlog.partitions.values())
         if reading.count < least:
             return f"of {least:,} messages of the topic {one.topic}, {reading.count:,} could be read"
@@ -223,26 +219,6 @@ class _Reading:
             return pulsar_queued_of(message.payload), False
         listed = listed_of(message, self.where.whereabouts)
         return listed.queued, not is_deleted(self.where.queue, message, listed, self.deletions[self.where.queue])
-
-
-async def _unstalled(reading: _Reading, work: Awaitable[None], clock: Clock) -> None:
-    """Read to the end, or give up when no message comes for long: a client waits for its broker for ever."""
-    task = asyncio.ensure_future(work)
-    try:
-        while not task.done():
-            before, pause = reading.count, asyncio.ensure_future(clock.pause(PATIENCE_SECONDS))
-            await asyncio.wait((task, pause), return_when=asyncio.FIRST_COMPLETED)
-            pause.cancel()
-            await asyncio.gather(pause, return_exceptions=True)
-            if not task.done() and reading.count == before:
-                raise _unread(
-                    f"the topic {reading.where.topic} gave no message for {PATIENCE_SECONDS:g} s",
-                    "Look whether a broker serves it: pulsar-admin topics lookup TOPIC",
-                )
-        await task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def _unread(why: str, mend: str) -> SourceUnread:
