@@ -96,6 +96,14 @@ async def missing_among(blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]) -> fr
         return frozenset([one async for _, one in found if one is not None])
 
 
+async def missing_in(
+    view: QueueView, queue: QueueName, blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]
+) -> frozenset[EnqueueId]:
+    """The same, of mails that still wait: one that is done loses its bytes after it was marked."""
+    lacking = await missing_among(blobs, mails)
+    return lacking - await view.marks.among(queue, lacking)
+
+
 async def drained(  # noqa: PLR0917 - whom, when, which, how many
     broker: Broker,
     clock: Clock,

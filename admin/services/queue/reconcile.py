@@ -26,7 +26,7 @@ from mailqueue.maintenance.comparison import (
 )
 from mailqueue.maintenance.reconcile import (
     drained,
-    missing_among,
+    missing_in,
     tables_side,
     with_lookups,
 )
@@ -156,7 +156,7 @@ async def _compared(connections: QueueConnections, request: ReconcileRequest) ->
     depth = await connections.broker.depth(name)
     named = await _drained(connections, name, depth, request) if request.drain else None
     tables = await tables_side(view, name, request.ids_max)
-    missing = None if request.no_blobs else await missing_among(connections.blobs, tables.live)
+    missing = None if request.no_blobs else await missing_in(view, name, connections.blobs, tables.live)
     if named is not None:
         named = await with_lookups(view, name, named, tables)
     return compared(name, connections.now, tables, depth=depth, missing=missing, drained=named)

@@ -8,6 +8,7 @@ import pytest
 
 from mailqueue.codec import message_of
 from model.catalog.mail_queue import ENQUEUED_MAILS
+from model.ids import BlobId
 from model.operations import Change, Put, Remove
 from model.queue.messages import Message
 from tests.support.queue_commands import KEYSPACE, QueueShell
@@ -68,6 +69,25 @@ class TestLooking:
         assert answer["blobs"]["missing"] == [str(lost)]
         assert answer["findings"] == {"blob_missing": 1}
         assert str(lost) in queue("reconcile").out
+
+    def test_a_mail_that_is_done_while_one_looks_has_lost_nothing(
+        self, queue: QueueShell, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its bytes go when it is acknowledged."""
+        settled(queue, "acknowledged")
+        exists, asked = queue.blobs.exists, list[BlobId]()
+
+        async def after_it_is_done(blob_id: BlobId) -> bool:
+            if not asked:
+                asked.append(blob_id)
+                await asyncio.to_thread(queue, "dequeue", "--exec", "true", "--limit", "1")
+            return await exists(blob_id)
+
+        monkeypatch.setattr(queue.blobs, "exists", after_it_is_done)
+
+        answer = found(queue, code=0)
+
+        assert (answer["table"]["live"], answer["blobs"]["missing"], queue.blobs.ids) == (1, [], set())
 
     def test_what_is_no_id_of_a_blob_is_lost_bytes_too(self, queue: QueueShell) -> None:
         """One such row, whoever wrote it, neither ends the comparison nor keeps a person from taking the mail out."""
