@@ -269,7 +269,7 @@ ALERTS: Final = (
         "15m",
         AlertSeverity.WARNING,
         "The topics of queue {{ $labels.queue }} need attention: {{ $labels.trouble }}",
-        "queue-does-not-drain",
+        "pulsar-backlog-stays",
     ),
     AlertRule(
         "MailmendBrokerLacksMessages",
