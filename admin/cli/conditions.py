@@ -163,7 +163,7 @@ LIST: Final = Command(
     examples="""
         mailmend policy list outgoing
         mailmend policy list outgoing --json
-        mailmend policy list outgoing --history --limit 20      who did what last""",
+        mailmend policy list outgoing --history --changes 20      who did what last""",
     exits="0 done, also where nothing is listed; 2 wrong use, 4 the cluster cannot be reached.",
 )
 

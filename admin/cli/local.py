@@ -96,5 +96,6 @@ LOCAL: Final = CommandGroup(
         mailmend local up                      one node of Cassandra
         mailmend local up --with rabbitmq,s3   and what a mail queue needs besides
         mailmend local status --json           how they are, for a script
-        mailmend local down                    stop all of them; the data stay""",
+        mailmend local down                    stop all of them; the data stay
+        mailmend local clean                   and go with this""",
 )

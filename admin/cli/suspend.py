@@ -114,7 +114,7 @@ LIST: Final = Command(
     examples="""
         mailmend suspend list outgoing
         mailmend suspend list outgoing --json
-        mailmend suspend list outgoing --history --limit 20      who did what last""",
+        mailmend suspend list outgoing --history --changes 20      who did what last""",
     exits="0 done, also where nothing is listed; 2 wrong use, 4 the cluster cannot be reached.",
 )
 

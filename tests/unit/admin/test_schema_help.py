@@ -5,15 +5,12 @@ And what holds for each of its commands alike: errors in words, one object for s
 
 import json
 import re
-import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 import click
 import pytest
 
-from admin.cli import mailmend as root
 from admin.cli.command import made
 from admin.cli.schema import SCHEMA
 from model.errors import AccessDenied, CannotReach, MailmendError, NotEnoughReplicas, UnknownKeyspace
@@ -58,14 +55,6 @@ def mailmend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     return command_line(tmp_path, None, **where, MAILMEND_USERNAME="ann", MAILMEND_PASSWORD=SECRET)
 
 
-def typed(epilog: str) -> Iterator[list[str]]:
-    """What the examples of a help would make a shell run: each `mailmend ...`, up to a pipe or the words about it."""
-    for line in epilog.splitlines():
-        if line.strip().startswith("mailmend "):
-            command = re.split(r" \| | {2,}", line.strip())[0]
-            yield shlex.split(command)[1:]
-
-
 def test_every_command_is_there_and_nothing_else() -> None:
     assert tuple(schema.list_commands(click.Context(schema))) == COMMANDS
 
@@ -78,29 +67,6 @@ def test_the_help_of_a_command_has_examples(mailmend: CommandLine, name: str) ->
     assert "Examples:" in ended.out
     assert len(re.findall(rf"mailmend schema {name} ", ended.out)) >= 2
     assert command_of(name).help
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_example_can_be_typed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each option of it is one that the command has, each value one that it takes."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    examples = list(typed(command_of(name).epilog or ""))
-    assert examples
-    for words in examples:
-        assert words[0] == "schema", words
-        own = command_of(words[1])
-        parent = click.Context(schema, parent=click.Context(root, info_name="mailmend"), info_name="schema")
-        own.make_context(words[1], list(words[2:]), parent=parent)
-
-
-def test_the_examples_of_the_group_can_be_typed_too() -> None:
-    examples = list(typed(schema.epilog or ""))
-    assert {words[1] for words in examples} >= {"verify", "plan", "apply", "history", "adopt", "grants", "export"}
-    for words in examples:
-        own = command_of(words[1])
-        parent = click.Context(schema, parent=click.Context(root, info_name="mailmend"), info_name="schema")
-        own.make_context(words[1], list(words[2:]), parent=parent)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
