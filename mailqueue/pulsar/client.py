@@ -20,6 +20,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Seq
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 import _pulsar
 import pulsar
@@ -76,6 +77,7 @@ class PulsarClient:
         self._settings, self._clock, self.failures = settings, clock, PulsarFailures(settings)
         self._opened: pulsar_async.Client | None = None
         self._producers: dict[str, asyncio.Task[pulsar_async.Producer]] = {}
+        self._sending = WeakKeyDictionary[pulsar_async.Producer, set[asyncio.Task[MessagePlace]]]()
         self._parting: set[asyncio.Task[None]] = set()
         self._room: dict[str, asyncio.Semaphore] = {}
 
@@ -91,7 +93,7 @@ class PulsarClient:
                 raise self.failures.of_a_message(error, topic) from error
             try:
                 async with asyncio.timeout(self._settings.publish_seconds + ENDLESS_SECONDS):
-                    return await sent_by(producer, message)
+                    return await self._sent_by(producer, message)
             except TimeoutError:
                 await self._give_up(topic, producer)
                 raise self.failures.of_silence(topic) from None
@@ -209,13 +211,22 @@ class PulsarClient:
             self._producers[topic] = task = asyncio.ensure_future(self._new_producer(topic))
         return await asyncio.shield(task)
 
+    def _sent_by(self, producer: pulsar_async.Producer, message: TopicMessage) -> asyncio.Task[MessagePlace]:
+        sending = self._sending.setdefault(producer, set())
+        sending.add(task := asyncio.ensure_future(sent_by(producer, message)))
+        task.add_done_callback(sending.discard)
+        return task
+
     def _part_from(self, producer: pulsar_async.Producer) -> None:
-        """Close it once it has confirmed, or given up, what was given to it."""
+        """Close it once it has confirmed, or given up, what was given to it.
+
+        The library's own `flush` waits with Python's lock in its hands for one that its threads may have, which call
+        back and wait for Python's: then the process stands still.
+        """
 
         async def part() -> None:
-            with suppress(pulsar_async.PulsarException, TimeoutError):
-                async with asyncio.timeout(self._settings.publish_seconds + 1):
-                    await producer.flush()
+            if sending := self._sending.get(producer):
+                await asyncio.wait(sending, timeout=self._settings.publish_seconds + 1)
             with suppress(pulsar_async.PulsarException):
                 await producer.close()
 
