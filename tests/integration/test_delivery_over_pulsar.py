@@ -4,6 +4,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,8 @@ from tests.support.real_queue import LETTER, PATIENCE_SECONDS, RealQueue, until
 from tests.support.smtp_sink import SmtpSink, say
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
+
+POLICIES = "{policies: [{fields: [recipientdomain]}], quotas: [{name: few, fields: [], default: {messages: 2}}]}"
 
 
 @pytest.fixture
@@ -22,13 +25,28 @@ def queue(servers: RealQueue, pulsar: RealPulsar) -> Iterator[RealQueue]:
 
 
 def test_mails_are_delivered_once_come_again_when_they_are_due_and_heed_orders(
-    queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+    queue: RealQueue,
+    sinks: Callable[..., SmtpSink],
+    serving: Callable[..., "subprocess.Popen[str]"],
+    tmp_path: Path,
 ) -> None:
-    """One is refused for now, and comes again; one is deferred, held by a person, and released."""
+    """One is refused for now, and comes again; one is deferred, held by a person, and released.
+
+    What a policy file means for that queue is explained: quotas count its mails, and what people set holds.
+    """
     sink = sinks(RCPT=[say("450 4.2.0 later")])
     (first,) = queue.put("first")
     (second,) = queue.put("second", options=("--due-in", "1h"))
     assert queue.line("delivery", "hold", "spool", "--all", "--why", "looked at").code == 0
+    (tmp_path / "policies.yaml").write_text(POLICIES)
+    slow = ("--fields", "recipientdomain", "--all", "--concurrency", "7", "--why", "slow", "--json")
+    made = queue.line("policy", "add", "spool", *slow).json["condition"]
+    asked = ("policy", "explain", str(tmp_path / "policies.yaml"), "spool", "--domain", "example.org", "--json")
+    explained = queue.line(*asked).json
+    (share,) = explained["sources"][0]["policies"]
+    assert (share["set_by"]["id"], share["concurrency"]) == (made["id"], 7)
+    assert (explained["quotas"][0]["used"]["messages"], explained["quotas"][0]["refuses"]) == (2, True)
+    assert queue.line("policy", "remove", "spool", made["id"]).code == 0
     server = serving(sink)
 
     until(lambda: len(sink.mails) == 1)
