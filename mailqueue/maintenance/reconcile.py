@@ -81,19 +81,23 @@ async def _rows(view: QueueView, queue: QueueName) -> AsyncGenerator[Row]:
                 yield row
 
 
-async def missing_among(blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]) -> frozenset[EnqueueId]:
-    """The mails whose header or body the store lacks; an id in no known form counts as lacking."""
+async def is_missing(blobs: Blobs, one: str) -> bool:
+    """Whether the store lacks it; what is in no known form of an id it lacks too."""
+    try:
+        return not await blobs.exists(BlobId(one))
+    except BadPayload:
+        return True
 
-    async def lacking(one: EnqueueId) -> EnqueueId | None:
+
+async def missing_among(blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]) -> frozenset[EnqueueId]:
+    """The mails whose header or body the store lacks."""
+
+    async def lacking(one: EnqueueId) -> bool:
         kept = mails[one].blobs
-        try:
-            whole = await blobs.exists(kept.header) and await blobs.exists(kept.body)
-        except BadPayload:
-            return one
-        return None if whole else one
+        return await is_missing(blobs, kept.header) or await is_missing(blobs, kept.body)
 
     async with aclosing(in_order(mails, lacking, BLOBS_AT_ONCE)) as found:
-        return frozenset([one async for _, one in found if one is not None])
+        return frozenset([one async for one, lacks in found if lacks])
 
 
 async def missing_in(

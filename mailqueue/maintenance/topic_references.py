@@ -10,6 +10,7 @@ anew. The references lie in a file: there may be more mails than fit in memory.
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,13 +19,14 @@ from mailqueue.concurrency import in_order
 from mailqueue.maintenance.blob_references import Reference
 from mailqueue.maintenance.blob_scan import BlobLines
 from mailqueue.maintenance.broker_references import NAME
+from mailqueue.maintenance.reconcile import BLOBS_AT_ONCE, is_missing
 from mailqueue.pulsar.deletions import Deletions
 from mailqueue.pulsar.listing import is_deleted
 from mailqueue.pulsar.messages import listed_of
 from mailqueue.pulsar.names import MailTopic, mail_topics
 from mailqueue.pulsar.topics import StoredMessage, Topics
 from model.errors import BadPayload, SourceUnread
-from model.ids import BlobId, QueueName
+from model.ids import QueueName
 from model.ports import Blobs, Clock
 from model.queue.deletions import KnownDeletions
 from model.queue.mails import QueuedMail
@@ -32,9 +34,6 @@ from model.queue.places import Backlog, MessagePlace
 
 TRIES: Final = 3
 """How often all is read where topics change meanwhile."""
-
-BLOBS_AT_ONCE: Final = 32
-"""For how many at once the store is asked whether they are there."""
 
 Cut = Sequence[tuple[MailTopic, Backlog]]
 """Every topic of mails, and what of it was not acknowledged at one moment, the same for all."""
@@ -107,15 +106,8 @@ async def without_blobs(
 
 
 async def _gone(blobs: Blobs, ids: Iterable[str]) -> set[str]:
-    """Those that the store lacks; what is no id of a blob among them."""
-
-    async def lacking(one: str) -> bool:
-        try:
-            return not await blobs.exists(BlobId(one))
-        except BadPayload:
-            return True
-
-    async with aclosing(in_order(ids, lacking, BLOBS_AT_ONCE)) as found:
+    """Those that the store lacks."""
+    async with aclosing(in_order(ids, partial(is_missing, blobs), BLOBS_AT_ONCE)) as found:
         return {one async for one, is_gone in found if is_gone}
 
 
