@@ -75,11 +75,11 @@ def _own_values(file: Path) -> set[str]:
     return own | kinds | given
 
 
-def test_no_file_has_more_than_350_lines_that_are_not_blank() -> None:
+def test_no_file_has_more_than_450_lines_that_are_not_blank() -> None:
     """Longer ones are split by subject."""
     files = [file for package in (*OURS, "tests") for file in Path(package).rglob("*.py")]
     counts = {str(file): sum(bool(line.strip()) for line in file.read_text().splitlines()) for file in files}
-    assert {name: count for name, count in counts.items() if count > 350} == {}
+    assert {name: count for name, count in counts.items() if count > 450} == {}
 
 
 def test_names_are_words_of_the_field() -> None:
