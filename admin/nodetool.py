@@ -12,7 +12,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from dataclasses import dataclass
 from typing import Final
 
-from admin.settings import environment_of_others
+from model.environments import environment_of_others
 from model.errors import CannotReach, WrongUse
 
 HOST: Final = "{host}"

@@ -8,7 +8,6 @@ showing a secret of it.
 
 import ipaddress
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
@@ -412,17 +411,3 @@ def _host(text: str, port: int) -> Host:
 
 def _not_a(text: str, what: str, form: str) -> WrongUse:
     return WrongUse(f"{without_secrets(text)!r} is not the address of a {what}", mend=form)
-
-
-_SECRET_WORDS: Final = ("PASSWORD", "SECRET", "ACCESS_KEY")
-
-
-def environment_of_others(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for another's program: without what only we need to know."""
-    return {name: value for name, value in environment.items() if not _is_secret(name)}
-
-
-def _is_secret(name: str) -> bool:
-    """A broker's URL may hold a password too."""
-    ours = name.startswith("MAILMEND_")
-    return ours and (name == "MAILMEND_BROKER" or any(word in name for word in _SECRET_WORDS))

@@ -210,8 +210,10 @@ def _environment(settings: SparkSettings) -> Iterator[None]:
         "PYTHONPATH": ours_first,  # a foreign `model` or `repair` on the path would be imported by Python workers
         "SPARK_HOME": None,
     }
-    before = {name: os.environ.get(name) for name in wanted}
-    _set_environment({name: value or before[name] for name, value in wanted.items() if name != "SPARK_HOME"})
+    # Spark and its Python workers need AWS_* for a staging area in a bucket, and none of mailmend's own variables.
+    hidden = dict.fromkeys(name for name in os.environ if name.startswith("MAILMEND_"))
+    before = {name: os.environ.get(name) for name in (*wanted, *hidden)}
+    _set_environment({name: value or before[name] for name, value in wanted.items() if name != "SPARK_HOME"} | hidden)
     os.environ.pop("SPARK_HOME", None)  # the scripts of another Spark do not fit this PySpark
     try:
         yield

@@ -31,6 +31,7 @@ from admin.settings import (
     first_line,
     parse_hosts,
 )
+from model.environments import environment_of_others
 from model.errors import BadSettings
 
 PASSWORD_COMMAND_SECONDS: Final = 30
@@ -294,8 +295,9 @@ def printed_password(command: str) -> str:
     try:
         words = shlex.split(command)
         ended = subprocess.run(  # noqa: S603 - the person's own command
-            words, stdout=subprocess.PIPE, timeout=PASSWORD_COMMAND_SECONDS, check=False
-        )
+            words, stdout=subprocess.PIPE, timeout=PASSWORD_COMMAND_SECONDS, check=False,
+            env=environment_of_others(os.environ),
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise refused(f"the password command took longer than {PASSWORD_COMMAND_SECONDS} s") from None
     except (OSError, ValueError, IndexError) as error:

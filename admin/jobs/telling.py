@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 from admin.jobs.declaration import Tell, Telling
-from admin.settings import environment_of_others
+from model.environments import environment_of_others
 from model.errors import CannotReach, MailmendError
 from model.instants import MICROS
 from model.ports import Clock

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from admin.local.folders import locked
 from admin.local.java import Java, JavaProgram
+from model.environments import environment_of_others
 from model.errors import LocalServerError
 from model.ports import Progress, Silent
 
@@ -152,7 +153,7 @@ class JarStore:
         log = self.root / f"{program.version}.log"
         with subprocess.Popen(  # noqa: S603 (the person's own Java)
             command,
-            env=dict(self.environment),
+            env=environment_of_others(self.environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -4,6 +4,7 @@ Searched in this order: `JAVA_HOME`, the `PATH`, the wheel of the extra `mailmen
 the program prefers is taken; the error names those of a wrong version.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from model.environments import environment_of_others
 from model.errors import JavaMissing
 
 VERSION_SECONDS_MAX: Final = 30.0
@@ -75,8 +77,9 @@ def wheel_home() -> Path | None:
 def ask_version(executable: Path) -> int | None:
     try:
         answer = subprocess.run(  # noqa: S603 (the person's own Java)
-            [executable, "-version"], capture_output=True, text=True, timeout=VERSION_SECONDS_MAX, check=False
-        )
+            [executable, "-version"], capture_output=True, text=True, timeout=VERSION_SECONDS_MAX, check=False,
+            env=environment_of_others(os.environ),
+        )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
     return major_version(answer.stderr + answer.stdout)

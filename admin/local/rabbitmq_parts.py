@@ -5,6 +5,7 @@ library, and its scripts their Erlang, by whole paths: the folder serves where i
 """
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -17,6 +18,7 @@ from typing import Final
 
 from admin.local.folders import locked
 from admin.local.server_kind import Machine
+from model.environments import environment_of_others
 from model.errors import LocalServerError
 
 HOME_VARIABLE: Final = "MAILMEND_RABBITMQ_HOME"
@@ -153,8 +155,9 @@ def patch(path: Path, patchelf: Path, root: Path, *, final: Path) -> None:
         libraries = final / loader.parent.relative_to(root)
         names = [] if path.suffix == ".so" else ["--set-interpreter", str(libraries / loader.name)]
         subprocess.run(  # noqa: S603 (our own words)
-            [patchelf, *names, "--force-rpath", "--set-rpath", str(libraries), str(path)], check=True
-        )
+            [patchelf, *names, "--force-rpath", "--set-rpath", str(libraries), str(path)], check=True,
+            env=environment_of_others(os.environ),
+        )  # fmt: skip
     elif _ERLANG_ROOT.search(content):
         erlang = shlex.quote(str(final / "usr/lib/erlang")).encode()
         path.write_bytes(_ERLANG_ROOT.sub(lambda _: erlang, content))
@@ -229,7 +232,7 @@ class DebianPackages:
 
     def run(self, *command: str, within: Path | None = None) -> str:
         environment = {
-            **self.environment,
+            **environment_of_others(self.environment),
             "APT_CONFIG": str(self._config),
             "LC_ALL": "C",
             "DEBIAN_FRONTEND": "noninteractive",

@@ -16,6 +16,7 @@ from admin.local import ports
 from admin.local.folders import locked, write_json
 from admin.local.processes import RECORD, ServerRecord, StartedProcess, launch, read_record
 from admin.local.server_kind import Machine, ServerKind, ServerState, ServerStatus, Site
+from model.environments import environment_of_others
 from model.errors import LocalServerError, UnsafeRequest, WrongUse
 
 READY_SECONDS_MAX: Final = 120.0
@@ -164,7 +165,7 @@ class LocalServer:
 
     def _start(self, parts: Path) -> None:
         site, processes = self.site, self.record.processes
-        launches = self.kind.launches(parts, site, self.machine.environment)
+        launches = self.kind.launches(parts, site, environment_of_others(self.machine.environment))
         waiting = [one for one in launches if one.name not in processes or not processes[one.name].runs]
         if len(waiting) == len(launches):
             mend = ports.CHOOSE_ANOTHER if self.fixed_ports else _PORT_TAKEN

@@ -42,6 +42,7 @@ from mailqueue.pulsar.settings import PulsarSettings
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.mail import FAMILIES
+from model.environments import environment_of_others
 from model.errors import BrokerDenied, BucketMissing, ExitCode, MailmendError, SchemaMismatch
 from model.ids import BlobId, QueueName
 from model.ports import Blobs
@@ -154,7 +155,10 @@ def _version_of(python: str | None) -> str | None:
         return None
     asked = [path, "-c", "import platform; print(platform.python_version())"]
     try:
-        answer = subprocess.run(asked, capture_output=True, text=True, timeout=ANSWER_SECONDS_MAX, check=True)  # noqa: S603 - the person's own Python
+        answer = subprocess.run(  # noqa: S603 - the person's own Python
+            asked, capture_output=True, text=True, timeout=ANSWER_SECONDS_MAX, check=True,
+            env=environment_of_others(os.environ),
+        )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
     return answer.stdout.strip() or None

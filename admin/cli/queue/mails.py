@@ -125,9 +125,11 @@ DEQUEUE: Final = Command(
     or SIGTERM what is unacked is finished; a second one gives it back to the broker.
 
     A command gets the message on its standard input; MAIL_ID, MAIL_NAME, MAIL_SENDER, MAIL_RECIPIENTS (with spaces),
-    MAIL_STATE, MAIL_ATTEMPTS and MAIL_QUEUE say the rest. It exits with 0: done with; 75 (EX_TEMPFAIL): tried again
-    later; anything else, or a signal: rejected, to the dead letter queue. No shell is between; secrets are not in its
-    environment. What it prints goes to stdout, or, with --json, to stderr.
+    MAIL_STATE, MAIL_ATTEMPTS and MAIL_QUEUE describe it. MAIL_RECIPIENTS_FILE names a file with one recipient a line;
+    recipients of more than 64 KiB are in that file only. The command exits with 0: done with; 75 (EX_TEMPFAIL): tried
+    again later; anything else, or a signal: rejected, to the dead letter queue. A command that cannot be started is
+    tried again later. No shell is between; no variable of ours (MAILMEND_*) and none of AWS_* is in its environment.
+    What it prints goes to stdout, or, with --json, to stderr.
 
     A dry run takes none: it lists the first that wait, --limit of them or as many as --prefetch. Where they go need not
     be said then; a command that is named must be there.""",

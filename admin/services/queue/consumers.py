@@ -5,19 +5,25 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Awaitable, Callable, Mapping
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from admin.settings import environment_of_others
 from mailqueue.codec import payload_of
 from mailqueue.queue import Dequeued
+from model.environments import environment_of_others
 from model.errors import StateUnwritable, WrongUse
 from model.ids import QueueName
 
 EX_TEMPFAIL: Final = 75
 """By sysexits(3): try again later."""
+
+RECIPIENTS_FILE: Final = "MAIL_RECIPIENTS_FILE"
+VARIABLE_BYTES_MAX: Final = 64 * 1024
+"""Half of the length at which Linux refuses to start a program with a variable (`MAX_ARG_STRLEN`)."""
 
 _STDERR: Final = 2
 
@@ -71,10 +77,15 @@ def consumer_in_command(text: str, queue: QueueName, *, to_stderr: bool = False)
     Raises:
         WrongUse: there is no such command.
     """
-    words, stdout = _words(text), _STDERR if to_stderr else None
+    words = _words(text)
+    stdout = _STDERR if to_stderr else None
 
     async def consume(mail: Dequeued) -> ConsumerOutcome:
-        return outcome_of(await _run(words, mail, environment_for(mail, queue, os.environ), stdout))
+        if any("\n" in recipient or "\r" in recipient for recipient in mail.mail.recipients):
+            return ConsumerOutcome.REJECTED  # a command would read one such recipient as two
+        with _recipients_file(mail.mail.recipients) as file:
+            environment = environment_for(mail, queue, os.environ, file)
+            return outcome_of(await _run(words, mail, environment, stdout))
 
     return consume
 
@@ -89,17 +100,42 @@ def outcome_of(exit_code: int) -> ConsumerOutcome:
             return ConsumerOutcome.REJECTED
 
 
-def environment_for(mail: Dequeued, queue: QueueName, environment: Mapping[str, str]) -> dict[str, str]:
+def environment_for(
+    mail: Dequeued, queue: QueueName, environment: Mapping[str, str], recipients_file: Path
+) -> dict[str, str]:
+    """Return the whole environment of the command.
+
+    Linux refuses a variable of 128 KiB. Recipients that are longer than `VARIABLE_BYTES_MAX` stand in the file only:
+    then the variable holds a name that is no address, so that a command that ignores the file fails.
+    """
+    recipients = " ".join(mail.mail.recipients)
+    if len(os.fsencode(recipients)) > VARIABLE_BYTES_MAX:
+        recipients = RECIPIENTS_FILE
     envelope = {
         "MAIL_QUEUE": queue,
         "MAIL_ID": str(mail.enqueue_id),
         "MAIL_NAME": mail.mail.name,
         "MAIL_SENDER": mail.mail.sender or "",
-        "MAIL_RECIPIENTS": " ".join(mail.mail.recipients),
+        "MAIL_RECIPIENTS": recipients,
+        RECIPIENTS_FILE: str(recipients_file),
         "MAIL_STATE": mail.mail.state,
         "MAIL_ATTEMPTS": str(mail.attempts),
     }
-    return {**environment_of_others(environment), **{name: value.replace("\0", "") for name, value in envelope.items()}}
+    return {**environment_of_others(environment), **{name: _as_variable(value) for name, value in envelope.items()}}
+
+
+def _as_variable(text: str) -> str:
+    """The text without what no variable can hold: a zero byte, half of a surrogate pair."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+@contextmanager
+def _recipients_file(recipients: Iterable[str]) -> Iterator[Path]:
+    """A temporary file with one recipient a line, which only its owner may read."""
+    with tempfile.NamedTemporaryFile(prefix="mailmend-recipients-") as file:
+        file.writelines(recipient.encode("utf-8", "replace") + b"\n" for recipient in recipients)
+        file.flush()
+        yield Path(file.name)
 
 
 def _words(text: str) -> list[str]:

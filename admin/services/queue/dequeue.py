@@ -149,10 +149,18 @@ class _Taking:
 
     async def _work(self, mail: Dequeued) -> None:
         try:
-            outcome = await self.consumer(mail)
+            outcome = await self._consumed(mail)
             await outcome.settle(mail)
         except MailmendError as error:
             self.unsettled.append(str(mail.enqueue_id))
             self.caller.remark(f"not settled: {mail.enqueue_id}: {error}")
         else:
             self.settled[outcome] += 1
+
+    async def _consumed(self, mail: Dequeued) -> ConsumerOutcome:
+        """Return what the consumer decides; a mail whose command cannot be started is retried later."""
+        try:
+            return await self.consumer(mail)
+        except OSError as error:
+            self.caller.remark(f"retried: {mail.enqueue_id}: the command cannot run: {error.strerror or error}")
+            return ConsumerOutcome.RETRIED

@@ -107,10 +107,13 @@ def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("SPARK_HOME", "/somebody/elses/spark")
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("MAILMEND_TOKENS", "secret")
     with session._environment(SparkSettings(java_home="/a/java", cache=tmp_path)):
         assert os.environ["JAVA_HOME"] == "/a/java"
         assert os.environ["PYSPARK_PYTHON"] == sys.executable
         assert "SPARK_HOME" not in os.environ
+        assert "MAILMEND_TOKENS" not in os.environ
+    assert os.environ["MAILMEND_TOKENS"] == "secret"
     assert os.environ["SPARK_HOME"] == "/somebody/elses/spark"
     assert "PYSPARK_PYTHON" not in os.environ
     assert "JAVA_HOME" not in os.environ

@@ -6,10 +6,14 @@ import stat
 import sys
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from admin.services.queue.consumers import ConsumerOutcome, outcome_of
+from admin.services.queue.consumers import ConsumerOutcome, consumer_in_command, outcome_of
+from mailqueue.queue import Dequeued
+from model.ids import QueueName
 from model.queue.mails import Whereabouts
 from tests.support.queue_commands import QueueShell, ids_in
 from tests.support.queues import CONTENT
@@ -129,6 +133,11 @@ json.dump([sys.stdin.buffer.read().decode(), kept], open({str(passed)!r}, "w"))
         "MAILMEND_S3_SECRET_KEY": "hunter2",
         "MAILMEND_PASSWORD": "hunter2",
         "MAILMEND_BROKER": "amqp://u:hunter2@127.0.0.1",
+        "MAILMEND_TO_BROKER": "amqp://u:hunter2@127.0.0.1",
+        "MAILMEND_TOKENS": "hunter2",
+        "AWS_SECRET_ACCESS_KEY": "hunter2",
+        "AWS_SESSION_TOKEN": "hunter2",
+        "OTEL_EXPORTER_OTLP_HEADERS": "authorization=hunter2",
     }
 
     ended = queue("dequeue", "--exec", consumer(tmp_path, program), **secrets)
@@ -140,7 +149,48 @@ json.dump([sys.stdin.buffer.read().decode(), kept], open({str(passed)!r}, "w"))
     assert environment["MAIL_RECIPIENTS"] == "bob@example.org carol@example.org"
     assert (environment["MAIL_QUEUE"], environment["MAIL_ATTEMPTS"]) == ("spool", "0")
     assert "hunter2" not in passed.read_text()
-    assert environment["MAILMEND_KEYSPACE"] == "mail"
+    assert not [name for name in environment if name.startswith("MAILMEND_")]
+
+
+def test_recipients_that_fit_no_variable_are_in_a_file(queue: QueueShell, tmp_path: Path) -> None:
+    """Linux refuses a variable of 128 KiB: 1,000 recipients of 320 characters have more."""
+    recipients = tuple(f"{number:0>250}@{'long.' * 11}example.org" for number in range(1000))
+    queue.put("one", recipients=recipients)
+    passed = tmp_path / "passed.json"
+    program = f"""
+import json, os
+lines = open(os.environ["MAIL_RECIPIENTS_FILE"]).read().splitlines()
+mode = os.stat(os.environ["MAIL_RECIPIENTS_FILE"]).st_mode & 0o777
+json.dump([os.environ["MAIL_RECIPIENTS"], lines, mode, os.environ["MAIL_RECIPIENTS_FILE"]], open({str(passed)!r}, "w"))
+"""
+
+    ended = queue("dequeue", "--exec", consumer(tmp_path, program), "--json")
+
+    variable, lines, mode, file = json.loads(passed.read_text())
+    assert (ended.code, ended.json["acked"], variable) == (0, 1, "MAIL_RECIPIENTS_FILE")
+    assert (tuple(lines), mode, Path(file).exists()) == (recipients, 0o600, False)
+
+
+def test_a_mail_whose_command_cannot_start_is_retried_and_the_next_one_is_taken(
+    queue: QueueShell, tmp_path: Path
+) -> None:
+    """A state of 200 KB, as a foreign program may enqueue it, makes the environment too long for Linux."""
+    queue.put("poison", state="s" * 200_000)
+    queue.put("one")
+
+    ended = queue("dequeue", "--exec", consumer(tmp_path, ""), "--json")
+
+    assert (ended.code, ended.json["retried"], ended.json["acked"]) == (0, 1, 1)
+    assert "retried: " in ended.err
+    assert "Argument list too long" in ended.err
+
+
+async def test_a_recipient_that_would_be_two_lines_goes_to_the_dead_letters() -> None:
+    """Our own admission refuses such an address; another program may have enqueued it."""
+    consume = consumer_in_command("true", QueueName("spool"))
+    foreign = SimpleNamespace(mail=SimpleNamespace(recipients=("bob@example.org\ncarol@example.org",)))
+
+    assert await consume(cast("Dequeued", foreign)) is ConsumerOutcome.REJECTED
 
 
 @pytest.mark.parametrize(("options", "stdout"), [((), "noise\n"), (("--json",), "")])
