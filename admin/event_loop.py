@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any, Final, TypeVar
 
 from model.errors import MailmendError
@@ -88,15 +89,21 @@ def _signals_call(reactions: list[Callable[[], None]]) -> Iterator[None]:
         yield  # signals reach the main thread only
         return
     loop = asyncio.get_running_loop()
-    before = {which: signal.getsignal(which) for which in _SIGNALS}
-    for which in _SIGNALS:
-        loop.add_signal_handler(which, lambda: [one() for one in list(reactions)])
+
+    def react() -> None:
+        for reaction in list(reactions):
+            reaction()
+
+    def hear(_: int, __: FrameType | None) -> None:
+        loop.call_soon_threadsafe(react)
+
+    # Not by the loop's add_signal_handler: its removal puts the default in force, by which SIGTERM ends the process.
+    before = {which: signal.signal(which, hear) for which in _SIGNALS}
     try:
         yield
     finally:
-        for which, reaction in before.items():
-            loop.remove_signal_handler(which)
-            signal.signal(which, reaction)
+        for which, handler in before.items():
+            signal.signal(which, handler)
 
 
 def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:

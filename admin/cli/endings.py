@@ -9,8 +9,8 @@ import signal
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -83,37 +83,80 @@ def heed_termination() -> None:
     signal.signal(signal.SIGTERM, interrupt)
 
 
-@contextmanager
-def ended_after(seconds: float, asked: Callable[[], bool] = lambda: False) -> Iterator[threading.Event]:
-    """End the block as SIGTERM would, after `seconds` or once `asked` returns True.
+@dataclass(slots=True)
+class TimeLimit:
+    """Interrupts one command of the main thread, as SIGTERM would, once its time is over or somebody asks for its end.
 
-    The event is set where the time was over.
+    The signal is sent at most once, and only while the command runs. A time that is over before the command begins
+    waits for its begin; a time that is over when the command has ended changes nothing.
+
+    Attributes:
+        seconds: after which the command is interrupted.
+        asked: called every `ASK_SECONDS`; True interrupts the command.
+        time_over: whether the signal was sent because the time was over.
     """
-    over, done = threading.Event(), threading.Event()
-    main, before = threading.get_ident(), signal.getsignal(signal.SIGTERM)
 
-    def terminate() -> None:
-        over.set()
-        signal.pthread_kill(main, signal.SIGTERM)  # to the thread that waits for the network: it wakes up
+    seconds: float
+    asked: Callable[[], bool] = lambda: False
+    time_over: bool = False
+    _main: int = field(default_factory=threading.get_ident)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _begun: threading.Event = field(default_factory=threading.Event)
+    _over: threading.Event = field(default_factory=threading.Event)
 
-    def listen() -> None:
-        while not done.wait(ASK_SECONDS):
-            if asked() and not done.is_set():
-                signal.pthread_kill(main, signal.SIGTERM)
+    def ending_of(self, command: Callable[[], object]) -> int:
+        """Run the command within the limit; its exit code."""
+        before = signal.getsignal(signal.SIGTERM)
+        timer = threading.Timer(self.seconds, self._end_time)
+        listener = threading.Thread(target=self._listen, daemon=True)
+        timer.daemon = True
+        heed_termination()
+        timer.start()
+        listener.start()
+        try:
+            return ending_of(lambda: self._run(command))
+        finally:
+            self._close()
+            timer.cancel()
+            listener.join()  # the connection that it asks over stays open until then
+            signal.signal(signal.SIGTERM, before)
+
+    def _run(self, command: Callable[[], object]) -> object:
+        results: list[object] = []
+        try:
+            self._begun.set()
+            results.append(command())
+            self._close()
+        except KeyboardInterrupt:
+            if not results:
+                raise
+        finally:
+            self._close()
+        return results[0]
+
+    def _close(self) -> None:
+        """Nothing is sent from here on; what was sent before is heard by the end of this method."""
+        with self._lock:
+            self._over.set()
+        self._begun.set()  # a timer that still waits for the begin ends
+
+    def _end_time(self) -> None:
+        self._interrupt(time_over=True)
+
+    def _interrupt(self, *, time_over: bool) -> None:
+        self._begun.wait()
+        with self._lock:
+            if self._over.is_set():
                 return
+            self._over.set()
+            self.time_over = time_over
+            # The signal goes to the thread that waits for the network: it wakes up.
+            signal.pthread_kill(self._main, signal.SIGTERM)
 
-    timer, listener = threading.Timer(seconds, terminate), threading.Thread(target=listen, daemon=True)
-    timer.daemon = True
-    heed_termination()
-    timer.start()
-    listener.start()
-    try:
-        yield over
-    finally:
-        done.set()
-        timer.cancel()
-        listener.join()  # whatever it asks is open yet
-        signal.signal(signal.SIGTERM, before)
+    def _listen(self) -> None:
+        while not self._over.wait(ASK_SECONDS):
+            if self.asked():
+                self._interrupt(time_over=False)
 
 
 def _interrupted() -> int:

@@ -8,7 +8,7 @@ from uuid import UUID
 import click
 
 from admin.cli.command import TYPED, Command, CommandGroup, Late, Shared
-from admin.cli.endings import ended_after, ending_of
+from admin.cli.endings import TimeLimit
 from admin.cli.kinds import KEEP, duration_text
 from admin.cli.options import (
     CONFIG,
@@ -139,8 +139,10 @@ def _command(_: dict[str, Any], others: dict[str, Any], context: click.Context) 
 
     def work(seconds: float, run: UUID, asked: Callable[[], bool]) -> Worked:
         context.meta[JOB_RUN] = run
-        with ended_after(seconds, asked) as over, command:
-            return Worked(ending_of(lambda: command.command.invoke(command)), time_over=over.is_set())
+        limit = TimeLimit(seconds, asked)
+        with command:
+            exit_code = limit.ending_of(lambda: command.command.invoke(command))
+        return Worked(exit_code, limit.time_over)
 
     file = command.params["metrics_file"]
     return JobCommand(

@@ -4,15 +4,17 @@ import asyncio
 import errno
 import logging
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import click
 import pytest
 
+from admin.cli import endings
 from admin.cli.command import CommandGroup, Late, made
-from admin.cli.endings import GO_ON, PIPE_CLOSED, PipeClosed, ended_after, ending_of, heed_termination, quiet_libraries
+from admin.cli.endings import GO_ON, PIPE_CLOSED, PipeClosed, TimeLimit, ending_of, heed_termination, quiet_libraries
 from admin.event_loop import run_async
 from admin.extras import import_or_name_extra
 from model.errors import INTERRUPTED, AccessDenied, CannotReach, FixLimit, LeaseHeld, UnknownKeyspace, WrongUse
@@ -156,22 +158,128 @@ def test_libraries_do_not_speak_beside_us(capsys: pytest.CaptureFixture[str]) ->
     assert "a long trace" not in capsys.readouterr().err
 
 
+@pytest.fixture
+def strays() -> Iterator[list[int]]:
+    """The SIGTERMs that reach the handler that was there before: without it, each would end the test run."""
+    received: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+    yield received
+    signal.signal(signal.SIGTERM, before)
+
+
 @pytest.mark.parametrize("within_a_loop", [False, True])
-def test_a_command_is_ended_once_its_time_is_over(*, within_a_loop: bool) -> None:
-    before = signal.getsignal(signal.SIGTERM)
+def test_a_command_is_interrupted_once_its_time_is_over(strays: list[int], *, within_a_loop: bool) -> None:
+    handler = signal.getsignal(signal.SIGTERM)
+    limit = TimeLimit(0.02)
 
     def command() -> object:
         return run_async(asyncio.sleep(10)) if within_a_loop else signal.sigtimedwait([], 10)
 
-    with ended_after(0.02) as over:
-        assert ending_of(command) == INTERRUPTED
+    assert limit.ending_of(command) == INTERRUPTED
 
-    assert over.is_set()
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert limit.time_over
+    assert signal.getsignal(signal.SIGTERM) is handler
+    assert strays == []
 
 
-def test_a_command_that_ends_in_its_time_is_left_alone() -> None:
-    with ended_after(60) as over:
-        assert ending_of(lambda: 1) == 1
+def test_a_command_that_ends_in_its_time_is_left_alone(strays: list[int]) -> None:
+    limit = TimeLimit(60)
 
-    assert not over.is_set()
+    assert limit.ending_of(lambda: 1) == 1
+
+    assert not limit.time_over
+    assert strays == []
+
+
+def test_a_time_that_is_over_before_the_command_begins_interrupts_the_command(
+    strays: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[bool] = []
+
+    class Hasty(threading.Timer):
+        """The time is over before `start` returns."""
+
+        def start(self) -> None:
+            super().start()
+            self.join(0.05)
+
+    def command() -> object:
+        begun.append(True)
+        return signal.sigtimedwait([], 10)
+
+    monkeypatch.setattr(threading, "Timer", Hasty)
+    limit = TimeLimit(0)
+
+    assert limit.ending_of(command) == INTERRUPTED
+
+    assert limit.time_over
+    assert len(begun) <= 1
+    assert strays == []
+
+
+def test_a_time_that_is_over_while_the_command_ends_changes_nothing(
+    strays: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signal is about to be sent when the command returns; the handler from before is put back after it was."""
+    sending, put_back = threading.Event(), threading.Event()
+    send = signal.pthread_kill
+
+    def late(thread: int, number: int) -> None:
+        sending.set()
+        put_back.wait(0.05)
+        send(thread, number)
+
+    def command() -> object:
+        assert sending.wait(10)
+        return 1
+
+    monkeypatch.setattr(signal, "pthread_kill", late)
+    limit = TimeLimit(0)
+
+    assert limit.ending_of(command) == 1
+    put_back.set()
+
+    assert strays == []
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_command_near_its_limit_has_its_own_exit_code_or_says_that_it_was_interrupted(
+    code: int, strays: list[int]
+) -> None:
+    """Times from too short to long enough: a command either has its own code or says that it was interrupted."""
+    for micros in range(0, 2000, 100):
+        limit = TimeLimit(micros / 1_000_000)
+
+        ended = limit.ending_of(lambda: code)
+
+        assert ended == code or (ended == INTERRUPTED and limit.time_over)
+    assert strays == []
+
+
+def test_somebody_who_asks_for_the_end_is_heard_once(strays: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endings, "ASK_SECONDS", 0.01)
+    limit = TimeLimit(60, lambda: True)
+
+    assert limit.ending_of(lambda: signal.sigtimedwait([], 10)) == INTERRUPTED
+
+    assert not limit.time_over
+    assert strays == []
+
+
+def test_a_signal_while_a_loop_is_left_never_ends_the_process(
+    strays: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the loop's reaction and the handler from before, the signal's default must not be in force."""
+    seen: list[object] = []
+    put = signal.signal
+
+    def put_and_noted(number: int, handler: Any) -> Any:
+        seen.append(handler)
+        return put(number, handler)
+
+    monkeypatch.setattr(signal, "signal", put_and_noted)
+    run_async(asyncio.sleep(0))
+
+    assert seen
+    assert signal.SIG_DFL not in seen
+    assert strays == []
