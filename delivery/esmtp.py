@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from delivery.domains import ascii_domain
+from delivery.mail_lines import canonical_lines
 from model.delivery.attempts import EnvelopeRecipient, MailEnvelope, SmtpReply
 from model.delivery.notices import NoticeCondition
 
@@ -51,7 +52,7 @@ class MailCommands:
 
 def lines_of(content: bytes) -> bytes:
     """The content as SMTP has it: every line ends with CR and LF, whatever ended it before, the last one too."""
-    lines = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\r\n")
+    lines = canonical_lines(content)
     return lines if lines.endswith(b"\r\n") or not lines else lines + b"\r\n"
 
 

@@ -14,12 +14,14 @@ from typing import Final
 
 from delivery import replies
 from delivery.envelopes import counted_mail, with_bytes
+from delivery.mail_lines import canonical_lines
 from delivery.quotas import QueueQuotas
 from delivery.reception import (
     MailOrigin,
     NamedRecipient,
     NamedSender,
     goes_in_a_circle,
+    has_long_header,
     header_values,
     incoming_mail,
     incoming_values,
@@ -87,8 +89,13 @@ class MailIntake:
     async def take(
         self, sender: NamedSender, recipients: Sequence[NamedRecipient], origin: MailOrigin, content: bytes
     ) -> Sequence[SmtpReply]:
-        """Put a mail into the queue, and answer each recipient; a client that leaves meanwhile changes nothing."""
-        put = asyncio.ensure_future(self._taken(sender, recipients, origin, content))
+        """Put a mail into the queue, and answer each recipient; a client that leaves meanwhile changes nothing.
+
+        Rules and the queue get the lines of the mail as `canonical_lines` has them. A mail with NUL bytes is refused.
+        """
+        if b"\0" in content:
+            return [replies.NUL for _ in recipients]
+        put = asyncio.ensure_future(self._taken(sender, recipients, origin, canonical_lines(content)))
         self._puts.add(put)
         put.add_done_callback(self._has_put)
         return await asyncio.shield(put)
@@ -100,6 +107,8 @@ class MailIntake:
     async def _taken(
         self, sender: NamedSender, recipients: Sequence[NamedRecipient], origin: MailOrigin, content: bytes
     ) -> Sequence[SmtpReply]:
+        if has_long_header(content):
+            return [replies.LONG_HEADER for _ in recipients]
         if goes_in_a_circle(content):
             return [replies.CIRCLE for _ in recipients]
         mail_id, at = str(self.clock.random_uuid()), instant_of(self.clock.micros())

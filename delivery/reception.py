@@ -137,6 +137,11 @@ def goes_in_a_circle(content: bytes) -> bool:
     return len(_RECEIVED.findall(content, 0, end.start() + 1 if end else len(content))) > RECEIVED_MAX
 
 
+def has_long_header(content: bytes) -> bool:
+    """Whether the header has more than `HEADER_READ_MAX` bytes, so that rules would not see all of its fields."""
+    return len(content) > HEADER_READ_MAX and _HEADER_END.search(content, 0, HEADER_READ_MAX) is None
+
+
 def header_values(content: bytes, names: Collection[str]) -> Mapping[str, str]:
     """The values of header fields, of each the first, by names in small letters.
 

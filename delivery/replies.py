@@ -12,6 +12,8 @@ UNSECURED: Final = SmtpReply(530, "5.7.0", "say STARTTLS first", ours=True)
 SECURED: Final = SmtpReply(503, "5.5.1", "the connection is secured already", ours=True)
 TOO_MANY: Final = SmtpReply(452, "4.5.3", "there are too many recipients; send the others in another mail", ours=True)
 CIRCLE: Final = SmtpReply(554, "5.4.6", "the mail goes round in a circle", ours=True)
+NUL: Final = SmtpReply(554, "5.6.0", "the mail has a NUL byte, which SMTP does not carry", ours=True)
+LONG_HEADER: Final = SmtpReply(552, "5.3.4", "the header of the mail has more than 1 MiB", ours=True)
 LATER: Final = SmtpReply(451, "4.3.0", "the mail cannot be kept now; send it again later", ours=True)
 FULL: Final = SmtpReply(452, "4.3.1", "too many mails are coming at once; send it again later", ours=True)
 UNCOUNTED: Final = SmtpReply(452, "4.3.1", "what is in the queue is being counted; send it again later", ours=True)
@@ -24,7 +26,7 @@ TAKEN: Final = SmtpReply(250, "2.1.5", "fine", ours=True)
 
 REFUSALS: Final = (
     *("4.3.0", "4.3.1", "4.3.2", "4.4.2", "4.5.3", "5.1.3", "5.1.7", "5.3.4", "5.4.6"),
-    *("5.5.1", "5.5.2", "5.5.4", "5.6.7", "5.7.0", "5.7.1"),
+    *("5.5.1", "5.5.2", "5.5.4", "5.6.0", "5.6.7", "5.7.0", "5.7.1"),
 )
 """The enhanced status codes of what is refused."""
 

@@ -117,6 +117,57 @@ async def test_rules_set_the_attributes_of_a_mail_that_comes_in() -> None:
     assert found == {"jobid": "daily", "MAIL_PRIORITY": 9, "by": "ann@example.org", "dsn-ret": "HDRS"}
 
 
+HIDDEN = (
+    b"Subject: hi\rX-Internal-Auth: yes\r\n",
+    b"Subject: hi\nX-Internal-Auth: yes\r\n",
+    b"Subject: hi\r\r\nX-Internal-Auth: yes\r\r\n",
+    b"Subject: hi\n\rX-Internal-Auth: yes\r\n",
+    b"Subject: hi\r\n folded\rX-Internal-Auth: yes\n more\r\n",
+)
+
+
+@pytest.mark.parametrize("header", HIDDEN)
+async def test_a_rule_removes_a_field_behind_a_line_end_that_other_servers_see(header: bytes) -> None:
+    """A lone CR, a lone LF, and CRs before an LF end a line for the next server, so they do for our rules."""
+    async with entrance() as site:
+        site.listener.intake.rules = rules("incoming: [{remove: X-Internal-Auth}]")
+        client = await site.client()
+        assert (await client.hand_over(header + b"\r\nbody\r\n"))[:9] == "250 2.0.0"
+        (content,) = await site.contents()
+
+    named = content.partition(b"\r\n\r\n")[0].lower()
+    assert b"x-internal-auth" not in named
+    assert content.startswith(b"Subject: hi\r\n")
+    assert content.endswith(b"\r\n\r\nbody\r\n")
+
+
+async def test_a_rule_compares_a_field_behind_a_lone_carriage_return() -> None:
+    async with entrance() as site:
+        site.listener.intake.rules = rules("incoming: [{if: {header: {X-Job: '/(.+)/'}}, set: {jobid: '${1}'}}]")
+        client = await site.client()
+        await client.hand_over(b"Subject: hi\rX-Job: daily\r\n\r\nbody\r\n")
+        ((mail, _),) = await site.mails()
+
+    assert attribute_value(mail.attributes["jobid"]) == "daily"
+
+
+@pytest.mark.parametrize(
+    ("content", "answer"),
+    [
+        (b"Subject: a\x00b\r\n\r\nbody\r\n", "554 5.6.0"),
+        (b"Subject: a\r\n\r\nbo\x00dy\r\n", "554 5.6.0"),
+        (b"Y: " + b"a" * HEADER_READ_MAX + b"\r\nX-Job: a\r\n\r\nbody\r\n", "552 5.3.4"),
+        (b"Y: " + b"a" * (HEADER_READ_MAX - 50) + b"\r\n\r\n" + b"b" * HEADER_READ_MAX + b"\r\n", "250 2.0.0"),
+    ],
+)
+async def test_a_mail_whose_header_rules_cannot_see_whole_is_refused(content: bytes, answer: str) -> None:
+    """A NUL byte ends a text for some servers; fields behind 1 MiB of header are not read."""
+    async with entrance() as site:
+        client = await site.client()
+        assert (await client.hand_over(content))[:9] == answer
+        assert len(await site.mails()) == (answer[:3] == "250")
+
+
 async def test_recipients_under_different_rules_become_mails_of_their_own() -> None:
     """Those for whom rules come to the same stay together, with the wishes that are theirs."""
     async with entrance() as site:

@@ -1,0 +1,27 @@
+"""The lines of a mail, which every reader of it has to see alike: our own rules, and the server that gets it next.
+
+RFC 5321 2.3.8 lets CR and LF stand in a mail only together, as the end of a line. Servers disagree about a CR or an LF
+that stands alone: some end a line there, some do not. A mail that has one could show a header field, or the end of
+itself, to the next server and hide it from our rules (SMTP smuggling).
+"""
+
+import re
+from typing import Final
+
+# The look-behind starts a match at the first CR of a run alone, so that a long run costs linear time.
+_CARRIAGE_RETURNS_BEFORE_LINE_FEED: Final = re.compile(rb"(?<!\r)\r+\n")
+
+
+def canonical_lines(content: bytes) -> bytes:
+    """The content with CR LF at the end of each line, without a CR or LF elsewhere, and without NUL bytes.
+
+    A lone CR, a lone LF, and an LF with several CRs before it end one line each. A last line without an end has none
+    afterwards. The function changes nothing in its own result.
+    """
+    pairs = content.count(b"\r\n")
+    is_canonical = content.count(b"\r") == pairs and content.count(b"\n") == pairs and b"\0" not in content
+    if is_canonical:
+        return content
+    lines = content.replace(b"\0", b"")
+    lines = _CARRIAGE_RETURNS_BEFORE_LINE_FEED.sub(b"\n", lines)
+    return lines.replace(b"\r", b"\n").replace(b"\n", b"\r\n")

@@ -1,0 +1,56 @@
+"""Line ends of mails: one reading for our rules and for the next server."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delivery.esmtp import lines_of, transparent
+from delivery.mail_lines import canonical_lines
+
+ODD_BYTES = st.text("\r\n.\0ab", max_size=40).map(str.encode)
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"a\r\nb\r\n", b"a\r\nb\r\n"),
+        (b"a\rb\r\n", b"a\r\nb\r\n"),
+        (b"a\nb\r\n", b"a\r\nb\r\n"),
+        (b"a\r\r\nb\r\r\r\n", b"a\r\nb\r\n"),
+        (b"a\n\rb\r\n", b"a\r\n\r\nb\r\n"),
+        (b"a\r\rb", b"a\r\n\r\nb"),
+        (b"a\n.\r\nb\r\n", b"a\r\n.\r\nb\r\n"),
+        (b"X-A\0uth: b\r\n", b"X-Auth: b\r\n"),
+        (b"a\r\0\nb", b"a\r\nb"),
+        (b"", b""),
+    ],
+)
+def test_every_line_ends_in_one_way(content: bytes, lines: bytes) -> None:
+    assert canonical_lines(content) == lines
+
+
+@given(ODD_BYTES)
+def test_no_line_end_is_left_that_servers_read_in_two_ways(content: bytes) -> None:
+    """CR and LF stand together alone, all other bytes stay in their order, and nothing changes the second time."""
+    lines = canonical_lines(content)
+
+    assert not set(lines.replace(b"\r\n", b"")) & set(b"\r\n\0")
+    assert lines.translate(None, b"\r\n") == content.translate(None, b"\r\n\0")
+    assert canonical_lines(lines) == lines
+
+
+@given(ODD_BYTES)
+def test_a_mail_that_is_sent_has_one_end(content: bytes) -> None:
+    """Whatever stands in a mail that came from elsewhere, no server sees its end before the last line."""
+    sent = transparent(lines_of(content))
+
+    *lines, last, behind = sent.split(b"\r\n")
+    assert (last, behind) == (b".", b"")
+    assert b"." not in lines
+    assert not set(sent.replace(b"\r\n", b"")) & set(b"\r\n\0")
+
+
+def test_a_long_run_of_carriage_returns_costs_linear_time() -> None:
+    """A quadratic reading would take minutes here."""
+    run = b"\r" * 500_000
+    assert canonical_lines(run + b"a") == b"\r\n" * 500_000 + b"a"
