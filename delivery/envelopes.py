@@ -3,9 +3,11 @@
 Attributes that others set: `transportid`, `jobid`, `tenantid` and `grouping`, which policies count by; `expires`, an
 instant like 2026-05-01T08:00:00Z; and those that James keeps of the sender's wishes (`dsn-envid`, `dsn-ret`,
 `dsn-notify`, `dsn-orcpt`). Of ours `mailmend.bytes` is the mail's size, and `mailmend.delivery` holds the rest. What
-cannot be read counts as not there: a mail is delivered all the same.
+cannot be read counts as not there: a mail is delivered all the same. What is remembered is bounded: a note of a server,
+a hook or a person never makes a mail too large for its broker or its tables.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,11 +25,24 @@ from model.ids import EnqueueId
 from model.pickup.policy import PickupField
 from model.pickup.quotas import CountedMail
 from model.queue.mails import PRIORITY_NORMAL, Listed, Mail
+from model.texts import NOTE_BYTES_MAX, noted, wellformed
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
 
 REMEMBERED: Final = "mailmend.delivery"
 BYTES: Final = "mailmend.bytes"
 EXPIRES: Final = "expires"
 FIELDS: Final = (PickupField.TRANSPORT_ID, PickupField.JOB_ID, PickupField.TENANT_ID, PickupField.GROUPING)
+
+NOTES_BYTES_MAX: Final = 262_144
+"""The largest number of bytes of all notes of one mail: its recipients have equal parts of it.
+
+The largest message of RabbitMQ and the largest row of Cassandra have 16 MiB by default."""
+
+GIVEN_BYTES_MAX: Final = 65_536
+"""The largest number of bytes of all attributes that hooks give one mail; what is beyond that is not kept."""
+
+_HOST_BYTES_MAX: Final = 255
 
 _XTEXT: Final = re.compile(r"\+([0-9A-F]{2})")
 
@@ -67,7 +82,7 @@ def with_bytes(mail: Mail, content: bytes) -> Mail:
 def plain_attributes(mail: Mail) -> Mapping[str, str]:
     """The attributes of a mail that are texts, numbers or flags, but for our own."""
     values = {name: _value(mail, name) for name in mail.attributes if name not in {REMEMBERED, BYTES}}
-    return {name: str(value) for name, value in values.items() if isinstance(value, str | int)}
+    return {wellformed(name): wellformed(str(value)) for name, value in values.items() if isinstance(value, str | int)}
 
 
 def changed_mail(
@@ -116,13 +131,17 @@ def _outgoing(mail: Mail, enqueue_id: EnqueueId, now: datetime) -> tuple[Outgoin
 def mail_again(
     mail: Mail, outgoing: OutgoingMail, entries: Sequence[DeliveryEntry], given: Mapping[str, str] | None = None
 ) -> Mail:
-    """The mail as it is put into its queue again, for these entries alone, with what hooks gave it."""
+    """The mail as it is put into its queue again, for these entries alone, with what hooks gave it.
+
+    Every note fits any store: see `NOTES_BYTES_MAX` and `GIVEN_BYTES_MAX`.
+    """
+    note_bytes = min(NOTE_BYTES_MAX, NOTES_BYTES_MAX // max(1, len(entries)))
     remembered = {
         "id": str(outgoing.id),
         "first_seen_at": outgoing.first_seen_at.isoformat(),
-        "entries": [_remembered(one) for one in entries],
+        "entries": [_remembered(one, note_bytes) for one in entries],
     }
-    reply = next((one.reply for one in entries if one.reply), None)
+    reply = next((noted(one.reply) for one in entries if one.reply), None)
     return replace(
         mail,
         recipients=tuple(one.recipient for one in entries),
@@ -132,27 +151,51 @@ def mail_again(
         error_message=reply or mail.error_message,
         attributes={
             **mail.attributes,
-            **{name: attribute(text) for name, text in (given or {}).items()},
+            **{name: attribute(text) for name, text in _kept(given or {}).items()},
             REMEMBERED: attribute(remembered),
         },
     )
 
 
-def _remembered(entry: DeliveryEntry) -> Mapping[str, Any]:
+def without_notes(entry: DeliveryEntry) -> DeliveryEntry:
+    """The entry without what anybody said of it: what is left decides when and whether it is tried."""
+    order = replace(entry.order, owner="", reason="") if entry.order else None
+    return replace(entry, reply="", host="", order=order)
+
+
+def _kept(given: Mapping[str, str]) -> Mapping[str, str]:
+    """Attributes of hooks, as far as there is room for them."""
+    kept, left = dict[str, str](), GIVEN_BYTES_MAX
+    for name, text in given.items():
+        written_name = wellformed(name)
+        written = wellformed(text)
+        size = len(written_name.encode()) + len(written.encode())
+        if size <= left:
+            kept[written_name] = written
+            left -= size
+        else:
+            _LOG.warning("an attribute of a hook is not kept", extra={"attribute": noted(name, 100), "bytes": size})
+    return kept
+
+
+def _remembered(entry: DeliveryEntry, note_bytes: int) -> Mapping[str, Any]:
     order = entry.order
-    return {
+    remembered: dict[str, Any] = {
         "number": entry.id.number,
         "refusals": entry.refusals,
-        "reply": entry.reply,
-        "host": entry.host,
-        **({"due_at": entry.due_at.isoformat()} if entry.due_at else {}),
-        **({"changed_at": entry.changed_at.isoformat()} if entry.changed_at else {}),
-        **(
-            {"order": order.kind.value, "owner": order.owner, "reason": order.reason, "at": order.at.isoformat()}
-            if order
-            else {}
-        ),
+        "reply": noted(entry.reply, note_bytes),
+        "host": noted(entry.host, min(note_bytes, _HOST_BYTES_MAX)),
     }
+    if entry.due_at:
+        remembered["due_at"] = entry.due_at.isoformat()
+    if entry.changed_at:
+        remembered["changed_at"] = entry.changed_at.isoformat()
+    if order:
+        remembered["order"] = order.kind.value
+        remembered["owner"] = noted(order.owner, min(note_bytes, _HOST_BYTES_MAX))
+        remembered["reason"] = noted(order.reason, note_bytes)
+        remembered["at"] = order.at.isoformat()
+    return remembered
 
 
 def _order(of_it: Mapping[str, Any]) -> EntryOrder | None:
@@ -172,8 +215,8 @@ def _entries(mail: Mail, mail_id: EnqueueId, remembered: Any) -> Iterable[Delive
             recipient,
             refusals=_number(of_it.get("refusals"), 0),
             wish=NoticeWish(_conditions(_text(notify.get(recipient))), _original(_text(original.get(recipient)))),
-            reply=_text(of_it.get("reply")),
-            host=_text(of_it.get("host")),
+            reply=noted(_text(of_it.get("reply"))),
+            host=noted(_text(of_it.get("host")), _HOST_BYTES_MAX),
             due_at=_instant(of_it.get("due_at")),
             order=_order(of_it),
             changed_at=_instant(of_it.get("changed_at")),
@@ -193,7 +236,8 @@ def _mapping(mail: Mail, name: str) -> Mapping[str, Any]:
 
 
 def _text(value: Any) -> str:
-    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    """A text or number of an attribute, as every store takes it: JSON may hold halves of surrogate pairs."""
+    return wellformed(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
 def _domain(address: str) -> str:

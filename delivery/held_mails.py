@@ -3,24 +3,25 @@
 import logging
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
 from typing import Final
 
-from delivery.envelopes import mail_again, plain_attributes, with_bytes
+from delivery.envelopes import mail_again, plain_attributes, with_bytes, without_notes
 from mailqueue.queue import Dequeued, MailQueue
 from model.backoff import LOOK_AGAIN, BackOff
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage, OutgoingMail
 from model.delivery.journal import JournalledAttempt
 from model.delivery.notices import StatusNotification
 from model.delivery.settling import MailSettlement
-from model.errors import MailmendError, WrongUse
+from model.errors import CannotReach, MailmendError, WrongUse
 from model.ids import EnqueueId
 from model.ports import Clock
 from model.queue.mails import Mail
+from model.texts import noted
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 
@@ -167,15 +168,26 @@ class MailDepartures:
         """Nothing of the mail has changed: it is delayed as it is, its bytes stay where they are."""
         why = next((one.why for one in held.ended if one.why), None)
         try:
-            await held.dequeued.retry(max(wait, timedelta(seconds=1)), why)
+            await held.dequeued.retry(max(wait, timedelta(seconds=1)), noted(why) if why else None)
         except MailmendError as error:
             _log_failure("a mail comes again at once", held, error)
 
     def _again(self, held: HeldMail, settlement: MailSettlement) -> Iterable[LeavingStep]:
         for at, entries in settlement.again.items():
-            mail = mail_again(held.dequeued.mail, held.mail, entries, held.given)
-            mail = with_bytes(mail, held.dequeued.content)
-            yield partial(self.queue.enqueue, mail, held.dequeued.content, at=at)
+            yield partial(self._put_off, held, entries, at)
+
+    async def _put_off(self, held: HeldMail, entries: Sequence[DeliveryEntry], at: datetime) -> None:
+        """Put a mail into its queue again, for these recipients; if need be, without the notes about it."""
+        mail, content = held.dequeued.mail, held.dequeued.content
+        again = with_bytes(mail_again(mail, held.mail, entries, held.given), content)
+        try:
+            await self.queue.enqueue(again, content, at=at)
+        except CannotReach:
+            raise
+        except (MailmendError, ValueError, TypeError) as error:  # the latter two: a store that cannot encode a text
+            _log_failure("a mail is put off without the notes about it", held, error)
+            bare = with_bytes(mail_again(mail, held.mail, [without_notes(one) for one in entries]), content)
+            await self.queue.enqueue(bare, content, at=at)
 
     def _report(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> Iterable[LeavingStep]:
         if not settlement.notices or held.mail.sender is None:
@@ -203,8 +215,9 @@ class MailDepartures:
         yield put
 
 
-def _log_failure(event: str, held: HeldMail, error: MailmendError) -> None:
-    _LOG.warning(event, extra={"mail": str(held.mail.id), "error": error.what})
+def _log_failure(event: str, held: HeldMail, error: Exception) -> None:
+    what = error.what if isinstance(error, MailmendError) else type(error).__name__
+    _LOG.warning(event, extra={"mail": str(held.mail.id), "error": what})
 
 
 _ADDRESS: Final = re.compile(r"\S+@\S+")

@@ -273,7 +273,7 @@ class MemoryMailQueue:
         entry = self._entries.get(enqueue_id)
         if entry is not None:
             queued = entry.listed.queued
-            mail = replace(queued.mail, last_updated=self.now, error_message=error_message or queued.mail.error_message)
+            mail = queued.mail.tried(self.now, error_message)
             entry.listed = replace(
                 entry.listed,
                 queued=replace(queued, mail=mail),

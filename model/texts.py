@@ -1,9 +1,49 @@
-"""Places in texts, for messages about files that people wrote: line, column, and the line with a caret. Pure."""
+"""Texts that people or foreign programs wrote. Pure.
 
+Places in files: line, column, and the line with a caret. Notes about mails: texts that every store can keep.
+"""
+
+import re
 from dataclasses import dataclass
+from typing import Final
 
 _SHOWN = 100
 """So many characters of a long line are shown around the place."""
+
+NOTE_BYTES_MAX: Final = 2_048
+"""The largest number of bytes (UTF-8) of one note about a mail: a reply of a server, a reason, an error."""
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+_CUT: Final = "..."
+
+
+def wellformed(text: str) -> str:
+    """The text with U+FFFD in place of each half of a surrogate pair, which no store takes."""
+    return _SURROGATE.sub(_REPLACEMENT, text)
+
+
+def noted(text: str | bytes, bytes_max: int = NOTE_BYTES_MAX) -> str:
+    """Words of a foreign program as a note that every store can keep.
+
+    Args:
+        text: bytes are read as UTF-8. What is not UTF-8 becomes U+FFFD.
+        bytes_max: the largest number of bytes of the note in UTF-8; a longer text is cut and ends with three dots.
+
+    Returns:
+        One line: each control character is a blank.
+    """
+    decoded = text.decode("utf-8", "replace") if isinstance(text, bytes) else wellformed(text)
+    line = decoded if decoded.isprintable() else "".join(char if char.isprintable() else " " for char in decoded)
+    return cut(line, bytes_max)
+
+
+def cut(text: str, bytes_max: int = NOTE_BYTES_MAX) -> str:
+    """The text, with U+FFFD in place of each half of a surrogate pair, cut to a number of bytes in UTF-8."""
+    written = wellformed(text).encode()
+    if len(written) <= bytes_max:
+        return written.decode()
+    return written[: max(0, bytes_max - len(_CUT))].decode("utf-8", "ignore") + _CUT[:bytes_max]
 
 
 @dataclass(frozen=True, slots=True)

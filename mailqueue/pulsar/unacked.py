@@ -112,7 +112,7 @@ class PulsarUnacked:
             await self._dropped()
             return
         wait = RETRY.wait(self.attempts + 1) if delay is None else delay
-        mail = replace(self.mail, last_updated=parts.now, error_message=error_message or self.mail.error_message)
+        mail = self.mail.tried(parts.now, error_message)
         again = replace(
             self._listed,
             queued=replace(self.queued, mail=mail),

@@ -118,7 +118,7 @@ class UnackedMail:
     async def _retried(self, due: DueMails, delay: timedelta | None, error_message: str | None) -> Settlement:
         parts = self._parts
         wait = RETRY.wait(self.attempts + 1) if delay is None else delay
-        mail = replace(self.mail, last_updated=parts.now, error_message=error_message or self.mail.error_message)
+        mail = self.mail.tried(parts.now, error_message)
         enqueued_at = await self._enqueued_at()
         listed = Listed(
             replace(self.queued, mail=mail),

@@ -16,24 +16,30 @@ from typing import Final, Self
 
 from model.delivery.notices import NoticeWish, ReturnedPart
 from model.errors import MailmendError
+from model.texts import noted
 
 SMTP_PORT: Final = 25
 
-_ENHANCED: Final = re.compile(r"([245]\.\d{1,3}\.\d{1,3})(?:\s+|$)")
+_ENHANCED: Final = re.compile(r"([245]\.[0-9]{1,3}\.[0-9]{1,3})(?:\s+|$)")
 _CODES: Final = range(200, 600)
 _POSITIVE: Final = range(200, 300)
 _PERMANENT: Final = range(500, 600)
 _CLOSING: Final = 421
+_TEXT_BYTES_MAX: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class SmtpReply:
     """What a server said, or what we say in its place where it said nothing that could be used.
 
+    All words of other hosts come in by this door: replies, errors of TLS, names in certificates. Whatever bytes a
+    server sends, a reply is a text that every store can keep, of at most 2 KiB: it never decides over its mail.
+
     Attributes:
         code: of three digits.
         enhanced: as `5.1.1`; "" where the server gave none.
-        text: without the codes; the lines of a reply of several are joined with blanks.
+        text: without the codes; the lines of a reply of several are joined with blanks. Bytes that are not UTF-8 are
+            U+FFFD, a long text is cut.
         ours: whether no server said it.
     """
 
@@ -41,6 +47,9 @@ class SmtpReply:
     enhanced: str
     text: str
     ours: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", noted(self.text, _TEXT_BYTES_MAX))
 
     @classmethod
     def parsed(cls, code: int, text: str) -> Self:

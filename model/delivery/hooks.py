@@ -16,6 +16,7 @@ from model.ids import QueueName
 from model.pickup.conditions import MadeCondition, condition_id, normal_texts
 from model.pickup.policy import PatternTexts, PickupField, Threshold
 from model.pickup.suspensions import ORDER_MAX, MadeSuspension, patterns_of
+from model.texts import noted
 
 _OWN_NAMES: Final = ("mailmend.", "dsn-")
 """What names of attributes begin with that hooks may not set: how far a mail is, and what its sender wishes."""
@@ -170,7 +171,7 @@ class SuspendMails:
             queue=queue,
             values=self.texts,
             owner=owner,
-            reason=self.reason,
+            reason=noted(self.reason),
             ends_at=now + self.lasts,
         )
 
@@ -219,7 +220,7 @@ class LimitMails:
             values=values,
             threshold=self.threshold,
             owner=owner,
-            reason=self.reason,
+            reason=noted(self.reason),
             made_at=made_at,
             ends_at=now + self.lasts,
         )

@@ -7,14 +7,15 @@ renders both.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Final
+from typing import Final, Self
 
 from model.errors import WrongUse
 from model.ids import BlobId, EnqueueId, QueueName
 from model.queue.places import MessagePlace
+from model.texts import cut
 
 PRIORITY_ATTRIBUTE: Final = "MAIL_PRIORITY"
 """The attribute in which James's mails carry their priority, 0 to 9."""
@@ -73,6 +74,11 @@ class Mail:
     last_updated: datetime | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
     recipient_headers: tuple[RecipientHeader, ...] = ()
+
+    def tried(self, now: datetime, error_message: str | None) -> Self:
+        """The mail behind an attempt: with what was said of it, as far as every store can keep that."""
+        kept = cut(error_message) if error_message else self.error_message
+        return replace(self, last_updated=now, error_message=kept)
 
 
 @dataclass(frozen=True, slots=True)

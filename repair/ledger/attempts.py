@@ -7,6 +7,7 @@ as no mail that is still tried.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from model.catalog.ledger import DELIVERY_ATTEMPT
 from model.delivery.attempts import AttemptStage
@@ -17,6 +18,11 @@ from model.operations import Put, Read
 from model.pickup.policy import PickupField
 from model.ports import AsyncTables
 from model.schema.table import Row
+from model.texts import noted
+
+_WORD_BYTES_MAX: Final = 255
+"""The largest number of bytes of a name or status, which hooks may set too: nothing keeps an attempt out of its
+journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,7 @@ def _cells(attempt: JournalledAttempt) -> Row:
         "sources": json.dumps(attempt.sources),
         "readyat": attempt.ready_at,
         "startedat": attempt.started_at,
-        "host": attempt.host,
+        "host": noted(attempt.host, _WORD_BYTES_MAX),
         "bytes": attempt.content_bytes,
         "urgent": attempt.urgent,
         "server": attempt.server,
@@ -74,7 +80,7 @@ def _end_cells(attempt: JournalledAttempt) -> Row:
         "endedat": attempt.ended_at,
         "outcome": attempt.outcome.value if attempt.outcome else None,
         "stage": attempt.stage.value if attempt.stage else None,
-        "status": attempt.status or None,
+        "status": noted(attempt.status, _WORD_BYTES_MAX) or None,
     }
 
 

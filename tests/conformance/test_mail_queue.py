@@ -251,14 +251,14 @@ async def test_a_flush_ends_every_wait(queue: MailQueue, other: MailQueue) -> No
 
 async def test_a_retried_mail_comes_again_with_itsstory_of(queue: MailQueue) -> None:
     (enqueue_id,) = await enqueued(queue, "a")
-    await one_of(queue, lambda one: one.retry(error_message="no route"))
+    await one_of(queue, lambda one: one.retry(error_message="no\udce4 route" + "x" * 4_000))
     (shown,) = await listed(queue)
     assert (shown.whereabouts, shown.attempts) == (Whereabouts.DELAYED, 1)
     assert not await names_taken(queue)
     assert (await queue.flush()).count == 1
     again = await one_of(queue, lambda one: one.ack())
     assert (again.enqueue_id, again.attempts, again.content) == (enqueue_id, 1, CONTENT)
-    assert again.mail.error_message == "no route"
+    assert again.mail.error_message == "no\ufffd route" + "x" * 2_034 + "..."
     assert not await names(queue)
 
 

@@ -196,11 +196,13 @@ class MortalQueue:
 
     Attributes:
         failing: calls that fail once.
+        refusing: what a call raises, one after the other.
     """
 
     queue: MemoryMailQueue
     life: Life
     failing: set[str] = field(default_factory=set)
+    refusing: dict[str, list[Exception]] = field(default_factory=dict)
 
     @property
     def name(self) -> QueueName:
@@ -211,6 +213,8 @@ class MortalQueue:
         if "enqueue" in self.failing:
             self.failing.remove("enqueue")
             raise CannotReach("the broker does not answer")
+        if errors := self.refusing.get("enqueue"):
+            raise errors.pop(0)
         enqueue_id = await self.queue.enqueue(mail, content, **when)
         self.life.step()
         return enqueue_id
@@ -271,6 +275,7 @@ class DeliverySite:
     clock: VirtualClock = field(default_factory=VirtualClock)
     hops: TableHops = field(default_factory=TableHops)
     failing: set[str] = field(default_factory=set)
+    refusing: dict[str, list[Exception]] = field(default_factory=dict)
     queue: MemoryMailQueue = field(init=False)
     relay: ScriptedRelay = field(init=False)
     tables: MemoryTables = field(init=False)
@@ -317,7 +322,7 @@ class DeliverySite:
         known = {"reporter": "mail.sender.example", "schedules": {"": SCHEDULE}, **settings}
         self.server = server = DeliveryServer(
             name=self.name,
-            queue=MortalQueue(self.queue, life, self.failing),  # type: ignore[arg-type]
+            queue=MortalQueue(self.queue, life, self.failing, self.refusing),  # type: ignore[arg-type]
             next_hops=self.hops,
             relay=self.relay,
             engine=PickupEngine(policies, algorithm, share=ServerShare() if self.seats else None),

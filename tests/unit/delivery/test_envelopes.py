@@ -2,22 +2,25 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from delivery.envelopes import REMEMBERED, mail_again, outgoing_of
-from mailqueue.codec import attribute
+from delivery.envelopes import REMEMBERED, mail_again, outgoing_of, plain_attributes
+from mailqueue.codec import attribute, payload_of
+from mailqueue.codec.admission import admitted
 from mailqueue.memory import MemoryDequeued, MemoryMailQueue
-from model.delivery.entries import DeliveryEntry, EntryId, OutgoingMail
+from model.delivery.entries import DeliveryEntry, EntryId, EntryOrder, OrderKind, OutgoingMail
 from model.delivery.notices import NoticeCondition, NoticeWish, ReturnedPart
-from model.ids import QueueName
+from model.ids import BlobId, EnqueueId, QueueName
 from model.pickup.policy import PickupField
-from model.queue.mails import Mail, RecipientHeader
+from model.queue.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
+from model.texts import noted
 from tests.support.clock import VirtualClock
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
@@ -91,7 +94,7 @@ def test_the_wishes_that_james_keeps_of_a_sender_are_read() -> None:
 @given(st.integers(0, 50), st.text(max_size=20), st.integers(0, 5))
 def test_what_is_remembered_of_an_entry_comes_back_with_it(refusals: int, reply: str, number: int) -> None:
     """Its number, its refusals, the last reply; and of the mail its first id, and when it was first seen."""
-    reply = reply.encode("utf-8", "ignore").decode()
+    reply = noted(reply)
     first = OutgoingMail(read(mail_with())[0].id, "ann@example.org", NOON - timedelta(days=1))
     entry = DeliveryEntry(EntryId(first.id, number), "cy@example.org", refusals=refusals, reply=reply, host="mx")
     mail, entries = read(mail_again(mail_with(), first, [entry]))
@@ -136,3 +139,33 @@ def test_the_entries_of_a_mail_whose_recipients_somebody_changed_are_counted_ane
     again = mail_again(mail_with(), outgoing, [DeliveryEntry(EntryId(UUID(int=1), 9), cy.recipient, refusals=4)])  # type: ignore[arg-type]
     changed = Mail("m", (bob.recipient, cy.recipient), attributes=again.attributes)
     assert [(one.id.number, one.refusals) for one in read(changed)[1]] == [(0, 0), (1, 0)]
+
+
+@given(st.integers(1, 300), st.text(max_size=5_000), st.text(max_size=300), st.dictionaries(st.text(), st.text()))
+@example(1_000, "\x01" * 5_000, "\ud800", {"\ud800": "\x00" * 70_000, "kept": "yes"})
+def test_no_note_keeps_a_mail_from_its_queue(count: int, reply: str, reason: str, given: Mapping[str, str]) -> None:
+    """Whatever a server, a hook or a person says: the message stays well below the largest one, 16 MiB."""
+    first = OutgoingMail(EnqueueId(UUID(int=1)), "ann@example.org", NOON)
+    order = EntryOrder(OrderKind.HOLD, reason, reason, NOON)
+    recipients = [f"r{number}@example.org" for number in range(count)]
+    entries = [
+        DeliveryEntry(EntryId(first.id, number), one, reply=reply, host=reply, order=order)
+        for number, one in enumerate(recipients)
+    ]
+    before = replace(mail_with(), recipients=tuple(recipients))
+    named = {name: text for name, text in given.items() if name}
+
+    again = mail_again(before, first, entries, named)
+
+    body = payload_of(QueuedMail(first.id, admitted(again, None), MailBlobs(BlobId("h"), BlobId("b"))))
+    assert len(body) < 4 * 2**20
+    assert again.recipients == before.recipients
+    assert [one.recipient for one in read(again)[1]] == recipients
+
+
+def test_attributes_with_halves_of_surrogate_pairs_are_read_as_replacements() -> None:
+    """JSON that James takes may hold them; no store does."""
+    texts = {"jobid": '{"serializer":"StringSerializer","value":"a\\ud800b"}'}
+    mail = replace(mail_with(), attributes=texts)
+    assert read(mail)[0].fields == {PickupField.JOB_ID: "a\ufffdb"}
+    assert plain_attributes(mail) == {"jobid": "a\ufffdb"}

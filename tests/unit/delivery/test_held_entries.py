@@ -149,6 +149,17 @@ async def test_a_hook_may_hold_a_recipient(site: DeliverySite) -> None:
     assert (one.entry.order.owner, one.entry.order.reason) == ("a hook", "to be looked at")
 
 
+async def test_the_reason_of_a_hook_may_be_any_text_and_the_mail_is_kept(site: DeliverySite) -> None:
+    """Given one that quotes bytes of others, and is long: the recipient is held, with what can be kept of it."""
+    reason = "Empf\udce4nger\r\n" + "x" * 5_000
+    await site.put(BOB)
+    await site.serve(30.0, hooks=DeliveryHooks(site.clock, pre=deciding(HoldRecipient(reason))))
+    (one,) = await entries(site)
+    assert one.entry.order
+    assert one.entry.order.reason == "Empf\ufffdnger  " + "x" * 2_032 + "..."
+    assert site.queue.dead == []
+
+
 @pytest.mark.parametrize("action", list(EntryAction))
 async def test_a_mail_that_waits_is_left_alone(site: DeliverySite, action: EntryAction) -> None:
     """A server may have it."""

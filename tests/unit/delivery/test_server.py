@@ -10,6 +10,7 @@ from delivery import server
 from delivery.envelopes import outgoing_of
 from mailqueue.codec import attribute
 from model.delivery.attempts import NextHop, SmtpReply, SourceAddress
+from model.errors import BadPayload
 from model.pickup.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
 from model.pickup.rates import SECOND, DeliveryRate
 from tests.support.deliveries import ACCEPTED, BUSY, LATER, MINUTE, NEVER, DeliverySite, ScriptedRelay
@@ -330,3 +331,36 @@ async def test_each_end_of_a_recipient_is_one_line_of_the_log_without_addresses(
     assert {fields["mail"] for _, fields in lines} == {f"{first}:0"}
     assert [fields["reply"] for _, fields in lines] == ["450 4.2.0 (address) not now", "250 2.0.0 taken"]
     assert {(fields["domain"], fields["host"]) for _, fields in lines} == {("one.example", "mx.one.example")}
+
+
+async def test_a_reply_that_is_no_utf8_is_a_note_and_decides_nothing(site: DeliverySite) -> None:
+    """Who was refused for now comes again, and nobody else does."""
+    site.relay.scripts["bob@one.example"] = [SmtpReply(451, "4.7.1", "Empf\udce4nger: sp\udce4ter"), ACCEPTED]
+    await site.put("bob@one.example", "cy@two.example", "di@three.example")
+
+    await site.serve(30)
+    (mail,) = await site.mails()
+    await site.serve(600)
+
+    assert (mail.recipients, mail.error_message) == (("bob@one.example",), "451 4.7.1 Empf\ufffdnger: sp\ufffdter")
+    assert sorted(site.relay.had) == ["bob@one.example", "cy@two.example", "di@three.example"]
+    assert (site.queue.dead, await site.mails()) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "error", [BadPayload("a note cannot be kept"), UnicodeEncodeError("utf-8", "\ud800", 0, 1, "")]
+)
+async def test_a_mail_whose_notes_cannot_be_kept_is_kept_without_them(site: DeliverySite, error: Exception) -> None:
+    """Its refusals are counted all the same."""
+    site.relay.scripts["bob@one.example"] = [LATER, LATER, ACCEPTED]
+    site.refusing["enqueue"] = [error]
+    await site.put("bob@one.example", "cy@two.example")
+
+    await site.serve(30)
+    (mail,) = await site.mails()
+    await site.serve(600)
+
+    assert (mail.recipients, mail.error_message) == (("bob@one.example",), None)
+    assert [round((at - site.relay.attempts[0][0]) / 60) for at, _ in site.relay.attempts] == [0, 0, 1, 6]
+    assert sorted(site.relay.had) == ["bob@one.example", "cy@two.example"]
+    assert (site.queue.dead, await site.mails()) == ([], [])

@@ -8,6 +8,7 @@ import pytest
 from delivery.smtp import ConnectionReuse
 from model.delivery.attempts import AttemptStage
 from model.errors import CannotReach
+from model.texts import NOTE_BYTES_MAX, noted
 from tests.support.smtp_attempts import CONTENT, SHORT, attempt, deliver, envelope_for, limits, relay
 from tests.support.smtp_sink import DEAF, DROP, STALL, AfterAnswer, Answer, SmtpSink, say
 
@@ -73,6 +74,30 @@ async def test_a_refusal_comes_with_its_stage(word: str, stage: AttemptStage, re
     assert {(one.delivered, str(one.reply), one.stage) for one in results} == {(False, reply, stage)}
     assert not any(one.uncertain or one.reply.ours for one in results)
     assert len(results) == 2
+
+
+NOT_UTF8 = [
+    (b"451 4.7.1 Empf\xe4nger: bitte sp\xe4ter\r\n", "451 4.7.1 Empf\ufffdnger: bitte sp\ufffdter"),
+    (b"421 4.7.0 \xd3\xc3\xbb\xa7\r\n", f"421 4.7.0 {noted(bytes.fromhex('d3c3bba7'))}"),
+    (b"451-4.7.1 a\x1b[0m\xff\r\n451 4.7.1 \xed\xa0\x80\r\n", "451 4.7.1 a [0m\ufffd \ufffd\ufffd\ufffd"),
+    (b"450 4.2.0 " + b"\xe4" * 7_000 + b"\r\n", "450 4.2.0 " + "\ufffd" * 665 + "..."),
+]
+
+
+@pytest.mark.parametrize(("said", "reply"), NOT_UTF8)
+@pytest.mark.parametrize(("word", "stage"), [*REFUSED, ("EHLO", AttemptStage.GREETING)])
+@pytest.mark.parametrize("lmtp", [False, True])
+async def test_a_reply_in_any_bytes_is_a_refusal_that_can_be_kept(
+    word: str, stage: AttemptStage, said: bytes, reply: str, lmtp: bool
+) -> None:
+    """At each stage: old servers answer in Latin-1 or GBK."""
+    word = "LHLO" if lmtp and word == "EHLO" else word
+
+    results = await deliver(SmtpSink({word: [Answer(said)] * 2}, lmtp=lmtp))
+
+    assert {(one.delivered, str(one.reply), one.stage) for one in results} == {(False, reply, stage)}
+    assert len(results) == 2
+    assert all(len(str(one.reply).encode()) <= NOTE_BYTES_MAX for one in results)
 
 
 NONSENSE = [

@@ -1,10 +1,10 @@
-"""Places in a text, as an editor counts them."""
+"""Places in a text, as an editor counts them; foreign words as notes that every store can keep."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.texts import Place, place_of
+from model.texts import Place, cut, noted, place_of
 
 TEXT = "one\r\ntwo three\n\nfour"
 
@@ -41,3 +41,32 @@ def test_line_and_column_lead_back_to_the_offset(text: str, data: st.DataObject)
     lines = text.split("\n")
     assert sum(len(line) + 1 for line in lines[: place.line - 1]) + place.column - 1 == offset
     assert lines[place.line - 1] == place.text
+
+
+@pytest.mark.parametrize(
+    ("said", "note"),
+    [
+        (b"Empf\xe4nger: bitte sp\xe4ter", "Empf\ufffdnger: bitte sp\ufffdter"),
+        (b"\xd3\xc3\xbb\xa7", b"\xd3\xc3\xbb\xa7".decode("utf-8", "replace")),
+        ("Empf\udce4nger", "Empf\ufffdnger"),
+        ("a\x1b[31m\r\nb\x00", "a [31m  b "),
+        ("\ud800 \U0001f600", "\ufffd \U0001f600"),
+        ("x" * 3_000, "x" * 2_045 + "..."),
+        ("\u20ac" * 1_000, "\u20ac" * 681 + "..."),
+    ],
+)
+def test_foreign_words_become_a_note(said: str | bytes, note: str) -> None:
+    assert noted(said) == note
+
+
+@given(st.text() | st.binary() | st.text(st.characters(categories=["Cs", "Cc", "Lo"])), st.integers(0, 40))
+def test_every_note_is_one_line_that_can_be_written_and_is_not_too_long(said: str | bytes, bytes_max: int) -> None:
+    note = noted(said, bytes_max)
+    assert len(note.encode()) <= bytes_max
+    assert note.isprintable()
+    assert noted(note, bytes_max) == note
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_text_that_fits_is_not_changed_by_a_cut(text: str) -> None:
+    assert cut(text, 4 * len(text)) == text
