@@ -22,6 +22,7 @@ EXTRAS: Final = {
     "aiosmtplib": "delivery",
     "dns": "delivery",
     "idna": "delivery",
+    "re2": "delivery",
     "yaml": "delivery",
     "fastapi": "serve",
     "uvicorn": "serve",

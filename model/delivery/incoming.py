@@ -13,6 +13,7 @@ from typing import Final
 
 from model.durations import parse_duration
 from model.errors import WrongUse
+from model.matching import group_names, groups_found
 from model.pickup.covering import covers
 from model.pickup.policy import MatchedField, RegexValues, ValuePattern
 from model.queue.mails import PRIORITIES, PRIORITY_ATTRIBUTE
@@ -119,26 +120,25 @@ class IncomingRule:
 def _groups(pattern: ValuePattern, value: str) -> Mapping[str, str] | None:
     if not isinstance(pattern, RegexValues):
         return {} if pattern.matches(value) else None
-    found = re.search(pattern.expression, value)  # not cached as others are: such values are a client's
-    if found is None:
-        return None
-    numbered = {str(number): text or "" for number, text in enumerate(found.groups(), 1)}
-    return numbered | {name: text or "" for name, text in found.groupdict().items()}
+    return groups_found(pattern.expression, value)
 
 
 def unknown_name(template: ValueTemplate, expressions: Sequence[RegexValues]) -> str | None:
     """Why a name in it means nothing in a rule with these expressions; None where all mean something."""
     fields = [one.value for one in IncomingField if one is not IncomingField.HEADER]
-    compiled = [re.compile(one.expression) for one in expressions]
-    named = {name for one in compiled for name in one.groupindex}
+    counts, names = list[int](), set[str]()
+    for one in expressions:
+        count, named = group_names(one.expression)
+        counts.append(count)
+        names |= named
     for name in template.names:
         if not _GROUP.fullmatch(name):
             return f"${{{name}}} is no name of a group or field"
-        if name.isdigit() and len(compiled) != 1:
-            return f"${{{name}}} counts the groups of one expression, and this rule has {len(compiled)}"
-        if name.isdigit() and int(name) > compiled[0].groups:
-            return f"${{{name}}} is none of the {compiled[0].groups} groups of the expression"
-        if not name.isdigit() and name not in named and name not in fields:
+        if name.isdigit() and len(counts) != 1:
+            return f"${{{name}}} counts the groups of one expression, and this rule has {len(counts)}"
+        if name.isdigit() and int(name) > counts[0]:
+            return f"${{{name}}} is none of the {counts[0]} groups of the expression"
+        if not name.isdigit() and name not in names and name not in fields:
             return f"${{{name}}} is neither a group of an expression of this rule nor one of {', '.join(fields)}"
     return None
 

@@ -11,8 +11,9 @@ from typing import Final
 
 from model.delivery.entries import HELD_FOR, DeliveryEntry, EntryOrder, EntryState, OrderKind, OutgoingMail
 from model.ids import EnqueueId
+from model.matching import check_wildcard, text_fits
 from model.pickup.policy import PickupField
-from model.queue.filters import NULL_SENDER, text_fits
+from model.queue.filters import NULL_SENDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,9 @@ class EntryFilter:
         refusals_min, refusals_max: how often it was refused for now.
         older_than_at: its mail was first seen before.
         newer_than_at: likewise, then or later.
+
+    Raises:
+        WrongUse: a text is too long.
     """
 
     ids: frozenset[str] = frozenset()
@@ -99,6 +103,11 @@ class EntryFilter:
     refusals_max: int | None = None
     older_than_at: datetime | None = None
     newer_than_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for some in (*self.texts.values(), *self.attributes.values()):
+            for wanted in some:
+                check_wildcard(wanted)
 
     def matches(self, one: QueuedEntry) -> bool:
         entry, seen_at = one.entry, one.mail.first_seen_at

@@ -6,24 +6,17 @@ Source: seed mta-queue-subsystem 2.3.1, facts/mta.md 4.1 to 4.3 (rules 2, 4 to 9
 """
 
 import ipaddress
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, Generic, Self, TypeVar
 
 from model.errors import WrongUse
+from model.matching import check_expression, is_found
 from model.pickup.rates import DeliveryRate
 
 L = TypeVar("L")
-
-REGEX_LENGTH_MAX: Final = 1000
-"""Characters; a longer expression is refused."""
-
-_REPEATED_TWICE: Final = re.compile(r"\([^()]*[+*}][^()]*\)[+*{]")
-_MATCHES_KEPT: Final = 65_536
 
 NO_GROUPS: Final[Mapping["PickupField", tuple["FieldGroup", ...]]] = MappingProxyType({})
 
@@ -134,12 +127,12 @@ class AddressRange:
 
 @dataclass(frozen=True, slots=True)
 class RegexValues:
-    """The values in which an expression is found: `/^mx[0-9]+[.]/`."""
+    """The values in which a regular expression is found: `/^mx[0-9]+[.]/`. `model.matching` says which there are."""
 
     expression: str
 
     def matches(self, value: str) -> bool:
-        return _found(self.expression, value)
+        return is_found(self.expression, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,21 +152,16 @@ PatternTexts = Mapping[str, tuple[str, ...]]
 """Patterns of values as people write them, by the name of their field."""
 
 
-@lru_cache(_MATCHES_KEPT)
-def _found(expression: str, value: str) -> bool:
-    return re.search(expression, value) is not None
-
-
 def pattern_of(named: MatchedField, text: str) -> ValuePattern:
     """The pattern that a policy file's text means, by the kinds that suit the field.
 
     Raises:
-        WrongUse: a network, address or expression that is none; an expression that is long or may take for ever.
+        WrongUse: a network, address or expression that is none; an expression that linear time does not suffice for.
     """
     if text.startswith("#"):
         return GroupName(text[1:])
     if len(text) > 1 and text.startswith("/") and text.endswith("/"):
-        return _regex(text[1:-1])
+        return RegexValues(check_expression(text[1:-1]))
     if named.is_domain and text.startswith("*."):
         return DomainsBelow(named.normal(text[2:]))
     if named.is_address and "/" in text:
@@ -182,21 +170,6 @@ def pattern_of(named: MatchedField, text: str) -> ValuePattern:
         except ValueError as error:
             raise WrongUse(f"{text!r} is no network: {error}", mend="Write it like 192.0.2.0/24.") from error
     return ExactValue(named.normal(text))
-
-
-def _regex(expression: str) -> RegexValues:
-    if len(expression) > REGEX_LENGTH_MAX:
-        raise WrongUse(f"an expression of {len(expression):,} characters", mend="Take *.domain, or a list of values.")
-    if _REPEATED_TWICE.search(expression):
-        raise WrongUse(
-            f"/{expression}/ repeats what is repeated within it, and may take for ever",
-            mend="Repeat one of them only: (a+)* is a* as well.",
-        )
-    try:
-        re.compile(expression)
-    except re.error as error:
-        raise WrongUse(f"/{expression}/ is no regular expression: {error}", mend="See Python's module re.") from error
-    return RegexValues(expression)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,12 @@
 Addresses are compared as in James, without regard to case. Unlike in James, `*` stands for any text.
 """
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from typing import Final
 
 from model.ids import EnqueueId
+from model.matching import check_wildcard, text_fits
 from model.queue.mails import Listed, Whereabouts
 
 NULL_SENDER: Final = "<>"
@@ -28,6 +26,9 @@ class MailFilter:
         newer_than_at: the mail was enqueued at this time or later.
         enqueue_ids: the mail has one of these ids.
         whereabouts: whether the mail waits or is delayed.
+
+    Raises:
+        WrongUse: a text is too long.
     """
 
     sender: str | None = None
@@ -38,6 +39,10 @@ class MailFilter:
     newer_than_at: datetime | None = None
     enqueue_ids: frozenset[EnqueueId] | None = None
     whereabouts: Whereabouts | None = None
+
+    def __post_init__(self) -> None:
+        for wanted in (self.sender, self.recipient, self.name, self.state):
+            check_wildcard(wanted or "")
 
     def matches(self, listed: Listed) -> bool:
         return (
@@ -62,16 +67,3 @@ EVERYTHING: Final = MailFilter()
 
 def _fits_one(wanted: str | None, addresses: tuple[str, ...]) -> bool:
     return wanted is None or any(text_fits(wanted, address, any_case=True) for address in addresses)
-
-
-def text_fits(wanted: str | None, found: str, *, any_case: bool = False) -> bool:
-    """Whether a text is the one that is wanted, in which `*` stands for anything; None is any."""
-    return wanted is None or _matcher(wanted, any_case)(found)
-
-
-@lru_cache(maxsize=256)
-def _matcher(wanted: str, any_case: bool) -> Callable[[str], bool]:  # noqa: FBT001 - a cache's key
-    """Compiled once: it is applied to every mail of a queue."""
-    pattern = ".*".join(map(re.escape, wanted.split("*")))
-    compiled = re.compile(pattern, re.DOTALL | (re.IGNORECASE if any_case else 0))
-    return lambda found: compiled.fullmatch(found) is not None

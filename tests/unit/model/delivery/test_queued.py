@@ -9,6 +9,7 @@ import pytest
 
 from model.delivery.entries import HELD_FOR, DeliveryEntry, EntryId, EntryOrder, EntryState, OrderKind, OutgoingMail
 from model.delivery.queued import EntryAction, EntryChange, EntryField, EntryFilter, QueuedEntry
+from model.errors import WrongUse
 from model.ids import EnqueueId
 from model.pickup.policy import PickupField
 
@@ -75,6 +76,18 @@ def texts(named: EntryField, *some: str) -> dict[str, Any]:
 def test_conditions_of_a_kind_are_alternatives_and_kinds_add_up(conditions: dict[str, Any], holds: bool) -> None:
     """Addresses, domains, servers and replies in any case; names of ours as they are written."""
     assert EntryFilter(**conditions).matches(ONE) is holds
+
+
+def test_a_text_of_many_stars_has_an_answer() -> None:
+    """One came from a token that may only read, and stopped the server."""
+    many = EntryFilter(texts={EntryField.RECIPIENT: ("*o" * 400 + "*!",)})
+
+    assert not many.matches(replace(ONE, entry=replace(ONE.entry, recipient="o" * 500 + "@x.example")))
+
+
+def test_a_text_that_is_too_long_is_refused() -> None:
+    with pytest.raises(WrongUse, match="too long to be looked for"):
+        EntryFilter(attributes={"via": ("*" * 1_001,)})
 
 
 def test_the_null_sender_is_named_as_in_smtp() -> None:
