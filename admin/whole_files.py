@@ -3,6 +3,7 @@
 And stdout, which may be a full disk as well.
 """
 
+import io
 import os
 import sys
 import tempfile
@@ -112,6 +113,42 @@ def drop_stdout() -> None:
     """Keep Python from writing at exit what stdout refused."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class ClosedStdout(io.TextIOBase):
+    """Takes the place of a stdout that is closed: what is written there is refused in words, not lost."""
+
+    def write(self, text: str) -> int:
+        """Refuse the text.
+
+        Raises:
+            ResultUnwritten: always, but for no text at all.
+        """
+        if not text:
+            return 0
+        raise ResultUnwritten(
+            "stdout is closed, and the result cannot be written there",
+            mend="Give it a place: > FILE. To leave the result out: > /dev/null",
+        )
+
+
+def replace_closed_streams() -> None:
+    """Put something in the place of stdin, stdout and stderr where the shell closed them (`>&-`).
+
+    A closed stdin is empty, a closed stderr takes everything, a closed stdout refuses its text in words. The three
+    descriptors are taken, so that no file or connection of the command becomes one of them.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor, which is this one
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - open until the process ends
+    if sys.stdout is None:
+        sys.stdout = ClosedStdout()
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - open until the process ends
 
 
 def _unwritable(file: Path, error: OSError, kind: type[MailmendError]) -> MailmendError:

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any, Final, NoReturn
 
@@ -14,6 +15,7 @@ from admin.cli.mending import CHECK, REPAIR, UNDO
 from admin.cli.options import CONFIG, PROFILE
 from admin.cli.runs import RUNS
 from admin.cli.tools import DEMO, RUNBOOK, VERSION
+from admin.whole_files import replace_closed_streams
 from model.errors import WrongUse
 
 EXIT_CODES = """\b
@@ -71,11 +73,22 @@ COMMANDS: Final = CommandGroup(
 class _Mailmend(DeclaredGroup):
     """The outermost group: handles a closed pipe itself, as click would exit with 1 (drift)."""
 
+    def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
+        """--help and --version write while the arguments are read."""
+        with _closed_pipes_raised():
+            return super().make_context(*arguments, **settings)
+
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _closed_pipes_raised():
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise PipeClosed from error
+
+
+@contextmanager
+def _closed_pipes_raised() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise PipeClosed from error
 
 
 mailmend = made(
@@ -114,6 +127,7 @@ def _checked(arguments: Sequence[str]) -> list[str]:
 
 
 def main() -> NoReturn:
+    replace_closed_streams()
     heed_termination()
     quiet_libraries()
     sys.exit(run())

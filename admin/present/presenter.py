@@ -55,13 +55,30 @@ _COLUMNS_MIN = 40
 """Paragraphs are not broken more narrowly than this."""
 
 
+class _OutputConsole(Console):
+    """A console that leaves the exit code to the command: Rich itself ends with 1, the code for drift."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the BrokenPipeError that Rich is handling."""
+        raise  # noqa: PLE0704 - Rich calls this method in its except clause
+
+
+class _MessageConsole(Console):
+    """A console for messages, which become silent when their reader goes away."""
+
+    def on_broken_pipe(self) -> None:
+        """Write nothing more."""
+        self.quiet = True
+
+
 def stdout_console(paper_columns: int = PAPER_COLUMNS) -> Console:
     terminal = sys.stdout.isatty()
-    return Console(file=sys.stdout, highlight=False, soft_wrap=not terminal, width=None if terminal else paper_columns)
+    width = None if terminal else paper_columns
+    return _OutputConsole(file=sys.stdout, highlight=False, soft_wrap=not terminal, width=width)
 
 
 def stderr_console() -> Console:
-    return Console(file=sys.stderr, highlight=False)
+    return _MessageConsole(file=sys.stderr, highlight=False)
 
 
 def write_json(document: Any, stream: TextIO | None = None) -> None:
