@@ -6,17 +6,19 @@ it, within bounds; the order is drawn anew each time.
 """
 
 import asyncio
+import math
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from dns import name as dns_names
 from dns.asyncresolver import Resolver
 from dns.exception import DNSException
+from dns.name import Name
 from dns.rdatatype import RdataType
-from dns.resolver import NXDOMAIN, Answer, NoAnswer
+from dns.resolver import NXDOMAIN, Answer
 
 from delivery.addresses import BOTH_FAMILIES, IpFamily
 from delivery.domains import address_of_literal, ascii_domain
@@ -25,6 +27,10 @@ from model.ports import Clock
 
 _UDP_PAYLOAD_BYTES: Final = 1232
 _MISSING_SECONDS_MAX: Final = 300.0
+_ALIASES_MAX: Final = 8
+_ROUNDS_MAX: Final = 5
+"""How often `hosts_max` servers of a domain are looked up where none of those before has an address."""
+
 _TYPES: Final = {IpFamily.IPV6: RdataType.AAAA, IpFamily.IPV4: RdataType.A}
 
 
@@ -41,6 +47,7 @@ class DnsSettings:
         kept_min, kept_max: how long an answer is kept at least and at most, whatever DNS says.
         domains_max: of how many domains answers are kept; the ones that were not used for longest give way.
         hosts_max: how many servers of a domain are tried at most.
+        questions_max: the largest number of questions at once, as each opens a socket; further ones wait.
     """
 
     servers: tuple[str, ...] = ()
@@ -52,6 +59,7 @@ class DnsSettings:
     kept_max: timedelta = timedelta(hours=1)
     domains_max: int = 10_000
     hosts_max: int = 20
+    questions_max: int = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,98 +130,138 @@ class DnsNextHops:
 
 
 class _Unanswered(Exception):
-    """DNS did not answer."""
+    """DNS did not answer one question."""
 
 
-class _Missing(Exception):
-    """There is no such name."""
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """What DNS says to one question: records, or that there are none.
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(seconds)
-        self.seconds = seconds
+    Attributes:
+        seconds: how long it holds.
+        exists: False: there is no such name. That holds for this question alone: some servers say it of a type that
+            they do not know, of a name that has others.
+    """
+
+    records: Sequence[Any]
+    seconds: float
+    exists: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _HostAddresses:
+    """What DNS says of the addresses of one host.
+
+    Attributes:
+        seconds: how long it holds; 0 where a question has no answer.
+        exists: whether an answer says that there is such a name.
+        unanswered: the first question that has no answer.
+    """
+
+    addresses: Sequence[str]
+    seconds: float
+    exists: bool
+    unanswered: _Unanswered | None = None
 
 
 class _Lookups:
-    """Questions to DNS."""
+    """Questions to DNS, a bounded number at once."""
 
     def __init__(self, settings: DnsSettings) -> None:
         self._settings = settings
         self._resolver: Resolver | None = None
+        self._room = asyncio.Semaphore(settings.questions_max)
 
     async def servers_of(self, domain: str) -> DomainServers:
+        """The servers of a domain; only where every question has a negative answer, there are none for good."""
         try:
             answer = await self._asked(domain, RdataType.MX)
-        except _Missing as missing:
-            refusal = _refusal(550, "5.1.2", f"there is no domain {domain}")
-            return DomainServers(self._kept_seconds(missing.seconds), refusal=refusal)
         except _Unanswered as error:
             return self._unknown(domain, error)
+        if not answer.records:
+            return await self._of_hosts(domain, [(0, domain)], answer)
         wanted = _exchanges(answer)
-        if wanted is None:
-            return await self._of_hosts(domain, [(0, domain)], _seconds_of(answer))
         if not wanted:
-            refusal = _refusal(556, "5.1.10", f"{domain} takes no mail")
-            return DomainServers(self._kept_seconds(_seconds_of(answer)), refusal=refusal)
-        own = min((one for one, host in wanted if host in self._settings.own_names), default=None)
-        others = [(one, host) for one, host in wanted if own is None or one < own]
+            return self._refused(answer.seconds, _refusal(556, "5.1.10", f"{domain} takes no mail"))
+        own = min((preference for preference, host in wanted if host in self._settings.own_names), default=None)
+        others = [(preference, host) for preference, host in wanted if own is None or preference < own]
         if not others:
-            refusal = _refusal(554, "5.4.6", f"mail for {domain} would come back to this host")
-            return DomainServers(self._kept_seconds(_seconds_of(answer)), refusal=refusal)
-        return await self._of_hosts(domain, others, _seconds_of(answer))
+            text = f"mail for {domain} would come back to this host"
+            return self._refused(answer.seconds, _refusal(554, "5.4.6", text))
+        return await self._of_hosts(domain, others, answer)
 
-    async def _of_hosts(self, domain: str, wanted: Iterable[tuple[int, str]], seconds: float) -> DomainServers:
-        first = sorted(wanted)[: self._settings.hosts_max]
-        answered = await asyncio.gather(*(self._addresses(host) for _, host in first))
-        known = [one for one in answered if not isinstance(one, _Unanswered)]
-        unknown = [one for one in answered if isinstance(one, _Unanswered)]
-        hosts = [
-            MailHost(host, preference, one[0])
-            for (preference, host), one in zip(first, answered, strict=True)
-            if not isinstance(one, _Unanswered) and one[0]
-        ]
-        if unknown and not hosts:
-            return self._unknown(domain, unknown[0])
-        shortest = min([0.0] if unknown else [seconds, *(one[1] for one in known)])
-        refusal = _refusal(550, "5.4.4", f"no server of {domain} has an address that can be reached")
-        return DomainServers(self._kept_seconds(shortest), hosts, refusal)
+    async def _of_hosts(self, domain: str, wanted: Sequence[tuple[int, str]], named: _Answered) -> DomainServers:
+        """The first hosts by preference that have addresses; those behind them are asked for where none has."""
+        count, seconds = self._settings.hosts_max, named.seconds
+        unanswered: _Unanswered | None = None
+        exists = named.exists
+        for start in range(0, min(len(wanted), count * _ROUNDS_MAX), count):
+            some = wanted[start : start + count]
+            found = await asyncio.gather(*(self._addresses(host) for _, host in some))
+            seconds = min([seconds, *(one.seconds for one in found)])
+            exists = exists or any(one.exists for one in found)
+            unanswered = unanswered or next((one.unanswered for one in found if one.unanswered), None)
+            hosts = [
+                MailHost(host, preference, addresses.addresses)
+                for (preference, host), addresses in zip(some, found, strict=True)
+                if addresses.addresses
+            ]
+            if hosts:
+                return DomainServers(self._kept_seconds(seconds), hosts)
+        if unanswered is None and len(wanted) > count * _ROUNDS_MAX:
+            unanswered = _Unanswered(f"it names {len(wanted)} servers, and the first of them have no address")
+        if unanswered:
+            return self._unknown(domain, unanswered)
+        if not exists:
+            return self._refused(seconds, _refusal(550, "5.1.2", f"there is no domain {domain}"))
+        text = f"no server of {domain} has an address that can be reached"
+        return self._refused(seconds, _refusal(550, "5.4.4", text))
 
-    async def _addresses(self, host: str) -> tuple[Sequence[str], float] | _Unanswered:
-        """The addresses of a host, those of IPv6 first, and for how many seconds that holds."""
-        addresses, seconds, failed = list[str](), list[float](), list[_Unanswered]()
-        for family, kind in _TYPES.items():
-            if family not in self._settings.families:
-                continue
-            try:
-                answer = await self._asked(host, kind)
-            except _Missing as missing:
-                seconds.append(missing.seconds)
-                break
-            except _Unanswered as error:
-                failed.append(error)
+    async def _addresses(self, host: str) -> _HostAddresses:
+        """The addresses of a host, those of IPv6 first; both are asked for, whatever comes of the other question."""
+        kinds = [kind for family, kind in _TYPES.items() if family in self._settings.families]
+        answers = await asyncio.gather(*(self._asked(host, kind) for kind in kinds), return_exceptions=True)
+        addresses, seconds, exists = list[str](), self._settings.kept_max.total_seconds(), False
+        unanswered: _Unanswered | None = None
+        for answer in answers:
+            if isinstance(answer, _Unanswered):
+                unanswered = unanswered or answer
+                seconds = 0.0
+            elif isinstance(answer, BaseException):
+                raise answer
             else:
-                seconds.append(_seconds_of(answer))
-                addresses += [record.address for record in answer.rrset or ()]
-        if failed and not addresses:
-            return failed[0]
-        return addresses, min([0.0] if failed else [*seconds, self._settings.kept_max.total_seconds()])
+                addresses += [record.address for record in answer.records]
+                seconds = min(seconds, answer.seconds)
+                exists = exists or answer.exists
+        return _HostAddresses(list(dict.fromkeys(addresses)), seconds, exists, unanswered)
 
-    async def _asked(self, name: str, kind: RdataType) -> Answer:
-        """The answer, with records or without.
+    async def _asked(self, name: str, kind: RdataType) -> _Answered:
+        """What DNS says; aliases are followed that the server leaves to us.
 
         Raises:
-            _Missing: there is no such name.
             _Unanswered: no server says.
         """
         try:
-            resolver = self._resolver = self._resolver or _resolver(self._settings)
-            absolute = dns_names.from_text(name)
-            return await resolver.resolve(absolute, kind, raise_on_no_answer=False, search=False)
+            wanted, seconds = dns_names.from_text(name), math.inf
+            for _ in range(_ALIASES_MAX):
+                answer = await self._resolved(wanted, kind)
+                seconds = min(seconds, _seconds_of(answer))
+                if answer.rrset is not None or answer.canonical_name == wanted:
+                    return _Answered(tuple(answer.rrset or ()), seconds)
+                wanted = answer.canonical_name
         except NXDOMAIN as error:
-            raise _Missing(_seconds_of_missing(error)) from error
-        except NoAnswer as error:
-            raise _Unanswered(str(error)) from error
+            return _Answered((), _seconds_of_missing(error), exists=False)
         except (DNSException, OSError) as error:
             raise _Unanswered(f"{type(error).__name__}: {error}") from error
+        raise _Unanswered(f"{name} is an alias of too many others")
+
+    async def _resolved(self, name: Name, kind: RdataType) -> Answer:
+        async with self._room:
+            resolver = self._resolver = self._resolver or _resolver(self._settings)
+            return await resolver.resolve(name, kind, raise_on_no_answer=False, search=False)
+
+    def _refused(self, seconds: float, refusal: SmtpReply) -> DomainServers:
+        return DomainServers(self._kept_seconds(seconds), refusal=refusal)
 
     def _unknown(self, domain: str, error: _Unanswered) -> DomainServers:
         refusal = _refusal(451, "4.4.3", f"DNS does not say now which servers {domain} has: {error}")
@@ -234,12 +282,14 @@ def _resolver(settings: DnsSettings) -> Resolver:
     return resolver
 
 
-def _exchanges(answer: Answer) -> list[tuple[int, str]] | None:
-    """Preference and name of each server; none where the domain takes no mail; None where it names none itself."""
-    if answer.rrset is None:
-        return None
-    records = [(record.preference, record.exchange.to_text(omit_final_dot=True).lower()) for record in answer.rrset]
-    return [(preference, host) for preference, host in records if host != "."]
+def _exchanges(answer: _Answered) -> list[tuple[int, str]]:
+    """Preference and name of each server, in order of preference, each once; none where the domain takes no mail."""
+    records = [(record.preference, record.exchange.to_text(omit_final_dot=True).lower()) for record in answer.records]
+    preferences = dict[str, int]()
+    for preference, host in sorted(records):
+        if host != ".":
+            preferences.setdefault(host, preference)
+    return [(preference, host) for host, preference in preferences.items()]
 
 
 def _seconds_of(answer: Answer) -> float:

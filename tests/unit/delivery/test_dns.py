@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from dns import rcode
@@ -38,6 +39,13 @@ ZONE: Mapping[tuple[str, str], Sequence[str]] = {
         "30 late.example.org.",
     ],
     ("loop.example", "MX"): ["10 ME.example.", "10 first.example.org."],
+    # As in a report: the server of the first has an address, and its name does not exist for questions of another type.
+    ("nx6.test", "MX"): ["10 mx.nx6.test."],
+    ("mx.nx6.test", "A"): ["192.0.2.5"],
+    ("mxless.test", "A"): ["192.0.2.6"],
+    ("double.test", "MX"): ["30 first.example.org.", "10 first.example.org.", "20 nowhere.example."],
+    ("round.test", "CNAME"): ["trip.test."],
+    ("trip.test", "CNAME"): ["round.test."],
 }
 
 
@@ -139,9 +147,114 @@ async def test_an_address_that_is_not_known_now_is_left_out() -> None:
         ("xn--bcher-kva.example", {"implicit.example"}),
     ],
 )
-async def test_names_that_stand_for_others_are_followed(domain: str, hosts: set[str]) -> None:
-    """Aliases, and domains beyond ASCII."""
-    assert {hop.host for hop in await found(domain)} == hosts
+@pytest.mark.parametrize("follows", [True, False])
+async def test_names_that_stand_for_others_are_followed(domain: str, hosts: set[str], *, follows: bool) -> None:
+    """Aliases, and domains beyond ASCII; aliases also where the server of DNS leaves that to us."""
+    assert {hop.host for hop in await found(domain, DnsTwin(ZONE, follows=follows))} == hosts
+
+
+async def test_an_alias_of_itself_is_no_answer() -> None:
+    """Neither where the server follows it, nor where we do."""
+    for follows in (True, False):
+        assert (await refused("round.test", DnsTwin(ZONE, follows=follows))).startswith("451 4.4.3 ")
+
+
+NEGATIVE = [rcode.NXDOMAIN, rcode.SERVFAIL, rcode.REFUSED, rcode.NOTIMP]
+
+
+@pytest.mark.parametrize("answer", NEGATIVE)
+async def test_a_negative_answer_about_one_family_says_nothing_of_the_other(answer: rcode.Rcode) -> None:
+    """Whichever of the two has it."""
+    no_six, no_four = {("mx.nx6.test", "AAAA"): answer}, {("six.example", "A"): answer}
+
+    assert await found("nx6.test", DnsTwin(ZONE, no_six)) == [NextHop("mx.nx6.test", "192.0.2.5", preference=10)]
+    assert await found("six.example", DnsTwin(ZONE, no_four)) == [NextHop("six.example", "2001:db8::6")]
+
+
+async def test_a_name_that_has_no_servers_of_mail_may_have_addresses() -> None:
+    """Some servers of DNS say of types that they do not know that there is no such name."""
+    no_mx = {("mxless.test", "MX"): rcode.NXDOMAIN}
+
+    assert await found("mxless.test", DnsTwin(ZONE, no_mx)) == [NextHop("mxless.test", "192.0.2.6")]
+
+
+@pytest.mark.parametrize(
+    ("domain", "failing", "code"),
+    [
+        ("nx6.test", {("mx.nx6.test", "AAAA"): rcode.NXDOMAIN, ("mx.nx6.test", "A"): rcode.SERVFAIL}, "451 4.4.3"),
+        ("nx6.test", {("mx.nx6.test", "AAAA"): rcode.SERVFAIL, ("mx.nx6.test", "A"): rcode.NXDOMAIN}, "451 4.4.3"),
+        ("nx6.test", {"mx.nx6.test": rcode.NXDOMAIN}, "550 5.4.4"),
+        ("mxless.test", {"mxless.test": rcode.NXDOMAIN}, "550 5.1.2"),
+        ("mxless.test", {("mxless.test", "MX"): rcode.NXDOMAIN, ("mxless.test", "A"): rcode.SERVFAIL}, "451 4.4.3"),
+        ("mxless.test", {("mxless.test", "MX"): rcode.SERVFAIL}, "451 4.4.3"),
+        ("unusable.example", {("nowhere.example", "A"): rcode.SERVFAIL}, "451 4.4.3"),
+    ],
+)
+async def test_only_negative_answers_to_all_questions_are_permanent(
+    domain: str, failing: Mapping[Any, rcode.Rcode | None], code: str
+) -> None:
+    """Where one question has no answer, the mail is refused for now."""
+    assert (await refused(domain, DnsTwin(ZONE, failing))).startswith(f"{code} ")
+
+
+async def test_an_answer_that_is_in_doubt_is_kept_for_the_shortest_time() -> None:
+    """An address that is known does not hide for long that another one was not told."""
+    clock = VirtualClock()
+
+    async with DnsTwin(ZONE, {("mx.nx6.test", "AAAA"): rcode.SERVFAIL}).running() as twin:
+        servers = asking(twin, clock)
+        for passed in (0, 4, 1):
+            clock.advance(passed)
+            await servers.of("nx6.test")
+
+        assert twin.asked["nx6.test", "MX"] == 2
+
+
+async def test_a_server_that_is_named_twice_counts_once() -> None:
+    """By the preference that is best."""
+    clock, only = VirtualClock(), frozenset({IpFamily.IPV4})
+
+    async with DnsTwin(ZONE).running() as twin:
+        hops = await asking(twin, clock, families=only).of("double.test")
+
+    assert hops == [NextHop("first.example.org", "192.0.2.1", preference=10)]
+
+
+async def test_an_answer_that_is_too_long_for_udp_comes_by_tcp() -> None:
+    """Of servers, and of their addresses."""
+    async with DnsTwin(ZONE, truncating=frozenset({"MX", "A"})).running() as twin:
+        hops = await asking(twin).of("nx6.test")
+
+        assert hops == [NextHop("mx.nx6.test", "192.0.2.5", preference=10)]
+        assert twin.by_tcp == {("nx6.test", "MX"): 1, ("mx.nx6.test", "A"): 1}
+
+
+async def test_servers_behind_those_without_an_address_are_looked_up() -> None:
+    """However many there are before; of more than are ever looked up, nothing is said for good."""
+    late = {("late.test", "MX"): [f"{number} s{number}.test." for number in range(9)], ("s8.test", "A"): ["192.0.2.8"]}
+    many = {("many.test", "MX"): [f"{number} s{number}.test." for number in range(11)]}
+
+    assert await found("late.test", DnsTwin(late), hosts_max=2) == [NextHop("s8.test", "192.0.2.8", preference=8)]
+    assert (await refused("many.test", DnsTwin(many), hosts_max=2)).startswith("451 4.4.3 ")
+    assert (await refused("many.test", DnsTwin(many), hosts_max=3)).startswith("550 5.4.4 ")
+
+
+async def test_a_bounded_number_of_questions_is_asked_at_once() -> None:
+    """However many domains a mail has: each question opens a socket."""
+    domains = [f"d{number}.test" for number in range(40)]
+    twin = DnsTwin({(domain, "A"): ["192.0.2.1"] for domain in domains}, holding=True)
+
+    async with twin.running():
+        servers = asking(twin, questions_max=7)
+        asked = asyncio.gather(*map(servers.of, domains))
+        for _ in range(300):
+            await asyncio.sleep(0)
+        at_once = len(twin.held)
+        twin.release()
+        hops = await asked
+
+    assert at_once == 7
+    assert [hop.host for [hop] in hops] == domains
 
 
 @pytest.mark.parametrize(("domain", "address"), [("[192.0.2.7]", "192.0.2.7"), ("[IPv6:2001:db8::7]", "2001:db8::7")])
