@@ -102,7 +102,7 @@ def _condition(
 
 def _refuse_members(node: PolicyNode, patterns: Iterable[ValuePattern], groups: Sequence[FieldGroup]) -> None:
     """A value that belongs to a group is counted as that: no condition on it alone would ever hold."""
-    for pattern in patterns:
+    for pattern in patterns if groups else ():
         value = None if isinstance(pattern, GroupName) else getattr(pattern, "value", None)
         group = next((one for one in groups if value and one.holds(value)), None)
         if group:

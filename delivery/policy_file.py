@@ -9,7 +9,7 @@ from pathlib import Path
 
 from delivery.policy_counting import ALL_FIELDS, counted_together
 from delivery.policy_incoming import incoming_rules
-from delivery.policy_nodes import PolicyNode, ValueLists, yes_or_no
+from delivery.policy_nodes import FILE_BYTES_MAX, PolicyNode, ValueLists, yes_or_no
 from delivery.policy_quotas import queue_quotas
 from delivery.policy_schema import (
     COUNT,
@@ -56,7 +56,13 @@ def read_policies(file: Path) -> PolicyFile:
         BadPolicyFile: it cannot be used.
     """
     try:
-        text = file.expanduser().read_text(encoding="utf-8")
+        with file.expanduser().open("rb") as opened:
+            content = opened.read(FILE_BYTES_MAX + 1)
+        if len(content) > FILE_BYTES_MAX:
+            raise WrongUse(
+                f"the policy file {file} is too large", mend=f"A policy file has at most {FILE_BYTES_MAX:,} bytes."
+            )
+        text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise WrongUse(f"the policy file {file} cannot be read: {why}") from error

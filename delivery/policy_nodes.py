@@ -1,6 +1,8 @@
 """YAML with places: what stands at which line and column, so that an error says where. The one door to PyYAML.
 
-Nothing is made of a value beyond its text: `no` is a job's name, and `1.0` a rate, as they are written.
+Nothing is made of a value beyond its text: `no` is a job's name, and `1.0` a rate, as they are written. Whatever a file
+holds, it is read in bounded time and memory: its size, its depth and its nodes are limited, and a node counts each time
+that an alias repeats it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +17,23 @@ from model.pickup.policy import MatchedField, ValuePattern, pattern_of
 from model.texts import Place
 
 T = TypeVar("T")
+
+FILE_BYTES_MAX: Final = 4 * 2**20
+"""Bytes of a policy file; a larger one is refused."""
+
+_TOO_LARGE: Final = f"A policy file has at most {FILE_BYTES_MAX:,} bytes."
+
+DEPTH_MAX: Final = 50
+"""Lists and mappings that may be within each other; a policy file has fewer than ten."""
+
+NODES_MAX: Final = 1_000_000
+"""Values, lists and mappings of a file, counted again wherever an alias repeats them."""
+
+PATTERNS_MAX: Final = 1_000_000
+"""Values of lists, counted wherever a list is named."""
+
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""That of libyaml is ten times faster; it is missing where PyYAML was built without libyaml."""
 
 _YES_NO: Final = {"true": True, "false": False}
 
@@ -51,8 +70,12 @@ class PolicyNode:
             BadPolicyFile: it is not YAML, or empty.
         """
         lines = text.splitlines() or [""]
+        if len(text) > FILE_BYTES_MAX:
+            raise BadPolicyFile(file, _place(lines, 0, 0), "the file is too large", mend=_TOO_LARGE)
         try:
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
+            node = _Composer(file, lines).composed(yaml.parse(text, Loader=_LOADER))
+        except UnicodeEncodeError as error:
+            raise BadPolicyFile(file, _place(lines, 0, 0), "half a character is in it") from error
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
             place = _place(lines, mark.line, mark.column) if mark else _place(lines, 0, 0)
@@ -84,6 +107,10 @@ class PolicyNode:
         return isinstance(self.node, yaml.MappingNode)
 
     @property
+    def is_merge(self) -> bool:
+        return isinstance(self.node, yaml.ScalarNode) and self.node.value == "<<" and not self.node.style
+
+    @property
     def is_list(self) -> bool:
         return isinstance(self.node, yaml.SequenceNode)
 
@@ -113,6 +140,8 @@ class PolicyNode:
         names = set[str]()
         for name, value in self.node.value:
             key = PolicyNode(self.file, self.lines, name)
+            if key.is_merge:
+                key.fail("merge keys (<<) are not read", "Write the entries out: YAML 1.2 has no merge keys.")
             text = key.text(f"a name in {what}")
             if text in names:
                 key.fail(f"{text!r} is there twice in {what}")
@@ -137,25 +166,135 @@ class PolicyNode:
             self.fail(error.what, error.mend)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class _OpenNode:
+    """A list or mapping whose end has not come yet; the children of a mapping are its names and values in turn."""
+
+    node: yaml.Node
+    anchor: str | None
+    count_before: int
+    children: list[yaml.Node] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Composer:
+    """Makes nodes of the events of a file, as far as the limits let it.
+
+    Attributes:
+        anchors: the nodes that aliases may repeat.
+        sizes: the nodes within each of them and itself; it has none before its end.
+        count: the nodes so far.
+    """
+
+    file: str
+    lines: Sequence[str]
+    anchors: dict[str, yaml.Node] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    count: int = 0
+
+    def composed(self, events: Iterable[yaml.Event]) -> yaml.Node | None:
+        """The one document; None where there is none."""
+        top: yaml.Node | None = None
+        unfinished = list[_OpenNode]()
+        for event in events:
+            if isinstance(event, yaml.CollectionEndEvent):
+                self._finish(unfinished.pop())
+            elif isinstance(event, yaml.NodeEvent):
+                node = self._node(event)
+                if unfinished:
+                    unfinished[-1].children.append(node)
+                elif top is None:
+                    top = node
+                else:
+                    self._fail(event, "this is a second document, and a policy file is one")
+                if isinstance(event, yaml.CollectionStartEvent):
+                    unfinished.append(_OpenNode(node, event.anchor, self.count - 1))
+                    if len(unfinished) > DEPTH_MAX:
+                        self._fail(event, f"lists and mappings are within each other more than {DEPTH_MAX} deep")
+        return top
+
+    def _node(self, event: yaml.NodeEvent) -> yaml.Node:
+        if isinstance(event, yaml.AliasEvent):
+            return self._repeated(event)
+        if event.anchor in self.anchors:
+            self._fail(event, f"the anchor &{event.anchor} is there twice")
+        kind = yaml.MappingNode if isinstance(event, yaml.MappingStartEvent) else yaml.SequenceNode
+        if isinstance(event, yaml.ScalarEvent):
+            node = yaml.ScalarNode(event.tag, event.value, event.start_mark, event.end_mark, event.style)
+        else:
+            node = kind(event.tag, [], event.start_mark, event.end_mark)
+        if event.anchor:
+            self.anchors[event.anchor] = node
+            if isinstance(event, yaml.ScalarEvent):
+                self.sizes[event.anchor] = 1
+        self._count(event, 1)
+        return node
+
+    def _repeated(self, event: yaml.AliasEvent) -> yaml.Node:
+        if event.anchor not in self.anchors:
+            self._fail(event, f"there is no anchor &{event.anchor} above this alias")
+        if event.anchor not in self.sizes:
+            self._fail(event, f"the anchor &{event.anchor} repeats itself")
+        self._count(event, self.sizes[event.anchor])
+        return self.anchors[event.anchor]
+
+    def _count(self, event: yaml.NodeEvent, more: int) -> None:
+        self.count += more
+        if self.count > NODES_MAX:
+            self._fail(event, f"the file comes to more than {NODES_MAX:,} values, those of aliases counted again")
+
+    def _finish(self, finished: _OpenNode) -> None:
+        children = finished.children
+        if isinstance(finished.node, yaml.MappingNode):
+            finished.node.value = list(zip(children[::2], children[1::2], strict=True))
+        else:
+            finished.node.value = children
+        if finished.anchor:
+            self.sizes[finished.anchor] = self.count - finished.count_before
+
+    def _fail(self, event: yaml.NodeEvent, problem: str) -> NoReturn:
+        mark = event.start_mark
+        raise BadPolicyFile(self.file, _place(self.lines, mark.line, mark.column), problem)
+
+
+@dataclass(slots=True)
 class ValueLists:
-    """The lists of a file, by name, and which of them are used."""
+    """The lists of a file, by name.
+
+    Attributes:
+        used: the names of those that something refers to.
+        count: to how many values that comes.
+    """
 
     values: Mapping[str, Sequence[PolicyNode]]
     used: set[str] = field(default_factory=set)
+    count: int = 0
+    _parsed: dict[tuple[str, MatchedField], tuple[ValuePattern, ...]] = field(default_factory=dict)
 
     def patterns(self, named: MatchedField, nodes: Iterable[PolicyNode]) -> Iterator[ValuePattern]:
         """What the values of a field mean; `@name` is each value of a list."""
         for node in nodes:
             text = node.text("a value")
-            for one in self._refer(node, text[1:]) if text.startswith("@") else (node,):
-                yield one.parsed(lambda value: pattern_of(named, value), "a value")
+            if text.startswith("@"):
+                yield from self._listed(named, node, text[1:])
+            else:
+                yield _pattern(named, node)
 
-    def _refer(self, node: PolicyNode, name: str) -> Sequence[PolicyNode]:
+    def _listed(self, named: MatchedField, node: PolicyNode, name: str) -> tuple[ValuePattern, ...]:
+        """The values of a list, which are read once for each field."""
         if name not in self.values:
             node.fail(f"there is no list '@{name}'", f"There are: {', '.join(self.values) or 'none'}.")
         self.used.add(name)
-        return self.values[name]
+        self.count += len(self.values[name])
+        if self.count > PATTERNS_MAX:
+            node.fail(f"lists are named too often: they come to more than {PATTERNS_MAX:,} values in this file")
+        if (name, named) not in self._parsed:
+            self._parsed[name, named] = tuple(_pattern(named, value) for value in self.values[name])
+        return self._parsed[name, named]
+
+
+def _pattern(named: MatchedField, node: PolicyNode) -> ValuePattern:
+    return node.parsed(lambda text: pattern_of(named, text), "a value")
 
 
 def yes_or_no(text: str) -> bool:
@@ -170,5 +309,7 @@ def yes_or_no(text: str) -> bool:
 
 
 def _place(lines: Sequence[str], line: int, column: int) -> Place:
-    line = min(line, len(lines) - 1)
+    """What is behind the last line is at its end."""
+    if line >= len(lines):
+        return Place(len(lines), len(lines[-1]) + 1, lines[-1])
     return Place(line + 1, column + 1, lines[line])
