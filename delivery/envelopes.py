@@ -18,13 +18,14 @@ from uuid import UUID, uuid5
 from mailqueue.codec import attribute, attribute_value, priority_of
 from mailqueue.queue import ChangedMail, Dequeued
 from model.delivery.entries import DeliveryEntry, EntryId, EntryOrder, EntryState, OrderKind, OutgoingMail
+from model.delivery.journal import AttemptOutcome, JournalledAttempt
 from model.delivery.notices import NoticeCondition, NoticeWish, ReturnedPart
 from model.delivery.queued import EntryChange, EntryFilter, QueuedEntry
 from model.errors import BadPayload, WrongUse
 from model.ids import EnqueueId
 from model.pickup.policy import PickupField
 from model.pickup.quotas import CountedMail
-from model.queue.mails import PRIORITY_NORMAL, Listed, Mail
+from model.queue.mails import PRIORITY_NORMAL, Listed, Mail, QueuedMail
 from model.texts import NOTE_BYTES_MAX, noted, wellformed
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
@@ -155,6 +156,28 @@ def mail_again(
             REMEMBERED: attribute(remembered),
         },
     )
+
+
+def lacking_mail(queued: QueuedMail, attempts: Iterable[JournalledAttempt], now: datetime) -> Mail | None:
+    """The mail for those recipients that lack it; None where every recipient has it.
+
+    Args:
+        queued: a mail that was taken from its queue before.
+        attempts: what the journal has of it, by `first_id`.
+        now: the present.
+    """
+    mail = queued.mail
+    had = {one.entry.number for one in attempts if one.outcome is AttemptOutcome.DELIVERED}
+    outgoing, entries = _outgoing(mail, queued.enqueue_id, now)
+    left = [one for one in entries if one.id.number not in had]
+    if len(left) == len(entries):
+        return mail
+    return mail_again(mail, outgoing, left) if left else None
+
+
+def first_id(queued: QueuedMail) -> EnqueueId:
+    """The mail's first id in its queue, by which the journal has its attempts."""
+    return _id(_mapping(queued.mail, REMEMBERED).get("id")) or queued.enqueue_id
 
 
 def without_notes(entry: DeliveryEntry) -> DeliveryEntry:

@@ -22,11 +22,13 @@ from mailqueue.queue import (
     WAITING,
     Changed,
     Delays,
+    LackingMail,
     MailChange,
     OnBroken,
     OnRemoved,
     Removed,
     Unremoved,
+    all_lack_it,
     due_time,
     passed_over,
     refuse_too_many,
@@ -167,16 +169,22 @@ class MemoryMailQueue:
         *,
         dry_run: bool = False,
         ids_max: int = IDS_MAX,
+        lacking: LackingMail = all_lack_it,
     ) -> Redriven:
         refuse_too_many(len(self._entries), f"mails in {self.name}", ids_max)
-        meant = [one for one in self.dead if where.matches(one.listed)][:limit]
-        for entry in () if dry_run else meant:
+        done = Redriven()
+        for entry in [one for one in self.dead if where.matches(one.listed)][:limit]:
+            back = done.add(entry.listed.queued, await lacking(entry.listed.queued))
+            if dry_run:
+                continue
             self.dead.remove(entry)
+            if back is None:
+                continue
             self._gone.discard(entry.enqueue_id)
             self._entries[entry.enqueue_id] = entry
-            entry.listed = replace(entry.listed, enqueued_at=self.now, attempts=0)
+            entry.listed = replace(entry.listed, queued=back, enqueued_at=self.now, attempts=0)
             self._deliver(entry)
-        return Redriven(len(meant))
+        return done
 
     async def keep_up(self, *, dry_run: bool = False) -> Swept:
         """Nothing is left over."""

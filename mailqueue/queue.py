@@ -118,6 +118,15 @@ def refuse_too_many(held: int, what: str, limit: int = IDS_MAX) -> None:
         )
 
 
+LackingMail = Callable[[QueuedMail], Awaitable[Mail | None]]
+"""A dead letter's mail for those recipients that lack it; None: every recipient has it."""
+
+
+async def all_lack_it(queued: QueuedMail) -> Mail | None:
+    """Nothing is known of deliveries."""
+    return queued.mail
+
+
 class Dequeued(Protocol):
     """A mail to be worked on, until it is acked, retried or rejected: exactly one of them, once.
 
@@ -327,6 +336,7 @@ class MailQueue(Protocol):
         *,
         dry_run: bool = False,
         ids_max: int = IDS_MAX,
+        lacking: LackingMail = all_lack_it,
     ) -> Redriven:
         """Put dead letters back into their queue, each under its id; where it is in the queue, it is not put again.
 
@@ -336,6 +346,7 @@ class MailQueue(Protocol):
                 nobody keeps since when a dead letter's mail was in its queue.
             dry_run: only look.
             ids_max: how many mails of the queue are held in memory; more is refused.
+            lacking: says which recipients of a dead letter lack the mail; the others are left out.
 
         Raises:
             LeaseHeld: another process does the same.

@@ -1,9 +1,10 @@
 """What the maintenance of a queue has done, or in a dry run would do: values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from model.ids import EnqueueId
+from model.queue.mails import Mail, QueuedMail
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +62,32 @@ class Redriven:
 
     Attributes:
         dropped: those whose mails were deleted meanwhile.
+        delivered: those that were dropped because every recipient has the mail.
+        recipients_skipped: recipients that have their mail, of the dead letters that are back and of those dropped.
         unreadable: those that tell of no mail; they stay where they are.
     """
 
     redriven: int = 0
     dropped: int = 0
     unreadable: int = 0
+    delivered: int = 0
+    recipients_skipped: int = 0
 
     @property
     def seen(self) -> int:
-        return self.redriven + self.dropped + self.unreadable
+        return self.redriven + self.dropped + self.delivered + self.unreadable
+
+    def add(self, queued: QueuedMail, lacking: Mail | None) -> QueuedMail | None:
+        """Count a dead letter; the mail as it goes back, None where every recipient has it.
+
+        Args:
+            queued: the mail of the dead letter.
+            lacking: the mail for those recipients that lack it; None: none does.
+        """
+        kept = lacking.recipients if lacking else ()
+        self.recipients_skipped += len(queued.mail.recipients) - len(kept)
+        if lacking is None:
+            self.delivered += 1
+            return None
+        self.redriven += 1
+        return replace(queued, mail=lacking)

@@ -171,6 +171,13 @@ def redrive_document(result: QueueAnswer[RedriveRequest, Redriven]) -> Document:
     lines = [f"{counts.redriven:,} dead letters {'would go back' if dry_run else 'are back'} into {queue}."]
     if counts.dropped:
         lines.append(f"{counts.dropped:,} were deleted meanwhile, and {'would be' if dry_run else 'are'} dropped.")
+    if counts.delivered:
+        lines.append(f"{counts.delivered:,} {'would be' if dry_run else 'are'} dropped: every recipient has the mail.")
+    if counts.recipients_skipped:
+        lines.append(
+            f"{counts.recipients_skipped:,} recipients {'would be' if dry_run else 'were'} left out: the journal of "
+            "attempts knows that they have their mail."
+        )
     if counts.unreadable:
         lines.append(f"{counts.unreadable:,} cannot be read; they stay in the dead letter queue.")
     return queue_document(result, {"dry_run": dry_run, **plain(counts)}, lines)

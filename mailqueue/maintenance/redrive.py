@@ -3,7 +3,8 @@
 What is published again keeps its id: if the broker still has the first message, the second to arrive finds the mark of
 the first.
 
-Dead letters go back into their queue: by their rows if they have any, else with new rows; marked ones are dropped.
+Dead letters go back into their queue: by their rows if they have any, else with new rows; marked ones are dropped, and
+recipients that have the mail are left out.
 
 A dead letter is acked only when its mail has a message again, or is delayed, so a crash leaves it twice, never nowhere;
 the second copy is dropped by the mark of the first. Consumers go on meanwhile, and may reject the mail once more: so
@@ -24,7 +25,7 @@ from mailqueue.concurrency import in_batches
 from mailqueue.maintenance.comparison import DRAIN_MAX, refuse_burying
 from mailqueue.maintenance.reconcile import next_within, patience
 from mailqueue.metrics import QueueCount
-from mailqueue.queue import IDS_MAX, refuse_too_many
+from mailqueue.queue import IDS_MAX, LackingMail, all_lack_it, refuse_too_many
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.upkeep import Redriven
 from model.errors import BadPayload
@@ -95,6 +96,7 @@ async def redrive(
     *,
     dry_run: bool = False,
     ids_max: int = IDS_MAX,
+    lacking: LackingMail = all_lack_it,
 ) -> Redriven:
     """Put dead letters back into their queue.
 
@@ -107,6 +109,7 @@ async def redrive(
         where: which, by their envelopes and ids.
         dry_run: only look.
         ids_max: how many mails of the queue are held in memory; more is refused.
+        lacking: says which recipients of a dead letter lack the mail; the others are left out.
     """
     done, known = Redriven(), await _known(parts, ids_max)
     depth, passed = await parts.broker.depth(parts.queue), 0
@@ -122,7 +125,7 @@ async def redrive(
             if queued is None:
                 done.unreadable += 1  # it stays unacked, and goes back when all is done
             elif where.matches(Listed(queued, parts.now)):
-                await _redriven(parts, letter, queued, known, done, dry_run=dry_run)
+                await _redriven(parts, letter, queued, known, done, lacking, dry_run=dry_run)
             else:
                 passed += 1  # likewise
     return done
@@ -135,15 +138,28 @@ def _mail_of(letter: Delivery) -> QueuedMail | None:
         return None
 
 
-async def _redriven(
-    parts: Parts, letter: Delivery, queued: QueuedMail, known: _Known, done: Redriven, *, dry_run: bool
+async def _redriven(  # noqa: PLR0917 - what a redrive has, and one letter
+    parts: Parts,
+    letter: Delivery,
+    queued: QueuedMail,
+    known: _Known,
+    done: Redriven,
+    lacking: LackingMail,
+    *,
+    dry_run: bool,
 ) -> None:
-    marked = await parts.view.marks.there(parts.queue, queued.enqueue_id)
-    if not dry_run:
-        await (_forgotten if marked else _in_queue)(parts, queued, known)
-        await letter.ack()
-    done.dropped += marked
-    done.redriven += not marked
+    if await parts.view.marks.there(parts.queue, queued.enqueue_id):
+        done.dropped += 1
+        back = None
+    else:
+        back = done.add(queued, await lacking(queued))
+    if dry_run:
+        return
+    if back:
+        await _in_queue(parts, back, known)
+    else:
+        await _forgotten(parts, queued, known)
+    await letter.ack()
 
 
 async def _forgotten(parts: Parts, queued: QueuedMail, known: _Known) -> None:

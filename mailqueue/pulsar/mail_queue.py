@@ -38,10 +38,12 @@ from mailqueue.queue import (
     PREFETCH,
     Changed,
     Delays,
+    LackingMail,
     MailChange,
     OnBroken,
     OnRemoved,
     Removed,
+    all_lack_it,
     due_time,
     passed_over,
 )
@@ -134,8 +136,9 @@ class PulsarMailQueue:
         *,
         dry_run: bool = False,
         ids_max: int = IDS_MAX,
+        lacking: LackingMail = all_lack_it,
     ) -> Redriven:
-        return await redrive(self._parts, limit, where, dry_run=dry_run, ids_max=ids_max)
+        return await redrive(self._parts, limit, where, lacking, dry_run=dry_run, ids_max=ids_max)
 
     async def restoring(self, removed: Collection[EnqueueId]) -> PulsarRestoring:
         return await restoring(self._parts, removed)

@@ -14,7 +14,7 @@ from mailqueue.pulsar.names import out_subscription, out_topic, scheduled_topic
 from mailqueue.pulsar.topics import StoredMessage, TopicMessage
 from model.errors import BadPayload
 from model.ids import QueueName
-from model.queue.mails import Listed, Whereabouts
+from model.queue.mails import Listed, QueuedMail, Whereabouts
 from model.queue.places import MessagePlace, TopicPlace
 from model.queue.slices import EPOCH, millis_of
 
@@ -97,9 +97,15 @@ def first_place(queue: QueueName, message: StoredMessage, whereabouts: Whereabou
     return TopicPlace(scheduled_topic(queue), origin or message.place)
 
 
-def redriven_message(letter: StoredMessage) -> TopicMessage:
-    """A dead letter as a mail that is ready and was never tried: its payload as it is, whichever James wrote it."""
-    return TopicMessage(letter.payload.decode(), {REDRIVEN: str(letter.place)})
+def redriven_message(letter: StoredMessage, queued: QueuedMail, form: PulsarForm) -> TopicMessage:
+    """A dead letter as a mail that is ready and was never tried.
+
+    Its payload stays as it is, whichever James wrote it, unless some recipients are left out.
+    """
+    payload = letter.payload.decode()
+    if queued != pulsar_queued_of(letter.payload):
+        payload = pulsar_payload_of(queued, form)
+    return TopicMessage(payload, {REDRIVEN: str(letter.place)})
 
 
 def dead_letter(queue: QueueName, namespace: str, message: StoredMessage) -> TopicMessage:

@@ -8,6 +8,7 @@ One process at a time redrives a queue, for it holds the lease.
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Final
 
 from mailqueue.concurrency import all_of, in_batches
@@ -15,7 +16,7 @@ from mailqueue.pulsar.listing import FoundMail, found
 from mailqueue.pulsar.messages import listed_of, redriven_message
 from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, out_subscription, out_topic, redrive_lease
 from mailqueue.pulsar.parts import PulsarParts
-from mailqueue.queue import refuse_too_many
+from mailqueue.queue import LackingMail, refuse_too_many
 from mailqueue.upkeep import Redriven
 from model.errors import BadPayload, LeaseHeld
 from model.ids import EnqueueId
@@ -26,23 +27,25 @@ AT_ONCE: Final = 64
 """So many dead letters are published at once, then acknowledged together."""
 
 
-async def redrive(parts: PulsarParts, limit: int | None, where: MailFilter, *, dry_run: bool, ids_max: int) -> Redriven:
+async def redrive(
+    parts: PulsarParts, limit: int | None, where: MailFilter, lacking: LackingMail, *, dry_run: bool, ids_max: int
+) -> Redriven:
     """Those dead letters that were there when it began: what is rejected anew meanwhile stays."""
     dead = await parts.topics.backlog(dead_topic(parts.queue), DEAD_SUBSCRIPTION)
     if not dead or not dead.count:
         return Redriven()
     if dry_run:
-        return await _redriven(parts, limit, where, ids_max, dry_run=True)
+        return await _redriven(parts, limit, where, lacking, ids_max, dry_run=True)
     async with parts.topics.lease(redrive_lease(parts.queue)) as held:
         if not held:
             raise LeaseHeld(
                 f"another process puts dead letters of {parts.queue!r} back", mend="Run the same again when it is done."
             )
-        return await _redriven(parts, limit, where, ids_max, dry_run=False)
+        return await _redriven(parts, limit, where, lacking, ids_max, dry_run=False)
 
 
 async def _redriven(
-    parts: PulsarParts, limit: int | None, where: MailFilter, ids_max: int, *, dry_run: bool
+    parts: PulsarParts, limit: int | None, where: MailFilter, lacking: LackingMail, ids_max: int, *, dry_run: bool
 ) -> Redriven:
     done = Redriven()
     there = await _there(parts, ids_max)
@@ -52,12 +55,19 @@ async def _redriven(
             deletions = parts.deletions
             known = await (deletions.look() if dry_run else deletions.known())
             deleted = [one for one in batch if one.listed.queued.enqueue_id in known.mails]
-            back = [one for one in batch if one.listed.queued.enqueue_id not in known.mails]
+            done.dropped += len(deleted)
+            back, had = list[FoundMail](), list[FoundMail]()
+            for letter in batch:
+                if letter.listed.queued.enqueue_id in known.mails:
+                    continue
+                queued = done.add(letter.listed.queued, await lacking(letter.listed.queued))
+                if queued is None:
+                    had.append(letter)
+                else:
+                    back.append(FoundMail(letter.message, replace(letter.listed, queued=queued)))
             if not dry_run:
                 await _delivered(parts, back, there)
-                await _left(parts, batch, deleted)
-            done.dropped += len(deleted)
-            done.redriven += len(back)
+                await _left(parts, batch, [*deleted, *had])
     return done
 
 
@@ -97,16 +107,17 @@ async def _delivered(parts: PulsarParts, some: Sequence[FoundMail], there: set[E
         return
     topic = out_topic(parts.queue)
     await parts.topics.create(topic, out_subscription(parts.queue))
+    form = await parts.form()
 
     async def copy(one: FoundMail) -> None:
-        await parts.topics.publish(topic, redriven_message(one.message))
+        await parts.topics.publish(topic, redriven_message(one.message, one.listed.queued, form))
 
     await all_of(lacking.values(), copy, AT_ONCE)
     there.update(lacking)
 
 
 async def _left(parts: PulsarParts, some: Sequence[FoundMail], deleted: Sequence[FoundMail]) -> None:
-    """Acknowledge dead letters; the bytes of deleted ones go with them."""
+    """Acknowledge dead letters; the bytes of deleted ones, and of those that everybody has, go with them."""
     await parts.topics.create(dead_topic(parts.queue), DEAD_SUBSCRIPTION)
     await parts.topics.acknowledge(dead_topic(parts.queue), DEAD_SUBSCRIPTION, [one.message.place for one in some])
     for one in deleted:

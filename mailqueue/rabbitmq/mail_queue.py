@@ -33,10 +33,12 @@ from mailqueue.queue import (
     PREFETCH,
     Changed,
     Delays,
+    LackingMail,
     MailChange,
     OnBroken,
     OnRemoved,
     Removed,
+    all_lack_it,
     due_time,
     passed_over,
 )
@@ -142,8 +144,9 @@ class RabbitMailQueue:
         *,
         dry_run: bool = False,
         ids_max: int = IDS_MAX,
+        lacking: LackingMail = all_lack_it,
     ) -> Redriven:
-        return await redrive(self._parts, limit, where, dry_run=dry_run, ids_max=ids_max)
+        return await redrive(self._parts, limit, where, dry_run=dry_run, ids_max=ids_max, lacking=lacking)
 
     async def keep_up(self, *, dry_run: bool = False) -> Swept:
         return await self.sweep(dry_run=dry_run)

@@ -201,16 +201,18 @@ REPUBLISH: Final = Command(
 REDRIVE: Final = Command(
     name="redrive",
     summary="Put dead letters back into their queue.",
-    about="""Under their ids; those that were deleted meanwhile are dropped. A dead letter is a mail that its consumer
-    rejected, or that came back too often, or had lost its bytes. Mend the cause first, or it comes back here. The bytes
-    of one that is dropped go with it. RabbitMQ's dead letters cannot be searched: a dry run takes all unacked for a
-    moment, conditions those that they leave out, and all of these are given back.""",
+    about="""Under their ids; those that were deleted meanwhile are dropped. Recipients that have their mail, by the
+    journal of `delivery serve`, are left out and counted; --all-recipients delivers to them again. A dead letter is a
+    mail that its consumer rejected, or that came back too often, or had lost its bytes. Mend the cause first, or it
+    comes back here. The bytes of one that is dropped go with it. RabbitMQ's dead letters cannot be searched: a dry run
+    takes all unacked for a moment, conditions those that they leave out, and all of these are given back.""",
     service="admin.services.queue.maintenance:redrive",
     present="admin.present.queue_maintenance:redrive_document",
     options=(
         QUEUE_ARGUMENT,
         option("--limit", "At most so many mails.", type=click.IntRange(min=1), metavar="N"),
         _ids_max("How many mails of the queue are held in memory, about half a KiB each; more is refused."),
+        flag("--all-recipients", "Also those recipients that have their mail by the journal of attempts."),
         DRY_RUN,
     ),
     shared=(MAIL_FILTERS, queue_settings(broker=unless(), blobs=unless())),

@@ -2,15 +2,20 @@
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from typing import Final
 
 from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, MailSelection, QueueAnswer
 from admin.wiring.queues import QueueConnections, with_queues
+from delivery.envelopes import first_id, lacking_mail
 from mailqueue.maintenance.sweep import Moved
-from mailqueue.queue import IDS_MAX, Delays
+from mailqueue.queue import IDS_MAX, Delays, LackingMail, all_lack_it
 from mailqueue.upkeep import Redriven, Swept
-from model.errors import ExitCode
+from model.errors import CannotReach, ExitCode
+from model.ids import QueueName
+from model.queue.mails import Mail, QueuedMail
+from repair.ledger.attempts import LedgerAttempts
 
 REPUBLISH_OLDER_THAN: Final = timedelta(hours=1)
 
@@ -84,15 +89,49 @@ class RedriveRequest(DryRunRequest):
     selection: MailSelection = field(default_factory=MailSelection)
     limit: int | None = None
     ids_max: int = IDS_MAX
+    all_recipients: bool = False
 
 
-def redrive(request: RedriveRequest, _: Caller) -> QueueAnswer[RedriveRequest, Redriven]:
-    """Put dead letters back under their ids; those deleted meanwhile are dropped."""
+def redrive(request: RedriveRequest, caller: Caller) -> QueueAnswer[RedriveRequest, Redriven]:
+    """Put dead letters back under their ids; those deleted meanwhile are dropped.
+
+    Recipients that have their mail, by the journal of attempts, are left out.
+    """
 
     async def redriven(connections: QueueConnections) -> QueueAnswer[RedriveRequest, Redriven]:
         async with connections.open(dry_run=request.dry_run) as queue:
-            where = request.selection.at(connections.now)
-            found = await queue.redrive(request.limit, where, dry_run=request.dry_run, ids_max=request.ids_max)
+            found = await queue.redrive(
+                request.limit,
+                request.selection.at(connections.now),
+                dry_run=request.dry_run,
+                ids_max=request.ids_max,
+                lacking=all_lack_it if request.all_recipients else _by_journal(connections, queue.name, caller),
+            )
             return QueueAnswer(request, found, ExitCode.DRIFT if found.unreadable else ExitCode.FINE)
 
     return with_queues(request.settings, redriven)
+
+
+def _by_journal(connections: QueueConnections, queue: QueueName, caller: Caller) -> LackingMail:
+    """Which recipients lack a mail, as far as the journal of attempts knows.
+
+    A queue over topics may have no Cassandra, and then has no journal: that is said, and everybody is delivered to.
+    """
+
+    @cache
+    def journal() -> LedgerAttempts | None:
+        try:
+            return connections.existing_attempts()
+        except CannotReach as error:
+            if connections.settings.pulsar is None:
+                raise
+            caller.remark(f"Recipients that have their mail may get it again: no journal can be read. {error.what}")
+            return None
+
+    async def lacking(queued: QueuedMail) -> Mail | None:
+        known = journal()
+        if known is None:
+            return queued.mail
+        return lacking_mail(queued, await known.of(queue, first_id(queued)), connections.now)
+
+    return lacking

@@ -7,19 +7,21 @@ from typing import Any
 
 import pytest
 
-from delivery.envelopes import queued_entries
+from delivery.envelopes import first_id, lacking_mail, queued_entries
 from delivery.hooks import DeliveryHooks
 from delivery.metrics import UNCERTAIN
 from mailqueue.codec import attribute
+from mailqueue.upkeep import Redriven
 from model.delivery.attempts import AttemptStage, NextHop, SmtpReply, SourceAddress
 from model.delivery.entries import EntryState
 from model.delivery.hooks import DeleteRecipient, PutOffDelivery
 from model.delivery.journal import AttemptOutcome, UncertainPolicy
 from model.delivery.queued import QueuedEntry
-from model.errors import CannotReach
-from model.ids import EnqueueId
+from model.errors import BadPayload, CannotReach, WrongUse
+from model.ids import BlobId, EnqueueId
 from model.pickup.policy import CounterPolicy, PickupField, Threshold
 from model.pickup.rates import SECOND, DeliveryRate
+from model.queue.mails import Mail, MailBlobs, QueuedMail
 from tests.support.deliveries import ACCEPTED, FULL, LATER, NEVER, DeliverySite
 from tests.unit.delivery.test_hooks import deciding
 
@@ -377,3 +379,24 @@ async def test_at_each_step_a_kill_loses_nothing_and_doubles_only_what_may_be(
 
 def decided(site: DeliverySite) -> int:
     return round(sum(one.value for one in site.server.samples() if one.metric is UNCERTAIN))
+
+
+async def test_a_dead_letter_goes_back_for_those_alone_that_lack_their_mail(site: DeliverySite) -> None:
+    """Given a mail that could not be put off, one of its recipients has it; another was refused for now."""
+    site.relay.scripts[BOB] = [LATER, ACCEPTED]
+    site.refusing["enqueue"] = [BadPayload("not with notes"), WrongUse("not without them")]
+    mail = await site.put(BOB, CY)
+    await site.serve(30)
+    assert (len(site.queue.dead), site.relay.had) == (1, [CY])
+
+    async def lacking(queued: QueuedMail) -> Mail | None:
+        return lacking_mail(queued, await site.recorded(first_id(queued)), site.clock.now)
+
+    found = await site.queue.redrive(lacking=lacking)
+    await site.serve(600)
+
+    assert found == Redriven(redriven=1, recipients_skipped=1)
+    assert site.relay.had == [CY, BOB]
+    kinds = [AttemptOutcome.REFUSED, AttemptOutcome.DELIVERED, AttemptOutcome.DELIVERED]
+    assert await outcomes(site, mail) == list(zip([0, 0, 1], kinds, strict=True))
+    assert await lacking(QueuedMail(mail, Mail("m", (BOB, CY)), MailBlobs(BlobId("h"), BlobId("b")))) is None

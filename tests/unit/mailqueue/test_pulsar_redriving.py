@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -17,13 +18,14 @@ from mailqueue.pulsar.topics import TopicMessage
 from mailqueue.upkeep import Redriven
 from model.errors import LeaseHeld, PublishFailed, UnsafeRequest
 from model.queue.filters import MailFilter
+from model.queue.mails import Mail, QueuedMail
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_broker import Fate
 from tests.support.memory_topics import MemoryTopics
 from tests.support.queue_wires import StepFault
 from tests.support.queue_world import Died, QueueMishap
-from tests.support.queues import QUEUE, enqueued, listed, names
+from tests.support.queues import CONTENT, QUEUE, enqueued, listed, mail, names
 from tests.support.skewed import SkewedClock
 from tests.support.topic_wires import TopicWorker
 
@@ -190,3 +192,20 @@ async def test_a_letter_that_another_james_wrote_goes_back_as_it_is(world: World
     (back,) = [one async for one in world.topics.unacked(out_topic(QUEUE), out_subscription(QUEUE))]
     assert back.payload.decode() == older
     assert [one.attempts for one in await listed(world.mender.queue)] == [0]
+
+
+async def test_recipients_that_have_their_mail_are_left_out(world: World) -> None:
+    """Of two dead letters one has recipients that lack it, and goes back for them; the other goes with its bytes."""
+    await world.taker.queue.enqueue(mail("some", recipients=("ann@example.org", "bob@example.org")), CONTENT)
+    await enqueued(world.taker.queue, "all")
+    for one in await world.taker.taken(2, 9):
+        await one.reject()
+
+    async def lacking(queued: QueuedMail) -> Mail | None:
+        return replace(queued.mail, recipients=("bob@example.org",)) if queued.mail.name == "some" else None
+
+    found = await world.mender.queue.redrive(lacking=lacking)
+
+    assert found == Redriven(redriven=1, delivered=1, recipients_skipped=2)
+    assert [one.queued.mail.recipients for one in await listed(world.mender.queue)] == [("bob@example.org",)]
+    assert (await world.came(), await world.dead()) == (["some"], 0)

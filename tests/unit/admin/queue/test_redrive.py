@@ -1,22 +1,32 @@
 """Dead letters go back into their queue, each at least once, under its id."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
+from cql.applying import ensure_ledger
 from mailqueue.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import ENQUEUED_MAILS
+from model.delivery.attempts import AttemptStage
+from model.delivery.entries import EntryId
+from model.delivery.journal import AttemptOutcome, JournalledAttempt
 from model.errors import BlobsUnreachable
+from model.ids import EnqueueId
 from model.operations import Change, Put, Scan
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.mails import Listed, Whereabouts
 from model.queue.messages import Message
+from repair.ledger.attempts import LedgerAttempts
+from tests.support.in_turn import InTurn
 from tests.support.memory_blobs import BlobCall
 from tests.support.memory_broker import Fate
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queues import CONTENT, parts_of
+
+LEDGER = "mailmend"
 
 
 def reject(queue: QueueShell, *names: str) -> None:
@@ -247,3 +257,51 @@ def test_only_those_that_are_meant_go_back(queue: QueueShell) -> None:
 
     assert (ended.json["redriven"], len(queue.broker.dead(queue.name))) == (1, 1)
     assert queue.names() == ["one"]
+
+
+def journalled(queue: QueueShell, mail: EnqueueId, number: int) -> None:
+    """The journal of deliveries knows that a recipient has its mail."""
+    ensure_ledger(queue.cluster, LEDGER, KEYSPACE)
+    attempt = JournalledAttempt(
+        entry=EntryId(mail, number),
+        mail=mail,
+        id=queue.clock.new_uuid(),
+        fields={},
+        sources=(),
+        host="mx.example.org",
+        content_bytes=1,
+        urgent=False,
+        server="server",
+        outcome=AttemptOutcome.DELIVERED,
+        stage=AttemptStage.DATA,
+    )
+    asyncio.run(LedgerAttempts(InTurn(queue.cluster.keyspace(LEDGER)), KEYSPACE).put(queue.name, attempt))
+
+
+def test_recipients_that_have_their_mail_are_left_out(queue: QueueShell) -> None:
+    """Given two dead letters: of one a recipient of two has the mail, of the other the only one."""
+    ids = queue.put("one", recipients=("ann@example.org", "bob@example.org")) + queue.put("two")
+    assert queue("dequeue", "--exec", "false").code == 1
+    journalled(queue, ids[0], 1)
+    journalled(queue, ids[1], 0)
+
+    looked, said = queue("redrive", "--dry-run", "--json"), queue("redrive", "--dry-run")
+    ended = queue("redrive", "--json")
+
+    counts = {"redriven": 1, "dropped": 0, "unreadable": 0, "delivered": 1, "recipients_skipped": 2}
+    assert {name: looked.json[name] for name in counts} == {name: ended.json[name] for name in counts} == counts
+    assert "2 recipients would be left out" in said.out
+    assert [one.queued.mail.recipients for one in queue.listed()] == [("ann@example.org",)]
+    assert queue.delivered(1) == ["one"]
+    assert queue.broker.dead(queue.name) == []
+
+
+def test_all_recipients_are_delivered_to_again_where_that_is_asked_for(queue: QueueShell) -> None:
+    (mail,) = queue.put("one", recipients=("ann@example.org", "bob@example.org"))
+    assert queue("dequeue", "--exec", "false").code == 1
+    journalled(queue, mail, 1)
+
+    ended = queue("redrive", "--all-recipients", "--json")
+
+    assert (ended.json["redriven"], ended.json["recipients_skipped"]) == (1, 0)
+    assert [one.queued.mail.recipients for one in queue.listed()] == [("ann@example.org", "bob@example.org")]
