@@ -360,6 +360,10 @@ class BadMail(WrongUse):
     """A file that is not the mail folder it was said to be."""
 
 
+class OctetsLost(MailmendError):
+    """Bytes of a mail folder that was loaded are in no message."""
+
+
 class UnknownMessage(WrongUse):
     """The truth holds no such message at that place (any more)."""
 

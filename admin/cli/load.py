@@ -17,8 +17,14 @@ LOAD: Final = Command(
     named. A malformed message is stored as it is, byte for byte; what cannot be stored is named. A load that was
     interrupted goes on where it stopped; one that was finished is refused, unless --again asks for a second copy.
 
-    What is empty, or white space alone, is no mail: a .eml file or mbox that is named is refused before anything is
-    stored; an empty file in a folder is named, and the others are stored. Arguments are UTF-8; others are refused.""",
+    An mbox may have any line ends (LF, CRLF, CR, mixed) and no empty line between its messages. A line that begins with
+    'From ' and may be read either way is named with its offset. Every byte that was read is in a message, an envelope
+    line or a separator; a load whose bytes do not add up fails. Flags, keywords and labels of Maildir, dovecot,
+    Thunderbird and Gmail are kept; messages that Thunderbird has deleted stay away.
+
+    Empty files, packed files (gzip, zip and others), UTF-16 and files without any header field are no mail: a file that
+    is named is refused before anything is stored; a file in a folder is named, and the others are stored. Sub-folders
+    and other files are skipped by name, with the command that loads them. Arguments are UTF-8; others are refused.""",
     service="admin.services.load:load",
     present="admin.present.tools:load_document",
     options=(
@@ -35,7 +41,8 @@ LOAD: Final = Command(
         mailmend load ~/Maildir --user ann --mailbox Archive
         mailmend load letters/ --user ann --mailbox Letters     a folder of .eml files
         mailmend load letters/ --user ann --mailbox Letters --blobs file:///srv/mail-contents""",
-    exits="0 every message is stored, 2 wrong use (not mail; loaded already), 3 some messages were refused (each is "
-    "named; the rest is stored), or lag where nobody could take note of it; 3 or 4 when a disk is full or the cluster "
-    "cannot be reached: the same command goes on from there.",
+    exits="0 every message is stored, 2 wrong use (not mail; loaded already), 3 some messages were refused, or "
+    "sub-folders or files skipped (each is named; the rest is stored), or bytes of an mbox are in no message, or "
+    "lag where nobody could take note of it; 3 or 4 when a disk is full or the cluster cannot be reached: "
+    "the same command goes on from there.",
 )

@@ -1,6 +1,6 @@
 """Documents of the smaller commands: the runbooks, the versions, the demo."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +18,8 @@ from admin.services.runbooks import RunbookPage
 from admin.services.versions import Versions
 from admin.settings import LOOPBACK
 from model.errors import ExitCode
+from repair.writing.loading import Loaded
+from repair.writing.mail_files import FolderKind, Refused
 
 
 def pages_document(found: Sequence[RunbookPage]) -> Document:
@@ -72,12 +74,42 @@ def load_document(result: LoadResult) -> Document:
         (True, f"Stored {sums.stored:,} messages ({sums.octets:,} bytes)."),
         (sums.already, f"{sums.already:,} had been stored by an earlier load that was interrupted."),
         (sums.refused, f"{sums.refused:,} were refused; each was named."),
+        (sums.skipped, f"{sums.skipped:,} sub-folders or files were skipped; each was named."),
+        (sums.deleted, f"{sums.deleted:,} messages that the source marks as deleted stay away."),
+        (sums.doubtful, f"{sums.doubtful:,} lines may begin a message or not; each was named with its offset."),
+        (result.kind is FolderKind.MBOX, _octets_line(sums)),
         (sums.lagged, f"{sums.lagged:,} lag. Next: mailmend repair lags --keyspace {keyspace}"),
         (sums.unjournalled, f"{sums.unjournalled:,} of them nobody could take note of. {unnoted}"),
     )
     lines = tuple(line for wanted, line in said if wanted)
-    exit_code = ExitCode.PARTLY_FAILED if sums.refused or sums.unjournalled else ExitCode.FINE
-    return Document({"keyspace": keyspace, **asdict(sums)}, lines, exit=exit_code)
+    left = [_not_stored_json(one) for one in result.not_stored]
+    doubts = [fields_json(one, "offset", "line", "begins", "why") for one in result.doubts]
+    json = {"keyspace": keyspace, **asdict(sums), "not_stored": left, "doubts": doubts}
+    incomplete = sums.refused or sums.skipped or sums.unjournalled
+    exit_code = ExitCode.PARTLY_FAILED if incomplete else ExitCode.FINE
+    return Document(json, (*lines, *_load_grids(result)), exit=exit_code)
+
+
+def _octets_line(sums: Loaded) -> str:
+    others = sums.octets_already + sums.octets_left
+    return (
+        f"{sums.octets_read:,} bytes were read: {sums.octets:,} stored now, "
+        f"{sums.octets_envelopes:,} of envelope lines, {sums.octets_separators:,} of separators, "
+        f"{others:,} of messages that were not stored now."
+    )
+
+
+def _not_stored_json(refused: Refused) -> dict[str, str]:
+    return {"name": refused.name, "reason": refused.reason.value, "why": refused.why, "next": refused.mend}
+
+
+def _load_grids(result: LoadResult) -> Iterator[Grid]:
+    if result.not_stored:
+        rows = [(one.name, one.reason.value, one.why, one.mend) for one in result.not_stored]
+        yield Grid("Not stored", ("what", "reason", "why", "next"), rows, frozenset({"what", "why", "next"}))
+    if result.doubts:
+        lines = [(str(one.offset), "yes" if one.begins else "no", one.line, one.why) for one in result.doubts]
+        yield Grid("Doubtful lines", ("byte", "begins a message", "line", "why"), lines, frozenset({"line", "why"}))
 
 
 def export_document(result: ExportResult) -> Document:

@@ -1,5 +1,6 @@
 """Loads mail from files into a mailbox, through the store that services write through."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from admin.wiring.cluster import lag_journal, open_cluster, state_folder
 from admin.wiring.contents import message_blobs
 from model.catalog.mail import MESSAGES
 from repair.writing.loading import Folder, Loaded, Loader
-from repair.writing.mail_files import Refused, kind_of
+from repair.writing.mail_files import FolderKind, Refused, kind_of
 from repair.writing.mailboxes import Mailboxes
+from repair.writing.mbox import Doubt
 from repair.writing.message_store import MessageStore
 
 
@@ -26,12 +28,25 @@ class LoadRequest:
     again: bool = False
 
 
+SHOWN_MAX = 100
+"""The largest number of doubts, and of items that were not stored, in a result; each is also a remark."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """The totals of a load."""
+    """The totals of a load.
+
+    Attributes:
+        kind: what was read.
+        not_stored: the first messages and files that were not stored.
+        doubts: the first lines of an mbox that may be read either way.
+    """
 
     keyspace: str
     sums: Loaded
+    kind: FolderKind = FolderKind.MBOX
+    not_stored: Sequence[Refused] = ()
+    doubts: Sequence[Doubt] = ()
 
 
 def load(request: LoadRequest, caller: Caller) -> LoadResult:
@@ -42,10 +57,21 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
         UnsafeRequest: all of it was loaded already.
         SchemaMismatch: the keyspace is not one that mail can be written to.
         UnsafeRequest: no store is named, and contents are not kept in the keyspace's tables.
+        OctetsLost: bytes of the folder are in no message.
     """
+    not_stored: list[Refused] = []
+    doubts: list[Doubt] = []
 
     def name_refused(refused: Refused) -> None:
-        caller.remark(f"refused: {refused.name}: {refused.why}")
+        caller.remark(f"{refused.reason.value}: {refused.name}: {refused.why}. {refused.mend}".rstrip(". "))
+        if len(not_stored) < SHOWN_MAX:
+            not_stored.append(refused)
+
+    def name_doubt(doubt: Doubt) -> None:
+        read = "begins a message" if doubt.begins else "is text of the message above"
+        caller.remark(f"doubtful: {request.path} at byte {doubt.offset}: {doubt.line!r} {read}, but {doubt.why}")
+        if len(doubts) < SHOWN_MAX:
+            doubts.append(doubt)
 
     kind = kind_of(request.path)
     with open_cluster(request.connection) as opened:
@@ -54,7 +80,9 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
             opened.bound((MESSAGES,)).whole(opened.mail.name, may_leave_out=False),
         )
         with MessageStore(opened.mail, blobs, lag_journal(opened), opened.clock, family=family) as store:
-            loader = Loader(store, opened.clock, state_folder("loads"), caller.progress, name_refused)
+            state = state_folder("loads")
+            loader = Loader(store, opened.clock, state, caller.progress, name_refused, doubt=name_doubt)
             folder = Folder(request.path, kind, opened.mail.name, request.user, request.mailbox)
             mailbox = Mailboxes(opened.mail, opened.clock).ensure(request.user, request.mailbox)
-            return LoadResult(opened.mail.name, loader.load(folder, mailbox, again=request.again))
+            sums = loader.load(folder, mailbox, again=request.again)
+            return LoadResult(opened.mail.name, sums, kind, not_stored, doubts)

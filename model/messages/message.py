@@ -1,5 +1,6 @@
 """Values of storing mail: the mail as it arrives, its place in a mailbox, and the result of a change."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -50,12 +51,17 @@ class NewMail:
         return len(self.header) + len(self.body)
 
 
+_EMPTY_LINE = re.compile(rb"(?:\A|\n)\r{0,8}\n|(?:\A|[\r\n])\r(?!\r{0,8}\n)")
+"""LF after LF with any CR between them, or CR after CR where no LF follows. Some programs end lines with CRCRLF."""
+
+
 def split_mail(content: bytes) -> tuple[bytes, bytes]:
-    """(header, body) of a mail's bytes; a mail without an empty line is all header."""
-    ends = [content.find(gap) + len(gap) for gap in (b"\r\n\r\n", b"\n\n") if gap in content]
-    if content.startswith((b"\r\n", b"\n")):
-        ends.append(content.index(b"\n") + 1)
-    start = min(ends, default=len(content))
+    """(header, body) of a mail's bytes; a mail without an empty line is all header.
+
+    Lines end in CRLF, LF or CR: old mail programs wrote CR alone.
+    """
+    found = _EMPTY_LINE.search(content)
+    start = found.end() if found else len(content)
     return content[:start], content[start:]
 
 

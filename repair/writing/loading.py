@@ -1,17 +1,21 @@
 """Loading mail folders into the store: in batches, in bounded memory, never twice by accident.
 
-Each message of the folder counts in exactly one sum: stored, already there, or refused by name. What was loaded is
-kept in one small local file per folder and mailbox, so that an interrupted load resumes. Its first line names the load;
-then each batch has a line before it is stored (`begin`) and one after (`end`), on disk before the load goes on. A
-message's id is made of the load and of its key, so a message that was stored just before a kill is recognised by its
-id. What can be duplicated: a message of the last, unfinished batch that was moved or deleted between the kill and the
-resumption; and everything, when this file was removed.
+Each message of the folder counts in exactly one sum: stored, already there, refused by name, or deleted in the source.
+What belongs elsewhere is skipped by name. The bytes of an mbox are accounted for: those that were read are those of
+messages, envelope lines and separators, or the load fails.
+
+What was loaded is kept in one small local file per folder and mailbox, so that an interrupted load resumes. Its first
+line names the load; then each batch has a line before it is stored (`begin`) and one after (`end`), on disk before the
+load goes on. A message's id is made of the load and of its key, so a message that was stored just before a kill is
+recognised by its id. What can be duplicated: a message of the last, unfinished batch that was moved or deleted between
+the kill and the resumption; and everything, when this file was removed.
 """
 
 import errno
 import fcntl
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
@@ -22,12 +26,13 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import UUID
 
-from model.errors import StateUnwritable, UnsafeRequest, WrongUse
+from model.errors import BadMail, OctetsLost, StateUnwritable, UnsafeRequest, WrongUse
 from model.ids import MailboxId, MessageId
 from model.instants import MICROS
 from model.messages.message import NewMail
 from model.ports import Clock, Progress
-from repair.writing.mail_files import OCTETS_MAX, FolderKind, Found, Refused, mail_in, mail_of
+from repair.writing.mail_files import OCTETS_MAX, FolderKind, Found, Refused, WhyNotStored, mail_in, mail_of
+from repair.writing.mbox import Doubt
 from repair.writing.message_store import MessageStore
 
 _HEAD_OCTETS = 4096
@@ -245,8 +250,16 @@ class Loaded:
         already: messages that an earlier, interrupted load had stored.
         refused: messages that could not be loaded; each was named.
         lagged: messages stored whose projections lag: `mailmend repair lags` mends them.
-        unjournalled: those of them that could not be journalled: only a check finds them.
         octets: bytes stored now.
+        unjournalled: those of them that could not be journalled: only a check finds them.
+        skipped: sub-folders and files that are no part of this folder; each was named.
+        deleted: messages that the source marks as deleted; they stay away.
+        doubtful: lines that begin with `From ` and that may be read either way; each was named.
+        octets_read: bytes of the source that were read.
+        octets_envelopes: bytes of the mbox's lines above messages.
+        octets_separators: bytes of the empty lines after messages.
+        octets_already: bytes of the messages that an earlier load had stored.
+        octets_left: bytes of messages that were refused or are deleted.
     """
 
     stored: int = 0
@@ -255,6 +268,24 @@ class Loaded:
     lagged: int = 0
     octets: int = 0
     unjournalled: int = 0
+    skipped: int = 0
+    deleted: int = 0
+    doubtful: int = 0
+    octets_read: int = 0
+    octets_envelopes: int = 0
+    octets_separators: int = 0
+    octets_already: int = 0
+    octets_left: int = 0
+
+    @property
+    def octets_accounted(self) -> int:
+        """The bytes whose whereabouts are known: equal to those read, or something was lost."""
+        messages = self.octets + self.octets_already + self.octets_left
+        return messages + self.octets_envelopes + self.octets_separators
+
+
+def _ignored(_: Doubt) -> None:
+    """The default for doubts that nobody wants to hear of."""
 
 
 class Loader:
@@ -265,7 +296,8 @@ class Loader:
         clock: the time of the load.
         state: the directory of load journals.
         progress: called after each batch.
-        refuse: called for each refusal.
+        refuse: called for each message or file that is not stored.
+        doubt: called for each doubtful line of an mbox, up to `DOUBTS_MAX` of a message.
     """
 
     def __init__(
@@ -276,10 +308,12 @@ class Loader:
         progress: Progress,
         refuse: Callable[[Refused], None],
         *,
+        doubt: Callable[[Doubt], None] = _ignored,
         limits: LoadLimits = LIMITS,
     ) -> None:
         self._store, self._clock, self._state = store, clock, state
         self._progress, self._refuse, self._limits = progress, refuse, limits
+        self._doubt = doubt
 
     def load(self, folder: Folder, mailbox: MailboxId, *, again: bool = False) -> Loaded:
         """Store the folder's messages that are not yet stored.
@@ -294,13 +328,17 @@ class Loader:
             UnsafeRequest: all of it was loaded already, or is being loaded.
             CannotReach: the store does not answer; the same command resumes the load.
             StateUnwritable: the journal cannot be written; the same command resumes the load.
+            OctetsLost: the bytes that were read are not those of the messages and what is around them.
         """
         self._progress.stage(f"loading {folder.path}")
         with LoadJournal(self._state, folder) as journal:
             load = journal.open(self._clock.new_uuid(), again=again)
             was_finished, sums = journal.state.finished, Loaded()
+            start, source_octets = journal.state.offset, _source_octets(folder)
             for batch in self._batches(folder, journal):
                 sums = _added(sums, self._store_batch(batch, journal, load, mailbox))
+            sums = replace(sums, octets_read=_octets_read(sums, journal.state.offset - start, folder.kind))
+            check_octets(sums, folder, journal.state.offset, source_octets)
             if was_finished and sums == Loaded():
                 raise UnsafeRequest(
                     f"{folder.path} was loaded into {folder.mailbox} of {folder.user} already, all of it",
@@ -337,15 +375,23 @@ class Loader:
         mails = [self._mail(load, item) for item in found if item.key not in here]
         stored = self._store.add_all(mailbox, mails)
         journal.end(batch[-1].next_offset)
-        refused = self._name_refused(batch)
+        self._name(batch)
         self._progress.advance(len(batch))
+        reasons = Counter(item.reason for item in batch if isinstance(item, Refused))
         return Loaded(
             stored=len(stored),
             already=len(here),
-            refused=refused,
+            refused=reasons[WhyNotStored.REFUSED],
             lagged=sum(one.lagged for one in stored) + len(here),
             octets=sum(mail.octets for mail in mails),
             unjournalled=sum(not one.journalled for one in stored),
+            skipped=reasons[WhyNotStored.SKIPPED],
+            deleted=reasons[WhyNotStored.DELETED],
+            doubtful=sum(item.doubtful for item in batch),
+            octets_envelopes=sum(len(item.envelope) for item in batch),
+            octets_separators=sum(item.separator_octets for item in batch),
+            octets_already=sum(len(item.content) for item in found if item.key in here),
+            octets_left=sum(item.octets for item in batch if isinstance(item, Refused)),
         )
 
     def _mail(self, load: UUID, item: Found) -> NewMail:
@@ -354,11 +400,12 @@ class Loader:
     def _is_here(self, load: UUID, item: Found, mailbox: MailboxId) -> bool:
         return self._store.complete(message_id_of(load, item.key), mailbox)
 
-    def _name_refused(self, batch: list[Found | Refused]) -> int:
-        refused = [item for item in batch if isinstance(item, Refused)]
-        for item in refused:
-            self._refuse(item)
-        return sum(item.mail for item in refused)
+    def _name(self, batch: list[Found | Refused]) -> None:
+        for item in batch:
+            if isinstance(item, Refused):
+                self._refuse(item)
+            for doubt in item.doubts:
+                self._doubt(doubt)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.micros() / MICROS, UTC)
@@ -366,3 +413,41 @@ class Loader:
 
 def _added(one: Loaded, other: Loaded) -> Loaded:
     return Loaded(*map(add, astuple(one), astuple(other)))
+
+
+def _source_octets(folder: Folder) -> int:
+    """The size of an mbox when its load begins: at least as much is read of it."""
+    if folder.kind is not FolderKind.MBOX:
+        return 0
+    try:
+        return folder.path.stat().st_size
+    except OSError as error:
+        raise BadMail(f"{folder.path} cannot be read: {error.strerror}") from error
+
+
+def _octets_read(sums: Loaded, octets: int, kind: FolderKind) -> int:
+    """The bytes that were read: in an mbox by its offsets, else those of the files."""
+    return octets if kind is FolderKind.MBOX else sums.octets_accounted
+
+
+def check_octets(sums: Loaded, folder: Folder, offset: int, source_octets: int) -> None:
+    """Refuse to call a load complete whose bytes do not add up.
+
+    Args:
+        sums: of this load.
+        folder: its source.
+        offset: up to where an mbox is stored.
+        source_octets: the size of the mbox when the load began.
+
+    Raises:
+        OctetsLost: bytes of the source are in no message, and no envelope or separator either.
+    """
+    unread = max(0, source_octets - offset)
+    missing = sums.octets_read - sums.octets_accounted + unread
+    if missing:
+        raise OctetsLost(
+            f"{missing:,} bytes of {folder.path} are in no message: {sums.octets_read:,} bytes were read, "
+            f"{sums.octets:,} stored, {sums.octets_accounted - sums.octets:,} are envelopes, separators and messages "
+            f"that are not stored, and {unread:,} bytes at the end were not read",
+            mend="Keep the file: what is stored is stored, the rest is not. Report this as a bug of mailmend.",
+        )

@@ -1,33 +1,45 @@
 """Mail on disk, one message at a time: mbox, Maildir, .eml; never a whole mbox in memory, nothing dropped silently.
 
 A message's bytes are kept unchanged, well-formed or not: line ends, quoted `>From ` lines and broken headers stay.
-What cannot be loaded (too large, unreadable, not a mail file) is yielded as a refusal that names it. The arrival time
-and the flags come from the message's own headers; what cannot be understood is skipped for the next best source.
+What is no mail (too large, unreadable, packed, without a header) is refused by name. What belongs to another mailbox or
+is another kind of file is skipped by name.
 """
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from email.errors import MessageError
-from email.message import Message
-from email.parser import BytesHeaderParser
-from email.utils import parsedate_to_datetime
+from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import IO
+from shlex import quote
 
 from model.errors import BadMail
-from model.messages.flags import Flags, SystemFlag
+from model.messages.flags import Flags
 from model.messages.message import NewMail, split_mail
+from repair.writing.file_kinds import START_OCTETS, foreign, not_a_mail
+from repair.writing.mail_headers import (
+    HeaderFields,
+    dovecot_keywords,
+    fields_of,
+    flags_in_header,
+    flags_in_name,
+    internal_date_of,
+    is_deleted,
+    mozilla_flags,
+)
+from repair.writing.mbox import BOM, FROM, Doubt, MboxEntry, entries_in, is_envelope
 
 OCTETS_MAX = 64 * 2**20
 """The largest message that is accepted, in bytes."""
 
-_LINE_OCTETS_MAX = 2**20
-_START_OCTETS = 4096
-_DATED = re.compile(rb"From .*\d\d?:\d\d.*\d{4}")
-_HEADER = re.compile(rb"(>From |[!-9;-~]+[ \t]*:)")
+_INFO = re.compile(r"[:;!]2,")
+"""What separates the name of a Maildir's file from its flags; some file systems allow no colon."""
+_NOTES = re.compile(
+    r"dovecot.*|\.dovecot.*|subscriptions|\.subscriptions|maildirfolder|maildirsize|courier.*|\.keep|\.gitkeep"
+    r"|\.DS_Store|Thumbs\.db|desktop\.ini|\.nfs.*|\.lock",
+    re.IGNORECASE,
+)
+"""Files that mail servers and desktops keep for themselves in a mail folder."""
 
 
 class FolderKind(Enum):
@@ -50,8 +62,12 @@ class Found:
         envelope: the mbox line above it; empty without one.
         info: the flags in a Maildir file's name.
         recent: it is in the Maildir's `new`.
+        keywords: what the small letters in `info` mean.
         touched_at: its file's modification time, in seconds since 1970; None for a message of an mbox.
         next_offset: the offset in the mbox after it.
+        separator_octets: the size of the empty line after it in the mbox.
+        doubts: doubtful `From ` lines in it, the first of them.
+        doubtful: the number of all of them.
     """
 
     key: str
@@ -60,19 +76,43 @@ class Found:
     envelope: bytes = b""
     info: str = ""
     recent: bool = False
+    keywords: tuple[str, ...] = ()
     touched_at: float | None = None
     next_offset: int = 0
+    separator_octets: int = 0
+    doubts: tuple[Doubt, ...] = ()
+    doubtful: int = 0
+
+
+class WhyNotStored(Enum):
+    """Why a file or message is not stored."""
+
+    REFUSED = "refused"  # mail that cannot be stored, or what is no mail where mail was expected
+    SKIPPED = "skipped"  # another mailbox, or a file of another kind
+    DELETED = "deleted"  # the source has deleted it
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A refused file or message, and why. `mail` is False for what is not mail at all."""
+    """A file or message that is not stored, and why.
+
+    Attributes:
+        why: the reason for people.
+        mend: what to do about it; "" where there is nothing.
+        octets: the size of the message in the mbox, without envelope and separator.
+    """
 
     key: str
     name: str
     why: str
-    mail: bool = True
+    reason: WhyNotStored = WhyNotStored.REFUSED
+    mend: str = ""
     next_offset: int = 0
+    octets: int = 0
+    envelope: bytes = b""
+    separator_octets: int = 0
+    doubts: tuple[Doubt, ...] = ()
+    doubtful: int = 0
 
 
 def kind_of(path: Path) -> FolderKind:
@@ -82,24 +122,37 @@ def kind_of(path: Path) -> FolderKind:
         BadMail: no mail can be read from it.
     """
     if path.is_dir():
-        if (path / "cur").is_dir() and (path / "new").is_dir():
-            return FolderKind.MAILDIR
-        if any(_is_eml(file) for file in path.rglob("*")):
-            return FolderKind.EML_FILES
-        raise BadMail(f"{path} is neither a Maildir (cur, new) nor a directory with .eml files")
+        return _kind_of_directory(path)
     if not path.is_file():
         raise BadMail(f"{path} does not exist, or is no file")
     start = _start_of(path)
-    if len(start) < _START_OCTETS and not start.strip():
+    if len(start) < START_OCTETS and not start.strip():
         raise BadMail(f"{path} is empty", mend="Nothing was loaded.")
+    packed = foreign(start)
+    if packed:
+        raise BadMail(f"{path} is no mail: it is {packed.name}", mend=packed.mend.format(path=quote(str(path))))
+    if is_envelope(start):
+        return FolderKind.MBOX
     if _is_eml(path):
         return FolderKind.EML
-    if not start.startswith(b"From "):
+    if not start.removeprefix(BOM).startswith(FROM):
         raise BadMail(
             f"{path} is not an mbox: it does not begin with 'From '",
             mend="Give an mbox, a Maildir, a directory of .eml files, or one file whose name ends in .eml.",
         )
     return FolderKind.MBOX
+
+
+def _kind_of_directory(path: Path) -> FolderKind:
+    if (path / "cur").is_dir() and (path / "new").is_dir():
+        return FolderKind.MAILDIR
+    if any(_is_eml(file) for file in path.rglob("*")):
+        return FolderKind.EML_FILES
+    folders = sorted(one for one in path.iterdir() if _is_folder(one))
+    mend = ""
+    if folders:
+        mend = f"Load each mail folder in it: mailmend load {quote(str(folders[0]))} --user USER --mailbox NAME"
+    raise BadMail(f"{path} is neither a Maildir (cur, new) nor a directory with .eml files", mend=mend)
 
 
 def mail_in(path: Path, kind: FolderKind, start: int = 0, octets_max: int = OCTETS_MAX) -> Iterator[Found | Refused]:
@@ -124,79 +177,135 @@ def _items(path: Path, kind: FolderKind, start: int, octets_max: int) -> Iterato
 
 def mbox_messages(path: Path, start: int = 0, octets_max: int = OCTETS_MAX) -> Iterator[Found | Refused]:
     """The messages of an mbox, from the offset of one of its `From ` lines on."""
-    with path.open("rb") as file:
-        file.seek(start)
-        offset, envelope = start, file.readline(_LINE_OCTETS_MAX)
-        while envelope:
-            content, next_envelope = _message(file, octets_max)
-            after = file.tell() - len(next_envelope)
-            name = f"{path} at byte {offset}"
-            if content is None:
-                yield Refused(str(offset), name, f"larger than {octets_max} bytes", next_offset=after)
-            else:
-                yield Found(str(offset), name, content, envelope, next_offset=after)
-            offset, envelope = after, next_envelope
+    for entry in entries_in(path, start, octets_max):
+        yield _without_deleted(_of_entry(path, entry, octets_max))
 
 
-def _message(file: IO[bytes], octets_max: int) -> tuple[bytes | None, bytes]:
-    """The lines up to the next `From ` line (None when they exceed `octets_max` bytes), and that line."""
-    lines: list[bytes] = []
-    size, blank, whole = 0, True, True
-    while line := file.readline(_LINE_OCTETS_MAX):
-        if whole and blank and line.startswith(b"From ") and _separates(line, file):
-            return _joined(lines, size, octets_max), line
-        size += len(line)
-        if size <= octets_max + 2:
-            lines.append(line)
-        else:
-            lines.clear()
-        blank = whole and line in (b"\n", b"\r\n")
-        whole = line.endswith(b"\n")
-    return _joined(lines, size, octets_max), b""
+def _of_entry(path: Path, entry: MboxEntry, octets_max: int) -> Found | Refused:
+    key, name = str(entry.offset), f"{path} at byte {entry.offset}"
+    found = Found(
+        key,
+        name,
+        entry.content or b"",
+        entry.envelope,
+        next_offset=entry.next_offset,
+        separator_octets=entry.separator_octets,
+        doubts=entry.doubts,
+        doubtful=entry.doubtful,
+    )
+    if entry.content is None:
+        return _refused(found, f"larger than {octets_max} bytes", octets=entry.content_octets)
+    return _judged(found)
 
 
-def _separates(line: bytes, file: IO[bytes]) -> bool:
-    """Whether a `From ` line after an empty line begins a message: it has a date, or a header follows."""
-    if _DATED.match(line):
-        return True
-    here = file.tell()
-    follows = file.readline(_LINE_OCTETS_MAX)
-    file.seek(here)
-    return _HEADER.match(follows) is not None
+def _judged(found: Found) -> Found | Refused:
+    """The message, or its refusal where its bytes are no mail, or where its source has deleted it."""
+    if not found.content.strip():
+        return _refused(found, "it is empty")
+    kind = not_a_mail(found.content)
+    if kind:
+        mend = "" if found.envelope else kind.mend.format(path=quote(found.name))
+        return replace(_refused(found, f"it is {kind.name}"), mend=mend)
+    return found
 
 
-def _joined(lines: list[bytes], size: int, octets_max: int) -> bytes | None:
-    """The message without the empty line that an mbox adds after each; None when it is too large."""
-    if lines and lines[-1] in (b"\n", b"\r\n"):
-        size -= len(lines.pop())
-    return b"".join(lines) if size <= octets_max else None
+def _without_deleted(item: Found | Refused) -> Found | Refused:
+    """The item of a folder of a mail program; a message that the program has deleted stays away."""
+    if isinstance(item, Found):
+        header, _ = split_mail(item.content)
+        if is_deleted(fields_of(header), item.envelope):
+            return replace(_refused(item, "its mail program has deleted it"), reason=WhyNotStored.DELETED)
+    return item
+
+
+def _refused(found: Found, why: str, octets: int | None = None) -> Refused:
+    return Refused(
+        found.key,
+        found.name,
+        why,
+        next_offset=found.next_offset,
+        octets=len(found.content) if octets is None else octets,
+        envelope=found.envelope,
+        separator_octets=found.separator_octets,
+        doubts=found.doubts,
+        doubtful=found.doubtful,
+    )
 
 
 def _start_of(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(_START_OCTETS)
+            return file.read(START_OCTETS)
     except OSError as error:
         raise BadMail(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _maildir_messages(path: Path, octets_max: int) -> Iterator[Found | Refused]:
     """Files of cur and new in the order of their names, which begin with the time of delivery."""
-    files = [file for folder in ("cur", "new") for file in (path / folder).iterdir() if not file.name.startswith(".")]
-    for file in sorted(files, key=lambda one: one.name):
-        unique, _, info = file.name.partition(":2,")
-        yield _file(file, unique, octets_max, info=info, recent=file.parent.name == "new")
-    for folder in sorted(one for one in path.iterdir() if one.is_dir() and one.name not in ("cur", "new", "tmp")):
-        yield Refused(folder.name, str(folder), "a folder of its own: load it into a mailbox of its own", mail=False)
+    keywords = _keywords_of(path)
+    inside = [file for name in ("cur", "new") for file in (path / name).iterdir()]
+    for file in sorted((file for file in inside if not file.name.startswith(".")), key=lambda one: one.name):
+        unique, *rest = _INFO.split(file.name, maxsplit=1)
+        recent = file.parent.name == "new"
+        item = _without_deleted(_file(file, unique, octets_max))
+        if isinstance(item, Found):
+            item = replace(item, info="".join(rest), recent=recent, keywords=keywords)
+        yield item
+    hidden = [file for file in inside if file.name.startswith(".")]
+    yield from _skipped_files(path, [*hidden, *_in_tmp(path)])
+    yield from _skipped_beside(path)
+
+
+def _keywords_of(maildir: Path) -> tuple[str, ...]:
+    try:
+        text = (maildir / "dovecot-keywords").read_text("utf-8", "replace")
+    except OSError:
+        return ()
+    return tuple(dovecot_keywords(text))
+
+
+def _in_tmp(maildir: Path) -> list[Path]:
+    tmp = maildir / "tmp"
+    return list(tmp.iterdir()) if tmp.is_dir() else []
+
+
+def _skipped_files(maildir: Path, files: Iterable[Path]) -> Iterator[Refused]:
+    """Files that a Maildir does not list: hidden ones, and deliveries that did not end."""
+    for file in sorted(files):
+        if _matters(file):
+            key = str(file.relative_to(maildir))
+            mend = f"If it is mail: cp {quote(str(file))} NEW.eml, then load NEW.eml."
+            yield Refused(key, str(file), "a Maildir does not list it", WhyNotStored.SKIPPED, mend)
+
+
+def _skipped_beside(maildir: Path) -> Iterator[Refused]:
+    """What else is in the directory: sub-folders with mail, and other files."""
+    for one in sorted(maildir.iterdir()):
+        if one.name in ("cur", "new", "tmp") or not _matters(one):
+            continue
+        if _is_folder(one):
+            mend = _load_next(one, one.name.removeprefix("."))
+            yield Refused(one.name, str(one), "a folder of its own", WhyNotStored.SKIPPED, mend)
+        else:
+            yield Refused(one.name, str(one), "no part of the Maildir", WhyNotStored.SKIPPED)
+
+
+def _load_next(path: Path, mailbox: str) -> str:
+    return f"Load it: mailmend load {quote(str(path))} --user USER --mailbox {quote(mailbox)}"
 
 
 def _eml_messages(path: Path, octets_max: int) -> Iterator[Found | Refused]:
     for file in sorted(one for one in path.rglob("*") if not one.is_dir()):
         key = str(file.relative_to(path))
-        yield _file(file, key, octets_max) if _is_eml(file) else Refused(key, str(file), "not an .eml file", mail=False)
+        if _is_eml(file):
+            yield _file(file, key, octets_max)
+        elif _matters(file):
+            mend = _load_next(file, file.stem) if _is_folder(file) else ""
+            yield Refused(key, str(file), "not an .eml file", WhyNotStored.SKIPPED, mend)
 
 
-def _file(path: Path, key: str, octets_max: int, *, info: str = "", recent: bool = False) -> Found | Refused:
+def _file(path: Path, key: str, octets_max: int) -> Found | Refused:
+    """One mail of a file, without the mbox line that some programs put above it."""
     try:
         status = path.stat()
         if status.st_size > octets_max:
@@ -204,110 +313,53 @@ def _file(path: Path, key: str, octets_max: int, *, info: str = "", recent: bool
         content = path.read_bytes()
     except OSError as error:
         return Refused(key, str(path), error.strerror or "cannot be read")
-    if not content.strip():
-        return Refused(key, str(path), "it is empty")
-    return Found(key, str(path), content, info=info, recent=recent, touched_at=status.st_mtime)
+    if not is_envelope(content[:START_OCTETS]):
+        return _judged(Found(key, str(path), content, touched_at=status.st_mtime))
+    first, *others = entries_in(path, 0, octets_max)
+    if others:
+        why = f"an mbox of {len(others) + 1} messages, not one mail"
+        return Refused(key, str(path), why, mend=_load_next(path, path.stem))
+    content = content[len(first.envelope) :]
+    return _judged(Found(key, str(path), content, first.envelope, touched_at=status.st_mtime))
+
+
+def _matters(path: Path) -> bool:
+    """Whether somebody may miss what is there: not the notes of a mail server, nothing empty."""
+    if _NOTES.fullmatch(path.name):
+        return False
+    try:
+        if path.is_dir():
+            return any(one.is_file() and not _NOTES.fullmatch(one.name) for one in path.rglob("*"))
+        return path.stat().st_size > 0
+    except OSError:
+        return True
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether `load` reads this as a folder of its own."""
+    try:
+        return kind_of(path) is not FolderKind.EML
+    except (BadMail, OSError):
+        return False
 
 
 def _is_eml(path: Path) -> bool:
     return path.suffix.lower() == ".eml" and not path.is_dir()
 
 
-_HEADER_OCTETS_MAX = 2**20
-_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-_AHEAD_MAX = timedelta(days=1)
-_KEYWORD = re.compile(r"[^\s,(){%*\"\\\]\x00-\x1f\x7f]{1,200}")
-_ASCTIME = re.compile(r"([A-Z][a-z]{2}) (\d{1,2}) (\d\d?:\d\d(?::\d\d)?)(?: ([A-Z]{3,4}|[+-]\d{4}))? (\d{4})")
-_STATUS = {"R": SystemFlag.SEEN}
-_X_STATUS = {
-    "A": SystemFlag.ANSWERED,
-    "D": SystemFlag.DELETED,
-    "F": SystemFlag.FLAGGED,
-    "T": SystemFlag.DRAFT,
-}
-_MAILDIR = {
-    "D": SystemFlag.DRAFT,
-    "F": SystemFlag.FLAGGED,
-    "R": SystemFlag.ANSWERED,
-    "S": SystemFlag.SEEN,
-    "T": SystemFlag.DELETED,
-}
-_PASSED = "$Forwarded"
-
-
 def mail_of(found: Found, now: datetime) -> NewMail:
     """The message to store, with its date and flags as far as they can be read."""
     header, body = split_mail(found.content)
-    fields = _fields(header)
-    return NewMail(header, body, internal_date_of(found, fields, now), flags=_flags_of(found, fields))
+    fields = fields_of(header)
+    date = internal_date_of(fields, found.envelope, found.touched_at, now)
+    return NewMail(header, body, date, flags=_flags_of(found, fields))
 
 
-def internal_date_of(found: Found, fields: Message, now: datetime) -> datetime:
-    """When the message arrived: by its last Received line, the mbox's line, its Date, its file, or now.
-
-    Dates before 1970 or more than a day ahead are ignored.
-    """
-    sources: Iterable[str] = (
-        _after_semicolon(_text(fields, "Received")),
-        _envelope_date(found.envelope),
-        _text(fields, "Date"),
-    )
-    dates = (*map(_parsed, sources), _from_seconds(found.touched_at))
-    return next((date for date in dates if date and _EARLIEST <= date <= now + _AHEAD_MAX), now)
-
-
-def _flags_of(found: Found, fields: Message) -> Flags:
-    """Flags from a Maildir's file name, or from the fields that mail programs write into an mbox."""
-    if not found.envelope:
-        system = _letters(_MAILDIR, found.info)
-        recent = {SystemFlag.RECENT} if found.recent else set()
-        return Flags(system | recent, frozenset({_PASSED} if "P" in found.info else ()))
-    status = _text(fields, "Status")
-    system = _letters(_STATUS, status) | _letters(_X_STATUS, _text(fields, "X-Status"))
-    recent = set() if "O" in status else {SystemFlag.RECENT}
-    return Flags(system | recent, frozenset(_KEYWORD.findall(_text(fields, "X-Keywords"))))
-
-
-def _letters(meanings: dict[str, SystemFlag], letters: str) -> frozenset[SystemFlag]:
-    return frozenset(meanings[letter] for letter in letters if letter in meanings)
-
-
-def _fields(header: bytes) -> Message:
-    try:
-        return BytesHeaderParser().parsebytes(header[:_HEADER_OCTETS_MAX])
-    except (MessageError, ValueError, LookupError):
-        return Message()
-
-
-def _text(fields: Message, name: str) -> str:
-    try:
-        return str(fields.get(name, "")).encode("utf-8", "replace").decode()
-    except (MessageError, ValueError, LookupError):
-        return ""
-
-
-def _after_semicolon(received: str) -> str:
-    return received.rpartition(";")[2] if ";" in received else ""
-
-
-def _envelope_date(line: bytes) -> str:
-    found = _ASCTIME.search(" ".join(line.decode("latin-1").split()[2:]))
-    if not found:
-        return ""
-    month, day, time, zone, year = found.groups()
-    return f"{day} {month} {year} {time} {zone or '+0000'}"
-
-
-def _from_seconds(seconds: float | None) -> datetime | None:
-    try:
-        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-def _parsed(text: str) -> datetime | None:
-    try:
-        date = parsedate_to_datetime(" ".join(text.split()))
-        return date.replace(tzinfo=date.tzinfo or UTC).astimezone(UTC)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
+def _flags_of(found: Found, fields: HeaderFields) -> Flags:
+    """Flags from a Maildir's name, or from the fields that mail programs write."""
+    if found.envelope and not found.info:
+        return flags_in_header(fields, found.envelope)
+    named = flags_in_name(found.info, recent=found.recent, keywords=found.keywords)
+    if found.info or found.recent:
+        return named
+    return mozilla_flags(fields, found.envelope) or named

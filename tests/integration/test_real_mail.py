@@ -11,7 +11,7 @@ from model.catalog.mail import MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
 from model.operations import Read
 from repair.clock import SystemClock
 from repair.writing.message_store import BlobBridge
-from tests.support.awkward import AWKWARD, BLANK, mbox_of, quoted
+from tests.support.awkward import AWKWARD, NO_MAIL, mbox_of, quoted
 from tests.support.commands import CommandLine
 from tests.support.in_turn import InTurn
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cassandra
 FOLDER = Path(__file__).parents[1] / "data" / "mail"
 REAL: Mapping[str, bytes] = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("*.txt"))}
 MAILS: Mapping[str, bytes] = {**REAL, **AWKWARD}
-FILES: Mapping[str, bytes] = {name: content for name, content in MAILS.items() if name not in BLANK}
+FILES: Mapping[str, bytes] = {name: content for name, content in MAILS.items() if name not in NO_MAIL}
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +38,8 @@ def mailmend(cassandra: CassandraServer, keyspace: MailKeyspace, tmp_path: Path)
 
 def an_mbox(directory: Path) -> tuple[Path, list[bytes]]:
     path = directory / "all.mbox"
-    path.write_bytes(mbox_of(MAILS))
-    return path, [quoted(content) for content in MAILS.values()]
+    path.write_bytes(mbox_of(FILES))
+    return path, [quoted(content) for content in FILES.values()]
 
 
 def a_maildir(directory: Path) -> tuple[Path, list[bytes]]:

@@ -42,8 +42,8 @@ AWKWARD: Mapping[str, bytes] = {
 }
 """By what is odd about it."""
 
-BLANK = frozenset(name for name, content in AWKWARD.items() if not content.strip())
-"""A message in an mbox, where a line stands above it; no mail as a file of its own."""
+NO_MAIL = frozenset({"empty", "only newlines", "no header"})
+"""Without any header field, and so refused by name."""
 
 
 def mbox_of(mails: Mapping[str, bytes]) -> bytes:

@@ -18,6 +18,7 @@ from model.projections.verdicts import Verdict
 from model.queue.blob_ids import BlobNaming, BlobsMode, is_deduplicated
 from model.schema.table import Table
 from repair.ledger.lags import LagJournal, Spool
+from repair.writing.mbox import entries_in
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import QUICK, CommandLine
 from tests.support.mail_states import MailKeyspace
@@ -200,6 +201,66 @@ class TestLoad:
 
         assert (ended.code, ended.json["stored"], ended.json["lagged"], ended.json["unjournalled"]) == (3, 3, 2, 2)
         assert mailmend("check", *QUICK, "--json").json["findings"]["messageIdTable"] == {"PROJECT": 2}
+
+    def test_each_byte_of_an_mbox_is_accounted_for(self, mailmend: CommandLine, tmp_path: Path) -> None:
+        path = tmp_path / "cr.mbox"
+        path.write_bytes((LETTER * 3).replace("\n", "\r").encode())
+
+        ended = mailmend("load", str(path), *TO_INBOX, "--json")
+
+        found = ended.json
+        parts = [found[name] for name in ("octets", "octets_envelopes", "octets_separators")]
+        assert (ended.code, found["stored"], found["octets_read"]) == (0, 3, path.stat().st_size), ended.err
+        assert (parts, sum(parts)) == ([60, 102, 3], path.stat().st_size)
+        again = mailmend("load", str(path), *TO_INBOX, "--again")
+        assert "165 bytes were read: 60 stored now, 102 of envelope lines, 3 of separators" in again.out
+
+    def test_doubtful_lines_are_named_with_their_offsets(self, mailmend: CommandLine, tmp_path: Path) -> None:
+        path = tmp_path / "doubtful.mbox"
+        path.write_text(LETTER + "From memory: fine\nTo: whom\n\n" + LETTER)
+
+        ended = mailmend("load", str(path), *TO_INBOX, "--json")
+        shown = mailmend("load", str(path), *TO_INBOX, "--again")
+
+        (doubt,) = ended.json["doubts"]
+        assert (ended.code, ended.json["stored"], ended.json["doubtful"]) == (0, 2, 1)
+        assert (doubt["offset"], doubt["line"], doubt["begins"]) == (len(LETTER), "From memory: fine", False)
+        assert f"at byte {len(LETTER)}: 'From memory: fine' is text of the message above" in ended.err
+        assert "1 lines may begin a message or not" in shown.out
+        assert "From memory: fine" in shown.out
+
+    def test_what_is_skipped_has_its_own_sum_and_the_command_to_type_next(
+        self, mailmend: CommandLine, tmp_path: Path
+    ) -> None:
+        maildir = tmp_path / "Maildir"
+        for name in ("cur", "new", ".Sent/cur", ".Sent/new"):
+            (maildir / name).mkdir(parents=True)
+        (maildir / "cur" / "1.a:2,S").write_bytes(b"\x1f\x8b\x08\x00 packed")
+        (maildir / "cur" / "2.a:2,S").write_text("Subject: x\n\nhello\n")
+        (maildir / ".Sent" / "cur" / "3.a:2,S").write_text("Subject: x\n\nhello\n")
+
+        ended = mailmend("load", str(maildir), *TO_INBOX, "--json")
+
+        found = ended.json
+        assert (ended.code, found["stored"], found["refused"], found["skipped"]) == (3, 1, 1, 1)
+        assert [(one["reason"], one["why"]) for one in found["not_stored"]] == [
+            ("refused", "it is a gzip file"),
+            ("skipped", "a folder of its own"),
+        ]
+        assert found["not_stored"][1]["next"] == (
+            f"Load it: mailmend load {maildir / '.Sent'} --user USER --mailbox Sent"
+        )
+
+    def test_a_load_whose_bytes_do_not_add_up_fails(
+        self, mailmend: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Stands for any fault of reading: the load says so, and is not called complete."""
+        path = mbox(tmp_path, 2)
+        monkeypatch.setattr("repair.writing.mail_files.entries_in", lambda *args: list(entries_in(*args))[:1])
+
+        ended = mailmend("load", str(path), *TO_INBOX)
+
+        assert (ended.code, "55 bytes of" in ended.err, "are in no message" in ended.err) == (3, True, True), ended.err
 
     @pytest.mark.parametrize("keyspace", ["nowhere", "a;b"])
     def test_a_keyspace_that_is_not_there_is_refused_before_any_file_is_touched(

@@ -15,7 +15,7 @@ from model.messages.flags import SystemFlag, flags_of
 from model.operations import PutIfAbsent
 from repair.writing.loading import Folder, Loaded, Loader, LoadJournal, LoadLimits, message_id_of
 from repair.writing.mail_files import Refused, kind_of
-from tests.support.awkward import AWKWARD, BLANK, mbox_of
+from tests.support.awkward import AWKWARD, NO_MAIL, mbox_of
 from tests.support.clock import uuid_at
 from tests.support.disk import full_after
 from tests.support.progress import SilentProgress
@@ -185,9 +185,9 @@ def test_a_failure_in_the_middle_is_resumed(bench: Bench, tmp_path: Path) -> Non
 
 def test_awkward_mail_is_stored_as_it_is(bench: Bench, tmp_path: Path) -> None:
     loaded = bench.load(eml_files(tmp_path, dict(AWKWARD)))
-    assert (loaded.stored, loaded.refused) == (len(AWKWARD) - len(BLANK), len(BLANK))
-    assert {Path(one.name).stem for one in bench.refused} == BLANK
-    assert bench.subjects() == sorted(content for name, content in AWKWARD.items() if name not in BLANK)
+    assert (loaded.stored, loaded.refused) == (len(AWKWARD) - len(NO_MAIL), len(NO_MAIL))
+    assert {Path(one.name).stem for one in bench.refused} == NO_MAIL
+    assert bench.subjects() == sorted(content for name, content in AWKWARD.items() if name not in NO_MAIL)
     assert bench.desk.drift() == []
 
 
@@ -198,7 +198,7 @@ def test_what_cannot_be_taken_is_named(bench: Bench, tmp_path: Path) -> None:
     loaded = bench.load(path)
     assert (loaded.stored, loaded.refused) == (3, 1)
     assert sorted(Path(one.name).name for one in bench.refused) == ["large.eml", "readme.txt"]
-    assert bench.load(path) == Loaded(refused=1)
+    assert bench.load(path) == Loaded(refused=1, skipped=1)
 
 
 def test_batches_are_bounded_in_bytes(bench: Bench, tmp_path: Path) -> None:
