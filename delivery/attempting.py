@@ -242,7 +242,9 @@ class EntryAttempts:
             self.broken_off.discard(begun)
 
     def now(self) -> datetime:
-        return instant_of(self.clock.micros())
+        """In whole milliseconds, as the journal keeps it: what follows from it follows again after a crash."""
+        micros = self.clock.micros()
+        return instant_of(micros - micros % 1000)
 
     def nanos(self) -> int:
         """Of the clock that never goes back."""
@@ -271,7 +273,7 @@ class EntryAttempts:
     ) -> EndedEntry:
         """How an entry ends behind an attempt; the journal has it before anything follows from it."""
         doubted = self.journal.doubted(entry, recorded) if result.uncertain else None
-        ended = doubted or self._judged(result, entry)
+        ended = doubted or self._judged(result, entry, recorded.ended_at or self.now())
         if ended.end is EntryEnd.RETURNED:
             await self.journal.end(held, recorded)
             return ended
@@ -281,14 +283,15 @@ class EntryAttempts:
         await self.journal.end(held, replace(recorded, outcome=None if doubted else OUTCOMES[ended.end]))
         return await self._after(held, ended, result.stage) if delivered else ended
 
-    def _judged(self, result: RecipientResult, entry: DeliveryEntry) -> EndedEntry:
+    def _judged(self, result: RecipientResult, entry: DeliveryEntry, at: datetime) -> EndedEntry:
+        """How an entry ends by a result, at the time that the journal has."""
         reply = result.reply
         end = EntryEnd.FAILED if reply.permanent else EntryEnd.REFUSED
         if result.delivered:
             end = EntryEnd.DELIVERED
         why = reply.text if reply.ours else ""
         arrived = self.settings.protocol is DeliveryProtocol.LMTP
-        return EndedEntry(entry, end, self.now(), reply.status, why, result.tells and not arrived, arrived)
+        return EndedEntry(entry, end, at, reply.status, why, result.tells and not arrived, arrived)
 
     async def _after(self, held: HeldMail, ended: EndedEntry, stage: AttemptStage | None) -> EndedEntry:
         entry, seen = ended.entry, self._seen(held, ended.entry)

@@ -18,7 +18,7 @@ from model.delivery.journal import JournalledAttempt
 from model.delivery.notices import StatusNotification
 from model.delivery.settling import MailSettlement
 from model.errors import CannotReach, MailmendError, WrongUse
-from model.ids import EnqueueId
+from model.ids import EnqueueId, put_off_id, report_id
 from model.ports import Clock
 from model.queue.mails import Mail
 from model.texts import noted
@@ -177,22 +177,27 @@ class MailDepartures:
             yield partial(self._put_off, held, entries, at)
 
     async def _put_off(self, held: HeldMail, entries: Sequence[DeliveryEntry], at: datetime) -> None:
-        """Put a mail into its queue again, for these recipients; if need be, without the notes about it."""
+        """Put a mail into its queue again, for these recipients; if need be, without the notes about it.
+
+        Its id follows from this passage: a server that is killed between this and the ack does it again, for one mail.
+        """
         mail, content = held.dequeued.mail, held.dequeued.content
+        known_as = put_off_id(held.dequeued.enqueue_id, [one.id.number for one in entries])
         again = with_bytes(mail_again(mail, held.mail, entries, held.given), content)
         try:
-            await self.queue.enqueue(again, content, at=at)
+            await self.queue.enqueue(again, content, at=at, known_as=known_as)
         except CannotReach:
             raise
         except (MailmendError, ValueError, TypeError) as error:  # the latter two: a store that cannot encode a text
             _log_failure("a mail is put off without the notes about it", held, error)
             bare = with_bytes(mail_again(mail, held.mail, [without_notes(one) for one in entries]), content)
-            await self.queue.enqueue(bare, content, at=at)
+            await self.queue.enqueue(bare, content, at=at, known_as=known_as)
 
     def _report(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> Iterable[LeavingStep]:
         if not settlement.notices or held.mail.sender is None:
             return
-        token = self.clock.random_uuid().hex
+        known_as = report_id(held.dequeued.enqueue_id)
+        token = known_as.hex
         report = StatusNotification(
             sender=held.mail.sender,
             reporter=self.reporter,
@@ -208,7 +213,7 @@ class MailDepartures:
 
         async def put() -> None:
             try:
-                await self.queue.enqueue(mail, report.rendered())
+                await self.queue.enqueue(mail, report.rendered(), known_as=known_as)
             except WrongUse as error:
                 _log_failure("a sender cannot be told", held, error)
 

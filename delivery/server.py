@@ -49,6 +49,9 @@ _LOOK_EVERY: Final = timedelta(minutes=1)
 _ELSEWHERE_AFTER: Final = timedelta(seconds=3)
 """How long a recipient waits here for a limit that only other servers have a part of."""
 
+_COPY_AGAIN: Final = timedelta(minutes=5)
+"""When a second copy of a mail that is held comes again: an enqueue that was repeated after a crash may leave one."""
+
 _LOG: Final = logging.getLogger("mailmend.delivery")
 
 
@@ -230,6 +233,9 @@ class DeliveryServer:
     def _take(self, dequeued: Dequeued) -> None:
         if dequeued.enqueue_id in self._departures.unacked:
             self._begin(self._settling, self._departures.ack(dequeued))
+            return
+        if dequeued.enqueue_id in self._held:
+            self._begin(self._settling, dequeued.retry(_COPY_AGAIN, "the same mail is being worked on"))
             return
         mail, entries = outgoing_of(dequeued, self._work.now())
         expires_at = self.settings.schedule(mail.transport).expires_at(mail.first_seen_at, mail.expires_at)

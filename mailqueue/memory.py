@@ -87,9 +87,12 @@ class MemoryMailQueue:
         delay: timedelta | None = None,
         at: datetime | None = None,
         priority: int | None = None,
+        known_as: EnqueueId | None = None,
     ) -> EnqueueId:
         due_at = due_time(self.now, delay, at)
-        enqueue_id = EnqueueId(self.clock.random_uuid())
+        enqueue_id = known_as or EnqueueId(self.clock.random_uuid())
+        if self.knows(enqueue_id):
+            return enqueue_id
         return self._put(enqueue_id, mail if priority is None else with_priority(mail, priority), content, due_at)
 
     def dequeue(

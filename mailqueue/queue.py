@@ -208,8 +208,9 @@ class MailQueue(Protocol):
         delay: timedelta | None = None,
         at: datetime | None = None,
         priority: int | None = None,
+        known_as: EnqueueId | None = None,
     ) -> EnqueueId:
-        """When this returns the mail is in the queue; after an error it is not.
+        """When this returns the mail is in the queue; after an error it is not, unless its id was chosen.
 
         Args:
             mail: the envelope.
@@ -217,6 +218,9 @@ class MailQueue(Protocol):
             delay: the shortest time until its delivery.
             at: not before this instant.
             priority: 0, the last, to 9, the first; None: as the mail's attribute says, else 5.
+            known_as: its id, for callers who do the same again after an error or a crash; None: a new id. However often
+                that is, it is one mail: over RabbitMQ it is not delivered again once it was acked. Over Pulsar a copy
+                may come under its id, so callers have to know by the id what is done.
 
         Raises:
             WrongUse: a delay, instant or priority that cannot be, or a mail that James could not read.

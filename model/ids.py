@@ -1,5 +1,6 @@
 """The identities of mail, each a type of its own so that a type checker tells them apart."""
 
+from collections.abc import Iterable
 from typing import NewType
 from uuid import UUID, uuid5
 
@@ -42,6 +43,19 @@ def restored_id(was: EnqueueId, queue: QueueName) -> EnqueueId:
     must be restored once only.
     """
     return EnqueueId(uuid5(was, f"mailmend:restored:{queue}"))
+
+
+def put_off_id(was: EnqueueId, numbers: Iterable[int]) -> EnqueueId:
+    """The id of the mail with which recipients of a passage through the queue come again: the same on every retry.
+
+    It does not depend on when they come again: a server that is killed and goes on later puts off the same mail.
+    """
+    return EnqueueId(uuid5(was, f"mailmend:again:{','.join(map(str, sorted(numbers)))}"))
+
+
+def report_id(was: EnqueueId) -> EnqueueId:
+    """The id of the report about a passage through the queue: the same on every retry."""
+    return EnqueueId(uuid5(was, "mailmend:report"))
 
 
 def moved_id(was: EnqueueId, queue: QueueName) -> EnqueueId:

@@ -18,10 +18,16 @@ from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
 
 
 async def enqueue(
-    parts: PulsarParts, mail: Mail, content: bytes, due_at: datetime | None, priority: int | None
+    parts: PulsarParts,
+    mail: Mail,
+    content: bytes,
+    due_at: datetime | None,
+    priority: int | None,
+    *,
+    known_as: EnqueueId | None = None,
 ) -> EnqueueId:
     mail = admitted(mail, priority)
-    enqueue_id = EnqueueId(parts.clock.random_uuid())
+    enqueue_id = known_as or EnqueueId(parts.clock.random_uuid())
     try:
         await put(parts, enqueue_id, mail, content, due_at)
     except BaseException:

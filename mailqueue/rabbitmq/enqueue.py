@@ -2,7 +2,9 @@
 
 The caller hears of success only when the broker has confirmed the mail, or its row among the delayed ones is written;
 of an error only when the mail is not delivered: nothing of it was published, or a mark hides what may have been. What
-cannot even be undone is named in the error. Cancelled, it undoes as after an error. Source: ADR-31, DESIGN section 4.
+cannot even be undone is named in the error. Cancelled, it undoes as after an error. A mail whose id was chosen is not
+undone: it may have been put before under that id, and a mark would hide that one too. The caller puts it again.
+Source: ADR-31, DESIGN section 4.
 """
 
 import logging
@@ -23,16 +25,24 @@ from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
 _LOG: Final = logging.getLogger("mailmend.queue")
 
 
-async def enqueue(parts: Parts, mail: Mail, content: bytes, due_at: datetime | None, priority: int | None) -> EnqueueId:
+async def enqueue(
+    parts: Parts,
+    mail: Mail,
+    content: bytes,
+    due_at: datetime | None,
+    priority: int | None,
+    *,
+    known_as: EnqueueId | None = None,
+) -> EnqueueId:
     due = None if due_at is None else parts.due_mails
     mail = admitted(mail, priority)
-    enqueue_id = EnqueueId(parts.clock.random_uuid())
+    enqueue_id, again = known_as or EnqueueId(parts.clock.random_uuid()), known_as is not None
     try:
         queued = QueuedMail(enqueue_id, mail, await put_content(parts.blobs, content))
         if due is None or due_at is None:
-            await _deliver(parts, queued)
+            await _deliver(parts, queued, again=again)
         else:
-            await _delay(parts, due, queued, due_at)
+            await _delay(parts, due, queued, due_at, again=again)
     except BaseException:
         parts.counts.add(QueueCount.ENQUEUE_FAILED, parts.queue)
         raise
@@ -40,7 +50,7 @@ async def enqueue(parts: Parts, mail: Mail, content: bytes, due_at: datetime | N
     return enqueue_id
 
 
-async def _deliver(parts: Parts, queued: QueuedMail) -> None:
+async def _deliver(parts: Parts, queued: QueuedMail, *, again: bool) -> None:
     placement = parts.view.rows.placement(parts.queue, queued)
 
     async def publish(slice_start: datetime) -> None:
@@ -49,19 +59,21 @@ async def _deliver(parts: Parts, queued: QueuedMail) -> None:
     try:
         await placement.settle(beside=publish)
     except BaseException as error:
-        await finished(_undo(parts, queued, error, placement.slice_start))
+        if not again:
+            await finished(_undo(parts, queued, error, placement.slice_start))
         raise
 
 
-async def _delay(parts: Parts, due: DueMails, queued: QueuedMail, due_at: datetime) -> None:
+async def _delay(parts: Parts, due: DueMails, queued: QueuedMail, due_at: datetime, *, again: bool) -> None:
     """A queue of delayed mails alone needs a browse start too: only that lists it among all queues."""
     listed = Listed(queued, parts.now, Whereabouts.DELAYED, due_at=due_at)
     try:
         if parts.queue not in parts.view.starts_seen:
             await parts.view.begun(parts.queue, parts.slicing.window)
-        await due.put(parts.queue, listed)
+        await due.put(parts.queue, listed, again=again)
     except BaseException as error:
-        await finished(_undo(parts, queued, error, None))
+        if not again:
+            await finished(_undo(parts, queued, error, None))
         raise
 
 

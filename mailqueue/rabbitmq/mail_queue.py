@@ -87,8 +87,10 @@ class RabbitMailQueue:
         delay: timedelta | None = None,
         at: datetime | None = None,
         priority: int | None = None,
+        known_as: EnqueueId | None = None,
     ) -> EnqueueId:
-        return await enqueue(self._parts, mail, content, due_time(self._parts.now, delay, at), priority)
+        due_at = due_time(self._parts.now, delay, at)
+        return await enqueue(self._parts, mail, content, due_at, priority, known_as=known_as)
 
     def dequeue(
         self, prefetch: int = PREFETCH, *, priorities: Collection[int] | None = None

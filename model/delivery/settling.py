@@ -74,20 +74,39 @@ def settlement_of(
 ) -> MailSettlement:
     """What follows from how each of a mail's entries has ended.
 
-    Entries that were refused equally often come again together.
+    Entries that were refused equally often come again together, as do those that come again within a second. That
+    follows from when they were refused, as the journal of attempts has it: whoever settles the mail again, after a
+    crash, puts the same entries together.
     """
     notices, again, failed = list[RecipientNotice](), dict[datetime, list[DeliveryEntry]](), list[EndedEntry]()
     expires_at = schedule.expires_at(mail.first_seen_at, mail.expires_at)
-    for one in ended:
-        decision, counted = _next(mail, one, schedule, now, expires_at)
+    entries = list(ended)
+    refused_at = _refused_at(entries)
+    for one in entries:
+        since = refused_at.get(one.entry.refusals, now) if one.end is EntryEnd.REFUSED else now
+        decision, counted = _next(mail, one, schedule, since, expires_at)
         if decision:
-            again.setdefault(decision.at, []).append(counted)
+            again.setdefault(_whole_second(decision.at), []).append(counted)
         elif one.end not in {EntryEnd.DELIVERED, EntryEnd.DELETED}:
             failed.append(one)
         kind = _kind_of(one, decision)
         if kind and mail.sender and one.entry.wish.wants(kind):
             notices.append(_notice(kind, one, expires_at))
     return MailSettlement(notices, again, failed)
+
+
+def _refused_at(ended: Iterable[EndedEntry]) -> Mapping[int, datetime]:
+    """When the last of the entries was refused that were refused equally often before."""
+    found = dict[int, datetime]()
+    for one in ended:
+        if one.end is EntryEnd.REFUSED:
+            found[one.entry.refusals] = max(one.at, found.get(one.entry.refusals, one.at))
+    return found
+
+
+def _whole_second(at: datetime) -> datetime:
+    """Rounded up."""
+    return at if at.microsecond == 0 else at.replace(microsecond=0) + timedelta(seconds=1)
 
 
 def _next(

@@ -17,6 +17,7 @@ from mailqueue.arrivals import RemovedMail, RestoreResult
 from mailqueue.codec import payload_of, priority_of
 from mailqueue.health import FigureScope, judged
 from mailqueue.memory import MemoryMailQueue
+from mailqueue.pulsar.mail_queue import PulsarMailQueue
 from mailqueue.queue import ChangedMail, MailQueue
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
@@ -235,6 +236,25 @@ async def test_a_delayed_mail_comes_in_its_time(world: World, queue: MailQueue, 
         await until(all_moved, world.clock)
         stop.set()
     assert sorted(map(int, await names_taken(queue))) == list(range(20))
+
+
+async def test_a_mail_that_is_enqueued_again_under_its_id_is_one_mail(
+    world: World, queue: MailQueue, other: MailQueue
+) -> None:
+    """As after a crash between the enqueue and what follows; over topics a copy may come, under the same id."""
+    known_as, found = EnqueueId(uuid4()), list[EnqueueId]()
+
+    async def moved() -> bool:
+        await other.move_due()
+        return not await listed(queue, MailFilter(whereabouts=Whereabouts.DELAYED))
+
+    for some in ((queue, other), (queue,)):
+        for one in some:
+            assert await one.enqueue(mail("again"), CONTENT, delay=SECOND, known_as=known_as) == known_as
+        await until(moved, world.clock)
+        found += [one.enqueue_id for one in await taken(queue)]
+    assert set(found) == {known_as}
+    assert len(found) == 1 or isinstance(queue, PulsarMailQueue)
 
 
 async def test_a_flush_ends_every_wait(queue: MailQueue, other: MailQueue) -> None:

@@ -351,7 +351,7 @@ async def test_at_each_step_a_kill_loses_nothing_and_doubles_only_what_may_be(
 ) -> None:
     """Before and after the attempt's beginning, the server's answer, the outcome, a mail put off, a report, the ack.
 
-    Where no mail may go twice, only one that was refused for now and put off twice does.
+    Where no mail may go twice, none does: also none that was refused for now, and no report.
     """
     deaths = list[tuple[int, int]]()
     for dies_at in count(1):
@@ -370,8 +370,7 @@ async def test_at_each_step_a_kill_loses_nothing_and_doubles_only_what_may_be(
         assert served.count(BOB) + served.count(CY) + len(waits) + assumed >= 2
         assert max(served.count(BOB), served.count(CY)) <= 2
         if policy is not RETRY:
-            assert served.count(CY) <= 1
-            assert site.relay.had.count(BOB) <= (2 if len(replies) > 1 else 1)
+            assert max(served.count(BOB), served.count(CY)) <= 1
         assert sum([len(one.recipients) for one in await site.mails()]) == len(waits)
     assert len(deaths) > 10
     assert any(max(one) > 1 for one in deaths) or policy is not RETRY

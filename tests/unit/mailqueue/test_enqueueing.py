@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
+from uuid import uuid4
 
 import pytest
 
@@ -22,6 +23,7 @@ from model.errors import (
     PublishFailed,
     WrongUse,
 )
+from model.ids import EnqueueId
 from model.operations import Put, Read
 from model.queue.mails import DELAY_MAX, PRIORITY_NORMAL, Whereabouts
 from model.queue.messages import ATTEMPTS_HEADER, SLICE_HEADER
@@ -240,6 +242,37 @@ async def test_a_delayed_mail_that_fails_leaves_nothing(
             await queue.enqueue(mail("lost"), CONTENT, delay=HOUR)
         refusing.mend()
     assert await is_free_of_mails(twin)
+
+
+@pytest.mark.parametrize("refused", [writes_of(DUE_MAILS), reads_of(QUEUE_STATE)], ids=["row", "due start"])
+@pytest.mark.parametrize("done_all_the_same", [False, True])
+async def test_a_failure_to_delay_a_mail_again_does_not_hide_it(
+    refused: When, done_all_the_same: bool, twin: TwinQueue
+) -> None:
+    """Of a mail whose id was chosen: what failed is done again, and there is one mail with its bytes."""
+    known_as = EnqueueId(uuid4())
+    async with await twin.process() as queue:
+        await queue.enqueue(mail("again"), CONTENT, delay=HOUR, known_as=known_as)
+        refusing = Refusing(twin, tables=refused, done_all_the_same=done_all_the_same)
+        with pytest.raises(CannotReach):
+            await queue.enqueue(mail("again"), CONTENT, delay=HOUR, known_as=known_as)
+        refusing.mend()
+        await queue.enqueue(mail("again"), CONTENT, delay=HOUR, known_as=known_as)
+        await queue.flush()
+        assert await all_delivered(queue) == ["again"]
+
+
+@pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.UNCONFIRMED_KEPT, Fate.UNREACHABLE], ids=lambda one: one.value)
+async def test_a_failure_to_put_a_mail_again_does_not_hide_it(fate: Fate, twin: TwinQueue) -> None:
+    """As of a delayed one; once it is acked, it is not delivered again."""
+    known_as = EnqueueId(uuid4())
+    async with await twin.process() as queue:
+        twin.broker.will(fate)
+        with pytest.raises(MailmendError):
+            await queue.enqueue(mail("again"), CONTENT, known_as=known_as)
+        for delivered in (["again"], []):
+            await queue.enqueue(mail("again"), CONTENT, known_as=known_as)
+            assert await all_delivered(queue) == delivered
 
 
 @pytest.mark.parametrize("delay", [timedelta(0), -HOUR])
