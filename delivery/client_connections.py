@@ -1,24 +1,26 @@
 """A client's connection: what it says of its mails, by SMTP or LMTP, and what is answered. The one door to aiosmtpd.
 
-The bytes of a mail end with a line of one dot between CR LF alone; a bare CR or LF is a byte like any other, so nothing
-behind it is taken for a command. aiosmtpd reads commands and keeps time; what they say, and all that is answered to
-mails, is here. Its own log names addresses and lines of mails, so it is silent.
+The bytes of a mail end with a line of one dot between CR LF alone, so nothing behind a bare CR or LF is taken for a
+command. What came before the end of a client's input is answered. aiosmtpd keeps the session and its timer; commands,
+and all that is answered to mails, are here. The log of aiosmtpd names addresses and lines of mails, so it is silent.
 """
 
 import asyncio
 import logging
 import math
-from asyncio import sslproto
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
 from aiosmtpd.smtp import SMTP
 
 from delivery import replies
+from delivery.client_input import COMMAND_BYTES_MAX, ClientInput, NotSmtp
+from delivery.half_close_tls import begin_tls
 from delivery.intake import MailIntake
 from delivery.listener_tls import ListenerTls
 from delivery.reception import MailOrigin, NamedRecipient, NamedSender, recipient_in, sender_in, too_large
@@ -31,7 +33,8 @@ LEAVING: Final = timedelta(seconds=2)
 HANDSHAKE_SECONDS: Final = 10
 """How long a client may take to secure its connection, from its first byte or by STARTTLS."""
 
-_COMMAND_BYTES_MAX: Final = 1001
+RECIPIENTS_BEYOND: Final = 1000
+"""RCPT commands of one mail beyond its maximum of recipients that are answered before they count as commands."""
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 logging.getLogger("mail.log").setLevel(logging.CRITICAL + 1)
@@ -54,48 +57,78 @@ class ClientConnections:
     bytes_held: int = 0
     open: "set[ClientConnection]" = field(default_factory=set)
     refused: Counter[str] = field(default_factory=Counter)
+    _by_address: Counter[str] = field(default_factory=Counter)
+
+    def now(self) -> float:
+        return self.intake.clock.monotonic()
 
     def join(self, connection: "ClientConnection") -> SmtpReply | None:
-        """Count a connection, before anything is said or secured; a reply where there is no room for it."""
+        """Count a connection, before anything is said or secured; a reply where it may not stay."""
         if self.stopping:
             return replies.STOPPING
+        if not self.settings.may_relay(connection.client):
+            _LOG.warning("a client may not hand over mails", extra={"client": connection.client})
+            return replies.STRANGER
+        address = counted_address(connection.client)
+        if self._by_address[address] >= self.settings.connections_by_address_max:
+            return replies.CROWDED_ADDRESS
         if len(self.open) >= self.settings.connections_max:
             return replies.CROWDED
         self.open.add(connection)
+        self._by_address[address] += 1
         return None
 
     def leave(self, connection: "ClientConnection") -> None:
-        self.open.discard(connection)
+        if connection in self.open:
+            self.open.remove(connection)
+            address = counted_address(connection.client)
+            self._by_address[address] -= 1
+            if not self._by_address[address]:
+                del self._by_address[address]
         self.intake.changed.set()
+
+
+def counted_address(client: str) -> str:
+    """The address by which connections are counted: a host of IPv6 has the whole of its /64 network."""
+    try:
+        address = ip_address(client.partition("%")[0])
+    except ValueError:
+        return client
+    if not isinstance(address, IPv6Address):
+        return str(address)
+    if address.ipv4_mapped:
+        return str(address.ipv4_mapped)
+    return str(ip_network(f"{address}/64", strict=False))
 
 
 class ClientConnection(SMTP):
     """One client's: what it has said so far of its next mail.
 
     Attributes:
+        client: its address.
         has_mail: whether the bytes of a mail are coming, or it is being put into the queue.
     """
-
-    command_size_limit = _COMMAND_BYTES_MAX
-    command_size_limits: dict[str, int] = defaultdict(lambda: _COMMAND_BYTES_MAX)  # noqa: RUF012 - as aiosmtpd's is
 
     def __init__(self, together: ClientConnections, protocol: DeliveryProtocol, *, secured: bool = False) -> None:
         self._together, self._settings, self._secured_at_once = together, together.settings, secured
         self._lmtp = protocol is DeliveryProtocol.LMTP
         self._sender: NamedSender | None = None
         self._recipients = list[NamedRecipient]()
-        self._client = ""
+        self.client = ""
         self._held, self._ends_by = 0, math.inf
-        self.has_mail = self._is_secured = False
+        self._heard_at = together.now()
+        limits = self._settings
+        self._begins_by = self._heard_at + limits.mail_wait_max.total_seconds()
+        self._commands = self._errors = self._recipients_asked = 0
+        self.has_mail = self._is_secured = self._is_greeted = self._spoke_early = False
         self._handshake: asyncio.Future[None] | None = None
-        self._heard_at = asyncio.get_running_loop().time()
         super().__init__(
             None,
-            enable_SMTPUTF8=True,  # commands are read as UTF-8, so that an address beyond ASCII is refused by name
+            enable_SMTPUTF8=True,
             hostname=self._settings.host_name,
             ident=f"{'LMTP' if self._lmtp else 'ESMTP'} mailmend",
             tls_context=together.tls.context if together.tls else None,
-            timeout=self._settings.idle_max.total_seconds(),
+            timeout=min(limits.idle_max, limits.mail_wait_max, limits.mail_time_max).total_seconds(),
             loop=asyncio.get_running_loop(),
         )
 
@@ -104,9 +137,10 @@ class ClientConnection(SMTP):
     def connection_made(self, transport: Any) -> None:
         """Also called once the connection is secured: nothing that was said before counts then (RFC 3207 4.2)."""
         peer = transport.get_extra_info("peername")
-        self._client = str(peer[0]) if peer else ""
+        self.client = str(peer[0]) if peer else ""
         self._is_secured = transport.get_extra_info("ssl_object") is not None
         super().connection_made(transport)
+        self._input = ClientInput(self._reader)
         if self._secured_at_once and not self._is_secured:
             self._handshake = self._begin_handshake()
 
@@ -116,8 +150,13 @@ class ClientConnection(SMTP):
         super().connection_lost(error)
 
     def data_received(self, data: bytes) -> None:
-        self._heard_at = self.loop.time()
+        self._spoke_early |= not self._is_greeted
         super().data_received(data)
+
+    def eof_received(self) -> bool:
+        """The client sends no more; what it sent is answered, and then the connection ends."""
+        asyncio.StreamReaderProtocol.eof_received(self)
+        return not self._is_secured  # by TLS the connection stays open without being asked to
 
     def end(self, reply: SmtpReply) -> None:
         """Say this, and close the connection; to a client that is securing it nothing can be said."""
@@ -129,6 +168,12 @@ class ClientConnection(SMTP):
             self.abort()
         else:
             transport.write(f"{reply}\r\n".encode())
+            self._leave()
+
+    def _leave(self) -> None:
+        """Close the connection once the client has taken what was said, or after `LEAVING`."""
+        transport: Any = self.transport
+        if transport is not None and not transport.is_closing():
             transport.close()
             self.loop.call_later(LEAVING.total_seconds(), transport.abort)
 
@@ -150,19 +195,79 @@ class ClientConnection(SMTP):
         with suppress(ConnectionError):
             if self._handshake:
                 await self._secure(self._handshake)
-            await super()._handle_client()
+            await self._converse()
+        self._leave()
+
+    async def _converse(self) -> None:
+        """Greet the client and answer its commands, until its input or the connection ends."""
+        await asyncio.sleep(0)  # what came together with the connection is read meanwhile
+        if self._spoke_early:
+            self.end(replies.EARLY)
+            return
+        self._is_greeted = True
+        await self.push(f"220 {self.hostname} {self.__ident__}")
+        while self.transport is not None and not self.transport.is_closing():
+            self._heard_at = self._together.now()
+            try:
+                line = await self._input.command()
+            except NotSmtp:
+                _LOG.warning("a client does not speak SMTP", extra={"client": self.client})
+                self.end(replies.NOT_SMTP)
+                return
+            if line is None:
+                return
+            await self._answer(line)
+            if excess := self._excess():
+                self.end(excess)
+
+    async def _answer(self, line: bytes) -> None:
+        verb, _, words = line.partition(b" ")
+        name = verb.upper().decode("ascii", "replace")
+        is_free = name == "RCPT" and self._recipients_asked < self._settings.recipients_max + RECIPIENTS_BEYOND
+        if is_free:
+            self._recipients_asked += 1
+        else:
+            self._commands += 1
+        errors = self._errors
+        if not line or len(line) > COMMAND_BYTES_MAX or b"\r" in line or b"\0" in line:
+            await self.push(replies.UNREADABLE)
+            return
+        try:
+            # An address beyond ASCII is refused by name, so it is read as UTF-8.
+            argument = words.strip().decode("utf-8", "surrogateescape") or None
+            await self._smtp_methods.get(name, self._not_here)(argument)
+        except ConnectionError:
+            raise
+        except Exception:  # noqa: BLE001 - a fault of ours ends neither the connection nor the listener
+            _LOG.exception("a command failed by itself", extra={"client": self.client})
+            await self.push(replies.FAULT)
+        if is_free:
+            self._errors = errors
+
+    def _excess(self) -> SmtpReply | None:
+        """The reply that ends a connection with too many commands or errors since its last mail."""
+        if self._commands > self._settings.commands_max:
+            return replies.TALKATIVE
+        return replies.FAULTY if self._errors > self._settings.errors_max else None
 
     def _timeout_cb(self) -> None:
-        """End the connection where nothing came for long, or a mail never ends.
+        """End the connection where a line, a mail, or the begin of one takes too long.
 
         While a mail is put into the queue we are the slow one.
         """
-        now, coming = self.loop.time(), self.has_mail and not self._puts_mail
-        left = min(self._heard_at + self._timeout_duration, self._ends_by if coming else math.inf) - now
-        if self._puts_mail or left > 0:
-            self._reset_timeout(left if left > 0 else self._timeout_duration)
+        now = self._together.now()
+        if self._puts_mail:
+            self._reset_timeout()
+            return
+        line_by = self._heard_at + self._settings.idle_max.total_seconds()
+        mail_by = self._ends_by if self.has_mail else self._begins_by
+        left = min(line_by, mail_by) - now
+        if left > 0:
+            self._reset_timeout(left)
+        elif mail_by > now:
+            self.end(replies.IDLE)
         else:
-            self.end(replies.SLOW if coming and self._ends_by <= now else replies.IDLE)
+            self.end(replies.SLOW if self.has_mail else replies.NO_MAIL)
 
     @property
     def _puts_mail(self) -> bool:
@@ -172,13 +277,10 @@ class ClientConnection(SMTP):
         super()._set_post_data_state()  # type: ignore[no-untyped-call]
         self._sender, self._recipients = None, []
 
-    async def handle_exception(self, error: Exception) -> str:
-        _LOG.error("a command failed by itself", exc_info=error, extra={"client": self._client})
-        return str(replies.FAULT)
-
     async def push(self, status: Any) -> None:
         """Send a reply, with an enhanced status code where aiosmtpd gives none."""
         text = replies.with_status(str(status))
+        self._errors += text.startswith("5")
         self._count(text)
         await super().push(text)
 
@@ -221,13 +323,10 @@ class ClientConnection(SMTP):
             return SmtpReply(503, "5.5.1", "a mail has begun already", ours=True)
         if self._settings.tls_required and not self._is_secured:
             return replies.UNSECURED
-        if not self._settings.may_relay(self._client):
-            _LOG.warning("a client may not hand over mails", extra={"client": self._client})
-            return replies.STRANGER
         found = sender_in(words, self._settings.mail_bytes_max)
         if isinstance(found, SmtpReply):
             return found
-        self._sender = found
+        self._sender, self._recipients_asked = found, 0
         return replies.FINE
 
     async def smtp_RCPT(self, arg: str | None) -> None:
@@ -254,7 +353,8 @@ class ClientConnection(SMTP):
             await self.push(SmtpReply(501, "5.5.4", "DATA stands alone", ours=True))
             return
         self.has_mail = True
-        self._ends_by = self.loop.time() + self._settings.mail_time_max.total_seconds()
+        self._ends_by = self._together.now() + self._settings.mail_time_max.total_seconds()
+        self._reset_timeout()
         await self.push("354 send the mail, and a line of one dot behind it")
         content = await self._content()
         sender, recipients, origin = self._sender, self._recipients, self._origin()
@@ -268,29 +368,27 @@ class ClientConnection(SMTP):
             self._release()
         for answer in answers if self._lmtp else [max(answers, key=lambda one: one.code)]:
             await self.push(answer)
-        self.has_mail = False
+        self.has_mail, self._commands = False, 0
+        if any(answer.positive for answer in answers):
+            self._errors = 0
+        self._begins_by = self._together.now() + self._settings.mail_wait_max.total_seconds()
+        self._reset_timeout()
         self._together.intake.changed.set()
         if self._together.stopping:
             self.end(replies.STOPPING)
 
     async def _content(self) -> bytes | SmtpReply:
         """The bytes of a mail up to the line of one dot; a reply where there are too many, of which none are kept."""
-        content, begins, refusal = bytearray(), True, None
-        while True:
-            try:
-                piece = await self._reader.readuntil(b"\r\n")
-            except asyncio.LimitOverrunError as error:
-                piece = await self._reader.read(error.consumed)
-            if begins and piece == b".\r\n":
-                return refusal or bytes(content)
-            text = piece[1:] if begins and piece.startswith(b".") else piece
-            begins = piece.endswith(b"\r\n")
-            if refusal is None and (refusal := self._refused(len(content) + len(text))):
+        content, refusal = bytearray(), None
+        async for part in self._input.content():
+            self._heard_at = self._together.now()
+            if refusal is None and (refusal := self._refused(len(content) + len(part))):
                 content.clear()
                 self._release()
             if refusal is None:
-                content += text
-                self._hold(len(text))
+                content += part
+                self._hold(len(part))
+        return refusal or bytes(content)
 
     def _refused(self, length: int) -> SmtpReply | None:
         """What is said to a mail of that many bytes so far; None where it may go on."""
@@ -314,7 +412,14 @@ class ClientConnection(SMTP):
         assert self.session is not None
         plain = "LMTP" if self._lmtp else "ESMTP" if self.session.extended_smtp else "SMTP"
         protocol = f"{'ESMTP' if plain == 'SMTP' else plain}S" if self._is_secured else plain
-        return MailOrigin(client=self._client, greeted_as=self._greeted_as, protocol=protocol)
+        return MailOrigin(client=self.client, greeted_as=self._greeted_as, protocol=protocol)
+
+    async def smtp_QUIT(self, arg: str | None) -> None:
+        if arg:
+            await self.push(SmtpReply(501, "5.5.4", "QUIT stands alone", ours=True))
+            return
+        await self.push(SmtpReply(221, "2.0.0", "bye", ours=True))
+        self._leave()
 
     async def smtp_VRFY(self, arg: str | None) -> None:
         await self.push(SmtpReply(252, "2.5.0", "send a mail, and see", ours=True) if arg else replies.NOT_HERE)
@@ -322,8 +427,11 @@ class ClientConnection(SMTP):
     async def smtp_HELP(self, arg: str | None) -> None:  # noqa: ARG002 - aiosmtpd's signature
         await self.push(SmtpReply(214, "2.0.0", "RFC 5321", ours=True))
 
-    async def smtp_AUTH(self, arg: str | None) -> None:  # noqa: ARG002 - aiosmtpd's signature
+    async def _not_here(self, _: str | None) -> None:
         await self.push(replies.NOT_HERE)
+
+    async def smtp_AUTH(self, arg: str | None) -> None:
+        await self._not_here(arg)
 
     async def smtp_STARTTLS(self, arg: str | None) -> None:
         if self._is_secured or not self._may_secure:
@@ -337,19 +445,8 @@ class ClientConnection(SMTP):
     def _begin_handshake(self) -> asyncio.Future[None]:
         """Give the connection to TLS, which hands it back through `connection_made`."""
         assert self._together.tls
-        done = self.loop.create_future()
-        tls = sslproto.SSLProtocol(
-            self.loop,
-            self,
-            self._together.tls.context,
-            done,
-            server_side=True,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS,
-        )
-        plain: Any = self.transport
-        self._tls_protocol, self._original_transport = tls, plain
-        plain.set_protocol(tls)
-        tls.connection_made(plain)
+        self._original_transport = self.transport
+        self._tls_protocol, done = begin_tls(self.transport, self, self._together.tls.context, HANDSHAKE_SECONDS)
         return done
 
     async def _secure(self, handshake: asyncio.Future[None]) -> None:
@@ -361,7 +458,7 @@ class ClientConnection(SMTP):
         try:
             await handshake
         except OSError as error:
-            _LOG.info("a client did not secure its connection", extra={"client": self._client, "error": str(error)})
+            _LOG.info("a client did not secure its connection", extra={"client": self.client, "error": str(error)})
             self.abort()
             raise ConnectionResetError from error
 

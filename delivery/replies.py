@@ -6,8 +6,15 @@ from model.delivery.attempts import SmtpReply
 
 STOPPING: Final = SmtpReply(421, "4.3.2", "this server is being stopped", ours=True)
 CROWDED: Final = SmtpReply(421, "4.3.2", "there are too many connections; come again later", ours=True)
+CROWDED_ADDRESS: Final = SmtpReply(421, "4.3.2", "there are too many connections from this address", ours=True)
+NO_MAIL: Final = SmtpReply(421, "4.4.2", "no mail began for too long", ours=True)
+TALKATIVE: Final = SmtpReply(421, "4.7.0", "there were too many commands without a mail", ours=True)
+FAULTY: Final = SmtpReply(421, "4.7.0", "there were too many errors", ours=True)
+NOT_SMTP: Final = SmtpReply(500, "5.5.2", "this is no command of SMTP; the connection ends", ours=True)
+EARLY: Final = SmtpReply(554, "5.5.1", "a client waits for the greeting; the connection ends", ours=True)
+UNREADABLE: Final = SmtpReply(500, "5.5.2", "this command cannot be read", ours=True)
 IDLE: Final = SmtpReply(421, "4.4.2", "nothing was said for too long", ours=True)
-STRANGER: Final = SmtpReply(550, "5.7.1", "mails are not taken from this address", ours=True)
+STRANGER: Final = SmtpReply(554, "5.7.1", "mails are not taken from this address", ours=True)
 UNSECURED: Final = SmtpReply(530, "5.7.0", "say STARTTLS first", ours=True)
 SECURED: Final = SmtpReply(503, "5.5.1", "the connection is secured already", ours=True)
 TOO_MANY: Final = SmtpReply(452, "4.5.3", "there are too many recipients; send the others in another mail", ours=True)
@@ -25,7 +32,7 @@ FINE: Final = SmtpReply(250, "2.1.0", "fine", ours=True)
 TAKEN: Final = SmtpReply(250, "2.1.5", "fine", ours=True)
 
 REFUSALS: Final = (
-    *("4.3.0", "4.3.1", "4.3.2", "4.4.2", "4.5.3", "5.1.3", "5.1.7", "5.3.4", "5.4.6"),
+    *("4.3.0", "4.3.1", "4.3.2", "4.4.2", "4.5.3", "4.7.0", "5.1.3", "5.1.7", "5.3.4", "5.4.6"),
     *("5.5.1", "5.5.2", "5.5.4", "5.6.0", "5.6.7", "5.7.0", "5.7.1"),
 )
 """The enhanced status codes of what is refused."""

@@ -53,8 +53,12 @@ LOOPBACK_NETWORKS: Final = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
 MAIL_BYTES_MAX: Final = 26_214_400
 RECIPIENTS_MAX: Final = 1000
 CONNECTIONS_MAX: Final = 100
+CONNECTIONS_BY_ADDRESS_MAX: Final = 20
 BYTES_AT_ONCE_MAX: Final = 268_435_456
 IDLE_MAX: Final = timedelta(minutes=5)
+MAIL_WAIT_MAX: Final = timedelta(minutes=5)
+COMMANDS_MAX: Final = 100
+ERRORS_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,11 @@ class ListenerSettings:
         mail_bytes_max: a larger mail is refused.
         recipients_max: of one mail; the others have to come with another.
         connections_max: at once, over all addresses.
-        idle_max: a connection on which nothing came for that long is ended.
+        connections_by_address_max: connections at once from one address of IPv4, or one /64 network of IPv6.
+        idle_max: a connection ends where a command, or a line of a mail, takes longer. Single bytes do not extend it.
+        mail_wait_max: a connection ends where no DATA came for that long, since its begin or the end of its last mail.
+        commands_max: a connection ends after more commands without a mail. RCPT does not count.
+        errors_max: a connection ends after more replies 5xx since its last mail that was taken. RCPT does not count.
         mail_time_max: a connection whose mail takes longer to come is ended, too.
         bytes_at_once_max: of mails that are coming, over all connections; what is beyond that has to come again. A mail
             that comes alone may be as large as `mail_bytes_max`.
@@ -102,7 +110,11 @@ class ListenerSettings:
     mail_bytes_max: int = MAIL_BYTES_MAX
     recipients_max: int = RECIPIENTS_MAX
     connections_max: int = CONNECTIONS_MAX
+    connections_by_address_max: int = CONNECTIONS_BY_ADDRESS_MAX
     idle_max: timedelta = IDLE_MAX
+    mail_wait_max: timedelta = MAIL_WAIT_MAX
+    commands_max: int = COMMANDS_MAX
+    errors_max: int = ERRORS_MAX
     mail_time_max: timedelta = timedelta(minutes=30)
     bytes_at_once_max: int = BYTES_AT_ONCE_MAX
     grace: timedelta = timedelta(seconds=10)

@@ -10,7 +10,15 @@ import click
 from admin.cli.kinds import Duration, ParsedValue
 from admin.cli.options import FILE, option
 from admin.settings import parse_port
-from delivery.settings import CONNECTIONS_MAX, MAIL_BYTES_MAX, RECIPIENTS_MAX, ListenAddress
+from delivery.settings import (
+    COMMANDS_MAX,
+    CONNECTIONS_BY_ADDRESS_MAX,
+    CONNECTIONS_MAX,
+    ERRORS_MAX,
+    MAIL_BYTES_MAX,
+    RECIPIENTS_MAX,
+    ListenAddress,
+)
 from model.delivery.attempts import DeliveryProtocol
 from model.errors import WrongUse
 
@@ -41,12 +49,15 @@ def _network(value: Any) -> IPv4Network | IPv6Network:
     return network
 
 
-LISTENING_ABOUT: Final = """With --listen it takes mails too, by SMTP or LMTP, from clients of the networks that may
-    relay. A client is told 250 once its mail is in the queue for good, and 451 where that cannot be now. RET, ENVID,
-    NOTIFY and ORCPT are kept. --listen-tls-cert offers them TLS. There are no passwords: who may hand over mails their
-    networks decide, and with --listen-tls required and --listen-tls-client-ca their certificates besides. What
-    becomes of such mails, and how much may be in the queue before clients have to come again with more, `incoming` and
-    `quotas` of the policy file say."""
+LISTENING_ABOUT: Final = f"""With --listen it takes mails too, by SMTP or LMTP, from clients of the networks that may
+    relay. It refuses other clients at the greeting. A client is told 250 once its mail is in the queue for good, and
+    451 where that cannot be now. RET, ENVID, NOTIFY and ORCPT are kept. A lone CR or LF in a mail becomes CR LF before
+    `incoming` reads the header; a mail with NUL bytes is refused. --listen-tls-cert offers clients TLS. There are no
+    passwords: who may hand over mails their networks decide, and with --listen-tls required and --listen-tls-client-ca
+    their certificates besides. What becomes of such mails, and how much may be in the queue before clients have to come
+    again with more, `incoming` and `quotas` of the policy file say. A connection ends at the first word that is no
+    command of SMTP, after {COMMANDS_MAX} commands without a mail, after {ERRORS_MAX} errors, and where a client speaks
+    before the greeting."""
 
 
 LISTENING: Final = (
@@ -102,15 +113,28 @@ LISTENING: Final = (
     ),
     option(
         "--listen-connections",
-        "Clients at once, those too that are securing their connection. Their mails that are coming may have 256 MiB"
-        " together; what is more has to come again.",
+        "Maximum simultaneous clients, including those in a TLS handshake. The mails that they are sending share"
+        " 256 MiB; a mail beyond that is answered with 452.",
         type=click.IntRange(1, 10_000),
         default=CONNECTIONS_MAX,
         metavar="N",
     ),
     option(
+        "--listen-connections-by-address",
+        "Maximum simultaneous clients from one IPv4 address, or from one IPv6 /64 network.",
+        type=click.IntRange(1, 10_000),
+        default=CONNECTIONS_BY_ADDRESS_MAX,
+        metavar="N",
+    ),
+    option(
         "--listen-idle",
-        "How long a client may say nothing.",
+        "Maximum time for a command, or for a line of a mail. Single bytes do not extend it.",
+        type=Duration(_IDLE_LIMIT, zero=False),
+        default="5m",
+    ),
+    option(
+        "--listen-mail-wait",
+        "Maximum time until a client sends DATA, since its connection or since the end of its last mail.",
         type=Duration(_IDLE_LIMIT, zero=False),
         default="5m",
     ),

@@ -30,10 +30,12 @@ from admin.wiring.queues import QueueConnections, with_queues
 from delivery.hooks import DeliveryHooks
 from delivery.server import DeliveryServer
 from delivery.settings import (
+    CONNECTIONS_BY_ADDRESS_MAX,
     CONNECTIONS_MAX,
     IDLE_MAX,
     LOOPBACK_NETWORKS,
     MAIL_BYTES_MAX,
+    MAIL_WAIT_MAX,
     RECIPIENTS_MAX,
     DeliverySettings,
     ListenAddress,
@@ -128,7 +130,9 @@ class DeliveryRequest(QueueRequest):
     mail_bytes_max: int = MAIL_BYTES_MAX
     mail_recipients_max: int = RECIPIENTS_MAX
     listen_connections: int = CONNECTIONS_MAX
+    listen_connections_by_address: int = CONNECTIONS_BY_ADDRESS_MAX
     listen_idle: timedelta = IDLE_MAX
+    listen_mail_wait: timedelta = MAIL_WAIT_MAX
     listen_tls_cert: Path | None = None
     listen_tls_key: Path | None = None
     listen_tls: str = "optional"
@@ -159,7 +163,9 @@ class DeliveryRequest(QueueRequest):
             mail_bytes_max=self.mail_bytes_max,
             recipients_max=self.mail_recipients_max,
             connections_max=self.listen_connections,
+            connections_by_address_max=self.listen_connections_by_address,
             idle_max=self.listen_idle,
+            mail_wait_max=self.listen_mail_wait,
             tls_required=self.listen_tls == "required",
         )
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import smtplib
+import socket
+import struct
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -42,6 +44,20 @@ def client_of(connected: Callable[[], smtplib.SMTP]) -> smtplib.SMTP:
             time.sleep(0.05)
 
 
+class ShiftedClock(SystemClock):
+    """The clock of this machine, which a test sets ahead.
+
+    Attributes:
+        ahead: seconds.
+    """
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+
 class SlowQueue(MemoryMailQueue):
     """A queue whose enqueueing can be held up, or fail; `began` is set once one is under way.
 
@@ -51,7 +67,8 @@ class SlowQueue(MemoryMailQueue):
     """
 
     def __init__(self) -> None:
-        super().__init__(QueueName("outgoing"), SystemClock())
+        self.shifted = ShiftedClock()
+        super().__init__(QueueName("outgoing"), self.shifted)
         self.began, self.goes_on = asyncio.Event(), asyncio.Event()
         self.goes_on.set()
         self.error: Exception | None = None
@@ -103,6 +120,22 @@ class MailClient:
         self.write(content + b".\r\n")
         return await self.reply()
 
+    def end_input(self) -> None:
+        """Say nothing more, and go on listening."""
+        self.writer.write_eof()
+
+    def reset(self) -> None:
+        """Break the connection off, so that the other side reads an error."""
+        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+    async def rest(self) -> list[str]:
+        """All replies until the connection ends."""
+        replies = list[str]()
+        while reply := await self.reply():
+            replies.append(reply)
+        return replies
+
     async def close(self) -> None:
         self.writer.close()
         with suppress(OSError):
@@ -136,6 +169,12 @@ class MailEntrance:
         async with asyncio.timeout(LIMIT_SECONDS):
             while not condition():  # noqa: ASYNC110 - nothing tells when it holds
                 await asyncio.sleep(0)
+
+    def passes(self, span: timedelta) -> None:
+        """That much time passes, and all connections look at it."""
+        self.queue.shifted.ahead += span.total_seconds()
+        for connection in tuple(self.listener.connections.open):
+            connection._timeout_cb()
 
     async def mails(self) -> Sequence[tuple[Mail, bytes]]:
         return [(one.queued.mail, await self.queue.content(one)) async for one in self.queue.browse()]

@@ -3,8 +3,11 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
+from delivery.client_connections import RECIPIENTS_BEYOND, counted_address
 from delivery.metrics import CONNECTIONS, REFUSED, TAKEN
-from delivery.replies import REFUSALS
+from delivery.replies import CROWDED_ADDRESS, FAULTY, IDLE, NO_MAIL, REFUSALS, TALKATIVE
 from model.errors import BrokerUnreachable
 from tests.support.mail_clients import MAIL, RCPT, entrance
 
@@ -116,7 +119,7 @@ async def test_what_was_taken_and_refused_is_counted() -> None:
     async with entrance(connections_max=1, mail_bytes_max=1000) as site:
         client = await site.client()
         await site.client("")
-        await client.say("VRFY", "RCPT TO:<a@b.org>", "HOW", MAIL, "RCPT TO:<a>", "RSET")
+        await client.say("VRFY", "RCPT TO:<a@b.org>", "", MAIL, "RCPT TO:<a>", "RSET")
         await client.hand_over(CONTENT, MAIL, RCPT, "RCPT TO:<cy@example.com>")
         await client.hand_over(b"x" * 2000 + b"\r\n")
         site.queue.error = BrokerUnreachable("away")
@@ -140,3 +143,122 @@ async def test_a_client_waits_as_long_as_the_queue_does() -> None:
         await asyncio.wait({answer}, timeout=0.2)
         site.queue.goes_on.set()
         assert (await answer)[:9] == "250 2.0.0"
+
+
+async def test_connections_of_one_address_leave_room_for_others() -> None:
+    """Each is told, and may come again once one of its address has ended."""
+    async with entrance(connections_by_address_max=2) as site:
+        first, second, third = await site.client(), await site.client(), await site.client("")
+        assert [await third.reply(), await third.reply()] == [str(CROWDED_ADDRESS), ""]
+        await first.close()
+        await site.until(lambda: len(site.listener.connections.open) == 1)
+        fourth = await site.client("")
+        assert (await fourth.reply())[:3] == "220"
+        assert (await second.say("NOOP"))[:3] == "250"
+
+    assert not site.listener.connections._by_address
+
+
+@pytest.mark.parametrize(
+    ("client", "counted"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2::1", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff::9", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_a_host_is_counted_by_the_address_that_it_has_alone(client: str, counted: str) -> None:
+    assert counted_address(client) == counted
+
+
+@pytest.mark.parametrize("dripped", [b"N", b"EHLO client.exam"])
+async def test_bytes_that_drip_do_not_extend_the_time_for_a_command(dripped: bytes) -> None:
+    """One byte a minute keeps no connection."""
+    async with entrance(idle_max=timedelta(minutes=5), mail_wait_max=timedelta(hours=1)) as site:
+        client = await site.client()
+        (connection,) = site.listener.connections.open
+        client.write(dripped)
+        await site.until(lambda: len(connection._input._pending) == len(dripped))
+        site.passes(timedelta(minutes=4, seconds=59))
+        assert connection in site.listener.connections.open
+        site.passes(timedelta(seconds=1))
+        assert await client.rest() == [str(IDLE)]
+
+
+async def test_bytes_that_drip_do_not_extend_the_time_for_a_line_of_a_mail() -> None:
+    """A whole line does."""
+    async with entrance(idle_max=timedelta(minutes=5)) as site:
+        client = await site.client()
+        await client.say(MAIL, RCPT, "DATA")
+        (connection,) = site.listener.connections.open
+        site.passes(timedelta(minutes=4))
+        client.write(b"Subject: hello\r\n")
+        await site.until(lambda: connection._held > 0)
+        site.passes(timedelta(minutes=4))
+        client.write(b"X")
+        await site.until(lambda: bytes(connection._input._pending) == b"X")
+        site.passes(timedelta(minutes=2))
+        assert await client.rest() == [str(IDLE)]
+
+
+async def test_a_mail_has_to_begin_in_time() -> None:
+    """Since the connection, and since the end of the last mail; commands do not extend it."""
+    async with entrance(mail_wait_max=timedelta(minutes=5)) as site:
+        client = await site.client()
+        site.passes(timedelta(minutes=4))
+        await client.say("NOOP")
+        assert (await client.hand_over(CONTENT))[:9] == "250 2.0.0"
+        site.passes(timedelta(minutes=4))
+        assert (await client.say(MAIL, RCPT))[:3] == "250"
+        site.passes(timedelta(minutes=2))
+        assert await client.rest() == [str(NO_MAIL)]
+        assert len(await site.mails()) == 1
+
+
+async def test_a_client_has_a_bounded_number_of_commands_without_a_mail() -> None:
+    """A mail begins the count anew, and its recipients are not counted."""
+    async with entrance(commands_max=6, recipients_max=100) as site:
+        client = await site.client()  # EHLO
+        await client.say("NOOP", "RSET", "NOOP")
+        assert (await client.hand_over(CONTENT, MAIL, *[RCPT] * 50))[:9] == "250 2.0.0"
+        assert (await client.say(*["NOOP"] * 6))[:3] == "250"
+        client.send("NOOP", "NOOP")
+        said = await client.rest()
+        assert len(await site.mails()) == 1
+
+    assert said[-1] == str(TALKATIVE)
+
+
+async def test_recipients_without_end_count_as_commands() -> None:
+    """Beyond those that may be refused one by one, so that a client with too many may send its mail."""
+    async with entrance(commands_max=6, recipients_max=1) as site:
+        client = await site.client()
+        client.send(MAIL, *[RCPT] * (1 + RECIPIENTS_BEYOND), *[RCPT] * 10)
+        said = await client.rest()
+
+    assert [answer[:9] for answer in said[:3]] == ["250 2.1.0", "250 2.1.5", "452 4.5.3"]
+    assert len(said) == 1 + 1 + RECIPIENTS_BEYOND + 5 + 1
+    assert said[-1] == str(TALKATIVE)
+
+
+async def test_a_client_has_a_bounded_number_of_errors() -> None:
+    """A mail that is taken begins the count anew; refused recipients of a mail are not counted."""
+    async with entrance(errors_max=3) as site:
+        client = await site.client()
+        await client.say("VRFY", "AUTH", "")
+        assert (await client.hand_over(CONTENT, MAIL, RCPT, *["RCPT TO:<x>"] * 9))[:9] == "250 2.0.0"
+        assert (await client.say("VRFY", "AUTH", ""))[:9] == "500 5.5.2"
+        assert (await client.say("VRFY"))[:9] == "502 5.5.1"
+        assert await client.rest() == [str(FAULTY)]
+
+
+async def test_a_mail_that_is_refused_for_now_is_no_error_of_its_client() -> None:
+    async with entrance(errors_max=1) as site:
+        site.queue.error = BrokerUnreachable("away")
+        client = await site.client()
+        answers = [await client.hand_over(CONTENT) for _ in range(4)]
+
+    assert [one[:9] for one in answers] == ["451 4.3.0"] * 4

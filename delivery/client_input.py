@@ -1,0 +1,110 @@
+"""What a client sends, as commands and as the lines of mails; and the words by which commands of SMTP begin."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Final
+
+COMMAND_BYTES_MAX: Final = 1001
+"""A command has at most this many bytes, without its line end."""
+
+CLIENT_VERBS: Final = frozenset(
+    b"HELO EHLO LHLO MAIL RCPT DATA BDAT BURL RSET NOOP QUIT VRFY EXPN HELP AUTH STARTTLS ETRN ATRN TURN SEND SOML SAML"
+    b" XCLIENT XFORWARD".split()
+)
+"""The first words of clients of SMTP and LMTP (RFC 821, 1985, 2033, 2645, 3030, 3207, 4468, 4954, 5321, and Postfix).
+
+The listener knows a part of them. A client that begins a line with any other word speaks another protocol.
+"""
+
+_READ_BYTES: Final = 65_536
+_LINE_PART_BYTES: Final = 65_536
+_FIRST_WORD_END: Final = re.compile(rb"[ \r\n]")
+
+
+class NotSmtp(Exception):
+    """A client began a line with a word that no client of SMTP says."""
+
+
+class InputEnded(ConnectionError):
+    """The input of a client ended within a mail."""
+
+
+class ClientInput:
+    """Bytes of a client in the order in which they came."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._pending = bytearray()
+
+    async def command(self) -> bytes | None:
+        """The next line without its line end, an LF or CR LF; None at the end of the input.
+
+        A line that is longer than `COMMAND_BYTES_MAX` comes shortened, with one byte more than the maximum.
+
+        Raises:
+            NotSmtp: the line begins with no verb of SMTP. An empty line is no such line.
+        """
+        while (end := self._pending.find(b"\n")) < 0:
+            _check_first_word(self._pending)
+            del self._pending[COMMAND_BYTES_MAX + 1 :]
+            if not await self._has_read():
+                return None
+        _check_first_word(self._pending)
+        line = bytes(self._pending[:end]).rstrip(b"\r")
+        del self._pending[: end + 1]
+        return line[: COMMAND_BYTES_MAX + 1]
+
+    async def content(self) -> AsyncIterator[bytes]:
+        """The bytes of a mail in parts, up to the line of one dot between CR LF, without the dots of the transfer.
+
+        A part ends with a line, or within a line of more than 64 KiB.
+
+        Raises:
+            InputEnded: the input ended before the mail did.
+        """
+        line_end = b"\r\n"
+        while True:
+            lines = line_end + self._pending
+            end = lines.find(b"\r\n.\r\n")
+            if end >= 0:
+                del self._pending[: end + 5 - len(line_end)]
+                yield _without_dots(lines[: end + 2], line_end)
+                return
+            whole = lines.rfind(b"\r\n") + 2
+            if whole > len(line_end) and whole > 1:
+                self._pending = bytearray(lines[whole:])
+                yield _without_dots(lines[:whole], line_end)
+                line_end = b"\r\n"
+            elif len(self._pending) > _LINE_PART_BYTES:
+                kept = b"\r" if lines.endswith(b"\r") else b""
+                self._pending = bytearray(kept)
+                yield _without_dots(lines.removesuffix(kept), line_end)
+                line_end = b""
+            if not await self._has_read():
+                raise InputEnded
+
+    async def _has_read(self) -> bool:
+        """Whether more bytes came."""
+        data = await self._reader.read(_READ_BYTES)
+        self._pending += data
+        return bool(data)
+
+
+def _without_dots(lines: bytes, line_end: bytes) -> bytes:
+    """The lines without `line_end` before them, and without the first dot of each line (RFC 5321 4.5.2)."""
+    return lines.replace(b"\r\n.", b"\r\n")[len(line_end) :]
+
+
+def _check_first_word(line: bytes | bytearray) -> None:
+    """Raise NotSmtp unless the bytes, which may be the begin of a line, can begin a command or an empty line."""
+    end = _FIRST_WORD_END.search(line)
+    word = bytes(line[: end.start() if end else COMMAND_BYTES_MAX]).upper()
+    if end is None:
+        fits = any(verb.startswith(word) for verb in CLIENT_VERBS)
+    elif word:
+        fits = word in CLIENT_VERBS
+    else:
+        fits = bytes(line[:COMMAND_BYTES_MAX]).lstrip(b"\r")[:1] in {b"", b"\n"}
+    if not fits:
+        raise NotSmtp
