@@ -6,6 +6,7 @@ it, within bounds; the order is drawn anew each time.
 """
 
 import asyncio
+import logging
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -20,10 +21,12 @@ from dns.name import Name
 from dns.rdatatype import RdataType
 from dns.resolver import NXDOMAIN, Answer
 
-from delivery.addresses import BOTH_FAMILIES, IpFamily
+from delivery.addresses import BOTH_FAMILIES, IpAddress, IpFamily, IpNetwork, OwnHost, ip_of, is_internal
 from delivery.domains import address_of_literal, ascii_domain
 from model.delivery.attempts import NextHop, NoNextHop, SmtpReply
 from model.ports import Clock
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
 
 _UDP_PAYLOAD_BYTES: Final = 1232
 _MISSING_SECONDS_MAX: Final = 300.0
@@ -43,7 +46,8 @@ class DnsSettings:
         port: of these servers.
         answers_within: how long a question may take, over all servers.
         families: of addresses that connections can go to.
-        own_names: of this host: servers that a domain prefers no more than these are not asked, or mail would go round.
+        own: this host: servers that a domain prefers no more than this one are not asked, or mail would go round.
+        internal: networks that are not of the Internet, and whose servers may be next hops all the same.
         kept_min, kept_max: how long an answer is kept at least and at most, whatever DNS says.
         domains_max: of how many domains answers are kept; the ones that were not used for longest give way.
         hosts_max: how many servers of a domain are tried at most.
@@ -54,12 +58,16 @@ class DnsSettings:
     port: int = 53
     answers_within: timedelta = timedelta(seconds=10)
     families: frozenset[IpFamily] = BOTH_FAMILIES
-    own_names: frozenset[str] = frozenset()
+    own: OwnHost = field(default_factory=OwnHost)
+    internal: tuple[IpNetwork, ...] = ()
     kept_min: timedelta = timedelta(seconds=5)
     kept_max: timedelta = timedelta(hours=1)
     domains_max: int = 10_000
     hosts_max: int = 20
     questions_max: int = 50
+
+    def may_reach(self, address: IpAddress) -> bool:
+        return not is_internal(address) or any(address in network for network in self.internal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,7 @@ class DnsNextHops:
     async def of(self, domain: str) -> Sequence[NextHop]:
         address = address_of_literal(domain)
         if address:
-            return [NextHop(address, address)]
+            return [self._literal(domain, address)]
         name = ascii_domain(domain)
         if name is None:
             raise NoNextHop(domain, _refusal(550, "5.1.2", f"{domain} is no domain"))
@@ -102,6 +110,19 @@ class DnsNextHops:
             raise NoNextHop(domain, servers.refusal)
         hosts = sorted(servers.hosts, key=lambda host: (host.preference, self._clock.chance()))
         return [NextHop(host.name, address, preference=host.preference) for host in hosts for address in host.addresses]
+
+    def _literal(self, domain: str, address: str) -> NextHop:
+        """The server at an address that stands in the place of a domain.
+
+        Raises:
+            NoNextHop: it is this host, or not of the Internet; a sender has no right to name such a one.
+        """
+        wanted = ip_of(address)
+        if self._settings.own.is_at(wanted):
+            raise NoNextHop(domain, _loops(domain))
+        if not self._settings.may_reach(wanted):
+            raise NoNextHop(domain, _refusal(550, "5.4.4", f"{domain} is no address of the Internet"))
+        return NextHop(address, address)
 
     def _known(self, name: str) -> DomainServers | None:
         until, servers = self._kept.get(name, (0.0, None))
@@ -164,6 +185,60 @@ class _HostAddresses:
     unanswered: _Unanswered | None = None
 
 
+@dataclass(slots=True)
+class _HostSearch:
+    """What is known of a domain's hosts so far.
+
+    Attributes:
+        limit: the preference of this host, of which others have to be better; infinite where it is none of them.
+        seconds: how long it holds.
+        exists: whether any answer says that there is such a name.
+        unanswered: the first question that has no answer.
+        internal: the preference and name of the best host whose addresses are not of the Internet, and may not be next
+            hops.
+    """
+
+    settings: DnsSettings
+    limit: float
+    seconds: float
+    exists: bool
+    unanswered: _Unanswered | None = None
+    internal: tuple[float, str] = (math.inf, "")
+
+    @property
+    def has_internal(self) -> bool:
+        """Whether a host that is better than this one has such addresses."""
+        return self.internal[0] < self.limit
+
+    def take(self, hosts: Sequence[tuple[int, str]], found: Sequence[_HostAddresses]) -> Sequence[MailHost]:
+        """Learn of these hosts; those of them that can be reached."""
+        reachable = list[MailHost]()
+        for (preference, host), known in zip(hosts, found, strict=True):
+            self.seconds = min(self.seconds, known.seconds)
+            self.exists = self.exists or known.exists
+            self.unanswered = self.unanswered or known.unanswered
+            addresses = [(address, ip_of(address)) for address in known.addresses]
+            if any(self.settings.own.is_at(address) for _, address in addresses):
+                self.limit = min(self.limit, preference)
+            usable = [text for text, address in addresses if self.settings.may_reach(address)]
+            if usable:
+                reachable.append(MailHost(host, preference, usable))
+            elif addresses:
+                self.internal = min(self.internal, (preference, f"{host} [{addresses[0][0]}]"))
+        return [host for host in reachable if host.preference < self.limit]
+
+    def refusal(self, domain: str) -> SmtpReply:
+        """What stands for there being no server, where every question has an answer."""
+        if self.has_internal:
+            text = f"no server of {domain} has an address of the Internet: {self.internal[1]}"
+            return _refusal(451, "4.4.4", text)
+        if self.limit < math.inf:
+            return _loops(domain)
+        if not self.exists:
+            return _refusal(550, "5.1.2", f"there is no domain {domain}")
+        return _refusal(550, "5.4.4", f"no server of {domain} has an address that can be reached")
+
+
 class _Lookups:
     """Questions to DNS, a bounded number at once."""
 
@@ -183,39 +258,31 @@ class _Lookups:
         wanted = _exchanges(answer)
         if not wanted:
             return self._refused(answer.seconds, _refusal(556, "5.1.10", f"{domain} takes no mail"))
-        own = min((preference for preference, host in wanted if host in self._settings.own_names), default=None)
-        others = [(preference, host) for preference, host in wanted if own is None or preference < own]
-        if not others:
-            text = f"mail for {domain} would come back to this host"
-            return self._refused(answer.seconds, _refusal(554, "5.4.6", text))
-        return await self._of_hosts(domain, others, answer)
+        return await self._of_hosts(domain, wanted, answer)
 
     async def _of_hosts(self, domain: str, wanted: Sequence[tuple[int, str]], named: _Answered) -> DomainServers:
-        """The first hosts by preference that have addresses; those behind them are asked for where none has."""
-        count, seconds = self._settings.hosts_max, named.seconds
-        unanswered: _Unanswered | None = None
-        exists = named.exists
-        for start in range(0, min(len(wanted), count * _ROUNDS_MAX), count):
-            some = wanted[start : start + count]
-            found = await asyncio.gather(*(self._addresses(host) for _, host in some))
-            seconds = min([seconds, *(one.seconds for one in found)])
-            exists = exists or any(one.exists for one in found)
-            unanswered = unanswered or next((one.unanswered for one in found if one.unanswered), None)
-            hosts = [
-                MailHost(host, preference, addresses.addresses)
-                for (preference, host), addresses in zip(some, found, strict=True)
-                if addresses.addresses
-            ]
+        """The first hosts by preference that can be reached; those behind them are asked for where none can."""
+        own = self._settings.own
+        limit = min((preference for preference, host in wanted if own.is_named(host)), default=math.inf)
+        before = [(preference, host) for preference, host in wanted if preference < limit]
+        search = _HostSearch(self._settings, limit, named.seconds, named.exists)
+        count = self._settings.hosts_max
+        for start in range(0, min(len(before), count * _ROUNDS_MAX), count):
+            some = before[start : start + count]
+            hosts = search.take(some, await asyncio.gather(*(self._addresses(host) for _, host in some)))
             if hosts:
-                return DomainServers(self._kept_seconds(seconds), hosts)
-        if unanswered is None and len(wanted) > count * _ROUNDS_MAX:
-            unanswered = _Unanswered(f"it names {len(wanted)} servers, and the first of them have no address")
+                return DomainServers(self._kept_seconds(search.seconds), hosts)
+            if search.limit <= some[-1][0]:
+                break
+        unanswered = search.unanswered
+        if unanswered is None and search.limit == math.inf and len(before) > count * _ROUNDS_MAX:
+            unanswered = _Unanswered(f"it names {len(before)} servers, and the first of them have no address")
         if unanswered:
             return self._unknown(domain, unanswered)
-        if not exists:
-            return self._refused(seconds, _refusal(550, "5.1.2", f"there is no domain {domain}"))
-        text = f"no server of {domain} has an address that can be reached"
-        return self._refused(seconds, _refusal(550, "5.4.4", text))
+        if search.has_internal:
+            shown = {"domain": domain, "server": search.internal[1], "mend": "--next-hops-in allows its network"}
+            _LOG.warning("no server of a domain has an address of the Internet", extra=shown)
+        return self._refused(search.seconds, search.refusal(domain))
 
     async def _addresses(self, host: str) -> _HostAddresses:
         """The addresses of a host, those of IPv6 first; both are asked for, whatever comes of the other question."""
@@ -301,6 +368,10 @@ def _seconds_of(answer: Answer) -> float:
 def _seconds_of_missing(error: NXDOMAIN) -> float:
     ends = [response.resolve_chaining().minimum_ttl for response in error.responses().values()]  # type: ignore[no-untyped-call]
     return float(min([*ends, _MISSING_SECONDS_MAX]))
+
+
+def _loops(domain: str) -> SmtpReply:
+    return _refusal(554, "5.4.6", f"mail for {domain} would come back to this host")
 
 
 def _refusal(code: int, enhanced: str, text: str) -> SmtpReply:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 from datetime import timedelta
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
 import click
@@ -19,6 +19,7 @@ from admin.cli.queue_options import QUEUE_ARGUMENT, queue_settings, unless
 from admin.cli.suspend import OF_A_QUEUE, refuse_unnamed
 from admin.services.delivery import CONCURRENCY_DEFAULT, PREFETCH_DEFAULT
 from admin.settings import parse_port
+from delivery.addresses import IpNetwork
 from delivery.smart_host import SmartHost
 from model.delivery.attempts import SMTP_PORT, DeliveryProtocol, SourceAddress, TlsLevel
 from model.delivery.journal import UncertainPolicy
@@ -57,6 +58,13 @@ def _source(value: Any) -> SourceAddress:
         return SourceAddress(str(ip_address(address)), helo)
     except ValueError as error:
         raise WrongUse(f"{address!r} is no address", mend="Write 192.0.2.1, or 192.0.2.1=out1.example.org.") from error
+
+
+def _network(value: Any) -> IpNetwork:
+    try:
+        return ip_network(str(value))
+    except ValueError as error:
+        raise WrongUse(f"{value!r} is no network", mend="Write it like 10.0.0.0/8, or fd00::/8.") from error
 
 
 def _retries(value: Any) -> tuple[str, RetrySchedule]:
@@ -139,6 +147,22 @@ SERVE: Final = Command(
             "[default: the servers of each domain, by DNS]",
             type=ParsedValue("server", _next_hop),
             metavar="HOST[:PORT]",
+        ),
+        option(
+            "--next-hops-in",
+            "A network that is not of the Internet, such as 10.0.0.0/8, whose servers may be next hops that DNS names; "
+            "may be given again. Loopback is one where a --source is an address of it. [default: none]",
+            type=ParsedValue("network", _network),
+            multiple=True,
+            metavar="CIDR",
+        ),
+        option(
+            "--own-host",
+            "Another name of this host, or an address in front of it: mail that DNS sends there would come back, and "
+            "fails; may be given again. Its name and HELO, its interfaces and --listen are known.",
+            "own_hosts",
+            multiple=True,
+            metavar="NAME|ADDRESS",
         ),
         option(
             "--source",
@@ -263,6 +287,7 @@ SERVE: Final = Command(
         mailmend delivery serve outgoing                                                  to the servers of each domain
         mailmend delivery serve outgoing --next-hop relay.example.org                     to one server, which sorts
         mailmend delivery serve outgoing --next-hop 127.0.0.1:2525 --concurrency 10       to a server for tests
+        mailmend delivery serve outgoing --next-hops-in 10.0.0.0/8 --own-host 203.0.113.5        behind a firewall
         mailmend delivery serve outgoing --source 192.0.2.1=out1.example.org \\
             --source 192.0.2.2=out2.example.org --smtp-tls required
         mailmend delivery serve outgoing --policies policies.yaml --metrics-file /var/lib/node_exporter/delivery.prom

@@ -23,6 +23,7 @@ from admin.wiring.delivery import (
     hook_named,
     listener_of,
     listener_tls,
+    own_host,
     own_name,
     relay_of,
 )
@@ -54,6 +55,7 @@ from model.pickup.engine import PickupEngine
 from model.pickup.policies import PickupPolicies
 from model.pickup.quotas import QuotaUsage
 from model.pickup.shares import ServerShare
+from model.ports import Clock, NextHops
 from repair.log_fields import heard
 
 if TYPE_CHECKING:
@@ -76,6 +78,8 @@ class DeliveryRequest(QueueRequest):
 
     Attributes:
         next_hop: takes all mail; None: the servers that DNS names for each domain.
+        next_hops_in: networks that are not of the Internet, and whose servers may be next hops that DNS names.
+        own_hosts: further names and addresses of this host.
         sources: addresses of this machine that mails are sent from; none: the system's choice.
         helo: the name of this host, in greetings and reports; None: as the system knows it.
         smtp_tls_ca: certificates of the authorities that are trusted; None: those of the system.
@@ -107,6 +111,8 @@ class DeliveryRequest(QueueRequest):
     """
 
     next_hop: SmartHost | None = None
+    next_hops_in: tuple[IPv4Network | IPv6Network, ...] = ()
+    own_hosts: tuple[str, ...] = ()
     sources: tuple[SourceAddress, ...] = ()
     helo: str | None = None
     smtp_tls: str = TlsLevel.OPTIONAL.value
@@ -154,6 +160,11 @@ class DeliveryRequest(QueueRequest):
             seat=self.server_name or own_name(),
             insists_on_seat=self.server_name is not None,
         )
+
+    def by_dns(self, clock: Clock) -> NextHops:
+        """The servers that DNS names for each domain, but for this host, and for those that are not of the Internet."""
+        own = own_host((self.helo or "", *self.own_hosts), self.sources, [place.host for place in self.listen])
+        return dns_hops(clock, own, self.sources or (SourceAddress(),), self.next_hops_in)
 
     def listening(self) -> ListenerSettings:
         return ListenerSettings(
@@ -228,7 +239,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
             server = DeliveryServer(
                 name=owner_name(),
                 queue=queue,
-                next_hops=request.next_hop or dns_hops(connections.clock, settings.reporter, settings.sources),
+                next_hops=request.next_hop or request.by_dns(connections.clock),
                 relay=relay,
                 engine=PickupEngine(limits.policies, limits.algorithm, share=ServerShare()),
                 clock=connections.clock,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from admin.extras import import_or_name_extra
 from admin.wiring.cluster import EngineWanted, OpenCluster, spark_source
 from cql.introspect import tables_of
+from delivery.addresses import IpNetwork, OwnHost, loopback_of, reachable_families
 from model.catalog.ledger import DELIVERY_ATTEMPT
 from model.delivery.attempts import SourceAddress
 from model.errors import WrongUse
@@ -57,10 +58,16 @@ def listener_of(
     return listener
 
 
-def dns_hops(clock: Clock, own: str, sources: Sequence[SourceAddress]) -> NextHops:
-    """The servers of each domain; none that would send mail round in a circle, or that these addresses do not reach."""
-    dns, addresses = import_or_name_extra("delivery.dns"), import_or_name_extra("delivery.addresses")
-    settings = dns.DnsSettings(own_names=frozenset({own}), families=addresses.reachable_families(sources))
+def dns_hops(
+    clock: Clock, own: OwnHost, sources: Sequence[SourceAddress], internal: Sequence[IpNetwork] = ()
+) -> NextHops:
+    """The servers of each domain; none that would send mail round in a circle, or that these addresses do not reach.
+
+    Those in `internal` networks may be next hops though they are not of the Internet.
+    """
+    dns = import_or_name_extra("delivery.dns")
+    allowed = (*internal, *loopback_of(sources))
+    settings = dns.DnsSettings(own=own, families=reachable_families(sources), internal=allowed)
     hops: NextHops = dns.DnsNextHops(clock, settings)
     return hops
 
@@ -124,3 +131,9 @@ def attempt_record(
 def own_name() -> str:
     """The name of this host, as the system knows it."""
     return socket.getfqdn()
+
+
+def own_host(names: Sequence[str], sources: Sequence[SourceAddress], listens_at: Sequence[str]) -> OwnHost:
+    """This host by all of its names: those of the system, of its sources, and these."""
+    known = (own_name(), socket.gethostname(), *(source.helo for source in sources), *names)
+    return OwnHost.known_as(filter(None, known), listens_at)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.metadata import EntryPoint
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from admin.local.ports import free_port
 from admin.services import delivery
 from admin.wiring import delivery as wiring
+from delivery.addresses import IpNetwork, OwnHost
 from delivery.metrics import DELIVERY_METRICS
 from mailqueue.codec import attribute
 from model.delivery.attempts import BeforeContent, DeliveryAttempt, RecipientResult, SourceAddress, at_once
@@ -299,19 +301,25 @@ def test_a_hook_that_cannot_be_called_is_refused(
 def test_without_a_next_server_mail_goes_to_the_servers_of_each_domain(
     shell: QueueShell, relay: StoppingRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As DNS names them; this host itself is none of them."""
-    asked = list[tuple[str, int]]()
+    """As DNS names them; this host itself is none of them, by whichever name, and private networks only if named."""
+    asked = list[tuple[OwnHost, int, Sequence[IpNetwork]]]()
 
-    def dns_hops(_clock: object, own: str, sources: Sequence[SourceAddress]) -> TableHops:
-        asked.append((own, len(sources)))
+    def dns_hops(
+        _clock: object, own: OwnHost, sources: Sequence[SourceAddress], internal: Sequence[IpNetwork]
+    ) -> TableHops:
+        asked.append((own, len(sources), internal))
         return TableHops()
 
     monkeypatch.setattr(delivery, "dns_hops", dns_hops)
     shell.put("one", recipients=("bob@example.org",))
-    ended = served(shell, "--queue", "spool", "--helo", "out.example.org")
+    words = ("--helo", "out.example.org", "--own-host", "mx.example.net", "--own-host", "203.0.113.5")
+    ended = served(shell, "--queue", "spool", *words, "--next-hops-in", "10.0.0.0/8")
     assert ended.code == 0, ended.err
     assert [one.hop.host for _, one in relay.attempts] == ["mx.example.org"]
-    assert asked == [("out.example.org", 1)]
+    ((own, sources, internal),) = asked
+    assert {"out.example.org", "mx.example.net"} <= own.names
+    assert own.addresses == {ip_address("203.0.113.5")}
+    assert (sources, internal) == (1, (ip_network("10.0.0.0/8"),))
     assert "by the servers of each domain" in ended.err
 
 

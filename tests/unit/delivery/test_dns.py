@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 from dns import rcode
 
-from delivery.addresses import IpFamily
+from delivery.addresses import LOOPBACK, IpFamily, OwnHost, ip_of
 from delivery.dns import DnsNextHops, DnsSettings
 from model.delivery.attempts import NextHop, NoNextHop
 from tests.support.clock import VirtualClock
@@ -49,8 +50,12 @@ ZONE: Mapping[tuple[str, str], Sequence[str]] = {
 }
 
 
+ELSEWHERE = OwnHost(has=lambda _: False)
+"""A host that has none of the addresses in these tests, whichever machine runs them."""
+
+
 def asking(twin: DnsTwin, clock: VirtualClock | None = None, **settings: object) -> DnsNextHops:
-    asked = DnsSettings((HOST,), twin.port, answers_within=timedelta(seconds=10))
+    asked = DnsSettings((HOST,), twin.port, answers_within=timedelta(seconds=10), own=ELSEWHERE)
     return DnsNextHops(clock or VirtualClock(), replace(asked, **settings))  # type: ignore[arg-type]
 
 
@@ -282,12 +287,105 @@ async def test_only_addresses_that_can_be_reached_are_given() -> None:
 
 async def test_mail_does_not_go_round() -> None:
     """Where this host is a server of a domain, only those that the domain prefers are tried."""
-    own = frozenset({"me.example"})
+    own = replace(ELSEWHERE, names=frozenset({"me.example"}))
 
-    assert {hop.host for hop in await found("ours.example", own_names=own)} == {"first.example.org"}
-    assert (
-        await refused("loop.example", own_names=own) == "554 5.4.6 mail for loop.example would come back to this host"
-    )
+    assert {hop.host for hop in await found("ours.example", own=own)} == {"first.example.org"}
+    assert await refused("loop.example", own=own) == "554 5.4.6 mail for loop.example would come back to this host"
+
+
+def at(*addresses: str) -> DnsTwin:
+    """Of a domain whose servers have these addresses, each preferred to the next."""
+    zone = dict[tuple[str, str], list[str]]()
+    zone["some.test", "MX"] = [f"{number}0 s{number}.test." for number in range(len(addresses))]
+    for number, address in enumerate(addresses):
+        zone[f"s{number}.test", "AAAA" if ":" in address else "A"] = [address]
+    return DnsTwin(zone)
+
+
+OURS = frozenset(map(ip_of, ("192.0.2.90", "127.0.0.1", "::1")))
+OWN = OwnHost(addresses=frozenset({ip_of("192.0.2.80")}), has=OURS.__contains__)
+PUBLIC = "192.0.2.1"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1", "::ffff:0.0.0.0", "192.0.2.80", "192.0.2.90"],
+)
+async def test_our_addresses_end_the_list_of_servers(address: str) -> None:
+    """At the first pass, whatever the servers there are called; those behind them would send it to us again."""
+    loops = "554 5.4.6 mail for some.test would come back to this host"
+
+    assert await refused("some.test", at(address, PUBLIC), own=OWN, internal=LOOPBACK) == loops
+    hops = await found("some.test", at(PUBLIC, address, "192.0.2.2"), own=OWN, internal=LOOPBACK)
+    assert [hop.address for hop in hops] == [PUBLIC]
+
+
+async def test_a_domain_at_our_address_without_servers_of_mail_is_ours() -> None:
+    """As is one whose server is called localhost, wherever that is, and the literal of such an address."""
+    own = replace(OWN, addresses=frozenset({ip_of("192.0.2.9")}))
+    named = DnsTwin({("loop1.test", "MX"): ["10 localhost."], ("localhost", "A"): ["192.0.2.7"]})
+
+    for domain, twin in (("implicit.example", None), ("loop1.test", named), ("[192.0.2.9]", None)):
+        assert (await refused(domain, twin, own=own)).startswith("554 5.4.6 ")
+
+
+async def test_a_better_server_that_is_not_known_now_is_waited_for() -> None:
+    """Only then is it known that the mail would come back."""
+    twin = at(PUBLIC, "127.0.0.1")
+    twin.failing = {("s0.test", "A"): rcode.SERVFAIL}
+
+    assert (await refused("some.test", twin, own=OWN)).startswith("451 4.4.3 ")
+
+
+INTERNAL = [
+    "10.1.2.3",
+    "172.31.0.1",
+    "192.168.0.1",
+    "127.0.0.5",
+    "169.254.169.254",
+    "100.64.0.1",
+    "255.255.255.255",
+    "fd00::1",
+    "fe80::1",
+    "::ffff:10.1.2.3",
+    "64:ff9b::a01:203",
+    "2002:a01:203::1",
+]
+
+
+@pytest.mark.parametrize("address", INTERNAL)
+async def test_servers_that_are_not_of_the_internet_are_not_asked(address: str) -> None:
+    """Whoever owns a domain may name any address: unless the operator allows its network, nothing is sent there."""
+    allowed = (ip_network(ip_of(address)),)
+
+    assert (await refused("some.test", at(address), own=OWN)).startswith("451 4.4.4 no server of some.test ")
+    assert [hop.address for hop in await found("some.test", at(address, PUBLIC), own=OWN)] == [PUBLIC]
+    assert [ip_of(hop.address) for hop in await found("some.test", at(address), own=OWN, internal=allowed)] == [
+        ip_of(address)
+    ]
+
+
+async def test_a_sender_cannot_name_an_internal_address_for_good() -> None:
+    """A literal stands for no name that may come to mean something else."""
+    assert await refused("[10.1.2.3]", own=OWN) == "550 5.4.4 [10.1.2.3] is no address of the Internet"
+    assert await found("[10.1.2.3]", own=OWN, internal=(ip_network("10.0.0.0/8"),)) == [NextHop("10.1.2.3", "10.1.2.3")]
+
+
+async def test_servers_of_a_test_on_loopback_are_reached() -> None:
+    """The zones of a report: one has an address there, the other is the server itself."""
+    zone = {
+        ("loop1.test", "MX"): ["10 localhost."],
+        ("localhost", "A"): ["127.0.0.1"],
+        ("nx6.test", "MX"): ["10 mx.nx6.test."],
+        ("mx.nx6.test", "A"): ["127.0.0.5"],
+    }
+    twin = DnsTwin(zone, {("mx.nx6.test", "AAAA"): rcode.NXDOMAIN})
+    own = OwnHost.known_as(["mail.sender.example"], ["127.0.0.1"])
+
+    assert await found("nx6.test", twin, own=own, internal=LOOPBACK) == [
+        NextHop("mx.nx6.test", "127.0.0.5", preference=10)
+    ]
+    assert (await refused("loop1.test", twin, own=own, internal=LOOPBACK)).startswith("554 5.4.6 ")
 
 
 async def test_so_many_servers_are_tried_and_no_more() -> None:
