@@ -83,7 +83,7 @@ class HookOrders:
             if self._unwritten.get(one.id) is one:
                 del self._unwritten[one.id]
         for one in list(self._unremoved.values()):
-            await _remove(ledger, one)
+            await _remove(ledger, one, self._now)
             await self._record(ledger, OrderEvent.REMOVED, one)
             if self._unremoved.get(one.id) is one:
                 del self._unremoved[one.id]
@@ -133,8 +133,8 @@ async def _put(ledger: LedgerOrders, one: MadeSuspension | MadeCondition, now: d
         await ledger.conditions.put(one, now)
 
 
-async def _remove(ledger: LedgerOrders, one: MadeSuspension | MadeCondition) -> None:
+async def _remove(ledger: LedgerOrders, one: MadeSuspension | MadeCondition, now: datetime) -> None:
     if isinstance(one, MadeSuspension):
-        await ledger.suspensions.remove(one)
+        await ledger.suspensions.remove(one, now)
     else:
-        await ledger.conditions.remove(one)
+        await ledger.conditions.remove(one, now)

@@ -278,6 +278,16 @@ class ClocksDiffer(MailmendError):
     page = "clocks-differ"
 
 
+class Outweighed(MailmendError):
+    """An order of a person is not in force: a host whose clock is ahead wrote a later stamp."""
+
+    MEND: ClassVar[str] = (
+        "Another host writes it, or a clock is far ahead. Compare the clocks (chronyc tracking, on every host), then "
+        "run the same command again."
+    )
+    page = "clocks-differ"
+
+
 class LeaseHeld(MailmendError):
     """Another run holds the lease."""
 

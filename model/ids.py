@@ -36,6 +36,23 @@ def micros_of(time_uuid: UUID) -> int:
     return (time_uuid.time - _UUID_EPOCH_100NS) // 10
 
 
+def later_uuid(own: UUID, seen: UUID) -> UUID:
+    """Return the version-1 UUID `own`; where its time is not after that of `seen`, with 1 µs more than that time."""
+    if own.time > seen.time:
+        return own
+    time = seen.time + 10
+    return UUID(
+        fields=(
+            time & 0xFFFFFFFF,
+            time >> 32 & 0xFFFF,
+            time >> 48 | 0x1000,  # the version
+            own.clock_seq_hi_variant,
+            own.clock_seq_low,
+            own.node,
+        )
+    )
+
+
 def restored_id(was: EnqueueId, queue: QueueName) -> EnqueueId:
     """The id of a mail that is put back after its removal from a queue: the same on every retry.
 

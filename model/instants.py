@@ -15,6 +15,11 @@ def instant_of(micros: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=micros // 1000)
 
 
+def micros_at(instant: datetime) -> int:
+    """The microseconds since 1970 of an aware instant."""
+    return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // _MICRO
+
+
 def nanos_of(monotonic: float) -> int:
     """The seconds of a clock that never goes back, as pickup counts them: nanoseconds, in whole microseconds."""
     return round(monotonic * MICROS) * _MICRO_NANOS

@@ -163,7 +163,7 @@ async def condition_removed(
         mend = f"See what is set with: mailmend policy list {request.queue}"
         raise NotThere(f"{request.queue} has no condition {request.id}: it has ended, or was removed", mend=mend)
     if not request.dry_run:
-        await ledger.remove(found)
+        await ledger.remove(found, connections.now)
         await keep_record(connections, OrderEvent.REMOVED, found, caller)
     return QueueAnswer(request, ConditionState(found))
 

@@ -102,7 +102,7 @@ async def suspension_removed(
         mend = f"See what is suspended with: mailmend suspend list {request.queue}"
         raise NotThere(f"{request.queue} has no suspension {request.id}: it has ended, or was removed", mend=mend)
     if not request.dry_run:
-        await ledger.remove(found)
+        await ledger.remove(found, connections.now)
         await keep_record(connections, OrderEvent.REMOVED, found, caller)
     return QueueAnswer(request, found)
 

@@ -10,13 +10,14 @@ from uuid import UUID
 from model.catalog.ledger import DELIVERY_CONDITION
 from model.errors import WrongUse
 from model.ids import QueueName
-from model.operations import Put, Read, Remove
+from model.instants import micros_at
+from model.operations import Put, Read
 from model.pickup.conditions import MadeCondition
 from model.pickup.policy import Threshold
 from model.pickup.rates import DeliveryRate
 from model.ports import AsyncTables
 from model.schema.table import Row
-from repair.ledger.expiring import kept_seconds
+from repair.ledger.expiring import kept_seconds, put_order, remove_order
 
 _LIMITS: Final = frozenset({"concurrency", "rate", "connect_interval", "stop", "cluster"})
 
@@ -34,10 +35,15 @@ class LedgerConditions:
     keyspace: str
 
     async def put(self, made: MadeCondition, now: datetime) -> None:
-        """Keep it durably until its end; `now` is the time of the call."""
+        """Keep it durably until its end; `now` is the time of the call.
+
+        Raises:
+            Outweighed: it is not in force: a removal by a clock that is ahead hides it.
+        """
         key = DELIVERY_CONDITION.key_row((self.keyspace, made.queue, made.id))
-        row, lasts = {**key, **condition_cells(made)}, kept_seconds(made.ends_at, now)
-        await self.tables.write(Put(DELIVERY_CONDITION, row, clear=True, ttl_seconds=lasts))
+        row = {**key, **condition_cells(made)}
+        put = Put(DELIVERY_CONDITION, row, clear=True, ttl_seconds=kept_seconds(made.ends_at, now))
+        await put_order(self.tables, put, micros_at(now))
 
     async def of(self, queue: QueueName) -> Sequence[MadeCondition]:
         """All that hold, in the order in which they are tested; for a moment also some that have ended.
@@ -52,8 +58,13 @@ class LedgerConditions:
         seen = await self.tables.read(Read(DELIVERY_CONDITION, (self.keyspace, queue, condition_id)))
         return condition_of(seen[0].row) if seen else None
 
-    async def remove(self, made: MadeCondition) -> None:
-        await self.tables.write(Remove(DELIVERY_CONDITION, (self.keyspace, made.queue, made.id)))
+    async def remove(self, made: MadeCondition, now: datetime) -> None:
+        """Remove it, also where another host's clock is ahead; `now` is the time of the call.
+
+        Raises:
+            Outweighed: it is still in force.
+        """
+        await remove_order(self.tables, DELIVERY_CONDITION, (self.keyspace, made.queue, made.id), micros_at(now))
 
 
 def condition_cells(made: MadeCondition) -> Row:

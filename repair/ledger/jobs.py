@@ -7,11 +7,12 @@ from typing import Any
 from uuid import UUID
 
 from model.catalog.ledger import JOB_PAUSE, JOB_RUN, JOB_TURN
-from model.errors import INTERRUPTED, DoubtfulWrite, ExitCode
-from model.instants import instant_of
+from model.errors import INTERRUPTED, DoubtfulWrite, ExitCode, Outweighed
+from model.instants import MICROS, instant_of
 from model.operations import Level, Put, PutIfAbsent, Read, Remove, Scan
 from model.ports import Clock, Tables
 from model.schema.table import Row
+from repair.ledger.expiring import AHEAD_SECONDS, stamp_after
 from repair.ledger.runs import RunState
 
 ENDING = timedelta(minutes=5)
@@ -143,16 +144,38 @@ class JobRuns:
         return (_run_of(row).at(instant_of(self.clock.micros())) for row in rows)
 
     def pause(self, job: str, reason: str) -> JobPause:
+        """Keep schedulers from running a job.
+
+        Raises:
+            Outweighed: a resumption by a clock more than a day ahead hides the pause: the job is not paused.
+        """
         pause = JobPause(job, instant_of(self.clock.micros()), self.owner, reason)
-        row = {"pausedat": pause.paused_at, "owner": pause.owner, "reason": reason}
-        self.tables.write(Put(JOB_PAUSE, JOB_PAUSE.key_row((self.keyspace, job)) | row))
-        return pause
+        cells = {"pausedat": pause.paused_at, "owner": pause.owner, "reason": reason}
+        row = JOB_PAUSE.key_row((self.keyspace, job)) | cells
+        read = Read(JOB_PAUSE, (self.keyspace, job), times=True)
+        for seconds in AHEAD_SECONDS:
+            at = stamp_after(self.clock.micros() + seconds * MICROS, self.tables.read(read))
+            self.tables.write(Put(JOB_PAUSE, row, at=at))
+            seen = self.tables.read(read)
+            if seen and seen[0].newest == at:
+                return pause
+        raise Outweighed(f"job {job!r} is not paused: a resumption outweighs it", mend=Outweighed.MEND)
 
     def resume(self, job: str) -> JobPause | None:
-        """End the pause of a job and return it; None where there was none."""
+        """End the pause of a job and return it; None where there was none.
+
+        Raises:
+            Outweighed: the job is still paused: another host pauses it again and again.
+        """
         pause = self.pause_of(job)
-        if pause:
-            self.tables.write(Remove(JOB_PAUSE, (self.keyspace, job)))
+        key = (self.keyspace, job)
+        for _ in AHEAD_SECONDS:
+            seen = self.tables.read(Read(JOB_PAUSE, key, times=True))
+            if not seen:
+                return pause
+            self.tables.write(Remove(JOB_PAUSE, key, at=stamp_after(self.clock.micros(), seen)))
+        if self.pause_of(job):
+            raise Outweighed(f"job {job!r} is still paused", mend=Outweighed.MEND)
         return pause
 
     def pause_of(self, job: str) -> JobPause | None:

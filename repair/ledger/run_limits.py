@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from model.catalog.ledger import RUN_LIMIT
-from model.ids import micros_of
+from model.ids import later_uuid, micros_of
 from model.instants import instant_of
 from model.operations import Level, Put, Scan
 from model.ports import Clock, Tables
@@ -41,13 +41,21 @@ class RunLimits:
 
     def put(self, run: UUID, limit: RunLimit) -> RunLimit:
         cells = {"rowspersecond": limit.rows_per_second, "maxfixes": limit.max_fixes, "owner": limit.owner}
-        row = RUN_LIMIT.key_row((run, self.clock.new_uuid())) | cells
+        at = self.clock.new_uuid()
+        before = self._newest_row(run)
+        if before is not None:
+            at = later_uuid(at, before["at"])  # the clock of another host may be ahead
+        row = RUN_LIMIT.key_row((run, at)) | cells
         self.tables.write(Put(RUN_LIMIT, row))
         return _limit_of(row)
 
     def newest(self, run: UUID) -> RunLimit | None:
+        row = self._newest_row(run)
+        return None if row is None else _limit_of(row)
+
+    def _newest_row(self, run: UUID) -> Row | None:
         rows = self.tables.scan(Scan(RUN_LIMIT, RUN_LIMIT.names, Level.QUORUM, under=(run,), limit=1))
-        return next(map(_limit_of, rows), None)
+        return next(iter(rows), None)
 
 
 def _limit_of(row: Row) -> RunLimit:

@@ -8,11 +8,12 @@ from uuid import UUID
 
 from model.catalog.ledger import DELIVERY_SUSPENSION
 from model.ids import QueueName
-from model.operations import Put, Read, Remove
+from model.instants import micros_at
+from model.operations import Put, Read
 from model.pickup.suspensions import MadeSuspension
 from model.ports import AsyncTables
 from model.schema.table import Row
-from repair.ledger.expiring import kept_seconds
+from repair.ledger.expiring import kept_seconds, put_order, remove_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,15 @@ class LedgerSuspensions:
     keyspace: str
 
     async def put(self, made: MadeSuspension, now: datetime) -> None:
-        """Keep it durably until its end; `now` is the time of the call."""
+        """Keep it durably until its end; `now` is the time of the call.
+
+        Raises:
+            Outweighed: it is not in force: a removal by a clock that is ahead hides it.
+        """
         key = DELIVERY_SUSPENSION.key_row((self.keyspace, made.queue, made.id))
-        row, lasts = {**key, **suspension_cells(made)}, kept_seconds(made.ends_at, now)
-        await self.tables.write(Put(DELIVERY_SUSPENSION, row, clear=True, ttl_seconds=lasts))
+        row = {**key, **suspension_cells(made)}
+        put = Put(DELIVERY_SUSPENSION, row, clear=True, ttl_seconds=kept_seconds(made.ends_at, now))
+        await put_order(self.tables, put, micros_at(now))
 
     async def of(self, queue: QueueName) -> Sequence[MadeSuspension]:
         """All that hold, in the order in which they were made; for a moment also some that have ended."""
@@ -42,8 +48,13 @@ class LedgerSuspensions:
         seen = await self.tables.read(Read(DELIVERY_SUSPENSION, (self.keyspace, queue, suspension_id)))
         return suspension_of(seen[0].row) if seen else None
 
-    async def remove(self, made: MadeSuspension) -> None:
-        await self.tables.write(Remove(DELIVERY_SUSPENSION, (self.keyspace, made.queue, made.id)))
+    async def remove(self, made: MadeSuspension, now: datetime) -> None:
+        """Remove it, also where another host's clock is ahead; `now` is the time of the call.
+
+        Raises:
+            Outweighed: it is still in force.
+        """
+        await remove_order(self.tables, DELIVERY_SUSPENSION, (self.keyspace, made.queue, made.id), micros_at(now))
 
 
 def suspension_cells(made: MadeSuspension) -> Row:

@@ -1,8 +1,8 @@
 """Administrative tasks: submitted over HTTP to any server, and run by the leader.
 
-Each cell has one writer: the server that takes the request writes the task, the leader writes its status, and the
-server that takes a cancellation writes that. So no write needs a condition, and a killed server loses nothing that it
-has acknowledged.
+The server that takes the request writes the task, the leader writes its status, and the server that takes a
+cancellation writes that. Their writes follow each other, and each is stamped after what is seen, whatever the clocks
+say. So no write needs a condition, and a killed server loses nothing that it has acknowledged.
 """
 
 import json
@@ -19,6 +19,7 @@ from model.instants import instant_of
 from model.operations import Level, Put, Read, Scan
 from model.ports import Clock, Tables
 from model.schema.table import Row
+from repair.ledger.expiring import stamp_after
 
 LISTED_MAX: Final = 1_000
 """The largest number of tasks that are read, the newest ones, to be listed or run."""
@@ -149,7 +150,10 @@ class AdminTasks:
         self._put(task, status=status.value, endedat=now, information=json.dumps(dict(information)))
 
     def _put(self, task: UUID, **cells: Any) -> None:
-        self.tables.write(Put(ADMIN_TASK, ADMIN_TASK.key_row((self.keyspace, task)) | cells))
+        """Write cells so that they are in force, also where another host's clock is ahead."""
+        key = (self.keyspace, task)
+        at = stamp_after(self.clock.micros(), self.tables.read(Read(ADMIN_TASK, key, times=True)))
+        self.tables.write(Put(ADMIN_TASK, ADMIN_TASK.key_row(key) | cells, at=at))
 
 
 def _task_of(row: Row) -> AdminTask | None:

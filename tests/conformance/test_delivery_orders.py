@@ -15,7 +15,7 @@ from cql.memory import MemoryTables
 from model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_TABLES
 from model.delivery.entries import EntryId
 from model.delivery.queued import EntryAction, EntryChange
-from model.errors import WrongUse
+from model.errors import Outweighed, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.operations import Change
 from model.pickup.conditions import MadeCondition, ServedPolicies
@@ -111,9 +111,43 @@ async def test_all_of_a_queue_are_read_as_they_were_made(kept: Orders, queue: Qu
 async def test_what_was_removed_is_gone(kept: Orders, queue: QueueName) -> None:
     """The others stay."""
     first, second = await kept.put(queue), await kept.put(queue)
-    await kept.ledger.remove(first)
+    await kept.ledger.remove(first, datetime.now(UTC))
     assert await kept.ledger.of(queue) == [second]
     assert await kept.ledger.find(queue, first.id) is None
+
+
+async def test_what_a_clock_ahead_has_written_is_removed_and_can_be_made_again(kept: Orders, queue: QueueName) -> None:
+    """Its stamp outweighs a removal with this host's time; the removal's stamp outweighs what is made again."""
+    made, ahead = await kept.put(queue), timedelta(minutes=10)
+    await kept.ledger.put(made, datetime.now(UTC) + ahead)
+
+    await kept.ledger.remove(made, datetime.now(UTC))
+    assert await kept.ledger.of(queue) == []
+
+    await kept.ledger.put(made, datetime.now(UTC))
+    assert await kept.ledger.of(queue) == [made]
+
+
+async def test_one_that_is_renewed_outweighs_what_a_clock_ahead_has_written(kept: Orders, queue: QueueName) -> None:
+    made = await kept.put(queue)
+    await kept.ledger.put(made, datetime.now(UTC) + timedelta(minutes=10))
+    renewed = replace(made, reason="why")
+
+    await kept.ledger.put(renewed, datetime.now(UTC))
+
+    assert await kept.ledger.of(queue) == [renewed]
+
+
+async def test_an_order_that_is_hidden_for_more_than_a_day_is_said_not_to_be_in_force(
+    kept: Orders, queue: QueueName
+) -> None:
+    made = await kept.put(queue)
+    await kept.ledger.remove(made, datetime.now(UTC) + timedelta(days=2))
+
+    with pytest.raises(Outweighed, match="not in force"):
+        await kept.ledger.put(made, datetime.now(UTC))
+
+    assert await kept.ledger.of(queue) == []
 
 
 async def test_one_that_is_put_again_is_what_it_was_put_as_last(kept: Orders, queue: QueueName) -> None:

@@ -74,7 +74,7 @@ async def test_what_is_removed_holds_no_longer_within_seconds(site: DeliverySite
 
     async def remove() -> None:
         await site.clock.pause(60)
-        await site.ledger.conditions.remove(made)
+        await site.ledger.conditions.remove(made, site.clock.now)
         removed_at.append(site.clock.monotonic())
 
     await site.serve(300, [PER_DOMAIN], until=lambda: bool(site.relay.had), beside=remove())

@@ -48,7 +48,7 @@ async def test_what_is_lifted_goes_within_seconds(site: DeliverySite) -> None:
 
     async def lift() -> None:
         await site.clock.pause(60)
-        await site.ledger.suspensions.remove(made)
+        await site.ledger.suspensions.remove(made, site.clock.now)
         lifted_at.append(site.clock.monotonic())
 
     await site.serve(300, until=lambda: bool(site.relay.had), beside=lift())
@@ -103,7 +103,7 @@ async def test_a_suspension_disturbs_no_limit(site: DeliverySite) -> None:
         for _ in range(4):
             made = await suspended(site, "two.example")
             await site.clock.pause(6)
-            await site.ledger.suspensions.remove(made)
+            await site.ledger.suspensions.remove(made, site.clock.now)
 
     limit = CounterPolicy((PickupField.RECIPIENT_DOMAIN,), default=Threshold(concurrency=2))
     await site.serve(300, [limit], until=lambda: len(site.relay.had) == 6, beside=come_and_go())
@@ -128,8 +128,8 @@ async def test_a_ledger_that_cannot_be_read_changes_nothing_and_is_said_once(
 
     async def fail_for_a_while() -> None:
         await site.clock.pause(30)
+        await site.ledger.suspensions.remove(made, site.clock.now)
         silent[0], since = True, site.clock.micros() / 1_000_000
-        await site.ledger.suspensions.remove(made)
         await site.clock.pause(60)
         values = {one.metric.name: one.value for one in site.server.samples()}
         assert (reads[0] > 5, site.relay.recipients) == (True, [])

@@ -1,16 +1,20 @@
 """A planned run is taken by its time: once, whoever asks, whatever the cluster answers."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid1
 
 import pytest
 
 from cql.memory import MemoryTables
-from model.errors import DoubtfulWrite
+from model.errors import DoubtfulWrite, Outweighed
 from model.operations import PutIfAbsent
 from repair.ledger.jobs import JobRuns
+from repair.ledger.run_limits import RunLimit, RunLimits
+from repair.ledger.tasks import AdminTasks, TaskStatus
 from tests.support.clock import VirtualClock
+from tests.support.skewed import SkewedClock
 
 DUE = datetime(2026, 9, 1, 1, 30, tzinfo=UTC)
 
@@ -83,3 +87,57 @@ def test_where_no_planned_run_is_known_the_newest_run_counts(runs: Runs) -> None
     run = one.start("nightly", "check", DUE)
 
     assert one.last_begun("nightly") == run.started_at
+
+
+def test_a_pause_by_a_clock_ahead_is_ended_and_a_new_one_holds() -> None:
+    """Two hosts, ten minutes apart: the later stamp outweighs what came later."""
+    clock = VirtualClock()
+    tables = MemoryTables(clock.micros)
+    ahead = JobRuns(tables, "mail", SkewedClock(clock, timedelta(minutes=10)), "ahead")
+    behind = JobRuns(tables, "mail", clock, "behind")
+    ahead.pause("nightly", "a migration")
+
+    resumed = behind.resume("nightly")
+    assert (resumed and resumed.owner, behind.pause_of("nightly")) == ("ahead", None)
+
+    pause = behind.pause("nightly", "another migration")
+    assert behind.pause_of("nightly") == pause
+
+    again = behind.pause("nightly", "still the migration")
+    assert ahead.pause_of("nightly") == again
+
+
+def test_a_pause_that_a_clock_far_ahead_hides_is_said_not_to_hold() -> None:
+    clock = VirtualClock()
+    tables = MemoryTables(clock.micros)
+    far_ahead = JobRuns(tables, "mail", SkewedClock(clock, timedelta(days=2)), "ahead")
+    far_ahead.pause("nightly", "a migration")
+    far_ahead.resume("nightly")
+
+    with pytest.raises(Outweighed, match="'nightly' is not paused"):
+        JobRuns(tables, "mail", clock, "behind").pause("nightly", "another migration")
+
+
+def test_the_last_limit_of_a_run_counts_whatever_clock_set_the_one_before() -> None:
+    clock, run = VirtualClock(), uuid1()
+    tables = MemoryTables(clock.micros)
+    RunLimits(tables, SkewedClock(clock, timedelta(minutes=10))).put(run, RunLimit(rows_per_second=1))
+
+    RunLimits(tables, clock).put(run, RunLimit(rows_per_second=500))
+
+    newest = RunLimits(tables, clock).newest(run)
+    assert newest is not None
+    assert newest.rows_per_second == 500
+
+
+def test_a_task_ends_though_the_host_that_took_it_is_ahead() -> None:
+    clock = VirtualClock()
+    tables = MemoryTables(clock.micros)
+    task = AdminTasks(tables, "mail", SkewedClock(clock, timedelta(minutes=10)), "ahead").submit("check", {}, "ann")
+    leader = AdminTasks(tables, "mail", clock, "leader")
+
+    leader.start(task.id)
+    assert leader.get(task.id).status is TaskStatus.IN_PROGRESS
+
+    leader.end(task.id, TaskStatus.COMPLETED, {})
+    assert (leader.get(task.id).status, leader.open()) == (TaskStatus.COMPLETED, [])
