@@ -18,7 +18,7 @@ from admin.jobs.children import Apart, Say
 from admin.jobs.declaration import Job
 from admin.jobs.schedule import Turn, counts_from, due_after, due_turn
 from admin.jobs.tasks import TaskRunner
-from mailqueue.background import first_set, paused
+from mailqueue.background import paused
 from model.catalog.ledger import KeyspaceLease
 from model.errors import LeaseHeld, LeaseLost, MailmendError
 from model.instants import instant_of
@@ -70,7 +70,7 @@ class JobServer:
     _counts_from: dict[str, datetime] = field(default_factory=dict)
     _working: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _children: dict[str, Child] = field(default_factory=dict)
-    _beat_at: datetime | None = None
+    _beat_at: float | None = None
     _standing_by: str = ""
     _reload: bool = False
     _closing: bool = False
@@ -99,7 +99,7 @@ class JobServer:
                 while not stop.is_set():
                     self._woken.clear()
                     await self.look()
-                    await first_set(stop, self._woken)
+                    await paused(self.clock, TASKS_EVERY if self.tasks else BEAT, stop, self._woken)
         finally:
             await self._close()
 
@@ -123,13 +123,8 @@ class JobServer:
         return [*self._working.values(), *(self.tasks.working if self.tasks else ())]
 
     def _times(self) -> Mapping[str, TimeAfter]:
-        """When it looks: for its lease, for tasks, and when a job is due."""
-        tasks = {"tasks": lambda at: at + TASKS_EVERY} if self.tasks else {}
-        return {
-            "lease": lambda at: at + BEAT,
-            **tasks,
-            **{f"job {job.name}": partial(due_after, job) for job in self.jobs},
-        }
+        """When jobs are due, by the wall clock. The lease and tasks are looked at by the monotonic clock."""
+        return {f"job {job.name}": partial(due_after, job) for job in self.jobs}
 
     def _now(self) -> datetime:
         return instant_of(self.clock.micros())
@@ -146,13 +141,13 @@ class JobServer:
 
     async def _lead(self) -> None:
         """Take the lease, or renew it, when that is due."""
-        now = self._now()
-        if self._beat_at and now < self._beat_at:
+        now = self.clock.monotonic()
+        if self._beat_at is not None and now < self._beat_at:
             return
-        self._beat_at = now + BEAT - _EARLY
+        self._beat_at = now + (BEAT - _EARLY).total_seconds()
         if self._closing and not self.lease:
             return
-        if self.lease and self.lease.expires_at <= now:
+        if self.lease and self.lease.lives_until <= now:
             self._lose("nobody answered in time")
         try:
             if self.lease:
@@ -209,14 +204,15 @@ class JobServer:
 
     async def _close(self) -> None:
         """End what runs, in good order as long as there is patience; lead until then."""
-        self._closing, until = True, self._now() + ENDING
+        self._closing = True
+        until = self.clock.monotonic() + ENDING.total_seconds()
         if self._working:
             _LOG.info("jobs are ended", extra={"jobs": list(self._working)})
         for child in self._children.values():
             child.stop()
         if self.tasks:
             self.tasks.stop()
-        while self._at_work and self._now() < until:
+        while self._at_work and self.clock.monotonic() < until:
             self._woken.clear()
             with suppress(MailmendError):
                 await self._lead()

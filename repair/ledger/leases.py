@@ -7,10 +7,11 @@ the conditional write left open. A killed holder's lease expires.
 """
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -47,6 +48,8 @@ class Lease:
     Attributes:
         token: unique for this holding; drawn at each acquisition.
         owner: the holder, for people: host, process, command.
+        lives_until: when it ends unless renewed, by the monotonic clock of the process that holds it, in seconds; for
+            every other process it has ended. The wall clock may be set back, `expires_at` is for people.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Lease:
     purpose: str
     acquired_at: datetime
     expires_at: datetime
+    lives_until: float = field(default=-math.inf, compare=False, repr=False)
 
 
 @dataclass(slots=True)
@@ -73,10 +77,10 @@ class TakenLease:
         """
         if self.lost is not None:
             raise LeaseLost(f"the lease {self.lease.name!r} was lost: {self.lost.what}", mend=_MEND_LOST) from self.lost
-        left = self.lease.expires_at - instant_of(self.clock.micros()) - EXPIRY_SLACK
-        if left < timedelta(seconds=seconds):
+        left = self.lease.lives_until - self.clock.monotonic() - EXPIRY_SLACK.total_seconds()
+        if left < seconds:
             raise LeaseLost(
-                f"the lease {self.lease.name!r} has {left.total_seconds():.1f} s left, {seconds:g} s are needed",
+                f"the lease {self.lease.name!r} has {left:.1f} s left, {seconds:g} s are needed",
                 mend=_MEND_LOST,
             )
 
@@ -106,7 +110,9 @@ class Leases:
             LeaseHeld: another holds it; the message says who, since when and until when.
         """
         now = self.clock.micros()
-        lease = Lease(name, self.clock.new_uuid(), self.owner, purpose, instant_of(now), self._expiry(now))
+        lease = Lease(
+            name, self.clock.new_uuid(), self.owner, purpose, instant_of(now), self._expiry(now), self._lives_until()
+        )
         answer = self._taken(PutIfAbsent(REPAIR_LEASE, _row_of(lease), ttl_seconds=self.ttl_seconds), lease)
         if not answer.applied:
             raise _held(name, answer.current)
@@ -119,7 +125,7 @@ class Leases:
         Raises:
             LeaseLost: another or nobody holds it now.
         """
-        renewed = replace(lease, expires_at=self._expiry(self.clock.micros()))
+        renewed = replace(lease, expires_at=self._expiry(self.clock.micros()), lives_until=self._lives_until())
         cells = {name: value for name, value in _row_of(renewed).items() if name != "name"}
         expected = {"claim": lease.token}
         write = ChangeIf(REPAIR_LEASE, (lease.name,), expected, assign=cells, ttl_seconds=self.ttl_seconds)
@@ -131,7 +137,8 @@ class Leases:
         standing = self.holder(lease.name)
         if standing is None or standing.token != lease.token:
             raise _lost(lease, standing)
-        return standing
+        arrived = standing.expires_at == renewed.expires_at
+        return replace(standing, lives_until=renewed.lives_until if arrived else lease.lives_until)
 
     def release(self, lease: Lease) -> None:
         """Release the lease; where it is no longer ours or the cluster does not answer, it expires by itself."""
@@ -203,6 +210,9 @@ class Leases:
     def _expiry(self, now: int) -> datetime:
         return instant_of(now) + timedelta(seconds=self.ttl_seconds)
 
+    def _lives_until(self) -> float:
+        return self.clock.monotonic() + self.ttl_seconds
+
 
 def beat_once(leases: Leases, held: TakenLease) -> bool:
     """One heartbeat; False when the lease is lost for good."""
@@ -211,7 +221,7 @@ def beat_once(leases: Leases, held: TakenLease) -> bool:
     except LeaseLost as lost:
         held.lost = lost
     except MailmendError as error:
-        if held.lease.expires_at <= instant_of(leases.clock.micros()):
+        if held.lease.lives_until <= leases.clock.monotonic():
             held.lost = error
         _LOG.info("lease not renewed just now", extra={"lease": held.lease.name, "error": error.what})
     if held.lost:

@@ -15,6 +15,7 @@ from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, MailmendError, Not
 from model.operations import ChangeIf, PutIfAbsent, Read, RemoveIf
 from repair.ledger.leases import TTL_SECONDS, Lease, Leases, TakenLease, beat_once
 from tests.support.clock import VirtualClock
+from tests.support.skewed import SkewedClock
 
 
 class Contenders:
@@ -260,3 +261,35 @@ def test_one_of_many_contenders_wins() -> None:
     for thread in threads:
         thread.join()
     assert (len(won), len(lost)) == (1, 19)
+
+
+def test_a_lease_ends_for_its_holder_though_the_clock_is_set_back() -> None:
+    """Nobody answers its heartbeats; the servers let the lease expire by their own clocks."""
+    contenders = Contenders()
+    wall = SkewedClock(contenders.clock, timedelta())
+    ours = Leases(contenders.tables, wall, "us@here pid 1")
+    held = TakenLease(ours.acquire("repair mail", "repair messages"), wall)
+    held.check()
+    contenders.on(ChangeIf, unreachable)
+
+    wall.ahead = -timedelta(seconds=600)
+    contenders.clock.advance(TTL_SECONDS - 1)
+    assert beat_once(ours, held)
+    with pytest.raises(LeaseLost, match=r"has -5\.0 s left"):
+        held.check()
+
+    contenders.clock.advance(1)
+    assert not beat_once(ours, held)
+    contenders.theirs.acquire("repair mail", "repair messages")
+
+
+def test_a_renewal_whose_answer_was_lost_counts_from_the_renewal_that_arrived() -> None:
+    contenders = Contenders()
+    lease = contenders.ours.acquire("repair mail", "repair messages")
+    contenders.clock.advance(10)
+
+    contenders.on(ChangeIf, never_arrived)
+    assert contenders.ours.renew(lease).lives_until == lease.lives_until
+
+    contenders.on(ChangeIf, applied_but_unheard)
+    assert contenders.ours.renew(lease).lives_until == lease.lives_until + 10

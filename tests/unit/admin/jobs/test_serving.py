@@ -30,6 +30,7 @@ from repair.ledger.tasks import AdminTasks, TaskStatus
 from tests.support.clock import VirtualClock, VirtualTimers
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
+from tests.support.skewed import SkewedClock
 from tests.support.task_desk import CommandTwin, TaskWorld, here
 
 TURN, MINUTE, BEGINNING = timedelta(minutes=20), timedelta(minutes=1), datetime(2026, 9, 1, 10, 37, tzinfo=UTC)
@@ -237,6 +238,28 @@ async def test_a_ledger_that_cannot_be_reached_is_waited_for(world: JobWorld) ->
     stop.set()
     await task
     assert [at.minute for _, at in world.begun] == [47, 0], "as soon as it was there again"
+
+
+async def test_a_leader_whose_clock_is_set_back_stays_the_only_one(world: JobWorld) -> None:
+    """It renews its lease by the monotonic clock; by the wall clock it would sleep through ten minutes."""
+    wall = SkewedClock(world.clock, timedelta())
+    first, second = world.server(), world.server(owner="two")
+    first.clock, first.leases, first.timers = wall, Leases(world.tables, wall, "one"), VirtualTimers(wall)
+    stop = asyncio.Event()
+    leading = asyncio.create_task(first.serve(stop))
+    await world.clock.pause(1)
+    standing_by = asyncio.create_task(second.serve(stop))
+    await world.clock.pause(60)
+
+    wall.ahead = -timedelta(minutes=10)
+    leaders = []
+    for _ in range(120):
+        await world.clock.pause(5)
+        leaders.append((first.lease is not None, second.lease is not None))
+
+    stop.set()
+    await asyncio.gather(leading, standing_by)
+    assert set(leaders) == {(True, False)}
 
 
 async def test_who_lost_the_lease_begins_nothing(world: JobWorld) -> None:
