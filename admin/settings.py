@@ -44,7 +44,8 @@ class Tls:
     """Files of a TLS connection: the authority that signed the nodes' certificates, and our own for nodes that ask.
 
     Attributes:
-        hostnames: also demand that a certificate names the address that was dialled.
+        hostnames: also demand that a certificate names the address that was dialled; always where no authority is
+            named, as the system's authorities sign the names of everybody.
     """
 
     authority: Path | None = None

@@ -209,8 +209,9 @@ _CONNECTION: Final = (
     shared_file("--tls-key", "Private key of the client certificate."),
     shared_option(
         "--tls-hostnames/--no-tls-hostnames",
-        "Refuse a node whose certificate does not name its IP address; Spark's own connections cannot.",
-        default=False,
+        "Refuse a node whose certificate does not name its IP address; Spark's own connections cannot. "
+        "[default: only without --tls-ca, where any public authority counts]",
+        default=None,
     ),
     CONFIG,
     PROFILE,
@@ -272,7 +273,13 @@ def _tls(options: Mapping[str, Any]) -> Tls | None:
                 f"{file} does not exist", mend="It was named by a --tls option, a settings file or cqlshrc."
             )
     authority, certificate, key = (file and file.expanduser() for file in files)
-    return Tls(authority, certificate, key, options["tls_hostnames"])
+    if authority is None and options["tls_hostnames"] is False:
+        raise BadSettings(
+            "--no-tls-hostnames without --tls-ca would take any certificate of any public authority for a node",
+            mend="Name the authority of the nodes with --tls-ca, or leave out --no-tls-hostnames.",
+        )
+    hostnames = authority is None or bool(options["tls_hostnames"])
+    return Tls(authority, certificate, key, hostnames)
 
 
 def known_password(options: Mapping[str, Any], context: click.Context) -> str | None:

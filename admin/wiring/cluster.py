@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -315,6 +316,11 @@ def _engine(
 
 def _spark(opened: OpenCluster, wanted: EngineWanted) -> Any:
     """The session: the first who asks starts it, and it runs until the cluster is closed."""
+    if takes_any_name(opened.connection):
+        raise BadSettings(
+            "Spark's connections check no host names, so any certificate of a public authority would do for a node",
+            mend="Name the authority of the nodes with --tls-ca, or use --engine local.",
+        )
     session = import_or_name_extra("spark_repair.session")
     master = wanted.master or "local[*]"
     java, options = _java_home_of_spark(), wanted.spark_conf
@@ -354,15 +360,22 @@ def chosen_engine(
     def rows() -> int | None:
         return estimated_rows(opened.sizes().get(largest.name))
 
-    engine = choose_engine(wanted.name, wanted.of_spark, rows, _lacking_for_spark)
+    engine = choose_engine(wanted.name, wanted.of_spark, rows, partial(_lacking_for_spark, opened.connection))
     if wanted.name == "auto":
         remark(f"Engine: {engine.name} ({engine.why}).")
     return engine
 
 
-def _lacking_for_spark() -> str | None:
+def takes_any_name(connection: ConnectionSettings) -> bool:
+    """Whether Spark would trust every name that a public authority has signed: it checks no names."""
+    return connection.tls is not None and connection.tls.authority is None
+
+
+def _lacking_for_spark(connection: ConnectionSettings) -> str | None:
     if find_spec("pyspark") is None:
         return "PySpark is not installed"
+    if takes_any_name(connection):
+        return "no --tls-ca is given, and Spark checks no host names"
     try:
         _java_home_of_spark()
     except JavaMissing as error:
@@ -396,7 +409,7 @@ def contact_of(connection: ConnectionSettings) -> Contact:
         tls_ca=str(authority) if authority else None,
         tls_cert=str(tls.certificate) if tls and tls.certificate else None,
         tls_key=str(tls.key) if tls and tls.key else None,
-        tls_hostnames=bool(tls and tls.hostnames),
+        tls_hostnames=bool(tls and (tls.hostnames or tls.authority is None)),
     )
 
 

@@ -139,7 +139,7 @@ _REASONS = (
     TlsReason(
         FOR_SOMEBODY_ELSE,
         "the certificate of the node at {place} is for somebody else: {words}",
-        "It must name the node's IP address; --no-tls-hostnames is content with any certificate of the same authority.",
+        "It must name the node's IP address. --no-tls-hostnames with --tls-ca takes any certificate of that authority.",
     ),
     TlsReason(
         UNKNOWN_AUTHORITY,

@@ -259,6 +259,10 @@ def test_tls_files_are_looked_for_before_anything_is_dialled(ask: Ask, home: Pat
     assert _said(ask("look", "--tls-ca", str(authority), "--no-tls"))["tls"] is None
     assert not _said(ask("look", "--tls-ca", str(authority)))["names"]
     assert _said(ask("look", "--tls-ca", str(authority), "--tls-hostnames"))["names"]
+    assert _said(ask("look", "--tls"))["names"], "the system's authorities sign every name"
+    assert _said(ask("look", "--tls-cert", str(authority)))["names"]
+    any_name = ask("look", "--tls", "--no-tls-hostnames")
+    assert (any_name.exit_code, "Name the authority of the nodes with --tls-ca" in any_name.stderr) == (2, True)
     missing = ask("look", "--tls-ca", str(home / "no.pem"))
     assert (missing.exit_code, "no.pem does not exist" in missing.stderr) == (2, True)
 

@@ -232,7 +232,8 @@ class TestContact:
         bundle = tmp_path / "bundle.pem"
         bundle.write_text("")
         monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
-        assert contact_of(ConnectionSettings(tls=Tls())).tls_ca == str(bundle)
+        contact = contact_of(ConnectionSettings(tls=Tls()))
+        assert (contact.tls_ca, contact.tls_hostnames) == (str(bundle), True)
 
         bundle.unlink()
         monkeypatch.setattr("os.path.isfile", lambda _: False)
