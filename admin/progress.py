@@ -23,6 +23,7 @@ from rich.progress import (
 from model.instants import MICROS
 from model.ports import Clock
 from model.ports import Progress as ProgressPort
+from model.texts import printable
 
 LINE_EVERY_SECONDS = 10
 """How often a plain line is written at most, stages apart: a log file is no terminal."""
@@ -50,13 +51,14 @@ class PlainLines:
 
     def stage(self, name: str, total: int | None = None) -> None:
         self.close()
-        now = self._clock.micros()
+        now = self._now()
+        name = printable(name)
         self._count = _Count(name, total, began=now, shown_at=now)
         of = f" (of {total:,})" if total else ""
         self._write(f"{name}{of} ...")
 
     def advance(self, steps: int, suspects: int = 0) -> None:
-        count, now = self._count, self._clock.micros()
+        count, now = self._count, self._now()
         count.steps += steps
         count.suspects += suspects
         if now - count.shown_at >= LINE_EVERY_SECONDS * MICROS:
@@ -67,9 +69,19 @@ class PlainLines:
         count = self._count
         if count.steps:
             self._write(
-                progress_line(count.name, count.steps, count.total, count.suspects, self._clock.micros() - count.began)
+                progress_line(
+                    count.name,
+                    count.steps,
+                    count.total,
+                    count.suspects,
+                    self._now() - count.began,
+                )
             )
         self._count = _Count()
+
+    def _now(self) -> int:
+        """Microseconds by the monotonic clock."""
+        return round(self._clock.monotonic() * MICROS)
 
     def _write(self, line: str) -> None:
         self._stream.write(line + "\n")
@@ -98,7 +110,7 @@ class Terminal:
             self._progress.stop_task(self._task)
         self._suspects = 0
         self._progress.start()
-        self._task = self._progress.add_task(name, total=total, suspects="")
+        self._task = self._progress.add_task(printable(name), total=total, suspects="")
 
     def advance(self, steps: int, suspects: int = 0) -> None:
         if self._task is None:

@@ -13,6 +13,9 @@ _SHOWN = 100
 NOTE_BYTES_MAX: Final = 2_048
 """The largest number of bytes (UTF-8) of one note about a mail: a reply of a server, a reason, an error."""
 
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal obeys instead of showing it: controls but line feed and tab, changes of direction; and surrogates."""
+
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _CUT: Final = "..."
@@ -21,6 +24,20 @@ _CUT: Final = "..."
 def wellformed(text: str) -> str:
     """The text with U+FFFD in place of each half of a surrogate pair, which no store takes."""
     return _SURROGATE.sub(_REPLACEMENT, text)
+
+
+def printable(text: str) -> str:
+    """The text with U+FFFD in place of each character that a terminal obeys; line feeds and tabs stay.
+
+    File names, reasons, owners and replies come from other people: an escape sequence in one of them could change what
+    is on the screen, or what is typed next.
+    """
+    return _CONTROL.sub(_REPLACEMENT, text)
+
+
+def escaped_json(line: str) -> str:
+    """A JSON text with each such character as its escape, which means the same."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 def noted(text: str | bytes, bytes_max: int = NOTE_BYTES_MAX) -> str:

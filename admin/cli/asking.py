@@ -22,6 +22,7 @@ from model.errors import BadSettings
 from model.ports import Progress
 from model.projections.findings import Excess
 from model.projections.verdicts import Verdict
+from model.texts import printable
 
 
 def somebody_types() -> bool:
@@ -41,7 +42,7 @@ def asking_on(progress: Progress, console: Console) -> Callable[[Question], bool
     def ask(question: Question) -> bool:
         with _standing_still(progress):
             if isinstance(question, str):
-                return click.confirm(question, default=False, err=True)
+                return click.confirm(printable(question), default=False, err=True)
             show(Document(body=tuple(excess_parts(question))), console)
             total, allowed = f"{question.total:,}", f"{question.allowed:,}"
             sentence = f"{total} would be mended, --max-fixes allows {allowed}. Mend them all?"
@@ -57,7 +58,7 @@ def number_on(progress: Progress) -> Callable[[str, int], int] | None:
 
     def ask(question: str, maximum: int) -> int:
         with _standing_still(progress):
-            number: int = click.prompt(question, type=click.IntRange(1, maximum), err=True)
+            number: int = click.prompt(printable(question), type=click.IntRange(1, maximum), err=True)
             return number
 
     return ask
@@ -72,7 +73,7 @@ def hidden_password(username: str) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("error", GetPassWarning)
         try:
-            typed: str = click.prompt(f"Password of {username}", hide_input=True, err=True)
+            typed: str = click.prompt(printable(f"Password of {username}"), hide_input=True, err=True)
         except GetPassWarning as error:
             raise BadSettings(
                 "this terminal would show the password", mend="Set MAILMEND_PASSWORD, or name a --password-file."

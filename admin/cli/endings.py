@@ -3,6 +3,7 @@
 No traceback reaches the terminal; that of an unexpected error goes to a file, which the message names.
 """
 
+import io
 import logging
 import os
 import signal
@@ -18,7 +19,7 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
-from admin.cli.logs import CommandLog, command_log
+from admin.cli.logs import CommandLog, command_log, echo
 from admin.cli.settings_file import place_of
 from admin.extras import EXTRAS, library_of, missing_extra
 from admin.whole_files import drop_stdout
@@ -69,7 +70,7 @@ def _ending_of(command: Callable[[], object], log: CommandLog) -> int:  # noqa: 
 def say(message: str) -> None:
     """Print a message on stderr; a closed stderr is ignored."""
     try:
-        click.echo(message, err=True)
+        echo(message)
     except OSError:
         return
 
@@ -178,7 +179,9 @@ def _wrong_use(error: click.ClickException) -> int:
         if source is ParameterSource.DEFAULT_MAP and place:
             say(f"mailmend: {place}: {error.message}")
             return int(ExitCode.WRONG_USE)
-    error.show()
+    shown = io.StringIO()
+    error.show(shown)
+    say(shown.getvalue().removesuffix("\n"))
     return int(ExitCode.WRONG_USE)
 
 

@@ -21,6 +21,7 @@ from admin.cli.traces import Trace
 from model.ports import Clock, Progress
 from model.projections.findings import Finding
 from model.projections.verdicts import Verdict
+from model.texts import printable
 from repair.clock import SystemClock
 from repair.log_fields import LINES, ROOT, LineFormatter, log_fields, own_log_fields, put_log_field
 
@@ -38,12 +39,17 @@ LOGGED_SECONDS: Final = 5.0
 """How often a phase says how far it is."""
 
 
+def echo(message: str) -> None:
+    """Write a message on stderr; nothing in it can steer the terminal. Every command's messages take this way."""
+    click.echo(printable(message), err=True)
+
+
 class _Lines(logging.Handler):
     """Writes to stderr as it is now: a progress bar gives way there."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            click.echo(self.format(record), err=True)
+            echo(self.format(record))
         except (OSError, ValueError, TypeError):
             return  # nobody hears it any more
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from admin.cli.asking import asking_on, number_on
-from admin.cli.logs import logged_progress
+from admin.cli.logs import echo, logged_progress
 from admin.cli.options import JOB
 from admin.extras import imported
 from admin.present.document import Document
@@ -63,7 +63,7 @@ class Output:
                 logged,
                 lambda one: _both(one, finding, logged.found),
                 item=(lambda item: write_json(item_json(item))) if item_json else ignore,
-                remark=lambda line: click.echo(line, err=True),
+                remark=echo,
                 ask=asking_on(progress, console),
                 number=None if self.as_json else number_on(progress),
                 report=self.report is not None,
@@ -99,9 +99,9 @@ class Output:
             except (ResultUnwritten, WrongUse) as error:
                 refused.append(error)
         if self.findings and self.findings != STDOUT and not unwritten:
-            click.echo(f"Findings: {self.findings}", err=True)
+            echo(f"Findings: {self.findings}")
         for line in (*document.remarks, *(() if self.as_json else document.hints)):
-            click.echo(line, err=True)
+            echo(line)
         code = _on_stderr(document, refused) if refused else int(document.exit)
         if metrics:
             metrics.write(code, document.json, document.left_sample)
@@ -142,13 +142,13 @@ def _both(finding: Finding, *takers: Callable[[Finding], None]) -> None:
 
 def _write_report(file: Path, document: Document) -> None:
     write_report(file, document, SystemClock().micros())
-    click.echo(f"Report: {file}", err=True)
+    echo(f"Report: {file}")
 
 
 def _on_stderr(document: Document, refused: Sequence[MailmendError]) -> int:
     show(document, stderr_console())
     for error in refused:
-        click.echo(f"mailmend: {error.message}", err=True)
+        echo(f"mailmend: {error.message}")
     code = int(document.exit)
-    click.echo(f"The result stands above; written, it would have ended with {code} ({exit_meaning(code)}).", err=True)
+    echo(f"The result stands above; written, it would have ended with {code} ({exit_meaning(code)}).")
     return int(ExitCode.PARTLY_FAILED)

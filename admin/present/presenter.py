@@ -39,6 +39,7 @@ from admin.services.runbooks import page_named
 from admin.whole_files import mode_for_owner, to_stdout, write_text
 from model.errors import ExitCode
 from model.instants import MICROS
+from model.texts import escaped_json, printable
 
 PAPER_COLUMNS = 120
 """The width of tables that go to a file or a mail, where nobody's terminal sets it."""
@@ -82,7 +83,7 @@ def stderr_console() -> Console:
 
 
 def write_json(document: Any, stream: TextIO | None = None) -> None:
-    line = json.dumps(document, ensure_ascii=False, default=str) + "\n"
+    line = escaped_json(json.dumps(document, ensure_ascii=False, default=str)) + "\n"
     with to_stdout() if stream is None else nullcontext():
         (stream or sys.stdout).write(line)
 
@@ -110,11 +111,12 @@ def _show_part(part: Part, console: Console) -> None:
             for line in wrapped_lines(part, console.width):
                 console.print(line, soft_wrap=True, markup=False)
         case Heading():
-            console.print(Text(f"\n{part.text}" if part.level == _GROUP else part.text, "bold"), soft_wrap=True)
+            text = printable(part.text)
+            console.print(Text(f"\n{text}" if part.level == _GROUP else text, "bold"), soft_wrap=True)
         case Markdown() if console.is_terminal:
-            console.print(markdown.Markdown(part.text))
+            console.print(markdown.Markdown(printable(part.text)))
         case Markdown() | Verbatim():
-            console.file.write(part.text)
+            console.file.write(printable(part.text))
         case Chart():
             pass
         case Line():
@@ -126,16 +128,16 @@ def _show_part(part: Part, console: Console) -> None:
 def _text(cell: GridCell) -> Text:
     match cell:
         case Styled(text, style):
-            return Text(text, style)
+            return Text(printable(text), style)
         case RunbookLink(runbook):
             return Text(runbook)
         case str():
-            return Text(cell)
+            return Text(printable(cell))
 
 
 def wrapped_lines(part: Wrapped, width: int) -> list[str]:
     return textwrap.wrap(
-        part.text,
+        printable(part.text),
         max(width, _COLUMNS_MIN),
         initial_indent=part.lead,
         subsequent_indent=" " * len(part.lead),
@@ -146,17 +148,17 @@ def wrapped_lines(part: Wrapped, width: int) -> list[str]:
 def grid_of(grid: Grid) -> RichTable:
     """A table that cuts no word: prose is wrapped between words, and what then does not fit makes the table wider."""
     shown = RichTable(
-        title=Text(grid.title), title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
+        title=Text(printable(grid.title)), title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
     )
     rows = [[_text(cell) for cell in row] for row in grid.rows]
     for place, column in enumerate(grid.columns):
         justify: Any = "right" if column in NUMERIC else "left"
         whole = column not in PROSE | grid.wrapped
-        texts = [column, *(row[place].plain for row in rows)]
+        texts = [printable(column), *(row[place].plain for row in rows)]
         pieces = (piece for text in texts for piece in (text.splitlines() if whole else text.split()))
         widest = max(map(cell_len, pieces), default=0)
         least = widest if whole else min(widest, _WORD_COLUMNS_MAX)
-        shown.add_column(column, justify=justify, overflow="fold", no_wrap=whole, min_width=least)
+        shown.add_column(texts[0], justify=justify, overflow="fold", no_wrap=whole, min_width=least)
     for row in rows:
         shown.add_row(*row)
     return shown
@@ -206,7 +208,7 @@ def _html_part(part: Part) -> dict[str, Any]:
         case Line():
             return found | {"text": "".join(_text(piece).plain for piece in part.pieces)}
         case _:
-            return found | {"text": part if isinstance(part, str) else part.text}
+            return found | {"text": printable(part if isinstance(part, str) else part.text)}
 
 
 def _html_cell(cell: GridCell) -> dict[str, str]:

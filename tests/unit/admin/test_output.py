@@ -2,11 +2,13 @@
 
 import io
 import json
+import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from admin.present.document import Document, Grid
+from admin.present.document import Document, Grid, Heading, Line, Markdown, Part, Styled, Verbatim, Wrapped
 from admin.present.mending import closing_lines, document_of, next_lines, summary_json
 from admin.present.presenter import exit_meaning, grid_of, show, write_json
 from admin.present.values import counts_json
@@ -17,6 +19,8 @@ from model.errors import ExitCode
 from model.projections.verdicts import Verdict
 from repair.mending.runner import RepairResult
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
+
+ROOT = Path(__file__).parents[3]
 
 
 def _shown(summary: RepairResult, examples: Examples | None = None) -> str:
@@ -234,3 +238,53 @@ def test_examples_are_the_first_by_key_in_whatever_order_an_engine_finds_them() 
 
     assert [one.key for one in kept[0].sorted()] == [one.key for one in kept[1].sorted()]
     assert [one.key for one in kept[0].sorted()] == [f"{MAILBOX} {uid}" for uid in range(1, 1 + EXAMPLES_MAX)]
+
+
+HOSTILE = "a\x1b]0;title\x07\x9b2J\rb"
+SAFE = "a\ufffd]0;title\ufffd\ufffd2J\ufffdb"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize(
+    "part",
+    [
+        HOSTILE,
+        Styled(HOSTILE, ""),
+        Heading(HOSTILE),
+        Line((HOSTILE,)),
+        Wrapped("- ", HOSTILE),
+        Verbatim(HOSTILE),
+        Markdown(HOSTILE),
+        Grid(HOSTILE, (HOSTILE,), [(HOSTILE,)]),
+    ],
+    ids=lambda part: type(part).__name__,
+)
+def test_no_words_of_others_steer_the_terminal(part: Part, *, terminal: bool) -> None:
+    """File names, reasons, owners and ids are in every kind of part."""
+    stream = io.StringIO()
+
+    show(Document(body=(part,)), Console(file=stream, width=120, force_terminal=terminal, color_system=None))
+
+    assert SAFE in stream.getvalue()
+    assert not set(stream.getvalue()) & set("\x07\x9b\r")
+    assert "\x1b]0" not in stream.getvalue()
+
+
+def test_json_holds_such_words_escaped() -> None:
+    stream = io.StringIO()
+
+    write_json({"owner": HOSTILE + "\x7f\ud800"}, stream)
+
+    assert stream.getvalue().isascii()
+    assert json.loads(stream.getvalue()) == {"owner": HOSTILE + "\x7f\ud800"}
+
+
+def test_one_function_writes_the_messages_of_all_commands() -> None:
+    """`echo` makes words of others printable; `completion` prints a script of click's own."""
+    writers = [
+        str(file.relative_to(ROOT))
+        for file in sorted((ROOT / "admin").rglob("*.py"))
+        if re.search(r"click\.(?:echo|secho|echo_via_pager)\(|(?<![.\w])print\((?!.*python_version)", file.read_text())
+    ]
+
+    assert writers == ["admin/cli/completion.py", "admin/cli/logs.py"]

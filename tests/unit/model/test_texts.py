@@ -1,10 +1,12 @@
 """Places in a text, as an editor counts them; foreign words as notes that every store can keep."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.texts import Place, cut, noted, place_of
+from model.texts import Place, cut, escaped_json, noted, place_of, printable
 
 TEXT = "one\r\ntwo three\n\nfour"
 
@@ -70,3 +72,26 @@ def test_every_note_is_one_line_that_can_be_written_and_is_not_too_long(said: st
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_text_that_fits_is_not_changed_by_a_cut(text: str) -> None:
     assert cut(text, 4 * len(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x1b[31mb", "a\ufffd[31mb"),
+        ("a\x9b2Jb", "a\ufffd2Jb"),
+        ("a\rb\x08c\x7f", "a\ufffdb\ufffdc\ufffd"),
+        ("a\u202egnp.exe", "a\ufffdgnp.exe"),
+        ("half \ud800", "half \ufffd"),
+        ("two\n\tlines, \u00e9\U0001f600", "two\n\tlines, \u00e9\U0001f600"),
+    ],
+)
+def test_no_character_steers_a_terminal(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+@given(st.text() | st.dictionaries(st.text(), st.text()))
+def test_json_with_escaped_characters_means_the_same(document: object) -> None:
+    line = escaped_json(json.dumps(document, ensure_ascii=False))
+
+    assert json.loads(line) == document
+    assert line == printable(line)
