@@ -14,6 +14,7 @@ from stat import S_IMODE
 from typing import IO
 
 from model.errors import MailmendError, ResultUnwritten, WrongUse
+from repair.synced_files import sync_folder
 
 
 @contextmanager
@@ -41,6 +42,7 @@ def whole_file(
             os.fsync(stream.fileno())
             part.chmod(mode & ~(_mask() if masked else 0))
             part.replace(file)
+            sync_folder(file.parent)
     finally:
         with suppress(OSError):
             stream.close()

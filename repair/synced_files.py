@@ -1,11 +1,68 @@
 """Writing of files whose bytes are on the disk when the call returns; only the owner may read them."""
 
+import errno
+import logging
 import os
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Final
+from stat import S_IMODE
+from typing import IO, Final
 
 OWNER_ALONE: Final = 0o600
+FOLDER_OF_OWNER: Final = 0o700
+_OF_OTHERS: Final = 0o077
+
+_LOG: Final = logging.getLogger("mailmend.files")
+
+
+def create_folder(folder: Path) -> None:
+    """Create a folder that only its owner may enter, with the folders above it that are missing.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=FOLDER_OF_OWNER, exist_ok=True)
+        sync_folder(one.parent)
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+
+
+def make_own_folder(folder: Path) -> None:
+    """Create a folder of our own state; where one is there that others may enter, it stays so and the log says it.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    create_folder(folder)
+    warn_if_open(folder)
+
+
+def open_own(path: Path) -> IO[bytes]:
+    """Open a file unbuffered, to read it and to append to it; a new one is its owner's alone.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    is_new = not path.exists()
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, OWNER_ALONE), "a+b", buffering=0)
+    if is_new:
+        sync_folder(path.parent)
+    else:
+        warn_if_open(path)
+    return file
+
+
+@cache
+def warn_if_open(path: Path) -> None:
+    """Say once in the log that others may read a file, or enter a folder, that holds mail or names people."""
+    mode = S_IMODE(path.stat().st_mode)
+    if mode & _OF_OTHERS:
+        wanted = FOLDER_OF_OWNER if path.is_dir() else OWNER_ALONE
+        fields = {"path": str(path), "mode": f"{mode:o}", "mend": f"chmod {wanted:o} {path}"}
+        _LOG.warning("other users of this machine may read what should be private", extra=fields)
 
 
 def write_whole(handle: int, part: Path, path: Path, content: bytes) -> None:
@@ -24,25 +81,34 @@ def write_whole(handle: int, part: Path, path: Path, content: bytes) -> None:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def append_synced(path: Path, content: bytes) -> None:
-    """Append to a file, which is created if missing.
+    """Append to a file, which is created if missing: all of the content, or nothing of it.
 
     Raises:
-        OSError: writing failed.
+        OSError: writing failed; the file is as long as it was.
     """
-    is_new = not path.exists()
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ALONE), "ab") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    if is_new:
-        _sync_folder(path.parent)
+    with open_own(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            write_all(file, content)
+            os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                os.ftruncate(file.fileno(), size)  # what a full disk took of it would end a reader's way
+            raise
 
 
-def _sync_folder(folder: Path) -> None:
+def write_all(file: IO[bytes], content: bytes) -> None:
+    """Write to an unbuffered file, which may take a part at a time."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def sync_folder(folder: Path) -> None:
     """A new name is on disk only after its folder is synced."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from filelock import FileLock, Timeout
 
 from model.errors import LocalServerError
+from repair.synced_files import create_folder
 
 LOCK_SECONDS_MAX: Final = 1800.0  # the first one may be fetching its parts over a slow line
 
@@ -106,7 +107,7 @@ def read_json(path: Path, parse: Callable[[Any], T]) -> T | None:
 
 def write_json(path: Path, document: object) -> None:
     """Replaces the file in one step, so that a reader never sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    create_folder(path.parent)
     fresh = path.with_suffix(".new")
     fresh.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     fresh.replace(path)
@@ -119,7 +120,7 @@ def locked(path: Path, seconds_max: float = LOCK_SECONDS_MAX) -> Iterator[None]:
     Raises:
         LocalServerError: another process held it for longer than `seconds_max`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    create_folder(path.parent)
     try:
         with FileLock(path, timeout=seconds_max, is_singleton=True):
             yield

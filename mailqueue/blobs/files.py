@@ -22,7 +22,7 @@ from model.instants import instant_of
 from model.ports import Clock
 from model.queue.blob_ids import checked
 from model.queue.messages import StoredBlob
-from repair.synced_files import OWNER_ALONE, write_whole
+from repair.synced_files import OWNER_ALONE, create_folder, write_whole
 
 T = TypeVar("T")
 
@@ -32,7 +32,6 @@ FILES_AT_ONCE: Final = 8
 PAGE_FILES: Final = 500
 NAME_BYTES_MAX: Final = 255
 LEFT_BEHIND_AFTER: Final = timedelta(days=1)
-_FOLDER_MODE: Final = 0o700  # other people's mail
 _UNFINISHED: Final = ".unfinished"
 _SAFE: Final = "=+"
 
@@ -76,8 +75,7 @@ class FileStore:
     def create(self) -> None:
         """Make the folder where there is none; remove old files of writers that were killed."""
         try:
-            self._root.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-            self._unfinished.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+            create_folder(self._unfinished)
             _remove_older(self._unfinished, instant_of(self._clock.micros()) - LEFT_BEHIND_AFTER)
         except OSError as error:
             raise self._unreachable(error) from error

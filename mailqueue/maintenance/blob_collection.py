@@ -32,7 +32,7 @@ from model.ids import BlobId
 from model.ports import BlobStore, Clock, Progress
 from model.queue.slices import EPOCH
 from repair.joins.records import Workshop
-from repair.synced_files import append_synced
+from repair.synced_files import append_synced, make_own_folder
 
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ class RemovedList:
     def add(self, blobs: Iterable[ListedBlob]) -> None:
         lines = "".join(json.dumps(_removed_line(blob)) + "\n" for blob in blobs)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_own_folder(self.path.parent)
             append_synced(self.path, lines.encode())
         except OSError as error:
             raise StateUnwritable(

@@ -25,6 +25,7 @@ from model.ports import Clock, Tables
 from model.projections.findings import Suspect
 from model.schema.table import Key, Row
 from repair.ledger.before_images import key_text, suspect_from, suspect_text
+from repair.synced_files import make_own_folder, open_own, write_all
 
 _LOG = logging.getLogger("mailmend.lags")
 
@@ -60,8 +61,7 @@ class Spool:
         """
         with self._lock, self._owned(self._path) as file:
             file.seek(0, os.SEEK_END)
-            file.write("".join(f"\n{line}" for line in lines).encode())  # a torn last line stays separate
-            file.flush()
+            write_all(file, "".join(f"\n{line}" for line in lines).encode())  # a torn last line stays separate
             os.fsync(file.fileno())
 
     def files(self) -> list[Path]:
@@ -78,9 +78,9 @@ class Spool:
     @contextmanager
     def _owned(self, path: Path) -> Iterator[IO[bytes]]:
         """The file, locked against other processes; opened again if another process drained it meanwhile."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_own_folder(self._directory)
         while True:
-            with path.open("a+b") as file:
+            with open_own(path) as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                     file.seek(0)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from model.errors import StagingRefused, StateUnwritable
-from repair.synced_files import write_whole
+from repair.synced_files import create_folder, write_whole
 
 _LOCK: Final = ".lock"
 _PART: Final = ".part"
@@ -31,7 +31,7 @@ class StagingFolder:
     def held(self) -> Iterator[None]:
         """Lock the folder for this process while the body runs; it is created if missing, and partial files removed."""
         with self._named():
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            create_folder(self.path)
             lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             with self._named():

@@ -31,6 +31,7 @@ from model.ids import MailboxId, MessageId
 from model.instants import MICROS
 from model.messages.message import NewMail
 from model.ports import Clock, Progress
+from repair.synced_files import make_own_folder, open_own
 from repair.writing.mail_files import OCTETS_MAX, FolderKind, Found, Refused, WhyNotStored, mail_in, mail_of
 from repair.writing.mbox import Doubt
 from repair.writing.message_store import MessageStore
@@ -84,8 +85,8 @@ class LoadJournal:
         self._folder, self._directory = folder, directory
         self.state = Progressed()
         with self._disk():
-            directory.mkdir(parents=True, exist_ok=True)
-            self._file = (directory / folder.file_name).open("a+b", buffering=0)
+            make_own_folder(directory)
+            self._file = open_own(directory / folder.file_name)
 
     def __enter__(self) -> Self:
         try:

@@ -17,6 +17,7 @@ from mailqueue.queue import Dequeued
 from model.environments import environment_of_others
 from model.errors import StateUnwritable, WrongUse
 from model.ids import QueueName
+from repair.synced_files import OWNER_ALONE, create_folder, write_whole
 
 EX_TEMPFAIL: Final = 75
 """By sysexits(3): try again later."""
@@ -55,7 +56,7 @@ def consumer_in_folder(folder: Path) -> Consumer:
         WrongUse: the folder cannot be made.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        create_folder(folder)
     except OSError as error:
         raise WrongUse(f"{folder} cannot be made: {error.strerror or error}") from error
 
@@ -178,9 +179,4 @@ def _write_both(folder: Path, mail: Dequeued) -> None:
 def _write(file: Path, content: bytes) -> None:
     """Whole, on the disk, readable by its owner alone; or not at all."""
     part = file.with_name(f".{file.name}.part")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(file)
+    write_whole(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ALONE), part, file, content)

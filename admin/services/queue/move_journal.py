@@ -22,7 +22,7 @@ from mailqueue.maintenance.queue_move import MovingMail
 from model.errors import BadPayload, StateUnwritable, UnsafeRequest, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.queue.mails import Listed, Whereabouts
-from repair.synced_files import OWNER_ALONE, append_synced
+from repair.synced_files import OWNER_ALONE, append_synced, make_own_folder, sync_folder
 
 FORMAT: Final = "queue-move/1"
 _SUFFIX: Final = ".jsonl"
@@ -83,6 +83,7 @@ class MoveJournalFile:
         """Put it aside: the move is done."""
         self._write()
         self.path = self.path.rename(self.path.with_name(self.path.name + ".done"))
+        sync_folder(self.path.parent)
 
     def _write(self) -> None:
         """Write what is pending: all of it, or nothing."""
@@ -167,8 +168,9 @@ def created(folder: Path, queue: QueueName, ends: Mapping[str, str], now: dateti
     path = folder / f"{queue}-move-{now:%Y%m%dT%H%M%S.%fZ}-{os.getpid()}{_SUFFIX}"
     first = {"format": FORMAT, "move": uuid4().hex[:12], **ends}
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_own_folder(folder)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL, OWNER_ALONE))
+        sync_folder(folder)
         append_synced(path, (json.dumps(first) + "\n").encode())
     except OSError as error:
         raise StateUnwritable(

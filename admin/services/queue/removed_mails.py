@@ -23,7 +23,7 @@ from model.errors import BadPayload, StateUnwritable, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.queue.mails import Listed, QueuedMail, queue_name
 from model.schema.table import Row
-from repair.synced_files import append_synced
+from repair.synced_files import append_synced, make_own_folder
 
 FORMAT: Final = "kept-mail/1"
 ROW_FORMAT: Final = "kept-row/1"
@@ -48,6 +48,14 @@ class RemovedMailRecord:
         return self.due_at is not None and self.due_at > now
 
 
+@dataclass(slots=True, eq=False)
+class _PendingLine:
+    """A line that waits to be written."""
+
+    text: str
+    is_kept: bool = False
+
+
 class RemovedMailsFile:
     """A file that is being written; it is created with the first mail.
 
@@ -60,8 +68,7 @@ class RemovedMailsFile:
         self.count = 0
         self._queue = queue
         self._turn = asyncio.Lock()
-        self._pending: list[str] = []
-        self._kept = 0
+        self._pending: list[_PendingLine] = []
 
     async def keep(self, listed: Listed, content: bytes | None) -> None:
         """On return the mail is on the disk. Concurrent calls share one write.
@@ -80,18 +87,27 @@ class RemovedMailsFile:
         await self._keep(_row_line(self._queue, row, blobs))
 
     async def _keep(self, line: str) -> None:
-        self._pending.append(line)
-        self.count += 1
-        mine = self.count
+        mine = _PendingLine(line)
+        self._pending.append(mine)
         async with self._turn:
-            if self._kept < mine:
-                lines, self._pending = self._pending, []
-                await asyncio.to_thread(self._append, lines)
-                self._kept += len(lines)
+            if not mine.is_kept:
+                await self._write_pending(mine)
+
+    async def _write_pending(self, mine: "_PendingLine") -> None:
+        """Write all lines that wait; where that fails, only `mine` fails, and the others are tried by their callers."""
+        lines, self._pending = self._pending, []
+        try:
+            await asyncio.to_thread(self._append, [one.text for one in lines])
+        except BaseException:
+            self._pending = [one for one in lines if one is not mine] + self._pending
+            raise
+        for one in lines:
+            one.is_kept = True
+        self.count += len(lines)
 
     def _append(self, lines: Sequence[str]) -> None:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_own_folder(self.path.parent)
             append_synced(self.path, gzip.compress("".join(lines).encode()))
         except OSError as error:
             raise StateUnwritable(

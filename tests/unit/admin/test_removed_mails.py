@@ -2,8 +2,10 @@
 
 import asyncio
 import base64
+import errno
 import gzip
 import json
+import os
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -81,6 +83,31 @@ def test_a_disk_that_refuses_keeps_the_mail_in_its_queue(tmp_path: Path) -> None
 
     with pytest.raises(StateUnwritable, match="left in its queue"):
         kept(blocked / "kept.gz", (listed(), b""))
+
+
+def test_one_refused_write_fails_its_mail_and_no_other(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three that share a write, the two others are written by their own callers; the file stays readable."""
+    refusals = [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
+    sync = os.fsync
+
+    def once_refused(handle: int) -> None:
+        if refusals and stat.S_ISREG(os.fstat(handle).st_mode):
+            raise refusals.pop()
+        sync(handle)
+
+    async def story() -> tuple[list[BaseException | None], int]:
+        keeper = RemovedMailsFile(file, SPOOL)
+        together = [keeper.keep(listed(number), b"%d" % number) for number in range(3)]
+        outcomes = await asyncio.gather(*together, return_exceptions=True)
+        await keeper.keep(listed(3), b"3")
+        return outcomes, keeper.count
+
+    monkeypatch.setattr(os, "fsync", once_refused)
+    outcomes, count = asyncio.run(story())
+
+    refused = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, StateUnwritable)]
+    found = [int(mail.content or b"") for mail in read_removed_mails(file)]
+    assert (refused, found, count) == ([0], [1, 2, 3], 3)
 
 
 def test_a_file_whose_end_is_missing_is_read_up_to_there(file: Path) -> None:

@@ -288,7 +288,7 @@ def test_a_full_disk_for_the_state_stops_the_load_and_the_same_command_goes_on(
 def test_a_state_folder_that_cannot_be_is_reported(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
 
-    with pytest.raises(StateUnwritable, match="state: File exists"):
+    with pytest.raises(StateUnwritable, match="state: Not a directory"):
         bench.load(an_mbox(tmp_path, numbered(2)))
 
     assert bench.desk.rows(IMAP_UID) == []
