@@ -22,6 +22,7 @@ from tenacity import (
 from tenacity.stop import stop_base
 
 from model.errors import AccessDenied, CannotReach, MailmendError
+from model.instants import MICROS
 from model.operations import Count, Write
 from model.ports import AsyncTables, Clock, Tables
 
@@ -188,11 +189,14 @@ def _ended(work: Coroutine[Any, Any, T]) -> T:
 
 
 class _TooLate(stop_base):
+    """Whether the deadline passes before the next try; the time until then is counted by the monotonic clock."""
+
     def __init__(self, clock: Clock, deadline: int) -> None:
-        self._clock, self._deadline = clock, deadline
+        self._clock = clock
+        self._until = clock.monotonic() + (deadline - clock.micros()) / MICROS
 
     def __call__(self, retry_state: RetryCallState) -> bool:
-        return self._clock.micros() + retry_state.upcoming_sleep * 1_000_000 >= self._deadline
+        return bool(self._clock.monotonic() + retry_state.upcoming_sleep >= self._until)
 
 
 def passes(error: BaseException | None, kinds: ErrorKinds = (CannotReach,)) -> bool:

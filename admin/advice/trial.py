@@ -25,7 +25,6 @@ from cql.replication import Replication
 from cql.statements import render
 from model.advice.compaction import ReadCost, TrialResult
 from model.catalog.mail import CompactionChoice
-from model.instants import MICROS
 from model.operations import Read
 from model.ports import Clock, Progress
 
@@ -145,8 +144,8 @@ class Trial:
     def _settle(self) -> None:
         self.progress.stage("letting compaction settle")
         names = frozenset(self.keyspace_of(choice) for choice in CHOICES)
-        deadline, quiet = self.clock.micros() + int(SETTLE_SECONDS_MAX * MICROS), 0
-        while quiet < _QUIET_LOOKS and self.clock.micros() < deadline:
+        deadline, quiet = self.clock.monotonic() + SETTLE_SECONDS_MAX, 0
+        while quiet < _QUIET_LOOKS and self.clock.monotonic() < deadline:
             self.clock.sleep(_LOOK_SECONDS)
             quiet = 0 if self.node.compacting(names) else quiet + 1
 
@@ -197,8 +196,8 @@ class Trial:
         for start in range(0, len(reads), TRACED_AT_ONCE):
             batch = reads[start : start + TRACED_AT_ONCE]
             waiting = [traced(cluster, render(name, read), read.key) for read in batch]
-            deadline = self.clock.micros() + int(TRACES_SECONDS_MAX * MICROS)
-            while waiting and self.clock.micros() < deadline:
+            deadline = self.clock.monotonic() + TRACES_SECONDS_MAX
+            while waiting and self.clock.monotonic() < deadline:
                 looked = [(trace, sstables_of(cluster, trace)) for trace in waiting]
                 counted += [sstables for _, sstables in looked if sstables is not None]
                 waiting = [trace for trace, sstables in looked if sstables is None]

@@ -47,7 +47,7 @@ from model.blob_collection import BlobVerdict, CollectionRule, ListedBlob, Missi
 from model.catalog.ledger import KEEP, KeyspaceLease
 from model.catalog.mail import MESSAGE_V3
 from model.errors import ExitCode, WrongUse, came_of_interruption
-from model.instants import MICROS, instant_of
+from model.instants import instant_of
 from repair.clock import Timing, take_as_of
 from repair.joins.records import Workshop
 from repair.ledger.runs import Ledger, Run, RunState
@@ -179,7 +179,8 @@ async def _with_broker(opened: OpenCluster, request: BlobsRequest, caller: Calle
 
 
 async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, messages: Messages | None) -> BlobsResult:
-    began, store = opened.clock.micros(), request.blobs.store
+    began = opened.clock.monotonic()
+    store = request.blobs.store
     as_of = take_as_of(opened.clock, opened.cluster, _timing(request))
     if request.approved:
         as_of = min(as_of, request.approved.head.as_of)
@@ -210,7 +211,7 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, me
             result = BlobsResult(opened.mail.name, store.place, found, rule)
         else:
             result = await _recorded(opened, request, ledger, collection, as_of=as_of, throttle=throttle)
-    seconds = (opened.clock.micros() - began) / MICROS
+    seconds = opened.clock.monotonic() - began
     options = request.approved.head.options if request.approved else _typed_again(request)
     file = request.approved.file if request.approved else request.plan
     asked = messages is not None or request.blobs.no_broker

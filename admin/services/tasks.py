@@ -11,7 +11,6 @@ from admin.jobs.children import Apart
 from admin.jobs.serving import JobServer
 from admin.services.desk import HealthStatus, PartHealth
 from mailqueue.background import paused
-from model.instants import MICROS
 from model.ports import Clock
 from repair.ledger.tasks import AdminTask, AdminTasks
 
@@ -64,9 +63,9 @@ class TaskDesk:
         Raises:
             UnknownTask: there is none.
         """
-        until = self.clock.micros() + round(within.total_seconds() * MICROS)
+        until = self.clock.monotonic() + within.total_seconds()
         while not (found := await self.get(task)).status.is_over:
-            left = timedelta(microseconds=until - self.clock.micros())
+            left = timedelta(seconds=until - self.clock.monotonic())
             if left <= timedelta():
                 return None
             await paused(self.clock, min(LOOK_EVERY, left))

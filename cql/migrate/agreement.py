@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from model.errors import SchemaDisagreement
-from model.instants import MICROS
 from model.ports import Clock, SchemaNodes
 
 POLL_SECONDS = 0.2
@@ -70,10 +69,10 @@ class Agreement:
         Raises:
             SchemaDisagreement: they do not agree in time; the message names the nodes and their versions.
         """
-        end = self.clock.micros() + round(self.seconds * MICROS)
+        end = self.clock.monotonic() + self.seconds
         seen = self.look()
         while not self._enough(seen):
-            if self.clock.micros() >= end:
+            if self.clock.monotonic() >= end:
                 raise self._refusal(seen, when)
             self.clock.sleep(POLL_SECONDS)
             seen = self.look()

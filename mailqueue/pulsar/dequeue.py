@@ -143,14 +143,14 @@ class _Stream:
 
     async def _content(self, mail: PulsarUnacked) -> bytes | None:
         """The mail's bytes; None where the store has not answered for long."""
-        begun = self._parts.clock.micros()
+        begun = self._parts.clock.monotonic()
         for tries in count(1):
             try:
                 return await content_of(self._parts.blobs, mail.queued.blobs)
             except (BlobMissing, BadPayload):
                 raise
             except MailmendError:
-                if self._parts.clock.micros() - begun >= HOLD / _MICRO:
+                if self._parts.clock.monotonic() - begun >= HOLD.total_seconds():
                     return None
             await self._parts.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
         return None

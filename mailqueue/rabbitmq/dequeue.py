@@ -225,12 +225,12 @@ class _Stream:
 
     async def _judged(self, mail: UnackedMail) -> DeliveryVerdict:
         """Look up until everything has answered, or the delivery is to be requeued; the verdict carried out."""
-        begun = self._parts.clock.micros()
+        begun = self._parts.clock.monotonic()
         for tries in count(1):
-            mail.looked_at = self._parts.clock.micros()
+            mail.looked_at = self._parts.clock.monotonic()
             found = await self._lookup.look(mail.queued, mail.delivery)
             verdict = verdict_of(found)
-            if verdict is not DeliveryVerdict.LATER or mail.looked_at - begun >= HOLD / _MICRO:
+            if verdict is not DeliveryVerdict.LATER or mail.looked_at - begun >= HOLD.total_seconds():
                 break
             await self._parts.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
         if verdict is DeliveryVerdict.DELIVER:
@@ -276,7 +276,7 @@ class _Stream:
 
     async def _still_waits(self, mail: UnackedMail) -> bool:
         """Whether the mail may be handed over; it may have been deleted while it waited."""
-        if self._parts.clock.micros() - mail.looked_at <= FRESH / _MICRO:
+        if self._parts.clock.monotonic() - mail.looked_at <= FRESH.total_seconds():
             return True
         try:
             marked = await self._lookup.marked(mail.queued)

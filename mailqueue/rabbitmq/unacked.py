@@ -44,7 +44,7 @@ class UnackedMail:
     """A mail from its delivery until it is settled. Implements `mailqueue.queue.Dequeued`.
 
     Attributes:
-        looked_at: when it was looked up last, in microseconds.
+        looked_at: when it was looked up last, in seconds of the monotonic clock.
         settlement: what became of it, as soon as that is known.
         slice_start: of its row; None where James has published it.
     """
@@ -54,7 +54,8 @@ class UnackedMail:
     ) -> None:
         self._parts, self._on_settled, self._used = parts, on_settled, False
         self.delivery, self.queued = delivery, queued
-        self.content, self.looked_at = b"", 0
+        self.content = b""
+        self.looked_at = 0.0
         self.settlement: asyncio.Future[Settlement] = asyncio.get_running_loop().create_future()
         self.attempts = attempts_of(delivery.message)
         self.redelivered = delivery.redelivered

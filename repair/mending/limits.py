@@ -89,7 +89,7 @@ class Pace:
                 self.clock.sleep(min(seconds, self.throttle.due_in()))
                 self.look_if_due()
                 self._follow()
-                seconds = max(0, self._until - self.clock.micros()) / MICROS
+                seconds = max(0, self._until - self._now()) / MICROS
 
     def seconds_until(self, rows: int) -> float:
         """Grant `rows` more; returns the seconds that the caller must wait before it uses them."""
@@ -98,13 +98,17 @@ class Pace:
             self._follow()
         if not self.is_kept or rows <= 0:
             return 0.0
-        now = self.clock.micros()
+        now = self._now()
         rest = self._rest(now)
         if self.rows_per_second is not None:
             self._until = granted_until(self._until, now, rows, self.rows_per_second)
         if rest:
             self._until = max(self._until, now + rest)
         return max(0, self._until - now) / MICROS
+
+    def _now(self) -> int:
+        """Microseconds by the monotonic clock: a wall clock that is set back would stop the run for as long."""
+        return round(self.clock.monotonic() * MICROS)
 
     def _rest(self, now: int) -> int:
         """How long a run that makes way pauses for what it has done since its last pause; what is little adds up."""
@@ -130,7 +134,7 @@ class Pace:
         before = self.rows_per_second
         if self.throttle is None or before == self.throttle.rows_per_second:
             return
-        after, now = self.throttle.rows_per_second, self.clock.micros()
+        after, now = self.throttle.rows_per_second, self._now()
         if before and self._until > now:
             self._until = now + (round((self._until - now) * before / after) if after else 0)
         self.rows_per_second = after

@@ -317,11 +317,11 @@ class _Stages:
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        started = self.tools.clock.micros()
+        started = self.tools.clock.monotonic()
         try:
             yield
         finally:
-            self.result.seconds[stage] = (self.tools.clock.micros() - started) / MICROS
+            self.result.seconds[stage] = self.tools.clock.monotonic() - started
 
 
 def _portions(seconds: float) -> Iterator[float]:

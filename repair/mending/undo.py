@@ -16,7 +16,6 @@ from uuid import UUID
 from model.catalog.ledger import KeyspaceLease
 from model.errors import ExitCode, MailmendError, WrongUse
 from model.ids import RunId
-from model.instants import MICROS
 from model.operations import Seen
 from model.ports import Clock, Progress, Tables
 from model.projections.family import Family
@@ -150,7 +149,7 @@ class _Undoing:
         self.looks = SecondLook(self.tools.mail, self.settings.families, self.policy)
 
     def all(self) -> RepairResult:
-        started = self.tools.clock.micros()
+        started = self.tools.clock.monotonic()
         self.tools.progress.stage("undo")
         images = self._rows(self.tools.ledger.findings(self.undone.id))
         batches = iter(lambda: list(islice(images, BATCH_SUSPECTS)), [])
@@ -159,7 +158,7 @@ class _Undoing:
             self.tools.progress.advance(len(findings))
         if self.tools.counters is not None and self.counted:
             self._take(self.tools.counters.undo(self.counted, self.policy, self.held))
-        self.result.seconds["undo"] = (self.tools.clock.micros() - started) / MICROS
+        self.result.seconds["undo"] = self.tools.clock.monotonic() - started
         self.result.exit = self.result.exit_code or (ExitCode.DRIFT if self.result.moved else ExitCode.FINE)
         return self.result
 

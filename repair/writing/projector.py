@@ -65,7 +65,10 @@ class Projector:
     def project(self, batch: Sequence[Committed]) -> list[Propagation]:
         """Write all consequences; for each change whether all of them succeeded."""
         now = self.clock.micros()
-        fresh = [made for made in batch if made.stamp is not None and now < made.began + self.stamp_age_micros]
+        # A clock that was set back since then no longer tells how old a stamp is.
+        fresh = [
+            made for made in batch if made.stamp is not None and made.began <= now < made.began + self.stamp_age_micros
+        ]
         if len(fresh) == len(batch):
             return self._send(batch)
         stale = [made for made in batch if made not in fresh]

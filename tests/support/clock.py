@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Self
 from uuid import UUID
 
-from model.ports import TimeAfter
+from model.ports import Clock, TimeAfter
 
 _UUID_EPOCH_100NS = 0x01B21DD213814000
 _NODE = 0x0123456789AB
@@ -99,7 +99,7 @@ class VirtualClock:
 class VirtualTimers:
     """Timers by a clock that is turned by hand."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -113,15 +113,18 @@ class VirtualTimers:
     def __exit__(self, *_: object) -> None:
         self._end()
 
+    def _now(self) -> datetime:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self._clock.micros())
+
     def _end(self) -> None:
         for task in self._tasks:
             task.cancel()
 
     async def _wake_at(self, time_after: TimeAfter, wake: Callable[[], None]) -> None:
-        at = self._clock.now
+        at = self._now()
         while True:
             at = time_after(at)
-            await self._clock.pause((at - self._clock.now).total_seconds())
+            await self._clock.pause((at - self._now()).total_seconds())
             wake()
 
 

@@ -31,7 +31,6 @@ from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.durations import format_duration
 from model.errors import ExitCode, WrongUse
 from model.ids import EnqueueId, QueueName
-from model.instants import MICROS
 from model.operations import Level
 from model.projections.findings import Finding, Suspect
 from model.projections.reasons import Why
@@ -171,7 +170,8 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
     opened, connection = connections.cluster, request.settings.connection
     skew, dates = request.clock_skew.total_seconds(), request.command != "check"
     timing = Timing(request.margin.total_seconds() if dates else 0, skew, no_writers=not dates)
-    as_of, began = take_as_of(opened.clock, opened.cluster, timing), opened.clock.micros()
+    as_of = take_as_of(opened.clock, opened.cluster, timing)
+    began = opened.clock.monotonic()
     if approved := request.approved:
         as_of = min(as_of, approved.head.as_of)
     engine = chosen_engine(opened, request.engine_wanted, caller.remark, DELETED_MAILS)
@@ -207,7 +207,7 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
         why = "--no-blobs" if request.no_blobs else "no store is known (--blobs)"
         result.unseen = f"Whether mails that wait have their blobs was not looked at: {why}."
     result.pace = throttle.as_json() if throttle else None
-    result.seconds = {"queues": (opened.clock.micros() - began) / MICROS}
+    result.seconds = {"queues": opened.clock.monotonic() - began}
     options = approved.head.options if approved else _typed_again(request) if request.plan else ""
     file = approved.file if approved else request.plan
     return MendingResult(result, examples.sorted(), options, file, tuple(queues), stores=request.typed)

@@ -14,7 +14,6 @@ from admin.wiring.queues import QueueConnections
 from model.advice.queue_settings import MIB
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.errors import MailmendError
-from model.instants import MICROS
 from model.operations import Level, Scan
 from model.ports import AsyncTables, Clock
 from model.queue.disk import OnDisk, Rewritten, compactions, key_text, on_disk
@@ -130,9 +129,9 @@ class GarbageCollector:
         return await self.tool.ask(node, question, "--", self.keyspace, *about)
 
     async def _timed(self, work: Callable[[], Awaitable[T]]) -> tuple[T, float]:
-        began = self.clock.micros()
+        began = self.clock.monotonic()
         answer = await work()
-        return answer, (self.clock.micros() - began) / MICROS
+        return answer, self.clock.monotonic() - began
 
     @property
     def _names(self) -> tuple[str, ...]:

@@ -231,7 +231,7 @@ class KnownQueues:
         """The browse starts as they were last seen: they are no earlier now, unless James moved them."""
         self._configurations = Configurations(tables)
         self._looks = SharedReads(self.browse_start)
-        self._cut: tuple[int, QueueConfiguration] | None = None
+        self._cut: tuple[float, QueueConfiguration] | None = None
 
     @property
     def now(self) -> datetime:
@@ -243,8 +243,8 @@ class KnownQueues:
 
     async def configuration(self) -> QueueConfiguration:
         """The configuration in force, from a cache that is at most `CUT_SECONDS` old."""
-        asked_at, known = self._cut or (0, None)
-        if known is None or self.clock.micros() - asked_at > CUT_SECONDS * MICROS:
+        asked_at, known = self._cut or (0.0, None)
+        if known is None or self.clock.monotonic() - asked_at > CUT_SECONDS:
             return await self._asked()
         return known
 
@@ -272,5 +272,5 @@ class KnownQueues:
 
     async def _asked(self) -> QueueConfiguration:
         current = await self._configurations.current() or DEFAULT
-        self._cut = self.clock.micros(), current
+        self._cut = self.clock.monotonic(), current
         return current

@@ -69,7 +69,7 @@ class _Sums:
     """What one process knows of one slice, and what its row says (None: unknown)."""
 
     writer: UUID
-    written_at: int
+    written_at: float
     enqueued: int = 0
     marked: int = 0
     sure: bool = True
@@ -258,7 +258,7 @@ class SliceTallies:
     def _sums_of(self, place: _Place) -> _Sums:
         if place not in self._sums:
             self._make_room()
-            self._sums[place] = _Sums(self._clock.random_uuid(), self._clock.micros())
+            self._sums[place] = _Sums(self._clock.random_uuid(), self._clock.monotonic())
         return self._sums[place]
 
     def _make_room(self) -> None:
@@ -269,7 +269,7 @@ class SliceTallies:
             del self._sums[idle]
 
     def _is_due(self, sums: _Sums) -> bool:
-        aged = self._clock.micros() - sums.written_at >= FLUSH_SECONDS * MICROS
+        aged = self._clock.monotonic() - sums.written_at >= FLUSH_SECONDS
         return sums.unwritten >= FLUSH_CHANGES or (sums.unwritten > 0 and aged)
 
     async def _open(self, place: _Place, sums: _Sums) -> None:
@@ -298,7 +298,7 @@ class SliceTallies:
     async def _write(self, place: _Place, sums: _Sums, tally: WriterTally) -> None:
         """Until the write succeeds, the row's content is unknown."""
         unwritten, sums.written = sums.unwritten, None
-        sums.written_at = self._clock.micros()
+        sums.written_at = self._clock.monotonic()
         await self._retries.write(self._tables, self._put(*place, tally))
         sums.written = tally
         sums.unwritten -= unwritten
