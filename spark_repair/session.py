@@ -1,16 +1,15 @@
 """One Spark session, quiet and bounded, with the Cassandra connector that fits the installed PySpark.
 
-The connector is resolved once per user by Spark's own Ivy and read from disk afterwards, without any network. Secrets
-never reach a command line: what the JVM is launched with is public, a cluster's password is given to each read.
+The connector's jars are given as files, so that Spark resolves nothing. Secrets never reach a command line: what the
+JVM is launched with is public, a cluster's password is given to each read.
 """
 
-import json
 import logging
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -79,7 +78,8 @@ class SparkSettings:
         master: Spark's master; ignored inside `spark-submit`, which has set it already.
         driver_memory: heap of the driver, which with a local master is everything.
         java_home: the Java to use; None takes JAVA_HOME or the one on the PATH.
-        cache: folder of the connector's jars and of Spark's log; None takes the user's own.
+        jars: the files of the Cassandra connector; none where the running session has it.
+        cache: folder of Spark's log; None takes the user's own.
         options: further Spark settings, which win over ours; never secrets.
         brief: whether the scan is so short that Java's second compiler does not pay off.
     """
@@ -87,6 +87,7 @@ class SparkSettings:
     master: str = "local[*]"
     driver_memory: str = "2g"
     java_home: str | None = None
+    jars: Sequence[Path] = ()
     cache: Path | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     brief: bool = False
@@ -117,6 +118,11 @@ def connector_coordinates(pyspark_version: str) -> str:
     return CONNECTORS[major]
 
 
+def coordinates_here() -> str:
+    """The connector's Maven coordinates for the installed PySpark."""
+    return connector_coordinates(version("pyspark"))
+
+
 def launch_options(settings: SparkSettings) -> dict[str, str]:
     """All settings that the JVM is launched with. `ps` shows them: none is a secret."""
     options = {
@@ -125,8 +131,9 @@ def launch_options(settings: SparkSettings) -> dict[str, str]:
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": _JAVA_BRIEF if settings.brief else _JAVA,
-        **_connector_options(settings),
     }
+    if settings.jars:
+        options["spark.jars"] = ",".join(map(str, settings.jars))
     if runs_here(settings.master) or _MASTER_ON_LOOPBACK.fullmatch(settings.master):
         options |= {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK}
     return options | dict(settings.options)
@@ -184,7 +191,6 @@ def _launched(settings: SparkSettings) -> SparkSession:
             session = SparkSession(SparkContext(conf=conf, gateway=gateway))
         except Exception as error:  # noqa: BLE001 - whatever kept Spark from starting, in Python or in Java
             raise _start_failure(settings, error) from None
-    _remember_jars(session, settings)
     fields = {"master": settings.master, "application": session.sparkContext.applicationId, "log": str(settings.log)}
     _LOG.info("spark started", extra=fields)
     return session
@@ -250,43 +256,6 @@ def _start_failure(settings: SparkSettings, error: Exception) -> SparkUnreachabl
     )
 
 
-def _connector_options(settings: SparkSettings) -> dict[str, str]:
-    """The jars on disk where all are there, else the coordinates to resolve once."""
-    ivy = settings.folder / "ivy"
-    coordinates = connector_coordinates(version("pyspark"))
-    jars = _remembered_jars(ivy, coordinates)
-    if jars:
-        return {"spark.jars": ",".join(jars)}
-    return {"spark.jars.packages": coordinates, "spark.jars.ivy": str(ivy)}
-
-
-def jars_are_here() -> bool:
-    """Whether all jars are on disk, so that a session starts without downloads."""
-    return bool(_remembered_jars(SparkSettings().folder / "ivy", connector_coordinates(version("pyspark"))))
-
-
-def _memory_of_jars(ivy: Path, coordinates: str) -> Path:
-    return ivy / f"{coordinates.replace(':', '_')}.json"
-
-
-def _remembered_jars(ivy: Path, coordinates: str) -> list[str]:
-    try:
-        jars: list[str] = json.loads(_memory_of_jars(ivy, coordinates).read_text())
-    except (OSError, ValueError):
-        return []
-    return jars if all(Path(jar).is_file() for jar in jars) else []
-
-
-def _remember_jars(session: SparkSession, settings: SparkSettings) -> None:
-    coordinates = session.conf.get("spark.jars.packages", None)
-    if not coordinates:
-        return
-    ivy = settings.folder / "ivy"
-    listed = (session.conf.get("spark.jars", None) or "").split(",")
-    jars = [jar.removeprefix("file://") for jar in listed if jar]
-    _memory_of_jars(ivy, connector_coordinates(version("pyspark"))).write_text(json.dumps(jars))
-
-
 def _check_connector(session: SparkSession) -> None:
     jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - no public name
     try:
@@ -294,5 +263,5 @@ def _check_connector(session: SparkSession) -> None:
     except Exception:  # noqa: BLE001 - py4j has one error for whatever Java throws
         raise WrongUse(
             "the running Spark session has no Cassandra connector",
-            mend=f"Give it to spark-submit: --packages {connector_coordinates(version('pyspark'))}",
+            mend=f"Give it to spark-submit: --packages {coordinates_here()}",
         ) from None

@@ -12,7 +12,7 @@ import hashlib
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -108,12 +108,12 @@ class JarStore:
     progress: Progress = field(default_factory=Silent)
     pinned: Path = PINNED
 
-    def jars(self, program: JarProgram, java: Java) -> tuple[Path, ...]:
-        """Every jar of the program, verified; fetched first when one is missing or damaged."""
-        if not self._complete(program):
+    def jars(self, program: JarProgram, java: Java | Callable[[], Java]) -> tuple[Path, ...]:
+        """Every jar of the program, verified; fetched first, with that Java, when one is missing or damaged."""
+        if not self.holds(program):
             with locked(self.root / f"{program.version}.lock", FETCH_SECONDS_MAX):
-                if not self._complete(program):
-                    self._fetch(program, java)
+                if not self.holds(program):
+                    self._fetch(program, java if isinstance(java, Java) else java())
         return tuple(sorted(self.folder(program).glob("*.jar")))
 
     def folder(self, program: JarProgram) -> Path:
@@ -122,7 +122,8 @@ class JarStore:
     def _pins(self, program: JarProgram) -> dict[str, str]:
         return pins_of(program, self.pinned)
 
-    def _complete(self, program: JarProgram) -> bool:
+    def holds(self, program: JarProgram) -> bool:
+        """Whether every jar of the program is there, as it was tested."""
         return not differences(self._pins(program), digests_in(self.folder(program)))
 
     def _fetch(self, program: JarProgram, java: Java) -> None:
@@ -165,7 +166,8 @@ class JarStore:
         if process.returncode != 0:
             raise LocalServerError(
                 f"the jars of {program.name} could not be fetched: {problem_in(output)}",
-                mend=f"They are needed once, then never again. What was tried is in {log}",
+                mend="They are fetched once. Behind a proxy, set https_proxy; "
+                f"{SETTINGS_VARIABLE} names a file of Ivy's settings, for a mirror. What was tried is in {log}",
             )
 
     def _follow(self, lines: Iterable[str], jars: int, program: JarProgram) -> str:
@@ -271,6 +273,8 @@ def resolve_command(
     return [
         str(java.executable),
         *_proxy_properties(environment),
+        # The default settings also take ~/.ivy2/local for a source, where a build may have left half a module.
+        *([] if settings else [f"-Divy.default.ivy.user.dir={cache / 'user'}"]),
         "-Divy.maven.lookup.sources=false",
         "-Divy.maven.lookup.javadoc=false",
         "-jar",

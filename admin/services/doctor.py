@@ -29,6 +29,7 @@ from admin.advice.doctor import (
 )
 from admin.event_loop import run_async
 from admin.extras import import_or_name_extra
+from admin.local.connector import connector_is_here
 from admin.local.java import SPARK, find_java, wheel_home
 from admin.local.probes import http_answer
 from admin.services.versions import Versions, version_here, versions
@@ -115,7 +116,7 @@ def installed() -> Installed:
         java_of_wheel=not isinstance(java, MailmendError) and java.home == wheel_home(),
         scala=_scala(),
         connector=connector,
-        connector_here=isinstance(connector, str) and _spark_session().jars_are_here(),
+        connector_here=isinstance(connector, str) and connector_is_here(connector),
         executors_python=_version_of(os.environ.get("PYSPARK_PYTHON")),
     )
 

@@ -4,7 +4,7 @@ import getpass
 import os
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from admin.extras import import_or_name_extra
+from admin.local.connector import connector_jars
 from admin.local.folders import data_home
 from admin.local.java import SPARK, find_java
 from admin.plan_files import PlanFile
@@ -323,8 +324,8 @@ def _spark(opened: OpenCluster, wanted: EngineWanted) -> Any:
         )
     session = import_or_name_extra("spark_repair.session")
     master = wanted.master or "local[*]"
-    java, options = _java_home_of_spark(), wanted.spark_conf
-    settings = session.SparkSettings(master, java_home=java, options=options, brief=wanted.brief)
+    java, options, jars = _java_home_of_spark(), wanted.spark_conf, _connector_of_spark(session)
+    settings = session.SparkSettings(master, java_home=java, jars=jars, options=options, brief=wanted.brief)
     return opened.with_it.enter_context(session.session_for_a_command(settings))
 
 
@@ -386,6 +387,11 @@ def _lacking_for_spark(connection: ConnectionSettings) -> str | None:
 def _java_home_of_spark() -> str | None:
     """The same search as for Cassandra; within spark-submit the JVM runs already."""
     return None if _is_submitted() else str(find_java(SPARK, os.environ).home)
+
+
+def _connector_of_spark(session: Any) -> Sequence[Path]:
+    """Within spark-submit the connector is what --packages or --jars named."""
+    return () if _is_submitted() else connector_jars(session.coordinates_here())
 
 
 def _is_submitted() -> bool:

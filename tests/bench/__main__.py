@@ -18,7 +18,7 @@ from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.schema.keyspace import Schema
-from spark_repair.session import SparkSettings, session_for_a_command
+from spark_repair.session import session_for_a_command
 from tests.bench import (
     blob_collecting,
     checking,
@@ -47,6 +47,7 @@ from tests.support.keyspaces import created, dropped
 from tests.support.object_stores import one_s3
 from tests.support.pulsars import throwaway_pulsar
 from tests.support.servers import one_node
+from tests.support.spark import started_settings
 
 T = TypeVar("T")
 
@@ -148,7 +149,7 @@ def _policy() -> list[dict[str, Any]]:
 def _replay(contact: Contact) -> list[dict[str, Any]]:
     print("== Recorded attempts replayed, against the policies")
     measured: list[Any] = list(replaying.measure())
-    with session_for_a_command(SparkSettings(master="local[2]", driver_memory="2g")) as session:
+    with session_for_a_command(started_settings("local[2]", driver_memory="2g")) as session:
         measured += replaying.measure_engines(contact, session)
     for one in measured:
         print(one)
@@ -281,7 +282,7 @@ def _cleanup(contact: Contact, mails: int) -> list[dict[str, Any]]:
 def _blobs(contact: Contact, blobs: int) -> list[dict[str, Any]]:
     print("== The collection of blobs beside the bare listing and the scans of what refers to them")
     measured = []
-    settings = SparkSettings(master="local[2]", driver_memory="2g")
+    settings = started_settings("local[2]", driver_memory="2g")
     sizes = (blobs // GROWTH, blobs)
     with ExitStack() as stack:
         cluster = stack.enter_context(connect(contact))
@@ -312,7 +313,7 @@ def _blobs_of_a_bucket(filled: blob_collecting.BlobKeyspace) -> blob_collecting.
 
 
 def _spark(contact: Contact, messages: int) -> dict[str, Any]:
-    settings = SparkSettings(master="local[2]", driver_memory="2g")
+    settings = started_settings("local[2]", driver_memory="2g")
     with connect(contact) as cluster, session_for_a_command(settings) as session:
         small, large = max(messages // GROWTH, mending.DAMAGES), messages
         with _populated(cluster, session, small) as place:

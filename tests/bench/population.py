@@ -24,9 +24,10 @@ from model.catalog.mail import (
 )
 from model.schema.table import Table
 from spark_repair.connector import contact_options
-from spark_repair.session import SparkSettings, session_for_a_command
+from spark_repair.session import session_for_a_command
 from tests.support.james import create_james
 from tests.support.keyspaces import dropped
+from tests.support.spark import started_settings
 
 MESSAGES_PER_MAILBOX = 1_000
 _BORN = 1_700_000_000  # seconds since 1970: the first message's date
@@ -130,7 +131,7 @@ def main(arguments: Sequence[str]) -> None:
     with connect(contact) as cluster:
         dropped(cluster, (keyspace,))
         create_james(cluster, keyspace)
-    with session_for_a_command(SparkSettings(master="local[2]")) as session:
+    with session_for_a_command(started_settings("local[2]")) as session:
         populate(session, contact, keyspace, int(messages), worn=bool(worn))
 
 

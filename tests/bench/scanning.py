@@ -27,8 +27,9 @@ from repair.joins.records import few_collections
 from repair.mending.engine import RepairSettings
 from spark_repair.connector import Source
 from spark_repair.message_inconsistencies import SparkEngine
-from spark_repair.session import SparkSettings, session_for_a_command
+from spark_repair.session import session_for_a_command
 from tests.support.progress import SilentProgress
+from tests.support.spark import started_settings
 
 ROUNDS = 3
 WALKED = 5_000
@@ -152,7 +153,7 @@ def main(arguments: Sequence[str]) -> None:
     with connect(Contact(hosts=(host,), port=int(port))) as cluster:
         family = family_of(cluster, keyspace)
         if engine == "spark":
-            with session_for_a_command(SparkSettings(brief=bool(brief))) as session:
+            with session_for_a_command(started_settings("local[*]", brief=bool(brief))) as session:
                 seconds = _seconds(lambda: _scan_bare(Keyspace(session, cluster, keyspace, 0), family))
         else:
             seconds = _seconds(lambda: _read_bare(cluster.keyspace(keyspace), family))

@@ -3,6 +3,7 @@
 Where a download is played, a few lines of shell stand in for Java and Ivy: they put real jars where Ivy would.
 """
 
+import os
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +13,19 @@ import pytest
 
 from admin.local import local_cluster
 from admin.local.cassandra_settings import NEWEST
+from admin.local.connector import connector_is_here, connector_jars, connector_program
 from admin.local.jars import JarStore, pins_of
 from admin.local.java import Java, find_java
 from model.errors import JavaMissing, LocalServerError
+from spark_repair.session import coordinates_here
 from tests.support.servers import unavailable
 
 NOWHERE = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=1"
 NO_JAVA = Java(Path("/nowhere/bin/java"), 17)
+HALF_MODULES = (
+    ("org.slf4j", "slf4j-api", "1.7.26"),
+    ("org.reactivestreams", "reactive-streams", "1.0.3"),
+)
 # Finds the folder that Ivy was told to fill, notes that it was called, and fills it by hard links.
 _IVY = """#!/bin/sh
 for word in "$@"; do case "$word" in *"/[artifact]"*) lib="${{word%%/\\[*}}" ;; esac; done
@@ -83,6 +90,42 @@ def test_without_network_and_without_jars_the_error_says_so(real_jars: Path, tmp
     assert str(log) in str(caught.value)
     assert "Connection refused" in log.read_text(encoding="utf-8")
     assert not store.folder(NEWEST).exists()
+
+
+def test_the_connector_of_spark_is_fetched_where_maven_left_half_a_module(tmp_path: Path) -> None:
+    """A description without its jar in ~/.m2, as any build by Maven leaves it, and in Ivy's own folder."""
+    home, descriptions = tmp_path / "home", "<project><modelVersion>4.0.0</modelVersion>{}</project>"
+    for organisation, module, version in HALF_MODULES:
+        named = f"<groupId>{organisation}</groupId><artifactId>{module}</artifactId><version>{version}</version>"
+        folder = home / ".m2" / "repository" / organisation.replace(".", "/") / module / version
+        folder.mkdir(parents=True)
+        (folder / f"{module}-{version}.pom").write_text(descriptions.format(named), encoding="utf-8")
+        ivy = home / ".ivy2" / "local" / organisation / module / version / "ivys"
+        ivy.mkdir(parents=True)
+        (ivy / "ivy.xml").write_text("half", encoding="utf-8")
+    java = {"JAVA_TOOL_OPTIONS": f"-Duser.home={home}", "HOME": str(home), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment = dict(os.environ) | java
+
+    try:
+        jars = connector_jars(coordinates_here(), environment=environment)
+    except LocalServerError as error:
+        if "could not be fetched" not in str(error):
+            raise
+        unavailable(error)
+
+    assert {jar.name for jar in jars} == set(pins_of(connector_program(coordinates_here())))
+    assert connector_is_here(coordinates_here(), environment)
+
+
+def test_a_jar_of_the_connector_that_cannot_be_fetched_is_named(tmp_path: Path) -> None:
+    environment = dict(os.environ) | {"JAVA_TOOL_OPTIONS": NOWHERE, "XDG_CACHE_HOME": str(tmp_path)}
+
+    with pytest.raises(
+        LocalServerError, match=r"module not found: com\.datastax\.oss#java-driver-shaded-guava"
+    ) as caught:
+        connector_jars(coordinates_here(), environment=environment)
+
+    assert "MAILMEND_IVY_SETTINGS" in str(caught.value)
 
 
 def test_two_at_once_fetch_once(near: Path, tmp_path: Path) -> None:

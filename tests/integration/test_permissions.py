@@ -22,6 +22,7 @@ from repair.writing.message_store import MessageStore
 from repair.writing.truth_writes import StampSource, WriterSettings
 from spark_repair.connector import Source
 from spark_repair.failures import translated
+from spark_repair.session import SparkSettings
 from tests.support.commands import QUICK
 from tests.support.guarded import SUPERUSER, GuardedNode, impostor
 from tests.support.mail_states import MailKeyspace
@@ -42,7 +43,6 @@ from tests.support.roles import (
     run_as_cqlsh,
     said_what_is_missing,
 )
-from tests.support.spark import LOCAL
 from tests.support.writing import LagList
 from tests.support.writing import mail as a_mail
 
@@ -306,7 +306,7 @@ def test_spark_checks_and_repairs_under_the_same_roles(
     mended = granted.shell(tmp_path, "repairer")("repair", "messages", *spark_engine)
     assert mended.code == 0, mended.err
     assert mended.json["fixed"] == {"PROJECT": 1}
-    assert PASSWORD not in everybodys_words() + LOCAL.log.read_text(encoding="utf-8", errors="replace")
+    assert PASSWORD not in everybodys_words() + SparkSettings().log.read_text(encoding="utf-8", errors="replace")
     reader = granted.node.contact("mailmend_reader", PASSWORD)
     with without_first_unseen(granted), pytest.raises(AccessDenied) as lacking, translated(reader, KEYSPACE):
         Source(spark, reader, KEYSPACE).scan(FIRST_UNSEEN, ("uid",)).count()

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import pytest
 
+from admin.local.connector import connector_jars
 from cql.driver.session import CassandraCluster, connect
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import QueueName
@@ -23,7 +24,7 @@ from model.instants import MICROS
 from model.operations import Scan
 from model.queue.slices import slice_of
 from repair.staging.bucket import StagingBucket
-from spark_repair.session import SparkSettings, launch_options
+from spark_repair.session import SparkSettings, coordinates_here
 from tests.bench.queue_past import WINDOW, Past
 from tests.support.brokers import Broker
 from tests.support.commands import command_line, contact_of
@@ -258,8 +259,7 @@ def test_a_cluster_cleans_queues_and_collects_blobs(
 @pytest.mark.thorough
 def test_spark_submit_runs_the_zip(cassandra: CassandraServer, keyspace: str, zipped: Path, tmp_path: Path) -> None:
     """All of mailmend from the zip, by Spark's own script: what it finds, its report, its exit code."""
-    launched = launch_options(SparkSettings())
-    connector = {name: value for name, value in launched.items() if name.startswith("spark.jars")}
+    connector = {"spark.jars": ",".join(map(str, connector_jars(coordinates_here())))}
     script: list[str | Path] = [HOME / "bin" / "spark-submit", "--master", "local[2]", "--py-files", zipped]
     submit = [*script, *settings("--conf", SMALL | connector), TOP / "admin" / "submit.py"]
     report = ("--report", tmp_path / "drift.html")

@@ -1,6 +1,5 @@
 """How Spark is launched: with the right connector, within bounds, and with nothing secret on a command line."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -67,26 +66,14 @@ def test_a_brief_scan_is_compiled_once(tmp_path: Path) -> None:
     assert options["spark.driver.extraJavaOptions"] == "-XX:TieredStopAtLevel=1"
 
 
-def test_the_connector_is_resolved_once_and_then_read_from_disk(tmp_path: Path) -> None:
-    settings = SparkSettings(cache=tmp_path)
-    assert "spark.jars.packages" in launch_options(settings)
-    jar = tmp_path / "ivy" / "a.jar"
-    jar.parent.mkdir()
-    jar.touch()
-    coordinates = launch_options(settings)["spark.jars.packages"]
-    memory = tmp_path / "ivy" / f"{coordinates.replace(':', '_')}.json"
-    memory.write_text(json.dumps([str(jar)]))
-    assert launch_options(settings)["spark.jars"] == str(jar)
-    assert "spark.jars.packages" not in launch_options(settings)
-    jar.unlink()
-    assert "spark.jars.packages" in launch_options(settings)
+def test_the_connector_is_given_as_files_and_spark_resolves_nothing(tmp_path: Path) -> None:
+    """Spark's own resolver takes ~/.m2 for a source."""
+    jars = (tmp_path / "a.jar", tmp_path / "b.jar")
 
+    options = launch_options(SparkSettings(jars=jars, cache=tmp_path))
 
-def test_a_spoilt_memory_of_jars_is_forgotten(tmp_path: Path) -> None:
-    (tmp_path / "ivy").mkdir()
-    for coordinates in session.CONNECTORS.values():
-        (tmp_path / "ivy" / f"{coordinates.replace(':', '_')}.json").write_text("[")
-    assert "spark.jars.packages" in launch_options(SparkSettings(cache=tmp_path))
+    assert options["spark.jars"] == f"{jars[0]},{jars[1]}"
+    assert not [name for name in options if name.startswith(("spark.jars.packages", "spark.jars.ivy"))]
 
 
 def test_the_cache_follows_the_users_own_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
