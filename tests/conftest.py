@@ -1,6 +1,5 @@
 """The servers that tests share: started when the first test asks, ended with the session."""
 
-import signal
 from collections.abc import Generator, Iterator
 from importlib.metadata import distributions
 from platform import python_version
@@ -10,6 +9,7 @@ import pytest
 from admin.local import ClusterRequest
 from tests.support.brokers import Broker, one_rabbitmq
 from tests.support.guarded import GuardedNode, guarded_node
+from tests.support.lane_journal import heed_person, interrupts_fail_the_test, keep_journal
 from tests.support.object_stores import S3, one_s3
 from tests.support.pulsars import RealPulsar, one_pulsar
 from tests.support.servers import CassandraServer, ThreeNodes, demanded, local_node, one_node, three_local_nodes
@@ -38,10 +38,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Before Hypothesis reads its options; and Ctrl-C is heard in the background too, where shells have it ignored."""
+    """Before Hypothesis reads its options."""
     configure(config)
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    heed_person(config)
+    keep_journal(config)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """No test ends the session by an interrupt."""
+    with interrupts_fail_the_test(item.config):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """No test ends the session by an interrupt."""
+    with interrupts_fail_the_test(item.config):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """No test ends the session by an interrupt."""
+    with interrupts_fail_the_test(item.config):
+        return (yield)
 
 
 def pytest_report_header() -> str:

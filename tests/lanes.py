@@ -3,18 +3,23 @@
 The first three run at once. Unit tests use a core; integration, conformance and fault tests mostly wait for servers of
 their own. With `--all` those that face Cassandra follow, with ScyllaDB's driver, and those that face Spark, with Spark
 4: at once too, in environments of their own that `make test-all` installs. What the lanes beside the shown one print
-comes at its end, each in one piece; the last lines say what ran in each.
+comes at its end, each in one piece. A lane whose process dies goes on with the rest of its tests; the last lines say
+what ran in each, what failed, what did not run, and the command that runs the failures again (docs/adr/0054).
 """
 
+import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from model.errors import INTERRUPTED
+from tests.support.lane_journal import VARIABLE, LaneJournal, read_journal
 from tests.support.thorough import ALL, LEFT_TO_ALL
 
 WITH_UNIT = sorted(
@@ -82,8 +87,69 @@ OTHER_LANES = (
 )
 
 
+DEATHS_MAX = 5
+"""A lane whose process dies this often is given up."""
+
+
+@dataclass(slots=True)
+class LaneRun:
+    """A lane at work, and what it said.
+
+    Attributes:
+        code: the exit code of its last process.
+    """
+
+    lane: Lane
+    journal_file: Path
+    code: int = 0
+    lines: list[str] = field(default_factory=list)
+    process: "subprocess.Popen[str] | None" = None
+
+    @property
+    def journal(self) -> LaneJournal:
+        return read_journal(self.journal_file)
+
+    @property
+    def failed(self) -> list[str]:
+        journal = self.journal
+        return [*journal.failed, *journal.lost]
+
+    def run(self, options: Sequence[str], *, shown: bool) -> None:
+        """Run its tests; where the process dies in one of them, another process goes on with the rest."""
+        for _ in range(DEATHS_MAX):
+            before = len(self.journal.began)
+            self.code = self._run_once(options, shown=shown)
+            journal = self.journal
+            if journal.is_complete or len(journal.began) == before:
+                return
+            self._say(
+                f"\nLane {self.lane.title}: its process died ({self.code}) in {journal.lost[-1:]}.\n", shown=shown
+            )
+
+    def _run_once(self, options: Sequence[str], *, shown: bool) -> int:
+        environment = os.environ | {VARIABLE: str(self.journal_file)}
+        command = _command(self.lane, options)
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as self.process:
+            for line in self.process.stdout or ():
+                self._say(line, shown=shown)
+        return self.process.returncode
+
+    def _say(self, line: str, *, shown: bool) -> None:
+        self.lines.append(line)
+        if shown:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+
+    def end(self) -> None:
+        """Have its process end in good order: what its fixtures started is ended too."""
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+
+
 def main(options: list[str]) -> int:
-    """0 where all lanes passed, else 1."""
+    """0 where all lanes passed, else 1; 130 where somebody interrupted them."""
     rounds = (LANES, OTHER_LANES) if ALL in options else (LANES,)
     missing = (
         [lane.python for lane in (*LANES, *OTHER_LANES) if not Path(lane.python).exists()] if ALL in options else []
@@ -91,40 +157,56 @@ def main(options: list[str]) -> int:
     if missing:
         sys.stderr.write(f"There is no {missing[0]}: `make test-all` makes it.\n")
         return 1
-    ended = [one for lanes in rounds for one in _ended(lanes, options)]
+    runs: list[LaneRun] = []
+    with tempfile.TemporaryDirectory(prefix="mailmend-lanes-") as folder:
+        try:
+            for lanes in rounds:
+                started = [LaneRun(lane, Path(folder, str(len(runs) + at))) for at, lane in enumerate(lanes)]
+                runs += started
+                _run_at_once(started, options)
+        except KeyboardInterrupt:
+            sys.stdout.write(summary(runs))
+            return INTERRUPTED
+        sys.stdout.write(summary(runs))
+        return int(any(run.code or run.failed or run.journal.unrun for run in runs))
+
+
+def summary(runs: Sequence[LaneRun]) -> str:
+    """The last lines: what was left out, what ran in each lane, what failed or did not run, how to run it again."""
     left = sum(
         int(found)
-        for *_, text in ended
-        for found in re.findall(rf"^(\d+) {re.escape(LEFT_TO_ALL)}", text, re.MULTILINE)
+        for run in runs
+        for found in re.findall(rf"^(\d+) {re.escape(LEFT_TO_ALL)}", "".join(run.lines), re.MULTILINE)
     )
-    sys.stdout.write(f"\nIn all lanes: {left} {LEFT_TO_ALL}\n")
-    for lane, _, text in ended:
-        sys.stdout.write(f"{lane.title}: {text.strip().splitlines()[-1].strip('= ')}\n")
-    return int(any(code for _, code, _ in ended))
+    lines = ["", f"In all lanes: {left} {LEFT_TO_ALL}"]
+    for run in runs:
+        said = "".join(run.lines).strip().splitlines() or ["no output"]
+        lines.append(f"{run.lane.title}: {said[-1].strip('= ')}")
+    for run in runs:
+        lines += [f"Did not run, {run.lane.title}: {file} ({tests} tests)" for file, tests in run.journal.unrun.items()]
+    for run in runs:
+        died = set(run.journal.lost)
+        lines += [f"Failed, {run.lane.title}: {test}{' (its process died)' * (test in died)}" for test in run.failed]
+    for python in dict.fromkeys(run.lane.python for run in runs if run.failed):
+        tests = dict.fromkeys(test for run in runs if run.lane.python == python for test in run.failed)
+        lines.append(f"To run them again: {shlex.join([python, '-m', 'pytest', *tests])}")
+    return "\n".join(lines) + "\n"
 
 
-def _ended(lanes: Sequence[Lane], options: Sequence[str]) -> list[tuple[Lane, int, str]]:
-    """Each lane with its exit code and what it printed; they run at once."""
-    *beside, shown = lanes
-    with ExitStack() as stack:
-        outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in beside]
-        running = [
-            subprocess.Popen(_command(lane, options), stdout=output, stderr=output)
-            for lane, output in zip(beside, outputs, strict=True)
-        ]
-        lines = []
-        with subprocess.Popen(_command(shown, options), stdout=subprocess.PIPE, text=True) as process:
-            for line in process.stdout or ():
-                sys.stdout.write(line)
-                sys.stdout.flush()
-                lines.append(line)
-        ended = [(shown, process.returncode, "".join(lines))]
-        for lane, waited, output in zip(beside, running, outputs, strict=True):
-            code = waited.wait()
-            output.seek(0)
-            ended.append((lane, code, output.read()))
-            sys.stdout.write(ended[-1][-1])
-    return ended
+def _run_at_once(runs: Sequence[LaneRun], options: Sequence[str]) -> None:
+    """Run the lanes; the last one is shown while it runs, the others print what they said at the end."""
+    *beside, shown = runs
+    with ThreadPoolExecutor(len(runs)) as threads:
+        try:
+            futures = [threads.submit(run.run, options, shown=run is shown) for run in runs]
+            for future in futures:
+                future.result()
+        except KeyboardInterrupt:
+            for run in runs:
+                run.end()
+            raise
+    for run in beside:
+        sys.stdout.write("".join(run.lines))
 
 
 def _command(lane: Lane, options: Sequence[str]) -> list[str]:
