@@ -108,7 +108,14 @@ class ReadyEntry:
     def attempt(self, hop: NextHop, source: str, settings: DeliverySettings) -> DeliveryAttempt:
         mail, wanted = self.held.mail, self.wanted
         recipients = (EnvelopeRecipient(self.recipient, self.entry.wish),)
-        envelope = MailEnvelope(wanted.sender or mail.sender, recipients, mail.envelope_id, mail.returned)
+        envelope = MailEnvelope(
+            wanted.sender or mail.sender,
+            recipients,
+            mail.envelope_id,
+            mail.returned,
+            requires_tls=mail.requires_tls,
+            priority=mail.priority,
+        )
         origin = next(one for one in self.sources if one.address == source)
         return DeliveryAttempt(envelope, hop, origin, wanted.tls or settings.tls, settings.protocol)
 

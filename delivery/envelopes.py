@@ -2,9 +2,10 @@
 
 Attributes that others set: `transportid`, `jobid`, `tenantid` and `grouping`, which policies count by; `expires`, an
 instant like 2026-05-01T08:00:00Z; and those that James keeps of the sender's wishes (`dsn-envid`, `dsn-ret`,
-`dsn-notify`, `dsn-orcpt`). Of ours `mailmend.bytes` is the mail's size, and `mailmend.delivery` holds the rest. What
-cannot be read counts as not there: a mail is delivered all the same. What is remembered is bounded: a note of a server,
-a hook or a person never makes a mail too large for its broker or its tables.
+`dsn-notify`, `dsn-orcpt`, `REQUIRETLS`, `MAIL_PRIORITY`): docs/mail-attributes.md. Of ours `mailmend.bytes` is the
+mail's size, and `mailmend.delivery` holds the rest. What cannot be read counts as not there: a mail is delivered all
+the same. What is remembered is bounded: a note of a server, a hook or a person never makes a mail too large for its
+broker or its tables.
 """
 
 import logging
@@ -25,7 +26,7 @@ from model.errors import BadPayload, WrongUse
 from model.ids import EnqueueId
 from model.pickup.policy import PickupField
 from model.pickup.quotas import CountedMail
-from model.queue.mails import PRIORITY_NORMAL, Listed, Mail, QueuedMail
+from model.queue.mails import PRIORITY_ATTRIBUTE, PRIORITY_NORMAL, Listed, Mail, QueuedMail
 from model.texts import NOTE_BYTES_MAX, noted, wellformed
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
@@ -33,6 +34,10 @@ _LOG: Final = logging.getLogger("mailmend.delivery")
 REMEMBERED: Final = "mailmend.delivery"
 BYTES: Final = "mailmend.bytes"
 EXPIRES: Final = "expires"
+REQUIRE_TLS: Final = "REQUIRETLS"
+"""James sets it where a client asked for it. Any value but false means that TLS is required."""
+
+_PRIORITIES_SAID: Final = range(-9, 10)
 FIELDS: Final = (PickupField.TRANSPORT_ID, PickupField.JOB_ID, PickupField.TENANT_ID, PickupField.GROUPING)
 
 NOTES_BYTES_MAX: Final = 262_144
@@ -125,6 +130,8 @@ def _outgoing(mail: Mail, enqueue_id: EnqueueId, now: datetime) -> tuple[Outgoin
         envelope_id=_decoded(_text(_value(mail, "dsn-envid"))),
         returned=_returned(_text(_value(mail, "dsn-ret"))),
         urgent=priority_of(mail) > PRIORITY_NORMAL,
+        requires_tls=REQUIRE_TLS in mail.attributes and _value(mail, REQUIRE_TLS) is not False,
+        priority=_priority_said(_value(mail, PRIORITY_ATTRIBUTE)),
     )
     return outgoing, tuple(_entries(mail, outgoing.id, remembered.get("entries")))
 
@@ -269,6 +276,11 @@ def _domain(address: str) -> str:
         return PickupField.RECIPIENT_DOMAIN.normal(domain)
     except WrongUse:
         return domain.lower()
+
+
+def _priority_said(value: Any) -> int | None:
+    is_said = isinstance(value, int) and not isinstance(value, bool) and value in _PRIORITIES_SAID
+    return value if is_said else None
 
 
 def _number(value: Any, otherwise: int) -> int:

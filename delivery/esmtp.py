@@ -1,8 +1,10 @@
 """What is said to a server about a mail, by what the server offers: the words of MAIL and RCPT, and the content.
 
-Source: RFC 5321 4.1, RFC 1870 (SIZE), RFC 6152 (8BITMIME), RFC 6531 and 6533 (SMTPUTF8), RFC 3461 (DSN).
+Source: RFC 5321 4.1, RFC 1870 (SIZE), RFC 6152 (8BITMIME), RFC 6531 and 6533 (SMTPUTF8), RFC 3461 (DSN), RFC 8689
+(REQUIRETLS), RFC 6710 (MT-PRIORITY).
 """
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from typing import Final
 from delivery.domains import ascii_domain
 from delivery.mail_lines import canonical_lines
 from model.delivery.attempts import EnvelopeRecipient, MailEnvelope, SmtpReply
+from model.delivery.encoding import CannotEncode, fits, fitted
 from model.delivery.notices import NoticeCondition
 
 # A local part, quoted or not, and a domain, which postmaster alone does without. Nothing that ends a command.
@@ -62,6 +65,34 @@ def transparent(lines: bytes) -> bytes:
     return (b"." if dotted.startswith(b".") else b"") + dotted + b".\r\n"
 
 
+def refused_without_tls(envelope: MailEnvelope, offered: ServerExtensions, *, secured: bool) -> SmtpReply | None:
+    """What stands for a server that cannot be trusted with a mail that requires TLS; None where it can be."""
+    if not envelope.requires_tls or (secured and "requiretls" in offered):
+        return None
+    return tls_required("the server does not offer REQUIRETLS")
+
+
+def tls_required(why: str) -> SmtpReply:
+    """For good: a mail that requires TLS never goes another way (RFC 8689)."""
+    return _refusal(550, "5.7.30", f"the mail requires TLS (REQUIRETLS): {why}")
+
+
+async def fitted_lines(lines: bytes, offered: ServerExtensions) -> bytes | SmtpReply:
+    """The content as this server takes it: 8-bit bytes and too long lines are encoded where they have to be.
+
+    Returns:
+        A reply where the mail must not be altered, which stands for one of the server.
+    """
+    eight_bit = "8bitmime" in offered
+    if fits(lines, eight_bit=eight_bit):
+        return lines
+    try:
+        return await asyncio.to_thread(fitted, lines, eight_bit=eight_bit)
+    except CannotEncode as error:
+        code = 550 if error.status == "5.6.7" else 554
+        return _refusal(code, error.status, error.what)
+
+
 def commands_for(envelope: MailEnvelope, lines: bytes, offered: ServerExtensions) -> MailCommands | SmtpReply:
     """What is to be said; a reply where this server cannot be given this mail, which stands for one of the server."""
     size, size_max = len(lines), offered.size_max_bytes
@@ -71,8 +102,6 @@ def commands_for(envelope: MailEnvelope, lines: bytes, offered: ServerExtensions
     international = envelope.is_international or any(not _local_of(one).isascii() for one in addresses)
     if international and "smtputf8" not in offered:
         return _refusal(550, "5.6.7", "the mail needs SMTPUTF8, which the server does not offer")
-    if not lines.isascii() and "8bitmime" not in offered:
-        return _refusal(554, "5.6.3", "the mail needs 8BITMIME, which the server does not offer")
     sender = _written(envelope.sender, international=international) if envelope.sender else b""
     if sender is None:
         return _refusal(553, "5.1.7", "the address of the sender is none")
@@ -104,6 +133,10 @@ def _mail_parameters(
         yield b"BODY=8BITMIME"
     if international:
         yield b"SMTPUTF8"
+    if envelope.requires_tls:
+        yield b"REQUIRETLS"
+    if envelope.priority is not None and "mt-priority" in offered:
+        yield f"MT-PRIORITY={envelope.priority}".encode()
     if "dsn" in offered:
         if envelope.returned:
             yield f"RET={envelope.returned.value}".encode()

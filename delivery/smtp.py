@@ -7,11 +7,18 @@ Source: RFC 5321, RFC 2033 (LMTP), facts/mta.md 1.2.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from delivery.esmtp import MailCommands, commands_for, lines_of, transparent
+from delivery.esmtp import (
+    MailCommands,
+    commands_for,
+    fitted_lines,
+    lines_of,
+    refused_without_tls,
+    transparent,
+)
 from delivery.smtp_connections import ConnectionKey, LeavingConnection, SmtpConnection, StageEnded, TlsContexts, opened
 from model.delivery.attempts import (
     AttemptStage,
@@ -20,6 +27,7 @@ from model.delivery.attempts import (
     DeliveryProtocol,
     RecipientResult,
     SmtpReply,
+    TlsLevel,
     at_once,
 )
 
@@ -64,6 +72,8 @@ class SmtpRelay:
     async def deliver(
         self, attempt: DeliveryAttempt, content: bytes, before_content: BeforeContent = at_once
     ) -> Sequence[RecipientResult]:
+        if attempt.envelope.requires_tls:
+            attempt = replace(attempt, tls=TlsLevel.VERIFIED)
         results = _Results(attempt)
         try:
             connection = await self._connection(attempt)
@@ -72,6 +82,11 @@ class SmtpRelay:
             return results.listed()
         results.tls = connection.tls
         results.tells = "dsn" in connection.offered
+        refusal = refused_without_tls(attempt.envelope, connection.offered, secured=bool(connection.tls))
+        if refusal:
+            results.all(AttemptStage.TLS, refusal)
+            self._kept.keep(ConnectionKey.of(attempt), connection)
+            return results.listed()
         try:
             await _Transaction(connection, attempt, results, before_content).carry_out(lines_of(content))
         except StageEnded as ended:
@@ -197,8 +212,12 @@ class _Transaction:
     results: _Results
     before_content: BeforeContent
 
-    async def carry_out(self, lines: bytes) -> None:
+    async def carry_out(self, content: bytes) -> None:
         self.connection.mails += 1
+        lines = await fitted_lines(content, self.connection.offered)
+        if isinstance(lines, SmtpReply):
+            self.results.all(AttemptStage.MAIL, lines)
+            return
         commands = commands_for(self.attempt.envelope, lines, self.connection.offered)
         if isinstance(commands, SmtpReply):
             self.results.all(AttemptStage.MAIL, commands)

@@ -24,7 +24,7 @@ from aiosmtplib import (
     SMTPServerDisconnected,
 )
 
-from delivery.esmtp import ServerExtensions
+from delivery.esmtp import ServerExtensions, tls_required
 from delivery.smtp_content import ContentEnd, ContentSender, refusing
 from model.delivery.attempts import (
     AttemptStage,
@@ -292,7 +292,7 @@ async def _secured(client: SMTP, attempt: DeliveryAttempt, contexts: TlsContexts
     if not client.supports_extension("starttls"):
         if level is TlsLevel.OPTIONAL:
             return False
-        raise StageEnded(stage, _for_now("4.7.4", "TLS is required, and the server does not offer it"))
+        raise StageEnded(stage, _without_tls(attempt, "4.7.4", "TLS is required, and the server does not offer it"))
     try:
         await client.starttls(
             server_hostname=_name_for_tls(attempt.hop.host),
@@ -303,15 +303,22 @@ async def _secured(client: SMTP, attempt: DeliveryAttempt, contexts: TlsContexts
         reply = refusing(_reply_of(error, stage))
         if level is TlsLevel.OPTIONAL and client.is_connected and not reply.closes and not reply.ours:
             return False
-        raise StageEnded(stage, _for_now("4.7.4", f"TLS is required, and the server refuses it: {reply}")) from error
+        text = f"TLS is required, and the server refuses it: {reply}"
+        refusal = _without_tls(attempt, "4.7.4", text) if reply.permanent else _for_now("4.7.4", text)
+        raise StageEnded(stage, refusal) from error
     except ssl.SSLCertVerificationError as error:
         text = f"the server's certificate cannot be trusted: {error.verify_message or error}"
-        raise StageEnded(stage, _for_now("4.7.5", text)) from error
+        raise StageEnded(stage, _without_tls(attempt, "4.7.5", text)) from error
     except ssl.SSLError as error:
-        raise StageEnded(stage, _for_now("4.7.5", f"TLS failed: {error.reason or error}")) from error
+        raise StageEnded(stage, _without_tls(attempt, "4.7.5", f"TLS failed: {error.reason or error}")) from error
     except (SMTPException, OSError, ValueError) as error:
         raise StageEnded(stage, _reply_of(error, stage)) from error
     return True
+
+
+def _without_tls(attempt: DeliveryAttempt, enhanced: str, text: str) -> SmtpReply:
+    """For now, as a server may be mended; for good, where the mail's sender has required TLS."""
+    return tls_required(text) if attempt.envelope.requires_tls else _for_now(enhanced, text)
 
 
 def _name_for_tls(host: str) -> str:

@@ -104,7 +104,8 @@ SERVE: Final = Command(
 
     Attributes of a mail (`queue enqueue --attribute NAME=VALUE`): transportid chooses the retries; jobid, tenantid and
     grouping are for policies; expires, like 2026-05-01T08:00:00Z, ends its retries then. James's dsn-notify, dsn-ret,
-    dsn-envid and dsn-orcpt are heeded.
+    dsn-envid and dsn-orcpt are heeded, and so are REQUIRETLS and MAIL_PRIORITY: docs/mail-attributes.md has the list.
+    What a server does not take as it is, 8 bits without 8BITMIME or lines of more than 998 bytes, is encoded for it.
 
     --policies names a file that says what is counted together, by which fields of a mail, and how many may be delivered
     at once and in which time; what is held back; whose turn it is; what mails that come in are made of; and how much

@@ -177,6 +177,8 @@ class MailEnvelope:
         envelope_id: the sender's own id of the mail (ENVID), decoded; "" where there is none.
         returned: how much of it is to come back with a report (RET); None where the sender did not say.
         is_international: whether the mail has to go as SMTPUTF8 (RFC 6531) even if all addresses are ASCII.
+        requires_tls: whether it may only go to servers with a verified certificate that promise the same (RFC 8689).
+        priority: -9 to 9, said to servers that know it (MT-PRIORITY, RFC 6710); None: nothing is said.
     """
 
     sender: str | None
@@ -184,6 +186,8 @@ class MailEnvelope:
     envelope_id: str = ""
     returned: ReturnedPart | None = None
     is_international: bool = False
+    requires_tls: bool = False
+    priority: int | None = None
 
     @property
     def needs_smtputf8(self) -> bool:

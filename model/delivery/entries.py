@@ -154,6 +154,8 @@ class OutgoingMail:
         fields: what policies count by, as far as the mail itself says it.
         envelope_id: the sender's own id of it (ENVID), decoded; "" where there is none.
         returned: how much of it is to come back with a report; None where the sender did not say.
+        requires_tls: whether it may only go over verified TLS, to servers that promise the same (REQUIRETLS).
+        priority: as servers are told (MT-PRIORITY); None: nothing is said.
     """
 
     id: EnqueueId
@@ -164,6 +166,8 @@ class OutgoingMail:
     envelope_id: str = ""
     returned: ReturnedPart | None = None
     urgent: bool = False
+    requires_tls: bool = False
+    priority: int | None = None
 
     @property
     def transport(self) -> str:

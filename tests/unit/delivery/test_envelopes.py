@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from model.queue.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
 from model.texts import noted
 from tests.support.clock import VirtualClock
 
+_NO_BLOBS = MailBlobs(BlobId("header"), BlobId("body"))
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
 
 
@@ -74,6 +76,30 @@ def test_an_urgent_mail_is_one_of_more_than_the_normal_priority() -> None:
     """As its attribute says, which James sets too."""
     assert read(Mail("m", ("bob@example.org",), attributes={"MAIL_PRIORITY": attribute(6)}))[0].urgent
     assert not read(Mail("m", ("bob@example.org",), attributes={"MAIL_PRIORITY": attribute(5)}))[0].urgent
+
+
+@pytest.mark.parametrize(
+    ("text", "required"),
+    [
+        ('{"serializer":"BooleanSerializer","value":true}', True),
+        ('{"serializer":"BooleanSerializer","value":false}', False),
+        ('{"serializer":"StringSerializer","value":"yes"}', True),
+        ("nonsense", True),
+        (None, False),
+    ],
+)
+def test_a_mail_requires_tls_unless_its_attribute_says_that_it_does_not(text: str | None, required: bool) -> None:
+    """What cannot be read is no reason to send it in the clear."""
+    attributes = {} if text is None else {"REQUIRETLS": text}
+    mail = QueuedMail(EnqueueId(UUID(int=1)), Mail("m", ("bob@example.org",), attributes=attributes), _NO_BLOBS)
+    assert outgoing_of(SimpleNamespace(mail=mail.mail, enqueue_id=mail.enqueue_id), NOON)[0].requires_tls is required
+
+
+@pytest.mark.parametrize(("value", "said"), [(9, 9), (-9, -9), (10, None), (True, None), ("3", None)])
+def test_the_priority_of_a_mail_is_what_james_says_of_it(value: Any, said: int | None) -> None:
+    assert read(mail_with(MAIL_PRIORITY=value))[0].priority is None  # a hyphen: another attribute
+    attributes = {"MAIL_PRIORITY": attribute(value)}
+    assert read(Mail("m", ("bob@example.org",), last_updated=NOON, attributes=attributes))[0].priority == said
 
 
 def test_the_wishes_that_james_keeps_of_a_sender_are_read() -> None:

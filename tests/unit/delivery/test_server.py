@@ -333,6 +333,15 @@ async def test_each_end_of_a_recipient_is_one_line_of_the_log_without_addresses(
     assert {(fields["domain"], fields["host"]) for _, fields in lines} == {("one.example", "mx.one.example")}
 
 
+async def test_what_a_mail_requires_of_its_servers_is_in_every_attempt(site: DeliverySite) -> None:
+    """TLS, and its priority; also after it was put off."""
+    site.relay.scripts["bob@one.example"] = [LATER, ACCEPTED]
+    await site.put("bob@one.example", attributes={"REQUIRETLS": attribute(True), "MAIL_PRIORITY": attribute(7)})
+    await site.serve(600)
+    asked = [(attempt.envelope.requires_tls, attempt.envelope.priority) for _, attempt in site.relay.attempts]
+    assert asked == [(True, 7), (True, 7)]
+
+
 async def test_a_reply_that_is_no_utf8_is_a_note_and_decides_nothing(site: DeliverySite) -> None:
     """Who was refused for now comes again, and nobody else does."""
     site.relay.scripts["bob@one.example"] = [SmtpReply(451, "4.7.1", "Empf\udce4nger: sp\udce4ter"), ACCEPTED]

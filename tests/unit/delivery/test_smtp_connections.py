@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -10,8 +11,8 @@ import pytest
 from delivery.smtp import ConnectionReuse
 from model.delivery.attempts import AttemptStage, SourceAddress, TlsLevel
 from tests.support.certificates import Authority, authority
-from tests.support.smtp_attempts import CONTENT, SHORT, attempt, deliver, limits, relay
-from tests.support.smtp_sink import DEAF, DROP, STALL, SmtpSink, say
+from tests.support.smtp_attempts import CONTENT, SHORT, attempt, deliver, envelope_for, limits, relay
+from tests.support.smtp_sink import DEAF, DROP, STALL, Answer, SmtpSink, say
 
 SECURED = [TlsLevel.OPTIONAL, TlsLevel.REQUIRED, TlsLevel.VERIFIED]
 
@@ -133,6 +134,64 @@ async def test_a_certificate_that_cannot_be_trusted_gets_no_mail(
     assert {(one.stage, one.reply.enhanced) for one in refused} == {(AttemptStage.TLS, "4.7.5")}
     assert all(one.delivered for one in taken)
     assert not verified.mails
+
+
+REQUIRING = replace(envelope_for("a@example.org"), requires_tls=True)
+OFFERED = ("8BITMIME", "REQUIRETLS")
+FAILED = {"STARTTLS": [say("554 5.7.3 no")]}
+
+
+async def test_a_mail_that_requires_tls_goes_where_the_server_promises_the_same(
+    trusted: Authority, localhost: ssl.SSLContext
+) -> None:
+    """Over a certificate that was verified, whatever level is asked for (RFC 8689)."""
+    sink = SmtpSink(tls=localhost, extensions=OFFERED)
+
+    async with sink.running(), relay(authorities=trusted.file) as made:
+        results = await made.deliver(attempt(sink, envelope=REQUIRING, tls=TlsLevel.NONE), CONTENT)
+
+    assert [(one.delivered, one.tls[:5]) for one in results] == [(True, "TLSv1")]
+    assert sink.mails[0].secured
+    assert sink.mails[0].sender == "MAIL FROM:<from@example.com> REQUIRETLS"
+
+
+@pytest.mark.parametrize(
+    ("signer", "extensions", "script", "secured", "why"),
+    [
+        ("trusted", OFFERED, {}, False, "TLS is required, and the server does not offer it"),
+        ("trusted", OFFERED, FAILED, True, "TLS is required, and the server refuses it: 554 5.7.3 no"),
+        ("trusted", ("8BITMIME",), {}, True, "the server does not offer REQUIRETLS"),
+        ("other", OFFERED, {}, True, "the server's certificate cannot be trusted: unable to get local issuer"),
+    ],
+)
+async def test_a_mail_that_requires_tls_is_refused_for_good_before_it_goes(
+    signer: str,
+    extensions: Sequence[str],
+    *,
+    script: Mapping[str, Sequence[Answer]],
+    secured: bool,
+    why: str,
+    trusted: Authority,
+    other: Authority,
+) -> None:
+    """At the stage of TLS, so that another server of the domain is tried before."""
+    context = shown(trusted if signer == "trusted" else other, "DNS:localhost") if secured else None
+    sink = SmtpSink(script, tls=context, extensions=extensions)
+
+    async with sink.running(), relay(authorities=trusted.file) as made:
+        (result,) = await made.deliver(attempt(sink, envelope=REQUIRING), CONTENT)
+
+    assert (result.stage, result.reply.permanent, result.reply.enhanced) == (AttemptStage.TLS, True, "5.7.30")
+    assert result.reply.text.startswith(f"the mail requires TLS (REQUIRETLS): {why}")
+    assert not any(line.startswith("MAIL") for line in sink.lines)
+
+
+async def test_a_mail_that_requires_tls_waits_for_a_server_that_is_busy(localhost: ssl.SSLContext) -> None:
+    sink = SmtpSink({"STARTTLS": [say("454 4.7.0 later")]}, tls=localhost, extensions=OFFERED)
+
+    (result,) = await deliver(sink, envelope=REQUIRING)
+
+    assert (result.stage, result.reply.temporary, sink.mails) == (AttemptStage.TLS, True, [])
 
 
 async def test_a_certificate_may_name_an_address(trusted: Authority) -> None:

@@ -11,6 +11,11 @@ from model.delivery.notices import NoticeCondition, NoticeWish, ReturnedPart
 from tests.support.smtp_attempts import BOTH, CONTENT, attempt, deliver, envelope_for, relay
 from tests.support.smtp_sink import HOST, Answer, SmtpSink, say
 
+SIGNED = (
+    b"Content-Type: multipart/signed; boundary=edge\n\n--edge\nContent-Type: text/plain\n\nGr\xc3\xbc\xc3\x9fe\n"
+    b"--edge\nContent-Type: application/pgp-signature\n\nsig\n--edge--\n"
+)
+
 
 @pytest.mark.parametrize("refusal", ["500 what", "502 no", "550 go away"])
 async def test_a_server_without_extensions_is_greeted_by_helo(refusal: str) -> None:
@@ -107,7 +112,13 @@ async def test_what_the_sender_asked_for_is_passed_on() -> None:
     [
         (("SIZE 10",), CONTENT, False, "552 5.3.4 the mail has 29 bytes, and the server takes 10 at most"),
         ((), CONTENT, True, "550 5.6.7 the mail needs SMTPUTF8, which the server does not offer"),
-        ((), "ä".encode(), False, "554 5.6.3 the mail needs 8BITMIME, which the server does not offer"),
+        (
+            (),
+            SIGNED,
+            False,
+            "554 5.6.3 the mail is multipart/signed, which must not be altered, and has 8-bit bytes or too long lines",
+        ),
+        ((), "To: jürgen@example.org\n\n".encode(), False, "550 5.6.7 an address in the field To needs SMTPUTF8"),
     ],
 )
 async def test_a_mail_that_the_server_cannot_take_is_not_sent(
@@ -120,6 +131,41 @@ async def test_a_mail_that_the_server_cannot_take_is_not_sent(
 
     assert {(str(one.reply), one.stage) for one in results} == {(reply, AttemptStage.MAIL)}
     assert not any(line.startswith("MAIL") for line in sink.lines)
+
+
+@pytest.mark.parametrize("lmtp", [False, True])
+async def test_a_mail_is_encoded_for_a_server_that_takes_7_bits_or_short_lines(lmtp: bool) -> None:
+    """Another server gets its bytes as they are."""
+    seven, eight = SmtpSink(extensions=("SIZE 9999999",), lmtp=lmtp), SmtpSink(extensions=("8BITMIME",), lmtp=lmtp)
+
+    results = [*await deliver(seven, "Subject: a\n\nGrüße\n".encode()), *await deliver(eight, "Grüße\n".encode())]
+    results += await deliver(SmtpSink(extensions=("8BITMIME",), mails=eight.mails), b"Subject: a\n\n" + b"x" * 1_200)
+
+    assert all(one.delivered for one in results)
+    encoded = (
+        b"Subject: a\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        b"Content-Transfer-Encoding: quoted-printable\r\n\r\nGr=C3=BC=C3=9Fe\r\n"
+    )
+    assert [one.content for one in seven.mails] == [encoded]
+    assert seven.lines[1] == f"MAIL FROM:<from@example.com> SIZE={len(encoded)}"
+    plain, long = (one.content for one in eight.mails)
+    assert (plain, eight.lines[1]) == ("Grüße\r\n".encode(), "MAIL FROM:<from@example.com> BODY=8BITMIME")
+    assert b"Content-Transfer-Encoding: quoted-printable\r\n" in long
+    assert max(map(len, long.splitlines())) <= 76
+
+
+async def test_a_priority_is_said_to_servers_that_know_it() -> None:
+    """As James says it, which sets the attribute (RFC 6710)."""
+    sink, plain = SmtpSink(extensions=("MT-PRIORITY",)), SmtpSink(extensions=())
+    envelope = replace(envelope_for("a@example.org"), priority=-3)
+
+    await deliver(sink, envelope=envelope)
+    await deliver(plain, envelope=envelope)
+
+    assert (sink.lines[1], plain.lines[1]) == (
+        "MAIL FROM:<from@example.com> MT-PRIORITY=-3",
+        "MAIL FROM:<from@example.com>",
+    )
 
 
 @pytest.mark.parametrize(

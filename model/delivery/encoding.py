@@ -1,0 +1,363 @@
+"""Contents that a server takes: parts of a mail with 8-bit bytes or too long lines are encoded, the rest stays.
+
+Each part is encoded by itself, quoted-printable or base64 (RFC 2045), whatever it is nested in. What was signed or
+encrypted as a whole (multipart/signed, multipart/encrypted) is not altered: such a mail is refused. A signature of DKIM
+over the body breaks, as with every server that converts.
+Source: RFC 5321 4.5.3.1.6 (lines), RFC 6152 3 (what is to be done without 8BITMIME), RFC 2045, 2046 and 2047.
+"""
+
+import re
+from base64 import encodebytes
+from binascii import b2a_qp
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from email import policy
+from email.errors import MessageError
+from email.message import Message
+from typing import Final
+
+from model.errors import MailmendError
+
+LINE_BYTES_MAX: Final = 998
+"""The largest number of bytes of a line, without its CR and LF."""
+
+_DEPTH_MAX: Final = 50
+_ENCODED_LINE: Final = 76
+_HIGH_BYTES: Final = bytes(range(128, 256))
+_TEXT_DENSITY: Final = 2
+"""A text of which at most one byte in two has 8 bits is quoted-printable, which people can read; others are base64."""
+
+_FIELD: Final = re.compile(rb"([!-9;-~]+)[ \t]*:(.*)\r\n", re.DOTALL)
+_TOKEN: Final = re.compile(r"[A-Za-z0-9-]+")
+_BARE_LF: Final = re.compile(rb"(?<!\r)\n")
+_DASHES: Final = re.compile(rb"^--", re.MULTILINE)
+_HIGH: Final = re.compile(rb"[\x80-\xff]")
+_IDENTITY: Final = frozenset({"", "7bit", "8bit", "binary"})
+_SEALED: Final = frozenset({"multipart/signed", "multipart/encrypted"})
+_HEADERS: Final = policy.SMTP.clone(max_line_length=_ENCODED_LINE)
+
+
+class CannotEncode(MailmendError):
+    """A mail cannot be altered so that a server takes it.
+
+    Attributes:
+        status: the enhanced status code of the refusal.
+    """
+
+    def __init__(self, what: str, status: str = "5.6.3") -> None:
+        super().__init__(what)
+        self.status = status
+
+
+def has_long_line(lines: bytes) -> bool:
+    """Whether a line, which ends with CR and LF, is longer than SMTP allows; reads each byte at most once."""
+    start, end = 0, len(lines)
+    while end - start > LINE_BYTES_MAX:
+        last = lines.rfind(b"\n", start, start + LINE_BYTES_MAX + 2)
+        if last < 0:
+            return True
+        start = last + 1
+    return False
+
+
+def fits(lines: bytes, *, eight_bit: bool) -> bool:
+    """Whether a content may be sent as it is to a server that takes 8-bit bytes, or not."""
+    return (eight_bit or lines.isascii()) and not has_long_line(lines)
+
+
+def fitted(lines: bytes, *, eight_bit: bool) -> bytes:
+    """The content as a server takes it: the same bytes where they fit.
+
+    Args:
+        lines: header, empty line, body; each line ends with CR and LF.
+        eight_bit: whether the server takes 8-bit bytes (8BITMIME).
+
+    Raises:
+        CannotEncode: a part that would have to be altered must not be, or cannot be read.
+    """
+    return _Encoder(eight_bit).entity(lines, "text/plain", 0, is_mail=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoder:
+    """Encodes what does not fit."""
+
+    eight_bit: bool
+
+    def _fits(self, lines: bytes) -> bool:
+        return fits(lines, eight_bit=self.eight_bit)
+
+    def entity(self, entity: bytes, default_kind: str, depth: int, *, is_mail: bool) -> bytes:
+        """A mail, or a part of one: header and body."""
+        if self._fits(entity):
+            return entity
+        if depth > _DEPTH_MAX:
+            raise CannotEncode(f"the mail has more than {_DEPTH_MAX} parts within each other")
+        header = _Header.of(entity)
+        body = entity[header.end :]
+        if not self._fits(body):
+            if is_mail:
+                header.complete_mail()
+            body = self._body(header, body, default_kind, depth)
+        return header.rendered(self) + body
+
+    def _body(self, header: "_Header", body: bytes, default_kind: str, depth: int) -> bytes:
+        kind = header.kind(default_kind)
+        coding = header.encoding()
+        if kind in _SEALED:
+            raise CannotEncode(f"the mail is {kind}, which must not be altered, and has 8-bit bytes or too long lines")
+        if kind.startswith("multipart/"):
+            body = self._multipart(header, body, kind, depth)
+            header.set_nested_encoding(body)
+        elif kind == "message/rfc822" and coding in _IDENTITY:
+            body = self.entity(body, "text/plain", depth + 1, is_mail=True)
+            header.set_nested_encoding(body)
+        elif kind in {"message/partial", "message/external-body"}:
+            raise CannotEncode(f"a part of the mail is {kind}, which cannot be encoded")
+        elif coding == "base64":
+            body = _wrapped_base64(body)
+        elif coding == "quoted-printable":
+            body = _wrapped_quoted(body)
+        elif coding in _IDENTITY:
+            header.complete_part(body)
+            body = _encoded(body, header, is_text=kind.startswith(("text/", "message/")))
+        else:
+            raise CannotEncode(f"a part of the mail has the encoding {coding}, which is not known")
+        return body
+
+    def _multipart(self, header: "_Header", body: bytes, kind: str, depth: int) -> bytes:
+        boundary = header.boundary()
+        if not boundary:
+            raise CannotEncode(f"a part of the mail is {kind}, and names no boundary")
+        delimiter = re.compile(rb"^--" + re.escape(boundary) + rb"(--)?[ \t]*\r$\n?", re.MULTILINE)
+        default_kind = "message/rfc822" if kind == "multipart/digest" else "text/plain"
+        pieces, at, is_inside = list[bytes](), 0, False
+        for found in delimiter.finditer(body):
+            part = body[at : found.start()]
+            pieces += [self._part(part, default_kind, depth) if is_inside else self._aside(part), found[0]]
+            at, is_inside = found.end(), found[1] is None
+            if found[1]:
+                break
+        if not pieces:
+            raise CannotEncode(f"a part of the mail is {kind}, and its boundary is nowhere")
+        rest = body[at:]
+        pieces.append(self._part(rest, default_kind, depth) if is_inside else self._aside(rest))
+        return b"".join(pieces)
+
+    def _part(self, part: bytes, default_kind: str, depth: int) -> bytes:
+        """A part of a multipart; the line end before its delimiter belongs to that."""
+        if not part.endswith(b"\r\n"):
+            return self.entity(part, default_kind, depth + 1, is_mail=False)
+        if part == b"\r\n":
+            return part
+        inner = part.removesuffix(b"\r\n")
+        return self.entity(inner, default_kind, depth + 1, is_mail=False) + b"\r\n"
+
+    def _aside(self, text: bytes) -> bytes:
+        """What stands before the first part and after the last one: no program shows it."""
+        if self._fits(text):
+            return text
+        plain = text if self.eight_bit else _HIGH.sub(b"?", text)
+        return b"".join(_broken(line, b"\r\n") for line in plain.splitlines(keepends=True))
+
+    def field(self, field: bytes) -> bytes:
+        """A field of a header; its long lines are folded."""
+        if not self.eight_bit and not field.isascii():
+            field = _ascii_field(field)
+        if has_long_line(field):
+            field = b"".join(_broken(line, b"\r\n ") for line in field.splitlines(keepends=True))
+        return field
+
+
+@dataclass(slots=True)
+class _Header:
+    """The header of a mail or of a part.
+
+    Attributes:
+        fields: each with the end of its last line.
+        gap: the empty line; none where there is no body.
+        end: where the body begins.
+    """
+
+    fields: list[bytes]
+    gap: bytes
+    end: int
+
+    @classmethod
+    def of(cls, entity: bytes) -> "_Header":
+        fields, at = list[bytes](), 0
+        while at < len(entity):
+            stop = entity.find(b"\n", at) + 1 or len(entity)
+            line = entity[at:stop]
+            if line in {b"\r\n", b"\n"}:
+                return cls(fields, line, stop)
+            if line[:1] in {b" ", b"\t"} and fields:
+                fields[-1] += line
+            else:
+                fields.append(line)
+            at = stop
+        return cls(fields, b"", at)
+
+    def rendered(self, encoder: _Encoder) -> bytes:
+        return b"".join(map(encoder.field, self.fields)) + self.gap
+
+    def _values(self, name: str) -> Sequence[str]:
+        found = [_FIELD.fullmatch(field if field.endswith(b"\r\n") else field + b"\r\n") for field in self.fields]
+        wanted = name.lower().encode()
+        return [
+            one[2].decode("latin-1").replace("\r\n", "").strip() for one in found if one and one[1].lower() == wanted
+        ]
+
+    def _content_type(self) -> Message | None:
+        for value in self._values("Content-Type"):
+            message = Message()
+            message["Content-Type"] = value
+            return message
+        return None
+
+    def kind(self, default: str) -> str:
+        known = self._content_type()
+        return known.get_content_type() if known else default
+
+    def boundary(self) -> bytes:
+        known = self._content_type()
+        try:
+            found = known.get_boundary() if known else None
+        except (MessageError, ValueError):
+            found = None
+        return (found or "").encode("latin-1", "ignore")
+
+    def encoding(self) -> str:
+        for value in self._values("Content-Transfer-Encoding"):
+            found = _TOKEN.search(value)
+            return found[0].lower() if found else ""
+        return ""
+
+    def set_encoding(self, encoding: str) -> None:
+        self._remove("Content-Transfer-Encoding")
+        self._add(f"Content-Transfer-Encoding: {encoding}")
+
+    def set_nested_encoding(self, body: bytes) -> None:
+        """What holds other parts has no encoding of its own: it says whether there are 8-bit bytes in them."""
+        if self.encoding() in {"8bit", "binary"} and body.isascii():
+            self.set_encoding("7bit")
+
+    def complete_mail(self) -> None:
+        """Add what tells a reader that the other fields of MIME have a meaning."""
+        if not self._values("MIME-Version"):
+            self._add("MIME-Version: 1.0")
+
+    def complete_part(self, body: bytes) -> None:
+        """Add what a reader has to know to show an encoded body."""
+        if not self._values("Content-Type"):
+            self._add(f"Content-Type: text/plain; charset={_charset(body)}")
+
+    def _add(self, line: str) -> None:
+        if self.fields and not self.fields[-1].endswith(b"\n"):
+            self.fields[-1] += b"\r\n"
+        self.fields.append(line.encode() + b"\r\n")
+        self.gap = self.gap or b"\r\n"
+
+    def _remove(self, name: str) -> None:
+        prefix = f"{name.lower()}:".encode()
+        self.fields = [one for one in self.fields if not one.replace(b" ", b"").lower().startswith(prefix)]
+
+
+def _charset(body: bytes) -> str:
+    if body.isascii():
+        return "us-ascii"
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return "unknown-8bit"
+    return "utf-8"
+
+
+def _encoded(body: bytes, header: _Header, *, is_text: bool) -> bytes:
+    """A body that is not encoded yet, in the encoding that its header then names."""
+    high = len(body) - len(body.translate(None, _HIGH_BYTES))
+    if high == 0 or (is_text and high * _TEXT_DENSITY <= len(body)):
+        header.set_encoding("quoted-printable")
+        return _quoted(body)
+    header.set_encoding("base64")
+    coded = encodebytes(body).replace(b"\n", b"\r\n")
+    return coded if body.endswith(b"\r\n") else coded.removesuffix(b"\r\n")
+
+
+def _quoted(body: bytes) -> bytes:
+    """The body as quoted-printable; no line of it can be taken for a boundary."""
+    return _DASHES.sub(b"=2D-", _BARE_LF.sub(b"\r\n", b2a_qp(body, istext=True)))
+
+
+def _wrapped_base64(body: bytes) -> bytes:
+    """Base64 with lines of a length that is allowed; other bytes mean nothing in it (RFC 2045 6.8)."""
+    plain = body.translate(None, _HIGH_BYTES)
+    return b"".join(_broken(line, b"\r\n", _ENCODED_LINE) for line in plain.splitlines(keepends=True))
+
+
+def _wrapped_quoted(body: bytes) -> bytes:
+    """Quoted-printable that holds 8-bit bytes or long lines, as it should be: it means the same."""
+    plain = _HIGH.sub(lambda found: b"=%02X" % found[0][0], body)
+    return b"".join(_soft_broken(line) for line in plain.splitlines(keepends=True))
+
+
+def _soft_broken(line: bytes) -> bytes:
+    text = line.rstrip(b"\r\n")
+    if len(text) <= LINE_BYTES_MAX:
+        return line
+    pieces, at = list[bytes](), 0
+    while len(text) - at > _ENCODED_LINE:
+        stop = at + _ENCODED_LINE - 1
+        escape = text.rfind(b"=", stop - 2, stop)  # an escape stays whole
+        stop = escape if escape >= 0 else stop
+        pieces.append(text[at:stop] + b"=\r\n")
+        at = stop
+    return b"".join(pieces) + text[at:] + line[len(text) :]
+
+
+def _broken(line: bytes, end: bytes, length: int = LINE_BYTES_MAX) -> bytes:
+    """A line that is too long as several; `end` stands between them, with what begins a line that goes on.
+
+    It is broken at blanks where there are any, and only where it is too long.
+    """
+    text = line.rstrip(b"\r\n")
+    if len(text) <= LINE_BYTES_MAX:
+        return line
+    begins = end.removeprefix(b"\r\n")
+    pieces, at, room = list[bytes](), 0, length
+    while len(text) - at > room:
+        blank = max(text.rfind(b" ", at + 1, at + room), text.rfind(b"\t", at + 1, at + room)) if begins else -1
+        is_inner = blank > at and bool(text[at:blank].strip())
+        stop = blank if is_inner else at + room
+        pieces.append(text[at:stop] + (b"\r\n" if is_inner else end))
+        at, room = stop, length - (0 if is_inner else len(begins))
+    return b"".join(pieces) + text[at:] + line[len(text) :]
+
+
+def _ascii_field(field: bytes) -> bytes:
+    """A field of a header with 8-bit bytes as RFC 2047 and 2231 write it.
+
+    Raises:
+        CannotEncode: it holds an address that only SMTPUTF8 can carry.
+    """
+    found = _FIELD.fullmatch(field if field.endswith(b"\r\n") else field + b"\r\n")
+    if not found:
+        return _HIGH.sub(b"?", field)
+    name, value = found[1].decode(), _decoded(found[2]).replace("\r\n", "").strip()
+    try:
+        header = _HEADERS.header_factory(name, value)
+        addresses: Iterable[object] = getattr(header, "addresses", ())
+        is_writable = all(str(getattr(one, "addr_spec", "")).isascii() for one in addresses)
+        written = header.fold(policy=_HEADERS).encode("ascii") if is_writable else b""
+    except (MessageError, ValueError, LookupError, AttributeError, TypeError, IndexError) as error:
+        raise CannotEncode(f"the field {name} has 8-bit bytes and cannot be read") from error
+    if not is_writable:
+        raise CannotEncode(f"an address in the field {name} needs SMTPUTF8", "5.6.7")
+    return written
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
