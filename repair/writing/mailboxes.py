@@ -6,12 +6,17 @@ killed half-way is completed by the next one.
 
 Uids and modseqs are two sequences per mailbox, each one conditional row, as James keeps them. The row holds the last
 number given out; there is no row before the first. A number may be lost (a timed-out write is not read back) but is
-never given twice. The last number seen is remembered, so that a mailbox with one writer costs one conditional write and
-no read; inside a process, callers that wait for the same mailbox are served by one conditional write together.
+never given twice. The last number that this process took is remembered, so that a mailbox with one writer costs one
+conditional write and no read; inside a process, callers that wait for the same mailbox are served by one conditional
+write together.
+
+A sequence may be behind the numbers in use: its table was restored from a backup, or lost. So a number that this
+process learns from the table is compared with those in use, and the next one is above both.
 """
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -98,26 +103,60 @@ class _Queue:
 
 @dataclass(slots=True)
 class _Ticket:
-    """One caller's request for numbers; the caller that fetches them sets `first`."""
+    """One caller's request for numbers above `above`; the caller that fetches them sets `first`."""
 
     count: int
+    above: int
     first: int = 0
 
 
-class Sequence:
-    """One sequence for each mailbox; `take` returns numbers. Thread-safe."""
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The last number of a mailbox; `own`: this process took it, so it was compared with those in use."""
 
-    def __init__(self, tables: Tables, table: Table, retries: Retries, rounds_max: int) -> None:
+    number: int
+    own: bool
+
+
+HighestInUse = Callable[[MailboxId, int], int]
+"""The highest number that a mailbox uses, where that is above the given one; else the given one."""
+
+
+def _nothing_above(_: MailboxId, last: int) -> int:
+    """For tables whose numbers nobody else keeps."""
+    return last
+
+
+class Sequence:
+    """One sequence for each mailbox; `take` returns numbers. Thread-safe.
+
+    Args:
+        tables: the mail keyspace.
+        table: the sequence's table, with one row for each mailbox.
+        retries: for reads, and the rounds of conditional writes.
+        rounds_max: how often a conditional write is repeated when others are faster.
+        in_use: asked when the last number was learned from the table.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        table: Table,
+        retries: Retries,
+        rounds_max: int,
+        in_use: HighestInUse = _nothing_above,
+    ) -> None:
         self._tables, self._table = tables, table
         self._retries, self._rounds_max = retries, rounds_max
+        self._in_use = in_use
         self._column = table.regular[0].name
-        self._last: OrderedDict[MailboxId, int] = OrderedDict()  # 0: no row yet
+        self._last: OrderedDict[MailboxId, _Last] = OrderedDict()  # number 0: no row yet
         self._queues: dict[MailboxId, _Queue] = {}
         self._guard = threading.Lock()
 
-    def take(self, mailbox: MailboxId, count: int = 1) -> int:
-        """The first of `count` consecutive numbers that nobody else gets."""
-        ticket = _Ticket(count)
+    def take(self, mailbox: MailboxId, count: int = 1, above: int = 0) -> int:
+        """The first of `count` consecutive numbers that nobody else gets, all of them above `above`."""
+        ticket = _Ticket(count, above)
         queue = self._enter(mailbox, ticket)
         with queue.turn:
             if not ticket.first:
@@ -134,7 +173,8 @@ class Sequence:
         with self._guard:
             served, queue.waiting = queue.waiting, []
         try:
-            last = self._fetch(mailbox, sum(one.count for one in served))
+            count, above = sum(one.count for one in served), max(one.above for one in served)
+            last = self._fetch(mailbox, count, above)
         except BaseException:
             with self._guard:
                 queue.waiting = [one for one in served if one is not ticket] + queue.waiting
@@ -150,24 +190,26 @@ class Sequence:
         if not queue.waiting and self._queues.get(mailbox) is queue:
             del self._queues[mailbox]
 
-    def _fetch(self, mailbox: MailboxId, count: int) -> int:
-        last = self._retries.rounds(lambda: self._round(mailbox, count), self._rounds_max)
+    def _fetch(self, mailbox: MailboxId, count: int, above: int) -> int:
+        last = self._retries.rounds(lambda: self._round(mailbox, count, above), self._rounds_max)
         if last is None:
             raise Contended(f"no {self._column} for mailbox {mailbox} in {self._rounds_max} rounds")
         return last
 
-    def _round(self, mailbox: MailboxId, count: int) -> int | None:
+    def _round(self, mailbox: MailboxId, count: int, above: int) -> int | None:
         """One compare-and-set; None where another was faster, or nobody knows."""
         last = self._known(mailbox)
+        highest = max(last.number if last.own else self._in_use(mailbox, last.number), above)
         try:
-            answer = self._tables.attempt(self._next(mailbox, last, last + count))
+            answer = self._tables.attempt(self._next(mailbox, last.number, highest + count))
         except DoubtfulWrite:
             self._remember(mailbox, None)
             return None
         if answer.applied:
-            self._remember(mailbox, last + count)
-            return last + count
-        self._remember(mailbox, None if answer.current is None else answer.current.get(self._column))
+            self._remember(mailbox, _Last(highest + count, own=True))
+            return highest + count
+        current = answer.current.get(self._column) if answer.current else None
+        self._remember(mailbox, None if current is None else _Last(current, own=False))
         return None
 
     def _next(self, mailbox: MailboxId, last: int, new: int) -> PutIfAbsent | ChangeIf:
@@ -175,15 +217,21 @@ class Sequence:
             return ChangeIf(self._table, (mailbox,), {self._column: last}, {self._column: new})
         return PutIfAbsent(self._table, {self._table.partition[0].name: mailbox, self._column: new})
 
-    def _known(self, mailbox: MailboxId) -> int:
+    def last(self, mailbox: MailboxId) -> int | None:
+        """The last number that this process knows of; None where it knows none."""
+        with self._guard:
+            known = self._last.get(mailbox)
+        return known.number if known else None
+
+    def _known(self, mailbox: MailboxId) -> _Last:
         with self._guard:
             if mailbox in self._last:
                 self._last.move_to_end(mailbox)
                 return self._last[mailbox]
         rows = self._retries.call(lambda: self._tables.read(Read(self._table, (mailbox,), Level.SERIAL)))
-        return (rows[0].row.get(self._column) or 0) if rows else 0
+        return _Last((rows[0].row.get(self._column) or 0) if rows else 0, own=False)
 
-    def _remember(self, mailbox: MailboxId, last: int | None) -> None:
+    def _remember(self, mailbox: MailboxId, last: _Last | None) -> None:
         with self._guard:
             self._last.pop(mailbox, None)
             if last is not None:

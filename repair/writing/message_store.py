@@ -6,7 +6,7 @@ so; a change whose truth write got no clear answer raises, and all that hangs on
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +28,7 @@ from model.queue.messages import BlobKind
 from model.schema.table import Row
 from repair.retries import Retries
 from repair.writing.mailboxes import Sequence as Numbers
+from repair.writing.numbers_in_use import NumbersInUse
 from repair.writing.projector import Projector, Propagation
 from repair.writing.truth_rows import (
     BlobIds,
@@ -72,8 +73,10 @@ class MessageStore:
         self._content = content_of(family)
         self._retries = Retries(clock, settings.retries)
         self._truth = truth_by(settings, tables, family.truth, clock, self._retries)
-        self._uids = Numbers(tables, MESSAGE_COUNTER, self._retries, settings.rounds_max)
-        self._modseqs = Numbers(tables, MODSEQ, self._retries, settings.rounds_max)
+        self._in_use = NumbersInUse(tables, family.mirror, self._retries)
+        rounds = settings.rounds_max
+        self._uids = Numbers(tables, MESSAGE_COUNTER, self._retries, rounds, self._in_use.highest_uid)
+        self._modseqs = Numbers(tables, MODSEQ, self._retries, rounds, self._highest_modseq)
         self._projector = Projector(tables, family, lags, self._retries, clock, settings.send_micros)
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="mailmend-store")
 
@@ -107,13 +110,15 @@ class MessageStore:
         first = self._uids.take(mailbox, len(mails))
         modseq = ModSeq(self._modseqs.take(mailbox))
         saved_at = self._now()
+        taken = self._in_use.messages_at(mailbox, range(first, first + len(mails)))
 
         def insert(place: int) -> Committed:
             mail = mails[place]
             message_id = mail.message_id or MessageId(self._clock.new_uuid())
             blobs = self._keep_content(message_id, mail)
             position = Position(MessageKey(message_id, mailbox, Uid(first + place)), modseq, saved_at)
-            return self._insert(truth_row(self._family.truth, mail, blobs, position), fresh=mail.message_id is None)
+            row = truth_row(self._family.truth, mail, blobs, position)
+            return self._insert(row, taken, fresh=mail.message_id is None)
 
         outcomes = self._each(insert, range(len(mails)))
         stored = self._projected([made for made in outcomes if isinstance(made, Committed)])
@@ -131,7 +136,8 @@ class MessageStore:
         seen = self._seen(place)
         uid, modseq = Uid(self._uids.take(mailbox)), ModSeq(self._modseqs.take(mailbox))
         position = Position(MessageKey(place.message_id, mailbox, uid), modseq, self._now())
-        return self._projected([self._insert(copied_row(seen.row, position))])[0]
+        taken = self._in_use.messages_at(mailbox, (uid,))
+        return self._projected([self._insert(copied_row(seen.row, position), taken)])[0]
 
     def move(self, place: MessageKey, mailbox: MailboxId) -> Stored:
         """Move a message: copy it, then delete the original, as James does.
@@ -194,7 +200,8 @@ class MessageStore:
             given = None
             if after is None:
                 return _stored(before.row, propagation)
-            after = {**after, "modseq": ModSeq(self._modseqs.take(place.mailbox_id))}
+            modseq = self._modseqs.take(place.mailbox_id, above=before.row.get("modseq") or 0)
+            after = {**after, "modseq": ModSeq(modseq)}
             with self._looked_at(after):
                 made = self._truth.change(before, after)
             if made is None:
@@ -261,13 +268,24 @@ class MessageStore:
         self._retries.call(lambda: self._tables.write(Put(self._content.table, row)))
         return blobs
 
-    def _insert(self, row: Row, *, fresh: bool = False) -> Committed:
+    def _insert(self, row: Row, taken: Mapping[int, MessageId | None], *, fresh: bool = False) -> Committed:
+        """Insert a row where its place is free, else under another uid.
+
+        Args:
+            row: the whole row.
+            taken: the messages at the places of its batch, by uid.
+            fresh: as for `ConditionalTruth.insert`.
+        """
+        mailbox: MailboxId = row["mailboxid"]
         for _ in range(self._settings.numbers_max):
-            with self._looked_at(row):
-                made = self._truth.insert(row, fresh=fresh)
-            if made:
-                return made
-            row = renumbered_row(row, Uid(self._uids.take(row["mailboxid"])))
+            uid = row["uid"]
+            if taken.get(uid, row["messageid"]) == row["messageid"]:
+                with self._looked_at(row):
+                    made = self._truth.insert(row, fresh=fresh)
+                if made:
+                    return made
+            row = renumbered_row(row, Uid(self._uids.take(mailbox, above=self._in_use.highest_uid(mailbox, uid))))
+            taken = self._in_use.messages_at(mailbox, (row["uid"],))
         raise Contended(
             f"message {row['messageid']} does not show in mailbox {row['mailboxid']} under any of "
             f"{self._settings.numbers_max} uids",
@@ -311,6 +329,9 @@ class MessageStore:
                 return error
 
         return [outcome(items[0])] if len(items) == 1 else list(self._pool.map(outcome, items))
+
+    def _highest_modseq(self, mailbox: MailboxId, last: int) -> int:
+        return self._in_use.highest_modseq(mailbox, last, self._uids.last(mailbox))
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.micros() / MICROS, UTC)

@@ -10,7 +10,7 @@ from model.errors import AccessDenied, CannotReach, Contended, DoubtfulWrite
 from model.ids import MailboxId
 from model.operations import ChangeIf, PutIfAbsent, Read
 from repair.retries import Retries
-from repair.writing.mailboxes import MAILBOXES_REMEMBERED, Sequence
+from repair.writing.mailboxes import Sequence
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.writing import Faults, on
 
@@ -133,9 +133,10 @@ def test_rounds_are_bounded() -> None:
         uids.take(MAILBOX)
 
 
-def test_memory_is_bounded() -> None:
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The least recently used mailboxes are forgotten."""
+    monkeypatch.setattr("repair.writing.mailboxes.MAILBOXES_REMEMBERED", 10)
     uids = Place().uids()
-    for number in range(MAILBOXES_REMEMBERED + 5):
-        uids._remember(MailboxId(uuid_at(1, number)), number + 1)
-    assert len(uids._last) == MAILBOXES_REMEMBERED
+    for number in range(15):
+        uids.take(MailboxId(uuid_at(1, number)))
+    assert len(uids._last) == 10
