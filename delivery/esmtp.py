@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from delivery.domains import ascii_domain
-from delivery.mail_lines import canonical_lines
+from delivery.mail_lines import canonical_lines, transparent_blocks
 from model.delivery.attempts import EnvelopeRecipient, MailEnvelope, SmtpReply
 from model.delivery.encoding import CannotEncode, fits, fitted
 from model.delivery.notices import NoticeCondition
@@ -61,8 +61,7 @@ def lines_of(content: bytes) -> bytes:
 
 def transparent(lines: bytes) -> bytes:
     """The lines as they are sent after DATA, with the line of one dot that ends them (RFC 5321 4.5.2)."""
-    dotted = lines.replace(b"\r\n.", b"\r\n..")
-    return (b"." if dotted.startswith(b".") else b"") + dotted + b".\r\n"
+    return b"".join(transparent_blocks(lines))
 
 
 def refused_without_tls(envelope: MailEnvelope, offered: ServerExtensions, *, secured: bool) -> SmtpReply | None:

@@ -11,14 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from delivery.esmtp import (
-    MailCommands,
-    commands_for,
-    fitted_lines,
-    lines_of,
-    refused_without_tls,
-    transparent,
-)
+from delivery.esmtp import MailCommands, commands_for, fitted_lines, lines_of, refused_without_tls
 from delivery.smtp_connections import ConnectionKey, LeavingConnection, SmtpConnection, StageEnded, TlsContexts, opened
 from model.delivery.attempts import (
     AttemptStage,
@@ -248,7 +241,7 @@ class _Transaction:
     async def _content(self, lines: bytes, accepted: Sequence[int]) -> None:
         is_lmtp = self.attempt.protocol is DeliveryProtocol.LMTP
         replies = len(accepted) if is_lmtp else 1
-        ends = await self.connection.content(transparent(lines), replies, self.attempt.timeouts, self.before_content)
+        ends = await self.connection.content(lines, replies, self.attempt.timeouts, self.before_content)
         for place, end in zip(accepted, ends if is_lmtp else [*ends] * len(accepted), strict=True):
             self.results.one(place, AttemptStage.DATA, end.reply, uncertain=end.uncertain)
 

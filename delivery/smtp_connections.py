@@ -131,7 +131,7 @@ class SmtpConnection:
     async def content(
         self, lines: bytes, replies: int, timeouts: StageTimeouts, before: BeforeContent = at_once
     ) -> Sequence[ContentEnd]:
-        """DATA, then `before`, and the lines; an end for each reply that the server owes.
+        """DATA, then `before`, and the lines in blocks; an end for each reply that the server owes.
 
         Raises:
             StageEnded: as `command` does, at DATA.

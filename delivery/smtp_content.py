@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from delivery.mail_lines import transparent_blocks
 from model.delivery.attempts import SmtpReply, StageTimeouts
 
-_PIECE_BYTES: Final = 65_536
 _REPLY_BYTES_MAX: Final = 32_768
 _LINE: Final = re.compile(rb"([2-5][0-9]{2})(?:([ -])(.*))?", re.DOTALL)
 
@@ -97,10 +97,10 @@ class ContentSender(asyncio.Protocol):
         self.intact = True
 
     async def send(self, lines: bytes, replies: int, timeouts: StageTimeouts) -> Sequence[ContentEnd]:
-        """Send the lines, the one of one dot included; that many ends follow.
+        """Send the lines, and the one of one dot; that many ends follow.
 
         Args:
-            lines: as they are to be sent.
+            lines: as the mail has them: dots are added while they are sent.
             replies: how many the server owes.
             timeouts: `data` for each piece, `end` for each reply.
         """
@@ -113,13 +113,12 @@ class ContentSender(asyncio.Protocol):
 
     async def _sent(self, lines: bytes, limit: timedelta) -> SmtpReply | None:
         """Send; None once all of it is on its way, else what became of it instead: then its end was not sent."""
-        pieces = memoryview(lines)
-        for start in range(0, len(lines), _PIECE_BYTES):
+        for block in transparent_blocks(lines):
             await self._changes(lambda: not self._paused or self._stopped, limit)
             reply = self._next()
             if reply or self._lost or self._paused:
                 return self._gives_up(refusing(reply) if reply else self._silence("before the end of the mail"))
-            self._transport.write(pieces[start : start + _PIECE_BYTES])
+            self._transport.write(block)
         return None
 
     async def _end(self, limit: timedelta) -> ContentEnd:

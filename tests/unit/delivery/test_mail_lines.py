@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delivery.esmtp import lines_of, transparent
-from delivery.mail_lines import canonical_lines
+from delivery.mail_lines import canonical_lines, transparent_blocks
 
 ODD_BYTES = st.text("\r\n.\0ab", max_size=40).map(str.encode)
 
@@ -48,6 +48,18 @@ def test_a_mail_that_is_sent_has_one_end(content: bytes) -> None:
     assert (last, behind) == (b".", b"")
     assert b"." not in lines
     assert not set(sent.replace(b"\r\n", b"")) & set(b"\r\n\0")
+
+
+@given(ODD_BYTES, st.integers(1, 9))
+def test_blocks_are_the_whole_mail_however_it_is_cut(content: bytes, block_bytes: int) -> None:
+    """Each line that begins with a dot has a second one, the end follows the last line, and no block is much larger."""
+    lines = lines_of(content)
+    dotted = [b"." + line if line.startswith(b".") else line for line in lines.split(b"\r\n")]
+
+    blocks = list(transparent_blocks(lines, block_bytes))
+
+    assert b"".join(blocks) == b"\r\n".join(dotted) + b".\r\n"
+    assert all(len(block) <= 2 * block_bytes + 2 for block in blocks[:-1])
 
 
 def test_a_long_run_of_carriage_returns_costs_linear_time() -> None:

@@ -1,6 +1,7 @@
 """Attempts to deliver to a server that refuses, stalls or goes away at each stage, by SMTP and LMTP."""
 
 import asyncio
+import tracemalloc
 from datetime import timedelta
 
 import pytest
@@ -230,6 +231,29 @@ async def test_421_at_one_recipient_is_the_answer_for_all_that_have_none() -> No
     results = await deliver(sink)
 
     assert {(str(one.reply), one.stage) for one in results} == {("421 4.7.0 enough", AttemptStage.RECIPIENT)}
+
+
+async def test_a_mail_that_goes_to_many_slow_servers_at_once_is_in_memory_once() -> None:
+    """Each attempt holds some blocks of it: what all of them have together is less than the mail."""
+    attempts, content = 12, b"." + b"x" * 97 + b"\r\n"
+    content *= 80_000
+    sink = SmtpSink({"CONTENT": [DEAF] * attempts}, extensions=())
+    slow = limits(data=timedelta(seconds=0.3))
+
+    async with sink.running(), relay() as made:
+        tracemalloc.start()
+        try:
+            results = await asyncio.gather(
+                *(made.deliver(attempt(sink, "a@example.org", timeouts=slow), content) for _ in range(attempts))
+            )
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+    assert [str(result.reply) for (result,) in results] == [
+        "451 4.4.2 the server took too long before the end of the mail"
+    ] * attempts
+    assert most < len(content)
 
 
 LARGE = b"x" * 98 + b"\r\n"
