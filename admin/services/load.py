@@ -9,6 +9,9 @@ from admin.settings import BlobsSettings, ConnectionSettings
 from admin.wiring.cluster import lag_journal, open_cluster, state_folder
 from admin.wiring.contents import message_blobs
 from model.catalog.mail import MESSAGES
+from model.messages.mailbox_names import did_you_mean, mailbox_name, user_name
+from model.ports import Tables
+from repair.scanners.lookup import similar_user
 from repair.writing.loading import Folder, Loaded, Loader
 from repair.writing.mail_files import FolderKind, Refused, kind_of
 from repair.writing.mailboxes import Mailboxes
@@ -54,6 +57,7 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
 
     Raises:
         BadMail: the path is no mail.
+        BadName: James cannot know such a user or mailbox.
         UnsafeRequest: all of it was loaded already.
         SchemaMismatch: the keyspace is not one that mail can be written to.
         UnsafeRequest: no store is named, and contents are not kept in the keyspace's tables.
@@ -73,6 +77,7 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
         if len(doubts) < SHOWN_MAX:
             doubts.append(doubt)
 
+    user, name = user_name(request.user), mailbox_name(request.mailbox)
     kind = kind_of(request.path)
     with open_cluster(request.connection) as opened:
         blobs, (family,) = (
@@ -82,7 +87,22 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
         with MessageStore(opened.mail, blobs, lag_journal(opened), opened.clock, family=family) as store:
             state = state_folder("loads")
             loader = Loader(store, opened.clock, state, caller.progress, name_refused, doubt=name_doubt)
-            folder = Folder(request.path, kind, opened.mail.name, request.user, request.mailbox)
-            mailbox = Mailboxes(opened.mail, opened.clock).ensure(request.user, request.mailbox)
+            folder = Folder(request.path, kind, opened.mail.name, user, name)
+            mailboxes = Mailboxes(opened.mail, opened.clock)
+            _remark_new(opened.mail, mailboxes, folder, caller)
+            mailbox = mailboxes.ensure(user, name)
             sums = loader.load(folder, mailbox, again=request.again)
             return LoadResult(opened.mail.name, sums, kind, not_stored, doubts)
+
+
+def _remark_new(mail: Tables, mailboxes: Mailboxes, folder: Folder, caller: Caller) -> None:
+    """Say that a user or mailbox is new where a similar one exists: a typing error makes one that nobody reads."""
+    names = mailboxes.names(folder.user)
+    if folder.mailbox in names:
+        return
+    if names:
+        like, what = did_you_mean(folder.mailbox, names), f"mailbox {folder.mailbox!r} of {folder.user!r}"
+    else:
+        like, what = similar_user(mail, folder.user), f"user {folder.user!r}"
+    if like:
+        caller.remark(f"{what} is new. {like}")

@@ -17,6 +17,7 @@ from uuid import UUID
 from model.catalog.mail import MAILBOX_PATH, MESSAGE_COUNTER, PRIVATE
 from model.errors import MailmendError, WrongUse
 from model.ids import MailboxId, MessageId
+from model.messages.mailbox_names import did_you_mean, user_name
 from model.operations import Read, Scan
 from model.ports import Clock, Progress, Tables
 from model.projections.family import Family
@@ -25,6 +26,7 @@ from model.projections.findings import Look, RepairPolicy, Suspect, counts_of
 from model.projections.groups import Union
 from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row, Table
+from model.texts import printable
 from repair.ledger.runs import Ledger
 from repair.mending.counter_reads import Tallies
 from repair.mending.counters import truths_beside
@@ -82,17 +84,32 @@ _MISSING_ROWS = (
 Target = TargetMessages | TargetMailboxes
 
 
+PATHS_MAX = 20_000
+"""The number of registered paths among which a similar user is looked for."""
+
+
 def mailboxes_of(mail: Tables, user: str, namespace: str = PRIVATE) -> tuple[MailboxId, ...]:
-    """The mailboxes of a user's registered paths.
+    """The mailboxes of a user's registered paths; of the user as typed too, where a program wrote capitals.
 
     Raises:
+        BadName: James cannot know such a user.
         WrongUse: the user has none.
     """
-    rows = mail.read(Read(MAILBOX_PATH, (namespace, user)))
-    ids = tuple(MailboxId(seen.row["mailboxid"]) for seen in rows if seen.row.get("mailboxid"))
+    users = dict.fromkeys((user_name(user), user))
+    rows = [seen.row for one in users for seen in mail.read(Read(MAILBOX_PATH, (namespace, one)))]
+    ids = tuple(MailboxId(row["mailboxid"]) for row in rows if row.get("mailboxid"))
     if not ids:
-        raise WrongUse(f"user {user!r} has no mailbox", mend="See which users have: mailboxPathV3 lists them.")
+        raise WrongUse(
+            f"user {printable(user)!r} has no mailbox",
+            mend=similar_user(mail, user, namespace) or "See which users have: mailboxPathV3 lists them.",
+        )
     return ids
+
+
+def similar_user(mail: Tables, user: str, namespace: str = PRIVATE) -> str:
+    """A sentence that names a similar user, of those with the first `PATHS_MAX` paths; "" without one."""
+    paths = mail.scan(Scan(MAILBOX_PATH, ("namespace", "user"), limit=PATHS_MAX))
+    return did_you_mean(user, {path["user"] for path in paths if path["namespace"] == namespace})
 
 
 def refuse_unknown(mail: Tables, family: Family, target: TargetMessages) -> None:

@@ -389,7 +389,7 @@ class Loader:
             skipped=reasons[WhyNotStored.SKIPPED],
             deleted=reasons[WhyNotStored.DELETED],
             doubtful=sum(item.doubtful for item in batch),
-            octets_envelopes=sum(len(item.envelope) for item in batch),
+            octets_envelopes=sum(len(item.envelope) for item in batch if item.next_offset),  # a file keeps its own
             octets_separators=sum(item.separator_octets for item in batch),
             octets_already=sum(len(item.content) for item in found if item.key in here),
             octets_left=sum(item.octets for item in batch if isinstance(item, Refused)),

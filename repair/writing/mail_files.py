@@ -59,7 +59,7 @@ class Found:
         key: its name within the folder: the same at each reading.
         name: its location, for people.
         content: its bytes.
-        envelope: the mbox line above it; empty without one.
+        envelope: the mbox line above it; empty without one. A file keeps it in its content.
         info: the flags in a Maildir file's name.
         recent: it is in the Maildir's `new`.
         keywords: what the small letters in `info` mean.
@@ -305,7 +305,7 @@ def _eml_messages(path: Path, octets_max: int) -> Iterator[Found | Refused]:
 
 
 def _file(path: Path, key: str, octets_max: int) -> Found | Refused:
-    """One mail of a file, without the mbox line that some programs put above it."""
+    """One mail of a file, whole: also with the mbox line that some programs put above it."""
     try:
         status = path.stat()
         if status.st_size > octets_max:
@@ -319,7 +319,6 @@ def _file(path: Path, key: str, octets_max: int) -> Found | Refused:
     if others:
         why = f"an mbox of {len(others) + 1} messages, not one mail"
         return Refused(key, str(path), why, mend=_load_next(path, path.stem))
-    content = content[len(first.envelope) :]
     return _judged(Found(key, str(path), content, first.envelope, touched_at=status.st_mtime))
 
 

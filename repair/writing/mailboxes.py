@@ -25,6 +25,7 @@ from model.catalog.mail import MAILBOX, MAILBOX_PATH, PRIVATE
 from model.errors import Contended, DoubtfulWrite, MailmendError
 from model.ids import MailboxId
 from model.instants import MICROS
+from model.messages.mailbox_names import mailbox_name, user_name
 from model.operations import ChangeIf, Level, Put, PutIfAbsent, Read, Seen
 from model.ports import Clock, Tables
 from model.schema.table import Row, Table
@@ -41,15 +42,34 @@ class Mailboxes:
         self._retries = Retries(clock)
 
     def find(self, user: str, name: str, namespace: str = PRIVATE) -> MailboxId | None:
-        seen = self._path(user, name, namespace)
+        """The mailbox of that path, whose names are read as James reads them; None without one.
+
+        Raises:
+            BadName: James cannot know such a name.
+        """
+        seen = self._path(user_name(user), mailbox_name(name), namespace)
         return _id_of(seen.row) if seen else None
 
     def ensure(self, user: str, name: str, namespace: str = PRIVATE) -> MailboxId:
-        """The mailbox of that path, created if necessary; what could not be written is completed by another call."""
+        """The mailbox of that path, created if necessary; what could not be written is completed by another call.
+
+        Raises:
+            BadName: James cannot know such a name; nothing is written.
+        """
+        user, name = user_name(user), mailbox_name(name)
         seen = self._path(user, name, namespace) or self._create(user, name, namespace)
         if not self._tables.read(Read(MAILBOX, (seen.row["mailboxid"],))):
             self._retries.call(lambda: self._tables.write(_mailbox_of(seen)))
         return _id_of(seen.row)
+
+    def names(self, user: str, namespace: str = PRIVATE) -> list[str]:
+        """The names of a user's mailboxes.
+
+        Raises:
+            BadName: James cannot know such a user.
+        """
+        read = Read(MAILBOX_PATH, (namespace, user_name(user)))
+        return [seen.row["mailboxname"] for seen in self._retries.call(lambda: self._tables.read(read))]
 
     def _path(self, user: str, name: str, namespace: str) -> Seen | None:
         read = Read(MAILBOX_PATH, (namespace, user, name), Level.SERIAL, times=True)

@@ -202,6 +202,46 @@ class TestLoad:
         assert (ended.code, ended.json["stored"], ended.json["lagged"], ended.json["unjournalled"]) == (3, 3, 2, 2)
         assert mailmend("check", *QUICK, "--json").json["findings"]["messageIdTable"] == {"PROJECT": 2}
 
+    def test_names_are_written_as_james_writes_them(
+        self, mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path
+    ) -> None:
+        ended = mailmend("load", str(mbox(tmp_path, 1)), "--user", "Ann@Example.ORG", "--mailbox", "inbox")
+
+        (path,) = mail.tables.scan(Scan(MAILBOX_PATH, ("user", "mailboxname")))
+        assert (ended.code, path) == (0, {"user": "ann@example.org", "mailboxname": "INBOX"})
+
+    @pytest.mark.parametrize(
+        ("names", "says"),
+        [
+            (("ann", ""), "James has no mailbox '': it is empty"),
+            (("ann", "100%"), "Did you mean '100'?"),
+            (("ann", "#private"), "it begins with '#'"),
+            (("ann", "x" * 201), "more than 200 characters"),
+            (("ann bee", "INBOX"), "Did you mean 'annbee'?"),
+            (("", "INBOX"), "James has no user '': it is empty"),
+        ],
+    )
+    def test_names_that_james_cannot_know_are_refused_before_anything_is_written(
+        self, mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path, names: tuple[str, str], says: str
+    ) -> None:
+        user, mailbox = names
+        ended = mailmend("load", str(mbox(tmp_path, 1)), "--user", user, "--mailbox", mailbox)
+
+        assert (ended.code, says in ended.err) == (2, True), ended.err
+        assert (count_of(mail, MAILBOX_PATH), count_of(mail, IMAP_UID)) == (0, len(mail.truths))
+
+    def test_a_new_name_that_is_almost_another_is_said(self, mailmend: CommandLine, tmp_path: Path) -> None:
+        mailmend("load", str(mbox(tmp_path, 1)), "--user", "ann@example.org", "--mailbox", "Sent")
+
+        mailbox = mailmend("load", str(mbox(tmp_path, 1, "b")), "--user", "ann@example.org", "--mailbox", "sent")
+        user = mailmend("load", str(mbox(tmp_path, 1, "c")), "--user", "anne@example.org", "--mailbox", "Sent")
+
+        assert (mailbox.code, "mailbox 'sent' of 'ann@example.org' is new. Did you mean 'Sent'?" in mailbox.err) == (
+            0,
+            True,
+        )
+        assert (user.code, "'anne@example.org' is new. Did you mean 'ann@example.org'?" in user.err) == (0, True)
+
     def test_each_byte_of_an_mbox_is_accounted_for(self, mailmend: CommandLine, tmp_path: Path) -> None:
         path = tmp_path / "cr.mbox"
         path.write_bytes((LETTER * 3).replace("\n", "\r").encode())

@@ -116,7 +116,7 @@ def test_an_eml_file_with_several_mails_is_refused_with_the_command_that_loads_i
     one, two = mail_in(tmp_path, FolderKind.EML_FILES)
 
     assert not isinstance(one, Refused)
-    assert (one.content, one.envelope) == (MAIL, envelope)
+    assert (one.content, one.envelope) == (envelope + MAIL, envelope)
     assert isinstance(two, Refused)
     assert two.why == "an mbox of 2 messages, not one mail"
     assert f"mailmend load {tmp_path / 'two.eml'} " in two.mend

@@ -6,6 +6,7 @@ from cql.memory import MemoryTables
 from model.catalog.mail import MAILBOX, MAILBOX_PATH, PRIVATE
 from model.errors import CannotReach, DoubtfulWrite, MailmendError, TimedOut
 from model.ids import MailboxId
+from model.messages.mailbox_names import BadName
 from model.operations import Put, PutIfAbsent, Read, Remove, Scan
 from repair.writing.mailboxes import Mailboxes
 from tests.support.clock import VirtualClock
@@ -84,3 +85,17 @@ def test_a_path_that_does_not_show_is_said(place: Place) -> None:
     with pytest.raises(MailmendError, match="does not show"):
         place.mailboxes.ensure("bob", "INBOX")
     assert list(place.tables.scan(Scan(MAILBOX, MAILBOX.names))) == []
+
+
+def test_names_are_read_as_james_reads_them(place: Place) -> None:
+    inbox = place.mailboxes.ensure("Ann@Example.ORG", "inbox")
+    assert place.mailboxes.find("ann@example.org", "INBOX") == inbox == place.mailboxes.find("ANN@example.org", "Inbox")
+    assert place.mailboxes.names("ANN@example.org") == ["INBOX"]
+
+
+@pytest.mark.parametrize(("user", "name"), [("", "INBOX"), ("ann", "a*"), ("ann", "#x"), ("a b", "INBOX")])
+def test_names_that_james_cannot_know_create_nothing(place: Place, user: str, name: str) -> None:
+    for take in (place.mailboxes.find, place.mailboxes.ensure):
+        with pytest.raises(BadName):
+            take(user, name)
+    assert list(place.tables.scan(Scan(MAILBOX_PATH, MAILBOX_PATH.names))) == []

@@ -21,6 +21,7 @@ from model.catalog.mail import (
 )
 from model.errors import MailmendError, TimedOut, WrongUse
 from model.ids import MailboxId, MessageId
+from model.messages.mailbox_names import BadName
 from model.operations import Count, Read, Scan, Seen
 from model.ports import Tables
 from model.projections.verdicts import Verdict
@@ -326,8 +327,23 @@ class TestUsers:
         assert len(mailboxes_of(world.mail, "bob")) == 2
 
     def test_a_user_without_any_is_refused(self, world: World) -> None:
-        with pytest.raises(WrongUse, match="bobb"):
+        register(world, "bob", ["INBOX"])
+        with pytest.raises(WrongUse, match=r"'bobb' has no mailbox\nDid you mean 'bob'\?"):
             mailboxes_of(world.mail, "bobb")
+        with pytest.raises(WrongUse, match="See which users have"):
+            mailboxes_of(world.mail, "somebody.else")
+
+    def test_users_are_named_in_any_case(self, world: World) -> None:
+        """Also one whose path another program wrote in capitals: that mail can be mended, though James never asks."""
+        register(world, "bob", ["INBOX"])
+        register(world, "Bob", ["Sent"])
+
+        assert (len(mailboxes_of(world.mail, "BOB")), len(mailboxes_of(world.mail, "Bob"))) == (1, 2)
+
+    @pytest.mark.parametrize("user", ["", "a b", "a@b@c"])
+    def test_users_that_james_cannot_know_are_refused(self, world: World, user: str) -> None:
+        with pytest.raises(BadName):
+            mailboxes_of(world.mail, user)
 
 
 def damage(world: World) -> None:
