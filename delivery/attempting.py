@@ -96,7 +96,7 @@ class ReadyEntry:
             PickupField.REMOTE_MX: hop.host,
             PickupField.REMOTE_IP: hop.address,
         }
-        normal = {one: one.normal(value) for one, value in values.items()}
+        normal = {one: one.of(value) for one, value in values.items()}
         return ActiveMail(
             self.held.name_of(self.entry.id.number), normal, self.addresses_for(hop), self.held.mail.urgent
         )

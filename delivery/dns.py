@@ -22,8 +22,8 @@ from dns.rdatatype import RdataType
 from dns.resolver import NXDOMAIN, Answer
 
 from delivery.addresses import BOTH_FAMILIES, IpAddress, IpFamily, IpNetwork, OwnHost, ip_of, is_internal
-from delivery.domains import address_of_literal, ascii_domain
 from model.delivery.attempts import NextHop, NoNextHop, SmtpReply
+from model.grammar import address_of_literal, ascii_domain
 from model.ports import Clock
 
 _LOG: Final = logging.getLogger("mailmend.delivery")

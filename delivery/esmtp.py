@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from delivery.domains import ascii_domain
 from delivery.mail_lines import canonical_lines, transparent_blocks
 from model.delivery.attempts import EnvelopeRecipient, MailEnvelope, SmtpReply
 from model.delivery.encoding import CannotEncode, fits, fitted
 from model.delivery.notices import NoticeCondition
+from model.grammar import ascii_domain
 
 # A local part, quoted or not, and a domain, which postmaster alone does without. Nothing that ends a command.
 _ADDRESS: Final = re.compile(

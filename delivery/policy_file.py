@@ -21,6 +21,7 @@ from delivery.policy_schema import (
     WEIGHT,
 )
 from model.errors import WrongUse
+from model.grammar import read_name
 from model.pickup.policies import DocumentPath, PickupPolicies
 from model.pickup.policy import (
     CounterPolicy,
@@ -88,7 +89,7 @@ def policies_of(text: str, file: str) -> PolicyFile:
     suspensions = tuple(_suspension(f"suspends {number}", one, lists) for number, one in enumerate(suspended, 1))
     incoming = incoming_rules(found["incoming"], lists) if "incoming" in found else ()
     tenants = found["tenants"].items("tenants") if "tenants" in found else ()
-    weights = {tenant: weight.parsed(_weight, "a weight") for tenant, _, weight in tenants}
+    weights = {key.parsed(read_name, "a tenant"): weight.parsed(_weight, "a weight") for _, key, weight in tenants}
     quotas = queue_quotas(found["quotas"], lists) if "quotas" in found else ()
     unused = tuple(name for name in lists.values if name not in lists.used)
     return PolicyFile(PickupPolicies(policies, algorithm, suspensions, unused, incoming, weights, quotas), top)

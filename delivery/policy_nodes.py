@@ -12,6 +12,7 @@ from typing import Final, NoReturn, TypeVar
 import yaml
 
 from model.errors import WrongUse
+from model.grammar import ascii_domain
 from model.pickup.policies import DocumentPath
 from model.pickup.policy import MatchedField, ValuePattern, pattern_of
 from model.texts import Place
@@ -283,7 +284,8 @@ class ValueLists:
     def _listed(self, named: MatchedField, node: PolicyNode, name: str) -> tuple[ValuePattern, ...]:
         """The values of a list, which are read once for each field."""
         if name not in self.values:
-            node.fail(f"there is no list '@{name}'", f"There are: {', '.join(self.values) or 'none'}.")
+            meant = f"Did you mean {name!r}? " if ascii_domain(name) and "." in name else ""
+            node.fail(f"there is no list '@{name}'", f"{meant}There are: {', '.join(self.values) or 'none'}.")
         self.used.add(name)
         self.count += len(self.values[name])
         if self.count > PATTERNS_MAX:

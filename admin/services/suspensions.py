@@ -12,7 +12,7 @@ from admin.services.queue.request import DryRunRequest, QueueAnswer, QueueReques
 from admin.wiring.cluster import owner_name
 from admin.wiring.queues import QueueConnections, with_queues
 from model.errors import NotThere, WrongUse
-from model.pickup.suspensions import MadeSuspension, patterns_of
+from model.pickup.suspensions import MadeSuspension, normal_values
 from repair.ledger.order_history import OrderEvent
 
 
@@ -60,17 +60,17 @@ async def suspension_added(
         raise WrongUse("it is not said which mails are suspended", mend=mend)
     if request.values and request.everything:
         raise WrongUse("--all is every mail, and fields name some of them", mend="Leave out the one or the other.")
-    patterns_of(request.values)
+    values = normal_values(request.values)
     now = connections.now
     if request.queue not in await connections.names(everything=True):
         caller.remark(f"No mail was ever in {request.queue}: is it the right queue? See: mailmend queue list")
     known = connections.existing_suspensions()
     before = [one for one in await known.of(request.queue) if not one.has_ended(now)] if known else []
-    same = next((one for one in before if one.names_the_same(request.values) and not one.is_of_hook), None)
+    same = next((one for one in before if one.names_the_same(values) and not one.is_of_hook), None)
     one = MadeSuspension(
         id=same.id if same else connections.clock.new_uuid(),
         queue=request.queue,
-        values=request.values,
+        values=values,
         owner=caller.name or owner_name(),
         reason=request.why,
         ends_at=now + request.lasts if request.lasts else None,

@@ -15,7 +15,7 @@ from model.errors import WrongUse
 from model.ids import QueueName
 from model.pickup.conditions import MadeCondition, condition_id, normal_texts
 from model.pickup.policy import PatternTexts, PickupField, Threshold
-from model.pickup.suspensions import ORDER_MAX, MadeSuspension, patterns_of
+from model.pickup.suspensions import ORDER_MAX, MadeSuspension, normal_values
 from model.texts import noted
 
 _OWN_NAMES: Final = ("mailmend.", "dsn-")
@@ -155,11 +155,11 @@ class SuspendMails:
         _refuse_time(self.lasts)
         if not self.values:
             raise WrongUse("it is not said which mails are suspended", mend="Name values of a field.")
-        patterns_of(self.texts)
+        normal_values(_texts(self.values))
 
     @property
     def texts(self) -> PatternTexts:
-        return _texts(self.values)
+        return normal_values(_texts(self.values))
 
     def is_what(self, made: MadeSuspension, owner: str) -> bool:
         """Whether the same hook has made the same."""

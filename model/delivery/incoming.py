@@ -39,13 +39,6 @@ class IncomingField(MatchedField):
     RECIPIENT_DOMAIN = "recipientdomain"
     HEADER = "header"
 
-    def of(self, value: str) -> str:
-        """What is compared of what a client says; what is no address or domain is the empty value."""
-        try:
-            return self.normal(value)
-        except WrongUse:
-            return ""
-
 
 MatchedKey = tuple[IncomingField, str]
 """A field, and the name of the header field in small letters; "" of all others."""

@@ -12,6 +12,7 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from model.errors import WrongUse
+from model.grammar import ascii_domain
 from model.ids import QueueName
 from model.pickup.covering import covers, pattern_text
 from model.pickup.policy import (
@@ -24,6 +25,7 @@ from model.pickup.policy import (
     ThresholdCondition,
     ValuePattern,
     field_named,
+    kept_pattern,
     pattern_of,
 )
 from model.pickup.rates import RateAlgorithm
@@ -75,13 +77,25 @@ class MadeCondition:
     def patterns(self) -> Mapping[PickupField, tuple[ValuePattern, ...]]:
         """Raises WrongUse: one of a field or value that this version does not know."""
         return {
-            (named := field_named(name)): tuple(pattern_of(named, text) for text in texts)
+            (named := field_named(name)): tuple(kept_pattern(named, text) for text in texts)
             for name, texts in self.values.items()
         }
 
     @property
     def counted_by(self) -> frozenset[PickupField]:
         return frozenset(map(field_named, self.fields))
+
+
+def normal_condition_value(named: PickupField, text: str) -> str:
+    """A value of a condition in one spelling; unlike that of a suspension it may name a group.
+
+    Raises:
+        WrongUse: no mail can have it, or it names a list.
+    """
+    if text.startswith("@"):
+        meant = f"Did you mean {text[1:]!r}?" if ascii_domain(text[1:]) else "Write values."
+        raise WrongUse(f"{text!r} names a list, which only a policy file has", mend=meant)
+    return pattern_text(pattern_of(named, text))
 
 
 def normal_texts(fields: Iterable[str], values: PatternTexts) -> tuple[tuple[str, ...], PatternTexts]:
@@ -91,14 +105,11 @@ def normal_texts(fields: Iterable[str], values: PatternTexts) -> tuple[tuple[str
         WrongUse: a field or a value that is none, a value of a field that is not among these, or a list.
     """
     names = tuple(sorted({field_named(name).value for name in fields}))
-    for name, texts in values.items():
+    for name in values:
         if field_named(name).value not in names:
             counted = ", ".join(names) or "nothing"
             raise WrongUse(f"such a policy does not count by {name}", mend=f"It counts by: {counted}.")
-        for text in texts:
-            if text.startswith("@"):
-                raise WrongUse(f"{text!r} names a list, which only a policy file has", mend="Write values.")
-    spelled = {name: {pattern_text(pattern_of(field_named(name), text)) for text in values[name]} for name in values}
+    spelled = {name: {normal_condition_value(field_named(name), text) for text in values[name]} for name in values}
     return names, {name: tuple(sorted(spelled[name])) for name in sorted(spelled)}
 
 

@@ -14,8 +14,6 @@ from model.pickup.covering import CoverIndex, FieldPatterns, covers, is_always_f
 from model.pickup.policies import DocumentPath, PickupPolicies
 from model.pickup.policy import (
     CountedTogether,
-    DomainsBelow,
-    ExactValue,
     FieldGroup,
     GroupName,
     MatchedField,
@@ -31,8 +29,6 @@ COMBINATIONS_MAX: Final = 10_000
 
 OVERLAPS_MAX: Final = 1_000
 """Where a condition may overlap with more later ones, its mails are not looked for in them, and nothing is said."""
-
-_IN_NO_DOMAIN: Final = frozenset("*@#/ ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +174,10 @@ def _always(policy: CountedTogether[Any]) -> int | None:
     "P4",
     "a value that no mail has",
     "A field without values, or with values that no mail can have there, matches nothing.",
-    "Write the values that were meant; each domain below another is '*.domain', every value is /.*/.",
+    "Write the values that were meant; every value is /.*/.",
 )
 def impossible_value(file: PickupPolicies) -> Iterator[PolicyHit]:
-    """Values that are no domain, name no group, or are counted as a group; and fields and groups without any."""
+    """Values that name no group, or are counted as a group; and fields and groups without any."""
     for path, policy in _policies(file):
         for number, condition in enumerate(policy.conditions):
             for named, some in condition.patterns.items():
@@ -212,20 +208,10 @@ def _why_impossible(named: MatchedField, pattern: ValuePattern, groups: Sequence
     names = [group.name for group in groups]
     if isinstance(pattern, GroupName):
         return "" if pattern.name in names else f"is no group of {named.value} here"
-    if _is_no_domain(named, pattern):
-        return "is no domain"
     group = next((one for one in groups if any(covers(member, pattern) for member in one.patterns)), None)
     if group is None or any(pattern.matches(f"#{name}") for name in names):
         return ""
     return f"is counted as #{group.name}, and never by itself"
-
-
-def _is_no_domain(named: MatchedField, pattern: ValuePattern) -> bool:
-    match pattern:
-        case DomainsBelow(text) | ExactValue(text) if named.is_domain:
-            return not _IN_NO_DOMAIN.isdisjoint(text) or pattern == DomainsBelow("")
-        case _:
-            return False
 
 
 def _never_holds(policy: CountedTogether[Any], condition: ThresholdCondition[Any]) -> bool:

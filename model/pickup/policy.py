@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final, Generic, Self, TypeVar
 
 from model.errors import WrongUse
+from model.grammar import ascii_domain, read_address, read_domain, read_host, read_mailbox, read_name, read_network
 from model.matching import check_expression, is_found
 from model.pickup.rates import DeliveryRate
 
@@ -35,25 +36,32 @@ class MatchedField(Enum):
         return self.value in _DOMAINS
 
     def normal(self, value: str) -> str:
-        """The value as it is compared: domains as lower-case A-labels without last dot, addresses in one spelling.
+        """The value as it is compared, which is its own normal form; the empty one is that of mails without the field.
 
         Raises:
-            WrongUse: an address or a domain that is none.
+            WrongUse: no mail can have it.
         """
-        if self.is_domain:
-            return _ascii_domain(value)
-        if self.value in _MAILBOXES:
-            return value.lower()
-        if not self.is_address or not value:
+        if not value:
             return value
+        if self.is_address:
+            return read_address(value)
+        if self.value == "remotemx":
+            return read_host(value)
+        if self.is_domain:
+            return read_domain(value)
+        if self.value in _MAILBOXES:
+            return read_mailbox(value)
+        return read_name(value, f"value of {self.value}")
+
+    def of(self, value: str) -> str:
+        """What a mail or a client says, as it is compared: nothing is refused, and what is no address is empty."""
         try:
-            address = ipaddress.ip_address(value)
-        except ValueError as error:
-            raise WrongUse(
-                f"{value!r} is no address, as {self.value} must be", mend="Write 192.0.2.1, or ::1."
-            ) from error
-        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-        return str(mapped or address)
+            return self.normal(value)
+        except WrongUse:
+            pass
+        if self.is_address:
+            return ""
+        return value.lower() if self.is_domain or self.value in _MAILBOXES else value
 
 
 class PickupField(MatchedField):
@@ -84,15 +92,7 @@ def field_named(name: str) -> PickupField:
 _ADDRESSES: Final = frozenset({"localip", "remoteip", "client"})
 _DOMAINS: Final = frozenset({"remotemx", "recipientdomain", "senderdomain", "helo"})
 _MAILBOXES: Final = frozenset({"sender", "recipient"})
-
-
-def _ascii_domain(value: str) -> str:
-    if not value.isascii():
-        try:
-            value = value.encode("idna").decode("ascii")
-        except UnicodeError as error:
-            raise WrongUse(f"{value!r} is no domain: {error}", mend="Write its A-labels: xn--...") from error
-    return value.lower().removesuffix(".")
+_OF_HALON: Final = frozenset({*_ADDRESSES, *_DOMAINS, "grouping"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,20 +156,57 @@ def pattern_of(named: MatchedField, text: str) -> ValuePattern:
     """The pattern that a policy file's text means, by the kinds that suit the field.
 
     Raises:
-        WrongUse: a network, address or expression that is none; an expression that linear time does not suffice for.
+        WrongUse: a value that no mail can have; an expression that linear time does not suffice for.
     """
     if text.startswith("#"):
         return GroupName(text[1:])
     if len(text) > 1 and text.startswith("/") and text.endswith("/"):
         return RegexValues(check_expression(text[1:-1]))
-    if named.is_domain and text.startswith("*."):
-        return DomainsBelow(named.normal(text[2:]))
+    if text.startswith("&") and named.value in _OF_HALON:
+        mend = f"Write {text[1:]!r} as a value of the field grouping, or '#{text[1:]}' for a group of this field."
+        raise WrongUse(f"{text!r} is how Halon names a grouping, which is not read here", mend=mend)
+    if named.is_domain and "*" in text:
+        return _domains_below(text)
     if named.is_address and "/" in text:
-        try:
-            return AddressRange(ipaddress.ip_network(text))
-        except ValueError as error:
-            raise WrongUse(f"{text!r} is no network: {error}", mend="Write it like 192.0.2.0/24.") from error
-    return ExactValue(named.normal(text))
+        return AddressRange(read_network(text))
+    if named.value in _MAILBOXES and text.startswith("*@"):
+        raise WrongUse(f"{text!r} is no mailbox", mend=f"Write {named.value}domain: {text[2:]}")
+    try:
+        return ExactValue(named.normal(text))
+    except WrongUse as error:
+        below = f"*{text}"
+        if named.is_domain and text.startswith(".") and ascii_domain(text[1:]):
+            mend = f"Did you mean '{below}'? It is every domain below {text[1:]}, without that one itself."
+            raise WrongUse(error.what, mend=mend) from error
+        raise
+
+
+def kept_pattern(named: MatchedField, text: str) -> ValuePattern:
+    """The pattern of a text that was kept when it was taken; what would be refused now matches what it always did.
+
+    Raises:
+        WrongUse: an expression that is not taken any more.
+    """
+    try:
+        return pattern_of(named, text)
+    except WrongUse:
+        if text.startswith("/"):
+            raise
+        return ExactValue(named.of(text))
+
+
+def _domains_below(text: str) -> DomainsBelow:
+    """`*.example.org`; no other star stands for a part of a domain."""
+    domain = text.removeprefix("*.")
+    if text == "*":
+        raise WrongUse("'*' is no domain", mend="Every value is '/.*/', and every domain below another is '*.domain'.")
+    if "*" in domain:
+        bare = domain.removeprefix("*")
+        meant = (
+            f"Did you mean '*.{bare}'?" if ascii_domain(bare) else "Write a regular expression, like '/^mx[0-9]+[.]/'."
+        )
+        raise WrongUse(f"{text!r} is no domain: a star stands for whole parts, and first", mend=meant)
+    return DomainsBelow(read_domain(domain))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,11 @@ from typing import Final
 from uuid import UUID
 
 from model.errors import WrongUse
+from model.grammar import ascii_domain
 from model.ids import QueueName, micros_of
 from model.instants import instant_of
-from model.pickup.policy import PatternTexts, PickupField, ValuePattern, field_named, pattern_of
+from model.pickup.covering import pattern_text
+from model.pickup.policy import PatternTexts, PickupField, ValuePattern, field_named, kept_pattern, pattern_of
 
 ORDER_MAX: Final = timedelta(days=365)
 """The longest time for which something may be ordered."""
@@ -41,17 +43,27 @@ class Suspension:
         return all(any(one.matches(values.get(named, "")) for one in some) for named, some in self.patterns.items())
 
 
-def patterns_of(values: PatternTexts) -> Mapping[PickupField, tuple[ValuePattern, ...]]:
-    """The patterns that texts mean, by the names of their fields, as a policy file spells both.
+def normal_value(named: PickupField, text: str) -> str:
+    """A value of a suspension as a policy file spells it, in the one spelling of what means the same.
+
+    Raises:
+        WrongUse: no mail can have it, or it names a group or a list.
+    """
+    if text.startswith(_NAMES):
+        meant = f"Did you mean {text[1:]!r}?" if ascii_domain(text[1:]) else "Write values."
+        raise WrongUse(f"{text!r} names a group or a list, which only a policy file has", mend=meant)
+    return pattern_text(pattern_of(named, text))
+
+
+def normal_values(values: PatternTexts) -> PatternTexts:
+    """The same of all values, each once, by the names of their fields.
 
     Raises:
         WrongUse: a field or a value that is none.
     """
-    for text in (text for texts in values.values() for text in texts):
-        if text.startswith(_NAMES):
-            raise WrongUse(f"{text!r} names a group or a list, which only a policy file has", mend="Write values.")
     return {
-        (named := field_named(name)): tuple(pattern_of(named, text) for text in texts) for name, texts in values.items()
+        name: tuple(dict.fromkeys(normal_value(field_named(name), text) for text in texts))
+        for name, texts in values.items()
     }
 
 
@@ -61,7 +73,7 @@ class MadeSuspension:
 
     Attributes:
         id: its time is when it was made.
-        values: as they were written, by the name of their field; none is every mail.
+        values: by the name of their field; none is every mail.
         owner: who made it.
         ends_at: None: somebody removes it.
     """
@@ -92,4 +104,8 @@ class MadeSuspension:
 
     def suspension(self, ends_at: int | None) -> Suspension:
         """As the engine has it; `ends_at` is in nanoseconds of the engine's clock."""
-        return Suspension(str(self.id), patterns_of(self.values), ends_at)
+        patterns = {
+            (named := field_named(name)): tuple(kept_pattern(named, text) for text in texts)
+            for name, texts in self.values.items()
+        }
+        return Suspension(str(self.id), patterns, ends_at)

@@ -11,7 +11,7 @@ from model.ids import QueueName
 from model.operations import Put, Read, Remove
 from model.pickup.conditions import ServedPolicies
 from model.pickup.covering import pattern_text
-from model.pickup.policy import CounterPolicy, FieldGroup, field_named, pattern_of
+from model.pickup.policy import CounterPolicy, FieldGroup, field_named, kept_pattern
 from model.pickup.rates import RateAlgorithm
 from model.ports import AsyncTables
 from model.schema.table import Row
@@ -70,7 +70,7 @@ def _said(row: Row) -> ServedPolicies:
 def _policy(cells: Mapping[str, Any]) -> CounterPolicy:
     groups = {
         (named := field_named(name)): tuple(
-            FieldGroup(group, tuple(pattern_of(named, text) for text in patterns)) for group, patterns in some
+            FieldGroup(group, tuple(kept_pattern(named, text) for text in patterns)) for group, patterns in some
         )
         for name, some in cells["groups"].items()
     }

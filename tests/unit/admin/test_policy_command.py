@@ -31,7 +31,7 @@ policies:
     conditions:
       - {if: {recipientdomain: '*.a.org'}, then: {concurrency: 1}}
       - {if: {recipientdomain: x.a.org}, then: {concurrency: 2}}
-      - {if: {recipientdomain: [b.org, '*']}, then: {concurrency: 3}}
+      - {if: {recipientdomain: []}, then: {concurrency: 3}}
       - {if: {recipientdomain: c.org}, then: {rate: 1, connectinterval: 1}}
     default: {rate: 1, connectinterval: 1}
   - conditions:

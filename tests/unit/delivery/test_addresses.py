@@ -11,8 +11,8 @@ from delivery.addresses import (
     loopback_of,
     reachable_families,
 )
-from delivery.domains import address_of_literal, ascii_domain
 from model.delivery.attempts import SourceAddress
+from model.grammar import address_of_literal, ascii_domain
 
 
 @pytest.mark.parametrize(

@@ -56,11 +56,10 @@ def test_a_rule_that_cannot_be_used_is_refused_with_its_place(text: str, message
 
 def test_rules_that_are_surely_not_meant_are_found() -> None:
     """One that changes nothing, a value that no mail has; a list that a rule uses is used."""
-    first = "{if: {senderdomain: ['@l', '*']}, set: {jobid: a}}"
+    first = "{if: {senderdomain: '@l'}, set: {jobid: a}}"
     text = f"lists: {{l: [a.org]}}\nincoming: [{first}, {{set: {{}}}}, {{if: {{helo: []}}}}]"
     found = [(one.rule.id, one.hit.path) for one in lint_policies(policies_of(text, "policies.yaml").said)]
     assert found == [
-        ("P4", ("incoming", 0, "if", "senderdomain")),
         ("P4", ("incoming", 2, "if", "helo")),
         ("P11", ("incoming", 1)),
         ("P11", ("incoming", 2)),

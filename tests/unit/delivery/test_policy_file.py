@@ -285,3 +285,44 @@ def test_a_list_is_used_where_anything_refers_to_it() -> None:
         "policies: [{fields: [recipientdomain: {g: ['@a']}], conditions: [{if: {recipientdomain: '@b'}, then: {}}]}]\n"
     )
     assert read(f"{lists}{policy}suspends: [{{recipientdomain: ['@c', d]}}]").unused_lists == ("d",)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "message"),
+    [
+        (
+            "- fields: [recipientdomain]\n  conditions:\n  - if: {recipientdomain: .example.org}\n    then: {}",
+            3,
+            27,
+            "*.ex",
+        ),
+        (
+            "- fields: [recipientdomain]\n  conditions:\n  - if: {recipientdomain: 'a.org:25'}\n    then: {}",
+            3,
+            27,
+            "a.org",
+        ),
+        (
+            (
+                "- fields: [recipientdomain]\n  conditions:\n  - if:\n      recipientdomain: |\n        example.com\n"
+                "    then: {}"
+            ),
+            *(4, 24, "Did you mean 'example.com'?"),
+        ),
+        ("- fields: [{grouping: {g: ['&google']}}]", 1, 28, "'&google' is how Halon names a grouping"),
+        ("suspends: [{recipientdomain: 'https://a.org'}]", 1, 30, "Did you mean 'a.org'?"),
+        ("suspends: [{recipientdomain: '@a.org'}]", 1, 30, "Did you mean 'a.org'? There are: none."),
+        ("lists: {l: [a.org, 'b.org ']}\nsuspends: [{recipientdomain: '@l'}]", 1, 20, "Did you mean 'b.org'?"),
+        ("suspends: [{localip: 192.0.2.1/24}]", 1, 22, "Did you mean 192.0.2.0/24?"),
+        ("tenants: {'acme ': 3}", 1, 11, "Did you mean 'acme'?"),
+    ],
+)
+def test_a_value_that_no_mail_can_have_is_refused_where_it_stands(
+    text: str, line: int, column: int, message: str
+) -> None:
+    with pytest.raises(BadPolicyFile) as refused:
+        policies_of(text, "policies.yaml")
+
+    place = refused.value.place
+    assert (place.line, place.column) == (line, column)
+    assert message in str(refused.value)

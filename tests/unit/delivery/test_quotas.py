@@ -85,7 +85,7 @@ quotas:
   conditions:
   - {if: {recipientdomain: '*.a.org'}, then: {messages: 0}}
   - {if: {recipientdomain: b.a.org}, then: {messages: 1}}
-  - {if: {recipientdomain: '*'}, then: {messages: 1}}
+  - {if: {recipientdomain: []}, then: {messages: 1}}
 - {name: fine, fields: [jobid], conditions: [{if: {jobid: bad}, then: {messages: 0}}], default: {bytes: 5G}}
 """
     assert [(one.rule.id, one.hit.path) for one in lint_policies(said(text))] == [

@@ -7,7 +7,7 @@ import pytest
 from model.errors import WrongUse
 from model.ids import QueueName
 from model.pickup.policy import PickupField
-from model.pickup.suspensions import MadeSuspension, patterns_of
+from model.pickup.suspensions import MadeSuspension, normal_values
 
 DOMAIN, LOCAL_IP = PickupField.RECIPIENT_DOMAIN, PickupField.LOCAL_IP
 ID = UUID("6e0ab5e0-8d1c-11f0-9a5e-0242ac120002")
@@ -43,4 +43,4 @@ def test_no_field_is_every_mail() -> None:
 )
 def test_what_is_no_value_of_its_field_is_refused(field: str, text: str, said: str) -> None:
     with pytest.raises(WrongUse, match=said):
-        patterns_of({field: (text,)})
+        normal_values({field: (text,)})

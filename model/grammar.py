@@ -1,0 +1,209 @@
+"""The grammar of what a mail can have: a domain, a host, an address, a network, a mailbox, a name. Pure.
+
+Policy files, commands, hooks and HTTP routes read such values here. Each reader gives the one normal form in which
+values are compared, which it gives again for itself, or refuses what no mail can have, and says what may have been
+meant. Domains are in ASCII as DNS and SMTP write them (IDNA 2008), or the literal of an address (RFC 5321 4.1.3).
+"""
+
+import re
+from collections.abc import Callable
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+
+from model.errors import WrongUse
+
+NAME_LENGTH_MAX: Final = 1_000
+"""Characters of a name, such as a job's; a longer one is refused."""
+
+_DOMAIN_LENGTH_MAX: Final = 253
+_MAILBOX_LENGTH_MAX: Final = 320
+_LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_LITERAL: Final = re.compile(r"\[(IPv6:)?([0-9A-Fa-f.:]+)\]", re.IGNORECASE)
+_ATOMS: Final = re.compile(r"[^\s()<>,;:\\\"@\[\]]+")
+_MAPPED_BITS: Final = 96
+_SHOWN: Final = 60
+"""Characters of a refused value that are shown."""
+
+
+def ascii_domain(domain: str) -> str | None:
+    """The domain in small letters and ASCII, without a dot at its end; None where it is no domain."""
+    if len(domain) > NAME_LENGTH_MAX:
+        return None
+    name = domain.removesuffix(".").lower()
+    if not name.isascii():
+        import idna  # noqa: PLC0415 - mailmend[delivery] brings it; domains in ASCII do without
+
+        try:
+            name = idna.encode(name, uts46=True).decode("ascii").lower()
+        except idna.IDNAError:
+            return None
+    return name if len(name) <= _DOMAIN_LENGTH_MAX and all(map(_LABEL.fullmatch, name.split("."))) else None
+
+
+def address_of_literal(domain: str) -> str | None:
+    """The address that a literal such as `[192.0.2.1]` or `[IPv6:2001:db8::1]` names; None where it is none."""
+    found = _LITERAL.fullmatch(domain)
+    if not found:
+        return None
+    try:
+        address = ip_address(found[2])
+    except ValueError:
+        return None
+    return str(address) if (address.version == 6) == bool(found[1]) else None  # noqa: PLR2004 (the version of IP)
+
+
+def read_domain(text: str) -> str:
+    """A domain in its normal form, or a literal of an address in small letters.
+
+    Raises:
+        WrongUse: it is neither.
+    """
+    name = ascii_domain(text)
+    if name is None and address_of_literal(text):
+        name = text.lower()
+    if name is None:
+        raise _refused(text, "domain", read_domain, _bare_domain(text), "Write it like example.org.")
+    return name
+
+
+def read_host(text: str) -> str:
+    """The name of a server, as of a domain, or its address where it has no name.
+
+    Raises:
+        WrongUse: it is neither.
+    """
+    name = _address(text) or ascii_domain(text)
+    if name is None and address_of_literal(text):
+        name = text.lower()
+    if name is None:
+        raise _refused(text, "name of a server", read_host, _bare_domain(text), "Write it like mx1.example.org.")
+    return name
+
+
+def read_address(text: str) -> str:
+    """An address of IP in its one spelling; one of IPv4 in the form of IPv6 is that of IPv4.
+
+    Raises:
+        WrongUse: it is none.
+    """
+    address = _address(text)
+    if address is None:
+        raise _refused(text, "address", read_address, _bare_address(text), "Write 192.0.2.1, or ::1.")
+    return address
+
+
+def read_network(text: str) -> IPv4Network | IPv6Network:
+    """A network such as `192.0.2.0/24`; one of IPv4 in the form of IPv6 is that of IPv4.
+
+    Raises:
+        WrongUse: it is none, or names an address within one.
+    """
+    try:
+        network = ip_network(text)
+    except ValueError:
+        meant = _network_around(text)
+        mend = f"Did you mean {meant}?" if meant else "Write it like 192.0.2.0/24."
+        raise WrongUse(f"{_shown(text)} is no network", mend=mend) from None
+    mapped = network.network_address.ipv4_mapped if isinstance(network, IPv6Network) else None
+    if mapped is not None and network.prefixlen >= _MAPPED_BITS:
+        return IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
+    return network
+
+
+def read_mailbox(text: str) -> str:
+    """The address of a mailbox in small letters, its domain in the normal form of domains.
+
+    Raises:
+        WrongUse: it is none.
+    """
+    if text == "<>":
+        raise WrongUse("<> is no mailbox", mend="The null sender is the empty value: ''.")
+    local, at, domain = text.rpartition("@")
+    name = ascii_domain(domain) or (domain.lower() if address_of_literal(domain) else None)
+    if not at or name is None or len(text) > _MAILBOX_LENGTH_MAX or not _is_local(local):
+        bare = text.strip().removeprefix("mailto:").strip("<>")
+        raise _refused(text, "mailbox", read_mailbox, bare, "Write it like bob@example.org.")
+    return f"{local.lower()}@{name}"
+
+
+def read_name(text: str, what: str = "name") -> str:
+    """A name that a mail's attribute may have, as it stands.
+
+    Raises:
+        WrongUse: it has a line break or another control character, blanks at an end, or too many characters.
+    """
+    if len(text) > NAME_LENGTH_MAX:
+        raise WrongUse(f"a {what} of {len(text):,} characters is too long", mend=f"Write at most {NAME_LENGTH_MAX:,}.")
+    if text != text.strip() or not text.isprintable():
+        raise _refused(text, what, read_name, " ".join(text.split()), "Write it in one line, without blanks around it.")
+    return text
+
+
+def _refused(text: str, what: str, read: Callable[[str], str], bare: str, otherwise: str) -> WrongUse:
+    """That a text is no such thing; and the bare part of it, where that is one."""
+    try:
+        meant = read(bare) if bare and bare != text else ""
+    except WrongUse:
+        meant = ""
+    return WrongUse(f"{_shown(text)} is no {what}", mend=f"Did you mean {meant!r}?" if meant else otherwise)
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+
+
+def _bare_domain(text: str) -> str:
+    """A text without what people put around a domain: a scheme, a mailbox, a port, dots, stars, quotes."""
+    bare = text.strip()
+    if "://" in bare:
+        bare = re.split(r"[/?#]", bare.partition("://")[2], maxsplit=1)[0]
+    bare = bare.rpartition("@")[2].strip("<>'\"*.,; \t")
+    host, colon, port = bare.rpartition(":")
+    return host if colon and port.isdigit() and ":" not in host else bare
+
+
+def _bare_address(text: str) -> str:
+    bare = text.strip()
+    if "://" in bare:
+        bare = re.split(r"[/?#]", bare.partition("://")[2], maxsplit=1)[0]
+    literal = address_of_literal(bare)
+    if literal:
+        return literal
+    bracketed = re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?", bare)
+    if bracketed:
+        return bracketed[1]
+    host, colon, port = bare.rpartition(":")
+    bare = host if colon and port.isdigit() and ":" not in host else bare
+    parts = bare.split(".")
+    return ".".join(part.lstrip("0") or "0" for part in parts) if all(map(str.isdigit, parts)) else bare
+
+
+def _address(text: str) -> str | None:
+    if " " in text or not text.isprintable():
+        return None  # the name of an interface behind % could hold both
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return str(mapped or address)
+
+
+def _network_around(text: str) -> str:
+    """The network that a text may mean: around an address within it, without blanks, with stars for its last parts."""
+    bare = text.strip()
+    starred = re.fullmatch(r"((?:[0-9]{1,3}\.){1,3})\*(?:\.\*)*", bare)
+    if starred:
+        parts = starred[1].rstrip(".").split(".")
+        bare = ".".join([*parts, *["0"] * (4 - len(parts))]) + f"/{8 * len(parts)}"
+    try:
+        return str(ip_network(bare, strict=False))
+    except ValueError:
+        return ""
+
+
+def _is_local(text: str) -> bool:
+    """Whether a text may stand before the @ of an address, in quotes or without."""
+    if len(text) > 1 and text.startswith('"') and text.endswith('"'):
+        return text.isprintable()
+    return _ATOMS.fullmatch(text) is not None and text.isprintable()
