@@ -1,5 +1,6 @@
 """Mails that were taken from their queue and have not left it: what still waits, what has ended, and how they leave."""
 
+import asyncio
 import logging
 import re
 from collections import deque
@@ -27,6 +28,9 @@ _LOG: Final = logging.getLogger("mailmend.delivery")
 
 _AWAY: Final = BackOff(timedelta(minutes=1), timedelta(minutes=30))
 _ELSEWHERE: Final = BackOff(timedelta(seconds=2), timedelta(minutes=1))
+
+_MANY: Final = 500
+"""Mails of more recipients are put together beside the event loop, whose server has a seat to keep."""
 
 LeavingStep = Callable[[], Awaitable[object]]
 
@@ -183,7 +187,8 @@ class MailDepartures:
         """
         mail, content = held.dequeued.mail, held.dequeued.content
         known_as = put_off_id(held.dequeued.enqueue_id, [one.id.number for one in entries])
-        again = with_bytes(mail_again(mail, held.mail, entries, held.given), content)
+        build = partial(mail_again, mail, held.mail, entries, held.given)
+        again = with_bytes(await asyncio.to_thread(build) if len(entries) > _MANY else build(), content)
         try:
             await self.queue.enqueue(again, content, at=at, known_as=known_as)
         except CannotReach:

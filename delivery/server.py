@@ -8,7 +8,7 @@ the queue, so that it neither holds up others nor outlasts the broker's patience
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -49,6 +49,9 @@ _LOOK_EVERY: Final = timedelta(minutes=1)
 _ELSEWHERE_AFTER: Final = timedelta(seconds=3)
 """How long a recipient waits here for a limit that only other servers have a part of."""
 
+_PREPARING_MAX: Final = 100
+"""The largest number of recipients that are prepared at once: each may ask a hook, the journal and DNS."""
+
 _COPY_AGAIN: Final = timedelta(minutes=5)
 """When a second copy of a mail that is held comes again: an enqueue that was repeated after a crash may leave one."""
 
@@ -86,8 +89,10 @@ class DeliveryServer:
     _work: EntryAttempts = field(init=False)
     _departures: MailDepartures = field(init=False)
     _held: dict[EnqueueId, HeldMail] = field(default_factory=dict)
+    _bytes_held: int = 0
     _ready: dict[str, ReadyEntry] = field(default_factory=dict)
     _check_at: int = UNKNOWN
+    _unprepared: deque[tuple[HeldMail, deque[DeliveryEntry]]] = field(default_factory=deque)
     _preparing: set[asyncio.Task[None]] = field(default_factory=set)
     _attempts: set[asyncio.Task[None]] = field(default_factory=set)
     _settling: set[asyncio.Task[None]] = field(default_factory=set)
@@ -158,7 +163,8 @@ class DeliveryServer:
             one.result()
 
     async def _serve(self, stop: asyncio.Event, watching: Collection[asyncio.Task[None]]) -> None:
-        async with self.queue.dequeue(self.settings.prefetch) as mails:
+        held = self.settings.bytes_at_once_max
+        async with self.queue.dequeue(self.settings.prefetch, bytes_max=held) as mails:
             taking = asyncio.ensure_future(self._take_all(mails))
             for one in (taking, *watching):
                 one.add_done_callback(lambda _: self._woken.set())
@@ -227,7 +233,7 @@ class DeliveryServer:
                 self._take(dequeued)
             except Exception:  # noqa: BLE001 - no single mail ends the server
                 _LOG.exception("a mail cannot be understood", extra={"mail": str(dequeued.enqueue_id)})
-                self._held.pop(dequeued.enqueue_id, None)
+                self._let_go(dequeued)
                 self._begin(self._settling, dequeued.retry())
 
     def _take(self, dequeued: Dequeued) -> None:
@@ -242,17 +248,35 @@ class DeliveryServer:
         now, active = self._work.nanos(), {one.id.number: one for one in entries}
         held = HeldMail(dequeued, mail, active, now, now + nanos_in(expires_at - self._work.now()))
         self._held[dequeued.enqueue_id] = held
+        self._bytes_held += len(dequeued.content)
         limit = self.settings.crowded_max if self._is_crowded else self.settings.waiting_max
         self._check_at = min(self._check_at, held.expires_at, now + nanos_in(limit))
         if not entries:
             self._begin(self._settling, self._settled(held))
+        to_try, at = deque[DeliveryEntry](), self._work.now()
         for entry in entries:
-            if ended := without_attempt(entry, self._work.now(), expires_at):
+            if ended := without_attempt(entry, at, expires_at):
                 self._end(held, ended)
             else:
+                to_try.append(entry)
+        self._unprepared.append((held, to_try))
+        self._woken.set()
+
+    def _prepare(self) -> None:
+        """Begin to prepare recipients, a bounded number at once; mails take turns."""
+        while self._unprepared and len(self._preparing) < _PREPARING_MAX:
+            held, to_try = self._unprepared.popleft()
+            if not to_try:
+                continue
+            entry = to_try.popleft()
+            self._unprepared.append((held, to_try))
+            if entry.id.number in held.active:
                 work = partial(self._prepared, held, entry)
                 self._begin(self._preparing, self._until_ended(held, entry.id.number, work))
-        self._woken.set()
+
+    def _let_go(self, dequeued: Dequeued) -> None:
+        if self._held.pop(dequeued.enqueue_id, None):
+            self._bytes_held -= len(dequeued.content)
 
     async def _prepared(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
         """Let an entry be picked from now on; or how it has ended."""
@@ -272,6 +296,7 @@ class DeliveryServer:
     def _look(self) -> None:
         """End what has waited for too long, and begin every attempt that may begin now."""
         now = self._work.nanos()
+        self._prepare()
         if self._check_at <= now:
             self._check_waiting(now)
         if self._limits:
@@ -285,7 +310,8 @@ class DeliveryServer:
 
     @property
     def _is_crowded(self) -> bool:
-        return len(self._held) >= self.settings.prefetch
+        settings = self.settings
+        return len(self._held) >= settings.prefetch or 2 * self._bytes_held >= settings.bytes_at_once_max
 
     def _check_waiting(self, now: int) -> None:
         """End what has expired, and give back what has waited for too long, or leaves no room for others."""
@@ -306,12 +332,13 @@ class DeliveryServer:
         self._check_at = min([*limits, now + crowded if self._is_crowded else UNKNOWN])
 
     def _end_waiting(self, held: HeldMail, end: EntryEnd, now: int) -> None:
+        at = self._work.now()
         for number, entry in list(held.active.items()):
             if entry.stage in {EntryStage.DELIVERING, EntryStage.POST_DELIVERY}:
                 continue
             if (ready := self._ready.pop(held.name_of(number), None)) and ready.counted:
                 self.engine.remove(ready.counted, now)
-            self._end(held, EndedEntry(entry, end, self._work.now(), wait=held.away))
+            self._end(held, EndedEntry(entry, end, at, wait=held.away))
 
     def _give_to_others(self, limits: SharedLimits, now: int) -> None:
         """Give back what waits for a limit that only other servers have a part of."""
@@ -361,18 +388,20 @@ class DeliveryServer:
         await self._departures.leave(held, settlement_of(held.mail, held.ended, schedule, now), now)
         if shared and changes:
             await shared.forget_intents(held.mail.id, changes.keys() & {one.entry.id.number for one in held.ended})
-        del self._held[held.dequeued.enqueue_id]
+        self._let_go(held.dequeued)
 
     async def _close(self) -> None:
         """Let attempts end for a while; then put off what is left of mails that others have had already."""
         grace = nanos_in(self.settings.grace)
         until = self._work.nanos() + grace
+        self._unprepared.clear()
         await cancelled(self._preparing)
         await self._waited(self._attempts, until)
         await cancelled(self._attempts)
+        at = self._work.now()
         for held in list(self._held.values()):
             for entry in list(held.active.values()) if held.ended else ():
-                self._end(held, self._work.cut_off(held, EndedEntry(entry, EntryEnd.RETURNED, self._work.now())))
+                self._end(held, self._work.cut_off(held, EndedEntry(entry, EntryEnd.RETURNED, at)))
         await self._waited(self._settling, until + grace)
         await cancelled(self._settling)
 

@@ -19,9 +19,11 @@ class DeliverySettings:
         reporter: the name of this host, in reports to senders.
         sources: the addresses that mails are sent from.
         prefetch: how many mails of each priority are held at once.
+        bytes_at_once_max: of all mails that are held; further ones are loaded as these leave. A larger one comes alone.
         concurrency: attempts at once.
         waiting_max: a recipient that was not picked this long after its mail was taken goes back to the queue.
-        crowded_max: likewise, while as many mails are held as may be: half of those that only wait go back.
+        crowded_max: likewise, while as many mails are held as may be, or half of the bytes: half of those that only
+            wait go back.
         grace: how long attempts may go on once the server is to stop.
         suspensions_every: how long after a reading of what people suspended the next one begins.
         schedules: of retries, by transport; "" is that of the others.
@@ -35,6 +37,7 @@ class DeliverySettings:
     tls: TlsLevel = TlsLevel.OPTIONAL
     protocol: DeliveryProtocol = DeliveryProtocol.SMTP
     prefetch: int = 100
+    bytes_at_once_max: int = 268_435_456
     concurrency: int = 100
     waiting_max: timedelta = timedelta(minutes=5)
     crowded_max: timedelta = timedelta(seconds=10)

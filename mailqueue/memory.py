@@ -96,9 +96,14 @@ class MemoryMailQueue:
         return self._put(enqueue_id, mail if priority is None else with_priority(mail, priority), content, due_at)
 
     def dequeue(
-        self, prefetch: int = PREFETCH, *, priorities: Collection[int] | None = None
+        self,
+        prefetch: int = PREFETCH,
+        *,
+        priorities: Collection[int] | None = None,
+        bytes_max: int | None = None,
     ) -> "AbstractAsyncContextManager[AsyncIterator[MemoryDequeued]]":
-        return self._dequeue(checked_prefetch(prefetch), PRIORITIES if priorities is None else priorities)
+        levels = PRIORITIES if priorities is None else priorities
+        return self._dequeue(checked_prefetch(prefetch), levels, bytes_max)
 
     async def browse(
         self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None, *, on_broken: OnBroken = passed_over
@@ -317,8 +322,10 @@ class MemoryMailQueue:
         return [entry for entry in self._entries.values() if entry.listed.whereabouts is Whereabouts.DELAYED]
 
     @asynccontextmanager
-    async def _dequeue(self, prefetch: int, levels: Collection[int]) -> "AsyncGenerator[AsyncIterator[MemoryDequeued]]":
-        stream = _MemoryStream(self, prefetch, levels)
+    async def _dequeue(
+        self, prefetch: int, levels: Collection[int], bytes_max: int | None
+    ) -> "AsyncGenerator[AsyncIterator[MemoryDequeued]]":
+        stream = _MemoryStream(self, prefetch, levels, bytes_max)
         self._streams.append(stream)
         try:
             yield stream
@@ -331,8 +338,11 @@ class MemoryMailQueue:
 class _MemoryStream:
     """One consumer's mails; `unacked` by id, each with its level."""
 
-    def __init__(self, queue: MemoryMailQueue, prefetch: int, levels: Collection[int]) -> None:
+    def __init__(
+        self, queue: MemoryMailQueue, prefetch: int, levels: Collection[int], bytes_max: int | None = None
+    ) -> None:
         self._queue, self._prefetch, self._levels = queue, prefetch, levels
+        self._bytes_max, self._sizes = bytes_max, dict[EnqueueId, int]()
         self._owed: dict[int, int] = {}
         self.unacked: dict[EnqueueId, int] = {}
 
@@ -343,7 +353,7 @@ class _MemoryStream:
         while True:
             held = list(self.unacked.values())
             waiting = [one for one in self._levels if self._queue.ready[one] and held.count(one) < self._prefetch]
-            if not waiting:
+            if not waiting or self._is_full:
                 self._queue.changed.clear()
                 await self._queue.changed.wait()
                 continue
@@ -351,10 +361,16 @@ class _MemoryStream:
             entry = self._queue.taken(self._queue.ready[level].popleft())
             if entry is not None:
                 self.unacked[entry.enqueue_id] = level
+                self._sizes[entry.enqueue_id] = len(entry.content)
                 return MemoryDequeued(self._queue, self, entry)
+
+    @property
+    def _is_full(self) -> bool:
+        return self._bytes_max is not None and sum(self._sizes.values()) >= self._bytes_max
 
     def settled(self, enqueue_id: EnqueueId) -> None:
         self.unacked.pop(enqueue_id, None)
+        self._sizes.pop(enqueue_id, None)
         self._queue.changed.set()
 
 

@@ -231,13 +231,19 @@ class MailQueue(Protocol):
         ...
 
     def dequeue(
-        self, prefetch: int = PREFETCH, *, priorities: Collection[int] | None = None
+        self,
+        prefetch: int = PREFETCH,
+        *,
+        priorities: Collection[int] | None = None,
+        bytes_max: int | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[Dequeued]]:
         """Take mails, each to be acked, retried or rejected; the others come again after the context.
 
         Args:
-            prefetch: how many of each level are unacked at once; the only back-pressure.
+            prefetch: how many of each level are unacked at once.
             priorities: which levels; None: all, urgent ones more often.
+            bytes_max: how many bytes of contents are held at once; further ones are loaded as mails are settled. One
+                that is larger comes alone. None: there is no bound but the prefetch.
         """
         ...
 

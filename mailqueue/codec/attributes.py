@@ -122,24 +122,24 @@ def _value_of(serialised: Any) -> Any:  # noqa: PLR0911 - one for each kind
 
 
 def _is_typed(serialised: Any) -> bool:
-    value = _value_of(serialised)
-    if value is not serialised:
-        return _are_typed(serialised["value"])
+    """In one pass: a mail of many recipients has an attribute with as many parts."""
+    match serialised:
+        case {"serializer": "CollectionSerializer", "value": list(parts)}:
+            return all(map(_is_typed, parts))
+        case {"serializer": "MapSerializer", "value": dict(parts)}:
+            return all(map(_is_typed, parts.values()))
+        case _:
+            return _is_scalar(serialised)
+
+
+def _is_scalar(serialised: Any) -> bool:
+    if _value_of(serialised) is not serialised:
+        return True
     match serialised:
         case {"serializer": str(serializer), "value": _}:
             return serializer not in _KINDS
         case _:
             return False
-
-
-def _are_typed(value: Any) -> bool:
-    match value:
-        case list():
-            return all(map(_is_typed, value))
-        case dict():
-            return all(map(_is_typed, value.values()))
-        case _:
-            return True
 
 
 def _bytes_in(text: str) -> bytes:

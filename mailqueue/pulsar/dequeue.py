@@ -10,11 +10,13 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Final
 
 from mailqueue.blobs.stores import content_of
 from mailqueue.codec import priority_of
+from mailqueue.content_room import ContentRoom
 from mailqueue.draining import Drain
 from mailqueue.metrics import QueueCount
 from mailqueue.pulsar.messages import listed_of
@@ -37,11 +39,13 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 @asynccontextmanager
-async def dequeue(parts: PulsarParts, prefetch: int) -> AsyncGenerator[AsyncIterator[PulsarUnacked]]:
+async def dequeue(
+    parts: PulsarParts, prefetch: int, bytes_max: int | None = None
+) -> AsyncGenerator[AsyncIterator[PulsarUnacked]]:
     """The mails, as they are ready. Unsettled mails are delivered again after the context."""
     await parts.deletions.known()
     async with parts.topics.consume(out_topic(parts.queue), out_subscription(parts.queue), prefetch) as deliveries:
-        stream = _Stream(parts)
+        stream = _Stream(parts, ContentRoom(bytes_max))
         working = [asyncio.ensure_future(one) for one in (stream.feed(deliveries), stream.hear())]
         try:
             yield stream
@@ -55,8 +59,8 @@ async def dequeue(parts: PulsarParts, prefetch: int) -> AsyncGenerator[AsyncIter
 class _Stream:
     """One consumer's mails."""
 
-    def __init__(self, parts: PulsarParts) -> None:
-        self._parts = parts
+    def __init__(self, parts: PulsarParts, room: ContentRoom) -> None:
+        self._parts, self._room = parts, room
         self._ready: Drain[PulsarUnacked] = Drain()
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken_out: deque[PulsarUnacked] = deque()
@@ -138,7 +142,7 @@ class _Stream:
             self._parts.counts.add(QueueCount.RETURNED, self._parts.queue)
             await delivery.give_back()
             return
-        mail.content = content
+        mail.content, mail.on_settled = content, partial(self._room.let_go, len(content))
         self._ready.put(priority_of(mail.mail), mail)
 
     async def _content(self, mail: PulsarUnacked) -> bytes | None:
@@ -146,12 +150,16 @@ class _Stream:
         begun = self._parts.clock.monotonic()
         for tries in count(1):
             try:
-                return await content_of(self._parts.blobs, mail.queued.blobs)
+                async with self._room.load():
+                    content = await content_of(self._parts.blobs, mail.queued.blobs)
+                    self._room.hold(len(content))
             except (BlobMissing, BadPayload):
                 raise
             except MailmendError:
                 if self._parts.clock.monotonic() - begun >= HOLD.total_seconds():
                     return None
+            else:
+                return content
             await self._parts.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
         return None
 

@@ -82,11 +82,15 @@ class PulsarMailQueue:
         return await enqueue(self._parts, mail, content, due_at, priority, known_as=known_as)
 
     def dequeue(
-        self, prefetch: int = PREFETCH, *, priorities: Collection[int] | None = None
+        self,
+        prefetch: int = PREFETCH,
+        *,
+        priorities: Collection[int] | None = None,
+        bytes_max: int | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[PulsarUnacked]]:
         """As of every queue; `priorities` changes nothing: all mails come through one topic."""
         del priorities
-        return dequeue(self._parts, checked_prefetch(prefetch))
+        return dequeue(self._parts, checked_prefetch(prefetch), bytes_max)
 
     def browse(
         self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None, *, on_broken: OnBroken = passed_over

@@ -26,13 +26,21 @@ from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
 from model.queue.places import TopicPlace
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class PulsarUnacked:
-    """Implements `mailqueue.queue.Dequeued`."""
+    """Implements `mailqueue.queue.Dequeued`.
+
+    Attributes:
+        on_settled: called once it is settled, or was given back.
+    """
 
     def __init__(self, parts: PulsarParts, delivery: TopicDelivery, listed: Listed) -> None:
         self._parts, self._delivery, self._listed, self._used = parts, delivery, listed, False
         self.queued: QueuedMail = listed.queued
-        self.content = b""
+        self.content, self.on_settled = b"", _nothing
         self.attempts, self.redelivered = listed.attempts, delivery.redelivered
 
         parts.deletions.in_hand.add(self.enqueue_id)
@@ -88,6 +96,7 @@ class PulsarUnacked:
             raise
         finally:
             self._parts.deletions.in_hand.discard(self.enqueue_id)
+            self.on_settled()
 
     async def _acked(self) -> None:
         await leave(self._parts, self._delivery)

@@ -1,7 +1,8 @@
 """Taking mails out of a queue: each delivery is looked up, judged, and handed to the consumer or settled here.
 
 Deliveries are handled independently: slow bytes or a look-up without an answer delay no other mail. Ready mails are
-handed out by weight of their level. The only back-pressure is the prefetch. No error of a single mail ends the stream.
+handed out by weight of their level. The prefetch and the room for contents are the back-pressure. No error of a single
+mail ends the stream.
 
 The mark comes first because the bytes of a marked mail may be gone: a mail that an operator deleted is dropped, and no
 alarm is raised over what it lacks.
@@ -26,6 +27,7 @@ from typing import Final
 from mailqueue.blobs.stores import content_of
 from mailqueue.codec import attempts_of, queued_of, slice_of_message
 from mailqueue.concurrency import finished
+from mailqueue.content_room import ContentRoom
 from mailqueue.draining import Drain
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.parts import Parts
@@ -61,10 +63,15 @@ Unacked = dict[EnqueueId, UnackedMail]
 
 
 class DeliveryLookup:
-    """Looks up the deliveries of one consumer."""
+    """Looks up the deliveries of one consumer.
 
-    def __init__(self, parts: Parts) -> None:
+    Args:
+        room: for contents; what is found takes room until it is let go.
+    """
+
+    def __init__(self, parts: Parts, room: ContentRoom | None = None) -> None:
         self._parts, self._queue, self._view = parts, parts.queue, parts.view
+        self._room = room or ContentRoom()
         marks = parts.view.marks
         self._marks = MarkLookups(partial(marks.there, parts.queue), partial(marks.among, parts.queue))
 
@@ -87,15 +94,26 @@ class DeliveryLookup:
     async def _look(self, queued: QueuedMail, delivery: Delivery) -> LookedUp:
         if await self.marked(queued):
             return LookedUp(queued, marked=True)
-        content, row = await asyncio.gather(self._content(queued.blobs), self._row(queued, delivery))
+        loading = asyncio.ensure_future(self._content(queued.blobs))
+        try:
+            row = await self._row(queued, delivery)
+            content = await loading
+        except BaseException:
+            loading.cancel()
+            (loaded,) = await asyncio.gather(loading, return_exceptions=True)
+            self._room.let_go(len(loaded) if isinstance(loaded, bytes) else 0)
+            raise
         marked = await self.marked(queued) if content is None else False
         return LookedUp(queued, marked, row, content)
 
     async def _content(self, blobs: MailBlobs) -> bytes | None:
         try:
-            return await content_of(self._parts.blobs, blobs)
+            async with self._room.load():
+                content = await content_of(self._parts.blobs, blobs)
+                self._room.hold(len(content))
         except (BlobMissing, BadPayload):  # what is no id of a blob names none
             return None
+        return content
 
     async def _row(self, queued: QueuedMail, delivery: Delivery) -> RowState:
         """A dead letter's row was removed, so a missing one means nothing."""
@@ -139,12 +157,12 @@ class DeliveryLookup:
 
 @asynccontextmanager
 async def dequeue(
-    parts: Parts, unacked: Unacked, prefetch: int, priorities: Collection[int] | None
+    parts: Parts, unacked: Unacked, prefetch: int, priorities: Collection[int] | None, bytes_max: int | None = None
 ) -> AsyncGenerator[AsyncIterator[UnackedMail]]:
     """The mails, as they are ready. Unsettled mails are delivered again after the context."""
     lost = partial(parts.counts.add, QueueCount.CONSUMER_LOST, parts.queue)
     async with parts.broker.deliveries(parts.queue, prefetch, priorities, lost) as deliveries:
-        stream = _Stream(parts, unacked)
+        stream = _Stream(parts, unacked, ContentRoom(bytes_max))
         feeding = asyncio.ensure_future(stream.feed(deliveries))
         try:
             yield stream
@@ -157,9 +175,9 @@ async def dequeue(
 class _Stream:
     """One consumer's mails."""
 
-    def __init__(self, parts: Parts, unacked: Unacked) -> None:
-        self._parts, self._unacked = parts, unacked
-        self._lookup = DeliveryLookup(parts)
+    def __init__(self, parts: Parts, unacked: Unacked, room: ContentRoom) -> None:
+        self._parts, self._unacked, self._room = parts, unacked, room
+        self._lookup = DeliveryLookup(parts, room)
         self._ready: Drain[UnackedMail] = Drain()
         self._tasks: set[asyncio.Task[None]] = set()
         self._own: set[EnqueueId] = set()
@@ -230,6 +248,8 @@ class _Stream:
             mail.looked_at = self._parts.clock.monotonic()
             found = await self._lookup.look(mail.queued, mail.delivery)
             verdict = verdict_of(found)
+            if verdict is not DeliveryVerdict.DELIVER:
+                self._room.let_go(len(found.content or b""))
             if verdict is not DeliveryVerdict.LATER or mail.looked_at - begun >= HOLD.total_seconds():
                 break
             await self._parts.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
@@ -272,7 +292,9 @@ class _Stream:
     def _settled(self, enqueue_id: EnqueueId, outcome: Settlement) -> None:
         if enqueue_id in self._own:
             self._own.discard(enqueue_id)
-            self._unacked.pop(enqueue_id).settlement.set_result(outcome)
+            mail = self._unacked.pop(enqueue_id)
+            self._room.let_go(len(mail.content))
+            mail.settlement.set_result(outcome)
 
     async def _still_waits(self, mail: UnackedMail) -> bool:
         """Whether the mail may be handed over; it may have been deleted while it waited."""

@@ -93,9 +93,13 @@ class RabbitMailQueue:
         return await enqueue(self._parts, mail, content, due_at, priority, known_as=known_as)
 
     def dequeue(
-        self, prefetch: int = PREFETCH, *, priorities: Collection[int] | None = None
+        self,
+        prefetch: int = PREFETCH,
+        *,
+        priorities: Collection[int] | None = None,
+        bytes_max: int | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[UnackedMail]]:
-        return dequeue(self._parts, self._unacked, checked_prefetch(prefetch), priorities)
+        return dequeue(self._parts, self._unacked, checked_prefetch(prefetch), priorities, bytes_max)
 
     def browse(
         self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None, *, on_broken: OnBroken = passed_over

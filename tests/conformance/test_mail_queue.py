@@ -18,7 +18,7 @@ from mailqueue.codec import payload_of, priority_of
 from mailqueue.health import FigureScope, judged
 from mailqueue.memory import MemoryMailQueue
 from mailqueue.pulsar.mail_queue import PulsarMailQueue
-from mailqueue.queue import ChangedMail, MailQueue
+from mailqueue.queue import ChangedMail, Dequeued, MailQueue
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailqueue.upkeep import Redriven
@@ -217,6 +217,24 @@ async def test_what_was_not_settled_comes_again(queue: MailQueue) -> None:
     again = await one_of(queue, lambda one: one.ack())
     assert again.redelivered
     assert not await names_taken(queue)
+
+
+async def test_a_bound_on_bytes_holds_up_no_mail_for_ever(queue: MailQueue) -> None:
+    """Fewer are held at once than there are; each that leaves makes room for another."""
+    for number in range(30):
+        await queue.enqueue(mail(f"{number}"), CONTENT)
+    came, unacked = list[str](), list[Dequeued]()
+    async with queue.dequeue(30, bytes_max=3 * len(CONTENT)) as mails:
+        async for one in mails:
+            came.append(one.mail.name)
+            unacked.append(one)
+            if len(unacked) == 2 or len(came) == 30:
+                await unacked.pop(0).ack()
+            if len(came) == 30:
+                break
+        for one in unacked:
+            await one.ack()
+    assert sorted(map(int, came)) == list(range(30))
 
 
 async def test_a_delayed_mail_comes_in_its_time(world: World, queue: MailQueue, other: MailQueue) -> None:

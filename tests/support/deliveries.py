@@ -220,8 +220,8 @@ class MortalQueue:
         return enqueue_id
 
     @asynccontextmanager
-    async def dequeue(self, prefetch: int = 5) -> AsyncIterator[AsyncIterator[_Dequeued]]:
-        async with self.queue.dequeue(prefetch) as mails:
+    async def dequeue(self, prefetch: int = 5, bytes_max: int | None = None) -> AsyncIterator[AsyncIterator[_Dequeued]]:
+        async with self.queue.dequeue(prefetch, bytes_max=bytes_max) as mails:
             yield self._each(mails)
 
     async def _each(self, mails: AsyncIterator[MemoryDequeued]) -> AsyncIterator[_Dequeued]:

@@ -1,7 +1,8 @@
 """The server of deliveries: mails in memory, servers that answer by a script, time turned by hand."""
 
 import logging
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import count, pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +14,17 @@ from model.delivery.attempts import NextHop, SmtpReply, SourceAddress
 from model.errors import BadPayload
 from model.pickup.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
 from model.pickup.rates import SECOND, DeliveryRate
-from tests.support.deliveries import ACCEPTED, BUSY, LATER, MINUTE, NEVER, DeliverySite, ScriptedRelay
+from tests.support.deliveries import (
+    ACCEPTED,
+    BUSY,
+    CONTENT,
+    LATER,
+    MINUTE,
+    NEVER,
+    DeliverySite,
+    ScriptedRelay,
+    TableHops,
+)
 
 
 @pytest.fixture
@@ -155,6 +166,53 @@ async def test_mails_that_wait_leave_room_for_others_soon_and_come_back_ever_lat
     assert site.relay.recipients == ["cy@two.example"]
 
 
+async def test_no_more_bytes_are_held_than_may_be(site: DeliverySite) -> None:
+    """However many mails there is room for otherwise; all of them go in the end."""
+    for number in range(10):
+        await site.put(f"r{number}@one.example")
+    await site.serve(600, bytes_at_once_max=3 * len(CONTENT))
+    assert site.relay.most == {"one.example": 3}
+    assert len(site.relay.had) == 10
+
+
+async def test_mails_that_wait_and_have_the_bytes_leave_room_for_others(site: DeliverySite) -> None:
+    """Given some that may not go and fill the room, one behind them goes within seconds."""
+    closed = CounterPolicy(
+        (PickupField.RECIPIENT_DOMAIN,),
+        conditions=(
+            ThresholdCondition({PickupField.RECIPIENT_DOMAIN: (ExactValue("one.example"),)}, Threshold(concurrency=0)),
+        ),
+    )
+    for number in range(4):
+        await site.put(f"r{number}@one.example")
+    await site.put("cy@two.example")
+    await site.serve(60, [closed], bytes_at_once_max=2 * len(CONTENT))
+    assert site.relay.had == ["cy@two.example"]
+
+
+async def test_a_bounded_number_of_recipients_is_prepared_at_once_and_mails_take_turns(site: DeliverySite) -> None:
+    """A mail of many recipients neither asks everything at once nor holds up the next one."""
+    asked, most, waiting = list[str](), list[int](), set[str]()
+
+    class SlowHops(TableHops):
+        async def of(self, domain: str) -> Sequence[NextHop]:
+            asked.append(domain)
+            waiting.add(domain)
+            most.append(len(waiting))
+            await site.clock.pause(1)
+            waiting.remove(domain)
+            return await super().of(domain)
+
+    site.hops = SlowHops()
+    await site.put(*(f"r@d{number}.example" for number in range(300)))
+    await site.put("cy@two.example")
+    await site.serve(60, concurrency=400)
+
+    assert max(most) == 100
+    assert asked.index("two.example") <= 200
+    assert len(site.relay.had) == 301
+
+
 async def test_a_mail_for_nobody_leaves_the_queue(site: DeliverySite) -> None:
     """It has nowhere to go."""
     await site.put()
@@ -267,6 +325,18 @@ async def test_of_a_mail_that_is_half_delivered_when_the_server_stops_the_rest_i
     assert [len(one.recipients) for one in await site.mails()] == [1]
     await site.serve(10)
     assert sorted(site.relay.had) == ["bob@one.example", "cy@two.example"]
+
+
+async def test_what_is_left_when_the_server_stops_is_one_mail_however_long_that_takes(
+    site: DeliverySite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Real clocks move on from one recipient to the next: a mail for each of thousands would outlast the end."""
+    micros, ticks = site.clock.micros, count(step=7)
+    monkeypatch.setattr(site.clock, "micros", lambda: micros() + next(ticks))
+    await site.put(*(f"r{number}@one.example" for number in range(40)))
+    await site.serve(10, [counted_by(rate=DeliveryRate(1, 3600 * SECOND))])
+    assert len(site.relay.had) == 1
+    assert [len(one.recipients) for one in await site.mails()] == [39]
 
 
 @pytest.mark.parametrize("call", ["ack", "enqueue"])

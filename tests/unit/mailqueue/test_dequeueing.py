@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 
 from mailqueue.codec import message_of, payload_of, queued_of
+from mailqueue.content_room import LOADS_MAX
 from mailqueue.metrics import QueueCount
+from mailqueue.queue import Dequeued
 from mailqueue.rabbitmq.dequeue import HOLD, DeliveryLookup
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailqueue.rabbitmq.verdicts import DeliveryVerdict, verdict_of
@@ -75,6 +78,25 @@ async def test_what_was_not_settled_comes_again(queue: RabbitMailQueue) -> None:
         assert one.redelivered
         await one.ack()
     assert len(await all_delivered(queue)) == 2
+
+
+async def test_a_bounded_number_of_bytes_is_held(queue: RabbitMailQueue) -> None:
+    """At first as many contents as may be loaded at once; once sizes are known, as many as have room."""
+    await enqueued(queue, *"abcdefghijklmnopqrstuvwxyz")
+    counts = list[int]()
+    async with queue.dequeue(prefetch=100, bytes_max=3 * len(CONTENT)) as mails:
+        while held := [one async for one in _all_that_come(mails)]:
+            counts.append(len(held))
+            for one in held:
+                await one.ack()
+    assert sum(counts) == 26
+    assert counts[0] <= LOADS_MAX
+    assert set(counts[1:-1]) == {3}
+
+
+async def _all_that_come(mails: AsyncIterator[Dequeued]) -> AsyncIterator[Dequeued]:
+    while one := await next_of(mails):
+        yield one
 
 
 async def test_a_consumer_that_fails_hears_of_its_own_error(queue: RabbitMailQueue) -> None:
