@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
 from aiosmtpd.smtp import SMTP
@@ -25,6 +24,7 @@ from delivery.intake import MailIntake
 from delivery.listener_tls import ListenerTls
 from delivery.reception import MailOrigin, NamedRecipient, NamedSender, recipient_in, sender_in, too_large
 from delivery.settings import ListenerSettings
+from model.client_addresses import counted_address
 from model.delivery.attempts import DeliveryProtocol, SmtpReply
 
 LEAVING: Final = timedelta(seconds=2)
@@ -86,19 +86,6 @@ class ClientConnections:
             if not self._by_address[address]:
                 del self._by_address[address]
         self.intake.changed.set()
-
-
-def counted_address(client: str) -> str:
-    """The address by which connections are counted: a host of IPv6 has the whole of its /64 network."""
-    try:
-        address = ip_address(client.partition("%")[0])
-    except ValueError:
-        return client
-    if not isinstance(address, IPv6Address):
-        return str(address)
-    if address.ipv4_mapped:
-        return str(address.ipv4_mapped)
-    return str(ip_network(f"{address}/64", strict=False))
 
 
 class ClientConnection(SMTP):

@@ -54,6 +54,14 @@ class Access:
 
     tokens: tuple[AccessToken, ...] = ()
 
+    def refuses_page(self, site: str | None) -> bool:
+        """Whether a call comes from a web page of elsewhere, whose browser would send it without being asked.
+
+        Args:
+            site: Sec-Fetch-Site, which browsers send with each call, an `<img>` too; None: it was not sent.
+        """
+        return not self.tokens and site not in {None, "none", "same-origin"}
+
     def caller(self, token: str | None, role: TokenRole, *, host: str, origin: str | None) -> str:
         """The name of who asks; "" without tokens.
 

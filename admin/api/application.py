@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 
 from admin.api.access import Access
-from admin.api.callers import BodyLimit, CallRecord
+from admin.api.callers import BodyLimit, CallCheck, CallLimit, CallRecord
 from admin.api.errors import ANSWERS, ErrorAnswer
 
 
@@ -38,6 +38,8 @@ def application(api: Api, desk: Any, access: Access) -> FastAPI:
     for kind, answer in ANSWERS.items():
         app.add_exception_handler(kind, answer)
     app.add_middleware(BodyLimit)
+    app.add_middleware(CallLimit)
+    app.add_middleware(CallCheck, access=access)
     app.add_middleware(CallRecord, log=api.log)
     return app
 

@@ -1,16 +1,29 @@
-"""Who calls: what role a route takes, and a line of the log for each call and for each change."""
+"""Who calls: what role a route takes, how many calls there may be, and a line of the log for each call and change."""
 
 import logging
+import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from admin.api.access import Access, TokenRole
+from admin.api.errors import error
+from model.client_addresses import counted_address
 
 BODY_BYTES_MAX: Final = 262_144
+CALLS_AT_ONCE: Final = 100
+CALLS_BY_ADDRESS: Final = 50
+PROBES_AT_ONCE: Final = 20
+"""Calls of one of the paths of probes at once. They do not count as other calls."""
+
+PROBE_PATHS: Final = frozenset({"/health", "/healthcheck", "/metrics", "/ready"})
+_HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 
 _BEARER: Final = HTTPBearer(
     auto_error=False, description="A token of the server's file, with the role read, or operate (repair is the same)."
@@ -67,6 +80,62 @@ class CallRecord:
                 "status": status,
             }
             self._log.info("a call was answered", extra=called)
+
+
+class CallCheck:
+    """Refuses calls that no program of an operator makes: a bad Host, and web pages of elsewhere without tokens."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
+        host, site = headers.get("host"), headers.get("sec-fetch-site")
+        if host is not None and not _HOST.fullmatch(host):
+            answer = error(400, "InvalidArgument", "The header field Host is not HOST or HOST:PORT")
+        elif self._access.refuses_page(site):
+            answer = error(403, "Forbidden", "Without tokens only programs of this machine may ask: not a web page")
+        else:
+            await self._app(scope, receive, send)
+            return
+        await answer(scope, receive, send)
+
+
+class CallLimit:
+    """Refuses calls beyond those that may be answered at once, by address and over all.
+
+    Each path of probes has room of its own.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._calls = Counter[str]()
+        self._probes = Counter[str]()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        if path in PROBE_PATHS:
+            counts, key = self._probes, path
+            has_room = counts[key] < PROBES_AT_ONCE
+        else:
+            counts, key = self._calls, counted_address(str((scope.get("client") or ("",))[0]))
+            has_room = counts[key] < CALLS_BY_ADDRESS and counts.total() < CALLS_AT_ONCE
+        if not has_room:
+            await _busy()(scope, receive, send)
+            return
+        counts[key] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            counts[key] -= 1
+            if not counts[key]:
+                del counts[key]
+
+
+def _busy() -> Response:
+    answer = error(503, "ServerError", "The server already answers its maximum number of calls")
+    answer.headers["Retry-After"] = "1"
+    return answer
 
 
 class BodyLimit:

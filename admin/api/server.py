@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 import uvicorn
@@ -11,11 +11,12 @@ from fastapi import FastAPI
 
 from admin.api.access import Listening
 from admin.api.application import Api, application
+from admin.api.connections import CONNECTION_LIMITS, ConnectionLimits, HttpDoor, WatchedProtocol
 from admin.services.delivery_desk import DeliveryDesk
 from admin.services.tasks import TaskDesk
 from model.errors import BadSettings, WrongUse
 
-CALLS_AT_ONCE = 100
+BACKLOG = 200
 ENDING_SECONDS = 5
 """How long calls that are under way may take once the server is asked to stop; whoever awaits a task is sent away."""
 
@@ -33,14 +34,49 @@ async def listen(api: Api, listening: Listening, desk: TaskDesk | DeliveryDesk, 
         WrongUse: nobody can listen there.
         BadSettings: the certificate, or its key, is none.
     """
-    server = _Uvicorn(_config(application(api, desk, listening.access), listening))
+    server = HttpServer(api, listening, desk)
     with closing(_bound(listening)) as place:
-        serving = asyncio.create_task(server.serve(sockets=[place]))
+        await server.serve(place, stop)
+
+
+class HttpServer:
+    """Answers calls that come to a listening socket.
+
+    Attributes:
+        door: its connections.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        listening: Listening,
+        desk: TaskDesk | DeliveryDesk,
+        limits: ConnectionLimits = CONNECTION_LIMITS,
+        now: Callable[[], float] | None = None,
+    ) -> None:
+        config = _config(application(api, desk, listening.access), listening)
+        self._uvicorn = _Uvicorn(config)
+        state = self._uvicorn.server_state
+
+        def protocol() -> WatchedProtocol:
+            return WatchedProtocol(config=config, server_state=state, app_state={})
+
+        self.door = HttpDoor(protocol, config.ssl, limits, now or asyncio.get_running_loop().time)
+
+    async def serve(self, place: socket.socket, stop: asyncio.Event) -> None:
+        """Answer until the event; calls that are under way then have `ENDING_SECONDS`."""
+        serving = asyncio.create_task(self._uvicorn.serve(sockets=[]))
+        accepting = asyncio.create_task(self.door.serve(place))
         stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((serving, accepting, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-        server.should_exit = True
+        accepting.cancel()
+        ended = await asyncio.gather(accepting, return_exceptions=True)
+        await self.door.close()
+        self._uvicorn.should_exit = True
         await serving
+        if isinstance(ended[0], Exception):
+            raise ended[0]
 
 
 def _config(app: FastAPI, listening: Listening) -> uvicorn.Config:
@@ -52,7 +88,7 @@ def _config(app: FastAPI, listening: Listening) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         lifespan="off",
-        limit_concurrency=CALLS_AT_ONCE,
+        http=WatchedProtocol,
         timeout_graceful_shutdown=ENDING_SECONDS,
         ssl_certfile=listening.certificate,
         ssl_keyfile=listening.key,
@@ -71,7 +107,7 @@ def _bound(listening: Listening) -> socket.socket:
     try:
         found = socket.getaddrinfo(listening.host, listening.port, type=socket.SOCK_STREAM)
         family, _, _, _, address = found[0]
-        return socket.create_server(address[:2], family=family, backlog=CALLS_AT_ONCE)
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
         raise WrongUse(
             f"nobody can listen on {listening.host} port {listening.port}: {error.strerror or error}",

@@ -26,7 +26,10 @@ from model.durations import parse_duration
 from repair.ledger.tasks import AdminTask
 
 INT_MAX: Final = 2**31 - 1
-AWAIT_MAX: Final = timedelta(days=365)
+AWAIT_MAX: Final = timedelta(minutes=5)
+"""How long a call waits for a task at most, whatever it asks for: each one holds a connection and reads the ledger."""
+
+_STATED_AWAIT_MAX: Final = timedelta(days=365)
 _TIMEOUT: Final = r"^([0-9]{1,6}(ms|s)?|[0-9]{1,5}m|[0-7]?[0-9]{1,3}h|[0-9]{1,2}d|[12][0-9]{2}d|3[0-5][0-9]d|36[0-5]d)$"
 _ABOUT: Final = """\
 James's administrative tasks, done by mailmend: the same routes, statuses and fields. A task is recorded before it is
@@ -212,11 +215,16 @@ async def await_task(
     _: Reader,
     task_id: TaskId,
     timeout: Annotated[  # noqa: ASYNC109 - James's name
-        str, Query(pattern=_TIMEOUT, description="Seconds, or like 500ms, 30s, 5m, 2h, 1d; at most 365d.")
+        str,
+        Query(
+            pattern=_TIMEOUT,
+            description="Seconds, or like 500ms, 30s, 5m, 2h, 1d; at most 365d. The server waits for at most 5m.",
+        ),
     ] = "365d",
 ) -> Response:
-    """Wait for it as long as the timeout says, a year by itself."""
-    found = await desk.ended(task_id, parse_duration(timeout, maximum=AWAIT_MAX))
+    """Wait for it as long as the timeout says, and at most 5 minutes: then 408 says to ask again."""
+    stated = parse_duration(timeout, maximum=_STATED_AWAIT_MAX)
+    found = await desk.ended(task_id, min(stated, AWAIT_MAX))
     if found is None:
         return error(408, "ServerError", "The timeout has been reached")
     return JSONResponse(task_json(found))

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from delivery.client_connections import RECIPIENTS_BEYOND, counted_address
+from delivery.client_connections import RECIPIENTS_BEYOND
 from delivery.metrics import CONNECTIONS, REFUSED, TAKEN
 from delivery.replies import CROWDED_ADDRESS, FAULTY, IDLE, NO_MAIL, REFUSALS, TALKATIVE
 from model.errors import BrokerUnreachable
@@ -157,21 +157,6 @@ async def test_connections_of_one_address_leave_room_for_others() -> None:
         assert (await second.say("NOOP"))[:3] == "250"
 
     assert not site.listener.connections._by_address
-
-
-@pytest.mark.parametrize(
-    ("client", "counted"),
-    [
-        ("192.0.2.1", "192.0.2.1"),
-        ("::ffff:192.0.2.1", "192.0.2.1"),
-        ("2001:db8:1:2::1", "2001:db8:1:2::/64"),
-        ("2001:db8:1:2:ffff::9", "2001:db8:1:2::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-        ("", ""),
-    ],
-)
-def test_a_host_is_counted_by_the_address_that_it_has_alone(client: str, counted: str) -> None:
-    assert counted_address(client) == counted
 
 
 @pytest.mark.parametrize("dripped", [b"N", b"EHLO client.exam"])

@@ -251,6 +251,18 @@ async def test_a_task_can_be_waited_for(world: TaskWorld) -> None:
     assert (done.status_code, done.json()["status"]) == (200, "completed")
 
 
+@pytest.mark.parametrize("stated", ["", "?timeout=365d", "?timeout=6m"])
+async def test_no_call_waits_for_a_task_for_longer_than_minutes(world: TaskWorld, stated: str) -> None:
+    """Then it is told to ask again."""
+    async with world.client() as client:
+        place = (await client.post("/messages?task=SolveInconsistencies")).headers["location"]
+        began = world.clock.micros()
+        late = await client.get(f"{place}/await{stated}")
+
+    assert late.status_code == 408
+    assert world.clock.micros() - began == 300_000_000
+
+
 async def test_a_task_at_work_is_cancelled_in_good_order(world: TaskWorld) -> None:
     world.next = CommandTwin(waits=True)
     async with world.client() as client:

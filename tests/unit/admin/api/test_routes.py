@@ -192,6 +192,11 @@ async def test_a_token_may_do_what_its_role_may(
         ("[::1]:8000", {}, 200),
         ("rebound.example.org", {}, 403),
         ("127.0.0.1:8000", {"Origin": "https://example.org"}, 403),
+        ("127.0.0.1:8000", {"Sec-Fetch-Site": "none"}, 200),
+        ("127.0.0.1:8000", {"Sec-Fetch-Site": "same-origin"}, 200),
+        ("127.0.0.1:8000", {"Sec-Fetch-Site": "same-site"}, 403),
+        ("127.0.0.1:8000", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"}, 403),
+        ("127.0.0.1:8000", {"Sec-Fetch-Site": ""}, 403),
     ],
 )
 async def test_without_tokens_no_web_page_may_ask(
@@ -199,6 +204,25 @@ async def test_without_tokens_no_web_page_may_ask(
 ) -> None:
     async with world.client(host=host) as client:
         assert (await client.get("/tasks", headers=dict(headers))).status_code == status
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["[::1", "[::1]x", "127.0.0.1:x", "127.0.0.1:", "a b", "user@127.0.0.1", "127.0.0.1/", "127.0.0.1, 127.0.0.1", ""],
+)
+@pytest.mark.parametrize("tokens", [(), TOKENS])
+async def test_a_host_that_is_none_is_a_bad_request(world: TaskWorld, host: str, tokens: Any) -> None:
+    """On each route, whoever asks."""
+    async with world.client(Access(tokens), READ) as client:
+        answers = [await client.get(path, headers={"Host": host}) for path in ("/tasks", "/healthcheck", "/nowhere")]
+
+    assert [answer.status_code for answer in answers] == [400] * 3
+    assert answers[0].json()["message"] == "The header field Host is not HOST or HOST:PORT"
+
+
+async def test_with_tokens_a_page_is_refused_for_its_lack_of_one(world: TaskWorld) -> None:
+    async with world.client(Access(TOKENS)) as client:
+        assert (await client.get("/tasks", headers={"Sec-Fetch-Site": "cross-site"})).status_code == 401
 
 
 async def test_each_call_is_on_record_with_who_asked_and_no_secret(
