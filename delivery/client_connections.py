@@ -213,7 +213,7 @@ class ClientConnection(SMTP):
         is_free = name == "RCPT" and self._recipients_asked < self._settings.recipients_max + RECIPIENTS_BEYOND
         if is_free:
             self._recipients_asked += 1
-        else:
+        elif name != "MAIL":  # it fails as an error, or is taken back by a command that counts
             self._commands += 1
         errors = self._errors
         if not line or len(line) > COMMAND_BYTES_MAX or b"\r" in line or b"\0" in line:

@@ -98,7 +98,7 @@ class ListenerSettings:
         connections_by_address_max: connections at once from one address of IPv4, or one /64 network of IPv6.
         idle_max: a connection ends where a command, or a line of a mail, takes longer. Single bytes do not extend it.
         mail_wait_max: a connection ends where no DATA came for that long, since its begin or the end of its last mail.
-        commands_max: a connection ends after more commands without a mail. RCPT does not count.
+        commands_max: a connection ends after more commands without a mail. MAIL and RCPT do not count.
         errors_max: a connection ends after more replies 5xx since its last mail that was taken. RCPT does not count.
         mail_time_max: a connection whose mail takes longer to come is ended, too.
         bytes_at_once_max: of mails that are coming, over all connections; what is beyond that has to come again. A mail

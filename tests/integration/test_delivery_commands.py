@@ -2,6 +2,7 @@
 
 import signal
 import smtplib
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -176,6 +177,51 @@ def test_a_mail_that_a_client_hands_over_is_delivered(
     assert sink.mails[0].content.startswith(b"Received: from client.example ([127.0.0.1])")
     assert sink.mails[0].content.endswith(LETTER)
     assert "a mail was taken" in said
+
+
+def _said(port: int, sent: bytes) -> bytes:
+    """What a client hears that waits for the greeting, sends this, and ends its input at once."""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as client:
+        said = client.recv(1000)
+        client.sendall(sent)
+        client.shutdown(socket.SHUT_WR)
+        while data := client.recv(65536):
+            said += data
+    return said
+
+
+@pytest.mark.thorough
+def test_a_client_that_ends_its_input_is_answered_and_hides_no_field(
+    queue: RealQueue,
+    sinks: Callable[..., SmtpSink],
+    serving: Callable[..., "subprocess.Popen[str]"],
+    tmp_path: Path,
+) -> None:
+    """Given a lone CR in a header, by SMTP and by `queue enqueue`; a mail behind an HTTP request is none."""
+    sink, port, policies = sinks(), free_port(["127.0.0.1"]), tmp_path / "policies.yaml"
+    policies.write_text("incoming: [{remove: X-Internal-Auth}]")
+    server = serving(sink, "--listen", f"127.0.0.1:{port}", "--policies", str(policies))
+    with client_of(lambda: smtplib.SMTP("127.0.0.1", port, "client.example")):
+        pass
+    odd = b"Subject: hi\rX-Internal-Auth: yes\r\n\r\nbody\n.\r\nend\r\n"
+    talk = b"HELO a.example\r\nMAIL FROM:<ann@example.org>\r\nRCPT TO:<bob@example.org>\r\nDATA\r\n" + odd + b".\r\n"
+    answered = _said(port, talk)
+    refused = _said(port, b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + talk)
+    until(lambda: len(sink.mails) == 1)
+    file = tmp_path / "odd.eml"
+    file.write_bytes(odd)
+    assert queue("enqueue", str(file), "--recipient", "bob@example.org").code == 0
+    until(lambda: len(sink.mails) == 2)
+    until(lambda: queue("size", "--json").json["mails"] == 0)
+    server.send_signal(signal.SIGTERM)
+    _, said = server.communicate(timeout=PATIENCE_SECONDS)
+
+    assert server.returncode == 0, said
+    assert answered.count(b"\r\n250 2.0.0 taken as ") == 1
+    assert refused.splitlines()[1:] == [b"500 5.5.2 this is no command of SMTP; the connection ends"]
+    assert sink.mails[0].content.endswith(b"\r\nSubject: hi\r\n\r\nbody\r\n.\r\nend\r\n")
+    assert b"X-Internal-Auth" not in sink.mails[0].content
+    assert sink.mails[1].content == b"Subject: hi\r\nX-Internal-Auth: yes\r\n\r\nbody\r\n.\r\nend\r\n"
 
 
 def test_what_is_held_waits_until_it_is_released(

@@ -217,6 +217,16 @@ async def test_a_client_has_a_bounded_number_of_commands_without_a_mail() -> Non
     assert said[-1] == str(TALKATIVE)
 
 
+async def test_mails_that_are_begun_and_taken_back_are_bounded() -> None:
+    """By what takes them back; one that is refused for now may be tried as often."""
+    async with entrance(commands_max=6) as site:
+        client = await site.client()
+        client.send(*(MAIL, RCPT, "RSET") * 6)
+        said = await client.rest()
+
+    assert [answer[:3] for answer in said] == ["250"] * 18 + ["421"]
+
+
 async def test_recipients_without_end_count_as_commands() -> None:
     """Beyond those that may be refused one by one, so that a client with too many may send its mail."""
     async with entrance(commands_max=6, recipients_max=1) as site:
@@ -225,7 +235,7 @@ async def test_recipients_without_end_count_as_commands() -> None:
         said = await client.rest()
 
     assert [answer[:9] for answer in said[:3]] == ["250 2.1.0", "250 2.1.5", "452 4.5.3"]
-    assert len(said) == 1 + 1 + RECIPIENTS_BEYOND + 5 + 1
+    assert len(said) == 1 + 1 + RECIPIENTS_BEYOND + 6 + 1
     assert said[-1] == str(TALKATIVE)
 
 
