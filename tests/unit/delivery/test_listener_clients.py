@@ -1,16 +1,21 @@
 """Clients that end their input early, speak another protocol, or speak too soon, on loopback."""
 
 import asyncio
+import re
 import socket
 import ssl
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from delivery.listener_tls import ListenerTls
+from delivery.replies import FAULT
 from model.delivery.attempts import DeliveryProtocol
 from tests.support.certificates import Authority, authority
 from tests.support.mail_clients import HOST, LIMIT_SECONDS, MAIL, RCPT, MailClient, MailEntrance, entrance
+from tests.support.thorough import share
 
 CONTENT = b"Subject: hello\r\n\r\nThe body.\r\n"
 LMTP, SMTP = DeliveryProtocol.LMTP, DeliveryProtocol.SMTP
@@ -253,3 +258,35 @@ async def test_a_client_may_send_commands_together_once_it_was_greeted() -> None
         assert await site.contents() == [CONTENT, CONTENT]
 
     assert [answer[:3] for answer in said] == ["250", *["250", "250", "250", "354", "250"] * 2, "221"]
+
+
+# Anything
+
+
+REPLY = re.compile(r"[2-5][0-9]{2}[ -][\x20-\x7e]+(\n[2-5][0-9]{2}[ -][\x20-\x7e]+)*")
+WORDS = st.one_of(
+    st.sampled_from(
+        ["EHLO a", "HELO [::1]", "LHLO", MAIL, RCPT, "DATA", "RSET", "MAIL FROM:<> SIZE=9", "RCPT TO:<x>"]
+    ).map(lambda line: f"{line}\r\n".encode()),
+    st.sampled_from(
+        ["STARTTLS", "BDAT 10 LAST", "QUIT", "", "a\r\n.", ".", "\n.", "NOOP " + "x" * 3000, "help", "\0"]
+    ).map(lambda line: f"{line}\r\n".encode()),
+    st.sampled_from([b"RSET\n", b"VRFY \xff\xff\r\n", b"\r", b"\n"]),
+    st.binary(max_size=30),
+)
+
+
+@given(st.lists(WORDS, max_size=20))
+@settings(max_examples=share(60))
+async def test_whatever_a_client_sends_is_answered_in_words_of_smtp(sent: list[bytes]) -> None:
+    """Nothing fails by itself, and the connection ends with the client's input."""
+    async with entrance() as site:
+        client = await site.client("")
+        said = [await client.reply()]
+        client.write(b"".join(sent))
+        client.end_input()
+        said += await client.rest()
+        await site.until(lambda: not site.listener.connections.open)
+
+    assert str(FAULT) not in said
+    assert not [answer for answer in said if not REPLY.fullmatch(answer)]
