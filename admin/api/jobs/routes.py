@@ -3,8 +3,9 @@
 Whoever adds routes makes an `APIRouter` and puts it into `JOBS`; `needs` says which role a call takes.
 """
 
+import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
@@ -211,6 +212,7 @@ async def task(desk: Desk, _: Reader, task_id: TaskId) -> Response:
     summary="Wait until a task is over",
 )
 async def await_task(
+    request: Request,
     desk: Desk,
     _: Reader,
     task_id: TaskId,
@@ -224,10 +226,26 @@ async def await_task(
 ) -> Response:
     """Wait for it as long as the timeout says, and at most 5 minutes: then 408 says to ask again."""
     stated = parse_duration(timeout, maximum=_STATED_AWAIT_MAX)
-    found = await desk.ended(task_id, min(stated, AWAIT_MAX))
+    found = await _unless_it_leaves(request, desk.ended(task_id, min(stated, AWAIT_MAX)))
     if found is None:
         return error(408, "ServerError", "The timeout has been reached")
     return JSONResponse(task_json(found))
+
+
+async def _unless_it_leaves(request: Request, waiting: Coroutine[Any, Any, AdminTask | None]) -> AdminTask | None:
+    """What is waited for; None once the client has left, so that nothing waits for it any more."""
+
+    async def left() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    ending, leaving = asyncio.ensure_future(waiting), asyncio.ensure_future(left())
+    try:
+        await asyncio.wait((ending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        return await ending if ending.done() else None
+    finally:
+        ending.cancel()
+        leaving.cancel()
 
 
 @TASKS.delete(

@@ -225,6 +225,28 @@ async def test_a_call_that_waits_for_a_task_is_not_ended_in_favour_of_others(
         release.set()
 
 
+async def test_nothing_waits_for_a_task_once_its_client_has_left(
+    world: TaskWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So calls whose clients left keep nobody out."""
+    task = await world.desk.submit("SolveInconsistencies", {}, "")
+    began = asyncio.Event()
+
+    async def held_up(_: float) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(world.clock, "pause", held_up)
+    async with serving(world, PLAIN) as site:
+        (client,) = await site.silent(1)
+        client.writer.write(f"GET /tasks/{task.id}/await HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        await asyncio.wait_for(began.wait(), LIMIT_SECONDS)
+        calls = site.server._uvicorn.server_state.tasks
+        assert len(calls) == 1
+        client.writer.transport.abort()
+        await site.until(lambda: not calls)
+
+
 async def test_an_answer_has_to_be_taken_in_time(world: TaskWorld) -> None:
     """A client that asks on and on without reading ends within a minute."""
     async with serving(world, PLAIN) as site:
