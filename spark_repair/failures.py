@@ -22,6 +22,7 @@ from model.errors import (
     UnknownKeyspace,
     WrongUse,
 )
+from spark_repair.lost_java import java_ended
 from spark_repair.session import log_place
 
 # On Spark 4 the connector fails on its way to saying so: the class of its own exception is gone.
@@ -52,7 +53,7 @@ def translated(contact: Contact, keyspace: str) -> Iterator[None]:
     try:
         yield
     except (Py4JNetworkError, ConnectionError, EOFError):  # of ours to Java: what Java cannot reach it tells in words
-        raise SparkFailed("Spark failed: its Java process ended", mend=f"Its log says more: {log_place()}") from None
+        raise java_ended() from None
     except (PySparkException, Py4JError) as error:
         raise failure_of(_text_of(error), contact, keyspace) from None
 

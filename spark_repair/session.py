@@ -20,10 +20,11 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from model.errors import JavaMissing, SparkUnreachable, WrongUse
+from model.errors import JavaMissing, MailmendError, SparkUnreachable, WrongUse
 from repair.clock import SystemClock
 from spark_repair.executors import await_executors, runs_here, ship_packages
 from spark_repair.interruption import ended_when_interrupted, is_over, own_interrupts, stop
+from spark_repair.lost_java import forget_ended_session, has_ended, java_ended, note_log
 from spark_repair.tls import remove_stores
 
 CONNECTOR_CLASS: Final = "com.datastax.spark.connector.datasource.CassandraCatalog"
@@ -94,12 +95,20 @@ class SparkSettings:
 
     @property
     def folder(self) -> Path:
-        return self.cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mailmend"
+        return self.cache or Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "mailmend"
 
     @property
     def log(self) -> Path:
         """The file of the JVM's output other than errors."""
         return self.folder / "spark.log"
+
+
+def _home() -> Path:
+    """The user's home; where no user has one, as Debian writes it for users of services."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/nonexistent")
 
 
 def log_place() -> str:
@@ -134,9 +143,13 @@ def launch_options(settings: SparkSettings) -> dict[str, str]:
     }
     if settings.jars:
         options["spark.jars"] = ",".join(map(str, settings.jars))
-    if runs_here(settings.master) or _MASTER_ON_LOOPBACK.fullmatch(settings.master):
+    if _is_on_loopback(settings.master):
         options |= {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK}
     return options | dict(settings.options)
+
+
+def _is_on_loopback(master: str) -> bool:
+    return runs_here(master) or bool(_MASTER_ON_LOOPBACK.fullmatch(master))
 
 
 def open_session(settings: SparkSettings) -> SparkSession:
@@ -147,6 +160,7 @@ def open_session(settings: SparkSettings) -> SparkSession:
         SparkUnreachable: Spark did not start, or has no executors; the message says where to look.
         WrongUse: the running session lacks the connector.
     """
+    forget_ended_session()
     running = SparkSession.getActiveSession()
     with own_interrupts():
         session = running or (_submitted(settings) if "PYSPARK_GATEWAY_PORT" in os.environ else _launched(settings))
@@ -161,16 +175,30 @@ def open_session(settings: SparkSettings) -> SparkSession:
 @contextmanager
 def session_for_a_command(settings: SparkSettings) -> Iterator[SparkSession]:
     """A session that is stopped at the end of the block, unless it was running before."""
+    forget_ended_session()
     before = SparkSession.getActiveSession()
     session = open_session(settings)
     try:
-        with ended_when_interrupted(session):
+        with ended_when_interrupted(session), _lost_java_raised():
             yield session
     finally:
         if before is None:
             if not is_over(session):
                 remove_stores(session)
             stop(session)
+
+
+@contextmanager
+def _lost_java_raised() -> Iterator[None]:
+    """Raise whatever came of a Java process that ended as the error that says so."""
+    try:
+        yield
+    except MailmendError:
+        raise
+    except Exception:
+        if not has_ended():
+            raise
+        raise java_ended() from None
 
 
 def _submitted(settings: SparkSettings) -> SparkSession:
@@ -184,8 +212,7 @@ def _submitted(settings: SparkSettings) -> SparkSession:
 
 def _launched(settings: SparkSettings) -> SparkSession:
     conf = SparkConf(loadDefaults=False).setAll(list(launch_options(settings).items()))
-    settings.folder.mkdir(parents=True, exist_ok=True)
-    with _environment(settings), settings.log.open("ab") as log:
+    with _environment(settings), _opened_log(settings) as log:
         try:
             gateway = _gateway(conf, log)
             session = SparkSession(SparkContext(conf=conf, gateway=gateway))
@@ -194,6 +221,18 @@ def _launched(settings: SparkSettings) -> SparkSession:
     fields = {"master": settings.master, "application": session.sparkContext.applicationId, "log": str(settings.log)}
     _LOG.info("spark started", extra=fields)
     return session
+
+
+def _opened_log(settings: SparkSettings) -> IO[bytes]:
+    try:
+        settings.folder.mkdir(parents=True, exist_ok=True)
+        note_log(settings.log)
+        return settings.log.open("ab")
+    except OSError as error:
+        raise WrongUse(
+            f"Spark's log {settings.log} cannot be written: {error.strerror or error}",
+            mend="Set XDG_CACHE_HOME to a folder that this user may write to; or use --engine local.",
+        ) from error
 
 
 def _gateway(conf: SparkConf, log: IO[bytes]) -> Any:
@@ -216,6 +255,8 @@ def _environment(settings: SparkSettings) -> Iterator[None]:
         "PYTHONPATH": ours_first,  # a foreign `model` or `repair` on the path would be imported by Python workers
         "SPARK_HOME": None,
     }
+    if _is_on_loopback(settings.master) and "SPARK_LOCAL_IP" not in os.environ:
+        wanted["SPARK_LOCAL_IP"] = _LOOPBACK  # else Spark looks up this host's name, which may have no address
     # Spark and its Python workers need AWS_* for a staging area in a bucket, and none of mailmend's own variables.
     hidden = dict.fromkeys(name for name in os.environ if name.startswith("MAILMEND_"))
     before = {name: os.environ.get(name) for name in (*wanted, *hidden)}

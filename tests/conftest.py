@@ -13,17 +13,17 @@ from tests.support.lane_journal import heed_person, interrupts_fail_the_test, ke
 from tests.support.object_stores import S3, one_s3
 from tests.support.pulsars import RealPulsar, one_pulsar
 from tests.support.servers import CassandraServer, ThreeNodes, demanded, local_node, one_node, three_local_nodes
-from tests.support.spark import spark
+from tests.support.spark import shared_spark, spark
 from tests.support.thorough import ALL, LEFT_TO_ALL, SEED, configure, left_out, seeds_of
 
-__all__ = ["spark"]
+__all__ = ["shared_spark", "spark"]
 
 _NEEDS = {
     "cassandra": {"cassandra", "cassandra41", "guarded", "three_nodes", "throwaway"},
     "broker": {"rabbitmq"},
     "object_store": {"s3"},
     "pulsar": {"pulsar"},
-    "spark": {"spark", "standalone"},
+    "spark": {"shared_spark", "standalone"},
 }
 """Every marker of a server, and the fixtures that start one."""
 

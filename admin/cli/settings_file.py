@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import click
 
+from admin.local.folders import home_of
 from admin.settings import reason_of
 from model.errors import BadSettings, MailmendError
 
@@ -73,7 +74,7 @@ def read_again(context: click.Context) -> Iterator[None]:
 
 def _load(context: click.Context) -> None:
     root = context.find_root()
-    root.default_map = {**_cqlshrc(os.environ, Path.home()), **_settings(root)}
+    root.default_map = {**_cqlshrc(os.environ, home_of(os.environ)), **_settings(root)}
     context.default_map = functools.reduce(_below, _names_to(context), root.default_map)
 
 
@@ -88,7 +89,7 @@ def _below(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _settings(root: click.Context) -> dict[str, Any]:
     named, profile = root.meta.get(_NAMED), root.meta.get(PROFILE_NAME)
-    file = (named or settings_path(os.environ, Path.home())).expanduser()
+    file = (named or settings_path(os.environ, home_of(os.environ))).expanduser()
     settings: dict[str, Any] = {}
     if named is not None or file.exists():
         try:

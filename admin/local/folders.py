@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from filelock import FileLock, Timeout
 
-from model.errors import LocalServerError
+from model.errors import LocalServerError, WrongUse
 from repair.synced_files import create_folder
 
 LOCK_SECONDS_MAX: Final = 1800.0  # the first one may be fetching its parts over a slow line
@@ -71,6 +71,20 @@ class ClusterFolder:
         return NodeFolder(self.root / f"node{number}")
 
 
+NO_HOME: Final = Path("/nonexistent")
+"""The home of a user who has none, as Debian writes it for users of services."""
+
+
+def home_of(environment: Mapping[str, str]) -> Path:
+    """The user's home; `NO_HOME` where neither HOME nor the system's list of users names one."""
+    if stated := environment.get("HOME"):
+        return Path(stated)
+    try:
+        return Path.home()
+    except RuntimeError:
+        return NO_HOME
+
+
 def data_home(environment: Mapping[str, str], home: Path) -> Path:
     return _xdg(environment, "XDG_DATA_HOME", home / ".local" / "share")
 
@@ -89,6 +103,23 @@ def _xdg(environment: Mapping[str, str], variable: str, otherwise: Path) -> Path
     return (stated if stated.is_absolute() else otherwise) / "mailmend"
 
 
+def made_folder(folder: Path) -> Path:
+    """Make a folder of ours where it is missing.
+
+    Raises:
+        WrongUse: the system refuses it; the message names the variable that chooses another place.
+    """
+    try:
+        create_folder(folder)
+    except OSError as error:
+        raise WrongUse(
+            f"the folder {folder} cannot be made: {error.strerror or error}",
+            mend="Name folders that this user may write to: XDG_CACHE_HOME for what is fetched once and Spark's log, "
+            "XDG_DATA_HOME for local servers and runs.",
+        ) from error
+    return folder
+
+
 def read_json(path: Path, parse: Callable[[Any], T]) -> T | None:
     """The parsed content of a file of ours; None when it is missing.
 
@@ -97,7 +128,7 @@ def read_json(path: Path, parse: Callable[[Any], T]) -> T | None:
     """
     try:
         return parse(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LocalServerError(
@@ -119,8 +150,9 @@ def locked(path: Path, seconds_max: float = LOCK_SECONDS_MAX) -> Iterator[None]:
 
     Raises:
         LocalServerError: another process held it for longer than `seconds_max`.
+        WrongUse: its folder cannot be made or written to.
     """
-    create_folder(path.parent)
+    made_folder(path.parent)
     try:
         with FileLock(path, timeout=seconds_max, is_singleton=True):
             yield

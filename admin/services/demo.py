@@ -19,7 +19,7 @@ from uuid import UUID
 
 from admin.breaking import WRONG_COUNTER, Damage, break_one_by_one
 from admin.local import LocalCluster, local_cluster
-from admin.local.folders import cluster_folder
+from admin.local.folders import cluster_folder, home_of
 from admin.local.ports import free_port
 from admin.services.caller import Caller
 from admin.settings import LOOPBACK, ConnectionSettings
@@ -100,7 +100,7 @@ def demo(request: DemoRequest, caller: Caller) -> DemoResult:
     Raises:
         MailmendError: a command ended otherwise than the demo tells.
     """
-    root, port = cluster_folder(os.environ, Path.home(), "demo").root, free_port([LOOPBACK])
+    root, port = cluster_folder(os.environ, home_of(os.environ), "demo").root, free_port([LOOPBACK])
     cluster = local_cluster(root)
     _remove(cluster)
     try:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from admin.extras import import_or_name_extra
 from admin.local.connector import connector_jars
-from admin.local.folders import data_home
+from admin.local.folders import data_home, home_of
 from admin.local.java import SPARK, find_java
 from admin.plan_files import PlanFile
 from admin.settings import ConnectionSettings
@@ -424,7 +424,7 @@ def state_folder(name: str) -> Path:
 
     It is below the data folder that the XDG base directory specification names.
     """
-    return data_home(os.environ, Path.home()) / name
+    return data_home(os.environ, home_of(os.environ)) / name
 
 
 def lag_journal(opened: OpenCluster, ledger: Ledger | None = None) -> LagJournal:

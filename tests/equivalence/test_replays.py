@@ -1,7 +1,7 @@
 """Two engines, one answer: recorded attempts replayed by Spark and by this process alone come to the same."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -86,8 +86,10 @@ _ELSEWHERE = (("mail", "outgoing"), ("other", "spool"))
 
 
 @pytest.fixture(scope="module")
-def records(ledger: Tables, contact: Contact, spark: Any) -> Iterator[tuple[AttemptRecord, AttemptRecord]]:
-    source = pytest.importorskip("spark_repair.connector").Source(spark, contact, LEDGER)
+def records(
+    ledger: Tables, contact: Contact, shared_spark: Callable[[], Any]
+) -> Iterator[tuple[AttemptRecord, AttemptRecord]]:
+    source = pytest.importorskip("spark_repair.connector").Source(shared_spark(), contact, LEDGER)
     local = read_attempts(ledger, WANTED, Level.LOCAL_QUORUM, SilentProgress())
     distributed = pytest.importorskip("spark_repair.attempts").read_attempts(source, WANTED, SilentProgress())
     yield local, distributed

@@ -3,12 +3,17 @@
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from model.errors import SparkFailed
+from spark_repair.lost_java import java_process
+from spark_repair.session import SparkSettings, session_for_a_command
 from tests.support.apart import MAILMEND, ON_EXECUTORS, SPARK, all_gone, begun, java_of, wait_until
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
@@ -70,6 +75,23 @@ def test_it_is_killed_while_executors_mend(mailmend: CommandLine, mail: MailKeys
     assert mail.mirrored() == OF_EXECUTORS
 
 
+def test_only_the_test_that_lost_its_java_process_fails(shared_spark: Callable[[], SparkSession]) -> None:
+    assert shared_spark().range(3).count() == 3
+    java = java_process()
+    assert java is not None
+
+    with pytest.raises(SparkFailed, match="its Java process ended"):
+        _work_without(java)
+
+    assert shared_spark().range(3).count() == 3
+
+
+def _work_without(java: "subprocess.Popen[bytes]") -> None:
+    with session_for_a_command(SparkSettings()) as session:
+        java.kill()
+        session.range(3).count()
+
+
 def _run_is_lost(mailmend: CommandLine, program: str, words: Sequence[str], happened: Callable[[], object]) -> None:
     """The command's Java process is killed once that has happened; how the command ends then, and its record."""
     process = begun(mailmend, program, *words)
@@ -79,7 +101,8 @@ def _run_is_lost(mailmend: CommandLine, program: str, words: Sequence[str], happ
     all_gone(process)
 
     assert (process.returncode, out) == (3, ""), err
-    assert "mailmend: Spark failed: its Java process ended" in err
+    assert "mailmend: Spark failed: its Java process ended (SIGKILL)" in err
+    assert "what is staged (--staging) is not read again" in err
     assert "mailmend runbook show spark-job-died" in err
     assert ("Traceback" in err, "should not happen" in err, "Warning" in err) == (False, False, False), err
     shown = mailmend("runs", "show", _newest(mailmend)["run"])

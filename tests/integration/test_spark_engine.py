@@ -67,7 +67,7 @@ def ledger(cluster: CassandraCluster) -> Ledger:
     return Ledger(created(cluster, BOOK, LEDGER), CLOCK)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def engine(spark: SparkSession, contact: Contact) -> SparkEngine:
     return SparkEngine(spark, contact, MAIL, BOOK)
 

@@ -1,6 +1,6 @@
 """One Spark for all tests: two cores, a small heap, started when the first test asks."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from admin.local.connector import connector_jars
 from model.errors import JavaMissing, LocalServerError
+from spark_repair.lost_java import forget_ended_session
 from spark_repair.session import SparkSettings, coordinates_here, open_session
 from tests.support.servers import unavailable
 
@@ -29,7 +30,20 @@ LOCAL = partial(
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = open_session(LOCAL())
-    yield session
-    session.stop()
+def shared_spark() -> Iterator[Callable[[], SparkSession]]:
+    """Gives the session that tests share, or another one where its Java process has ended."""
+    yield _living_session
+    forget_ended_session()
+    if session := SparkSession.getActiveSession():
+        session.stop()
+
+
+@pytest.fixture
+def spark(shared_spark: Callable[[], SparkSession]) -> SparkSession:
+    """A session that lives: a test whose session lost its Java process fails alone."""
+    return shared_spark()
+
+
+def _living_session() -> SparkSession:
+    forget_ended_session()
+    return SparkSession.getActiveSession() or open_session(LOCAL())

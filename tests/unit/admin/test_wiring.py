@@ -177,6 +177,7 @@ class TestEngines:
         monkeypatch.setattr(wiring_cluster, "find_spec", lambda name: None if name == without else name)
         found = [] if without == "java" else [Path("java")]
         monkeypatch.setattr("admin.local.java.candidates", lambda _: found)
+        monkeypatch.setattr("admin.local.java.USUAL_PLACES", ())
         monkeypatch.setattr(wiring_cluster, "find_java", lambda program, env: find_java(program, env, lambda _: 17))
 
         said: list[str] = []

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from admin.local.cassandra_settings import NEWEST, release_named
-from admin.local.java import SPARK, Java, JavaProgram, candidates, choose, find_java, major_version
+from admin.local.java import SPARK, Java, JavaProgram, candidates, choose, find_java, installed_ones, major_version
 from model.errors import ExitCode, JavaMissing
 
 RELEASE = NEWEST
@@ -96,3 +96,46 @@ def test_the_wheel_is_advised_only_where_it_runs_spark(
     with pytest.raises(JavaMissing) as caught:
         find_java(SPARK, {"JAVA_HOME": "/nowhere", "PATH": ""}, ask=lambda _: None)
     assert ("mailmend[java]" in str(caught.value)) is advised
+
+
+@pytest.fixture
+def usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which packages install Java: two are there, of one of which there is a second name."""
+    folder = tmp_path / "jvm"
+    for name in ("temurin-25", "openjdk-17"):
+        program = folder / name / "bin" / "java"
+        program.parent.mkdir(parents=True)
+        program.touch()
+    (folder / "default-java").symlink_to(folder / "temurin-25")
+    monkeypatch.setattr("admin.local.java.USUAL_PLACES", (f"{folder}/*/bin/java",))
+    return folder
+
+
+def _major_of(path: Path) -> int:
+    return int(path.resolve().parents[1].name.rpartition("-")[2])
+
+
+def test_a_java_that_serves_is_found_in_the_usual_folders_behind_one_that_is_too_new(usual: Path) -> None:
+    environment = {"JAVA_HOME": str(usual / "temurin-25"), "PATH": str(usual / "temurin-25" / "bin")}
+
+    java = find_java(SPARK, environment, ask=_major_of)
+
+    assert (java.major, java.home) == (17, usual / "openjdk-17")
+
+
+def test_a_java_that_is_too_new_is_named_once(usual: Path) -> None:
+    (usual / "openjdk-17" / "bin" / "java").unlink()
+    environment = {"JAVA_HOME": str(usual / "default-java"), "PATH": str(usual / "temurin-25" / "bin")}
+
+    with pytest.raises(JavaMissing) as caught:
+        find_java(SPARK, environment, ask=_major_of)
+
+    assert str(caught.value).count("is Java 25") == 1
+
+
+def test_java_in_the_home_of_a_user_is_found(tmp_path: Path) -> None:
+    program = tmp_path / ".jdks" / "a" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.touch()
+
+    assert installed_ones(tmp_path, ("~/.jdks/*/bin/java", "/nowhere/*/bin/java")) == [program]

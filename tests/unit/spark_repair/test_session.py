@@ -106,6 +106,51 @@ def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_
     assert "JAVA_HOME" not in os.environ
 
 
+@pytest.mark.parametrize(
+    ("master", "before", "address"),
+    [
+        ("local[*]", None, "127.0.0.1"),
+        ("spark://127.0.0.1:7077", None, "127.0.0.1"),
+        ("local[2]", "10.0.0.9", "10.0.0.9"),
+        ("spark://master:7077", None, None),
+    ],
+)
+def test_a_local_spark_does_not_look_up_the_name_of_its_host(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, master: str, before: str | None, address: str | None
+) -> None:
+    """Laptops and containers have names without an address; what somebody chose is kept."""
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    if before:
+        monkeypatch.setenv("SPARK_LOCAL_IP", before)
+
+    with session._environment(SparkSettings(master, java_home="/a/java", cache=tmp_path)):
+        assert os.environ.get("SPARK_LOCAL_IP") == address
+
+    assert os.environ.get("SPARK_LOCAL_IP") == before
+
+
+def test_a_log_that_cannot_be_written_is_named_before_spark_starts() -> None:
+    """The home of a service's user is often a folder that is not there."""
+    settings = SparkSettings("local[1]", java_home="/a/java", cache=Path("/dev/null/cache"))
+
+    with pytest.raises(WrongUse, match=r"Spark's log /dev/null/cache/spark\.log cannot be written") as caught:
+        session._launched(settings)
+
+    assert "XDG_CACHE_HOME" in caught.value.mend
+
+
+def test_a_user_without_a_home_has_the_one_that_the_system_writes_for_services(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", refused)
+
+    assert SparkSettings().log == Path("/nonexistent/.cache/mailmend/spark.log")
+
+
 def test_a_spark_that_does_not_start_names_its_log(tmp_path: Path) -> None:
     settings = SparkSettings("spark://nobody:7077", cache=tmp_path)
     error = session._start_failure(settings, RuntimeError("\n[JAVA_GATEWAY_EXITED] Java gateway exited\n at x"))
