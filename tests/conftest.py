@@ -12,7 +12,15 @@ from tests.support.guarded import GuardedNode, guarded_node
 from tests.support.lane_journal import heed_person, interrupts_fail_the_test, keep_journal
 from tests.support.object_stores import S3, one_s3
 from tests.support.pulsars import RealPulsar, one_pulsar
-from tests.support.servers import CassandraServer, ThreeNodes, demanded, local_node, one_node, three_local_nodes
+from tests.support.servers import (
+    CassandraServer,
+    ThreeNodes,
+    demanded,
+    local_node,
+    one_node,
+    patient_driver,
+    three_local_nodes,
+)
 from tests.support.spark import shared_spark, spark
 from tests.support.thorough import ALL, LEFT_TO_ALL, SEED, configure, left_out, seeds_of
 
@@ -115,7 +123,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def cassandra() -> Iterator[CassandraServer]:
     """A real Cassandra 5.0: `host`, `port`, `local_dc`, and `keyspace()` for a name of one's own."""
-    with one_node() as server:
+    with patient_driver(), one_node() as server:
         yield server
 
 

@@ -34,9 +34,16 @@ WITH_UNIT = sorted(
 
 WITH_FAULTS = tuple(
     f"tests/integration/test_{name}.py"
-    for name in ("queue_runbooks", "adoption", "advise", "migrations", "schema", "verify")
+    for name in (
+        *("queue_runbooks", "adoption", "advise", "migrations", "schema", "verify"),
+        *("delivery_over_pulsar", "pulsar_check", "pulsar_logins", "pulsar_runbooks"),
+        "topic_references",
+    )
 )
-"""What needs Cassandra, RabbitMQ and S3 at once goes where all of them are; with some more, for the lanes' length."""
+"""What needs Cassandra, RabbitMQ and S3 at once goes where all of them are; with some more, for the lanes' length.
+
+Pulsar runs in one lane only: it takes more of a processor than any other server.
+"""
 
 WITH_SPARK = ("tests/drills/test_column_was_dropped.py", "tests/faults/test_check_writes_nothing.py")
 

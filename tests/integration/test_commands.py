@@ -10,11 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from cql.driver.contact import Contact
 from model.catalog.mail import MESSAGE_ID
 from model.operations import Put
 from tests.support.commands import QUICK, CommandLine, Ended
@@ -211,7 +213,8 @@ def test_nobody_listens(mailmend: CommandLine) -> None:
     _refused(mailmend("check", *QUICK, "--port", str(free)), 4, f"127.0.0.1:{free}", "--host, --port")
 
 
-def test_something_listens_that_never_answers(mailmend: CommandLine) -> None:
+def test_something_listens_that_never_answers(mailmend: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("admin.wiring.cluster.Contact", partial(Contact, request_seconds=1))
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 

@@ -38,7 +38,7 @@ from tests.support.roles import (
     granted_roles,
     may_read,
     may_write,
-    permitted,
+    permitted_quickly,
     refused,
     run_as_cqlsh,
     said_what_is_missing,
@@ -83,7 +83,7 @@ def mail(granted: Granted) -> MailKeyspace:
     return granted.mail
 
 
-@pytest.mark.parametrize(("role", "table", "letters"), permitted())
+@pytest.mark.parametrize(("role", "table", "letters"), permitted_quickly())
 def test_a_role_reads_and_writes_what_its_work_needs_and_nothing_else(
     sessions: dict[str, CassandraCluster], role: str, table: str, letters: str
 ) -> None:

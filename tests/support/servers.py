@@ -11,7 +11,7 @@ import subprocess
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 from uuid import uuid4
@@ -161,6 +161,24 @@ def one_node(java_options: tuple[str, ...] = _SHORT_LIFE) -> Iterator[CassandraS
     else:
         with local_node(ClusterRequest(properties=_FAST_DDL, yaml=_VIEWS, java_options=java_options)) as server:
             yield server
+
+
+@contextmanager
+def patient_driver() -> Iterator[None]:
+    """Let each request of the driver wait four times as long: on a busy machine a node that works answers late.
+
+    What a repair writes keeps its own, shorter wait: between a stamp and its moment several of those fit.
+    """
+    names = [field.name for field in fields(Contact)]
+    build: Any = Contact.__init__
+    before = build.__defaults__
+    after = dict(zip(names[-len(before) :], before, strict=True))
+    after["request_seconds"] *= 4
+    build.__defaults__ = tuple(after.values())
+    try:
+        yield
+    finally:
+        build.__defaults__ = before
 
 
 @contextmanager

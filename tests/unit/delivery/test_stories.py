@@ -43,7 +43,7 @@ TWO_FAIL: Answers = {one: ([], NEVER if one in RECIPIENTS[:2] else ACCEPTED) for
 """One report tells of both."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(100), deadline=None)
 @given(MAILS, ANSWERS, DEATHS, LIMITS)
 def test_every_recipient_has_the_mail_or_is_reported_and_never_both(
     mails: list[tuple[str, ...]], answers: Answers, deaths: list[int], limits: tuple[int, int]
