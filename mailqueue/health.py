@@ -42,6 +42,7 @@ class QueueFigures:
         marks_expire: whether marks ever go by themselves; in James's own tables they stay.
         depth: the broker's counts of messages; None where it was not asked, or did not answer.
         lacking: how many mails surely have no message, at the least; None where that is not known.
+        lacking_at_most: how many have none in the queue; dead letters may be theirs.
         broker_away: why the broker did not answer; None where it did, or was not asked.
         tabled: whether the queue has tables; else its topics are all of it.
         topics: what these showed; None where there are none, or the broker did not answer.
@@ -64,6 +65,7 @@ class QueueFigures:
     marks_expire: bool = True
     depth: Depth | None = None
     lacking: int | None = None
+    lacking_at_most: int | None = None
     broker_away: str | None = None
     tabled: bool = True
     topics: TopicFigures | None = None
@@ -133,6 +135,12 @@ def _of_broker(figures: QueueFigures) -> Iterator[HealthReason]:
             HealthProblem.LACKS_MESSAGE,
             f"{lacking:,} mails wait whose messages the broker lacks: it will not deliver them",
             f"mailmend queue reconcile --queue {figures.queue}; then: mailmend runbook show rabbitmq-was-lost",
+        )
+    elif figures.lacking_at_most:
+        yield HealthReason(
+            HealthProblem.LACKS_MESSAGE,
+            f"{figures.lacking_at_most:,} mails wait that have at most a dead letter: the broker will not deliver them",
+            f"mailmend queue reconcile --queue {figures.queue} tells which; it puts back what has no message",
         )
     if depth is not None and (depth.ready or lacking) and not depth.consumers:
         yield HealthReason(

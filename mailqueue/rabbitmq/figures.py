@@ -31,6 +31,7 @@ async def figures_of(
         return await _starts_of(view, queue)
     depth, away = await _depth(broker, queue) if scope is FigureScope.ALL else (None, None)
     size = await view.size(queue)
+    without = await _without_message(view, queue, broker, depth, size)
     return replace(
         await _starts_of(view, queue),
         mails=size.mails,
@@ -38,7 +39,8 @@ async def figures_of(
         exact=size.kind is SizeKind.EXACT,
         oldest_at=await _oldest_at(view, queue),
         depth=depth,
-        lacking=await _lacking(view, queue, broker, depth, size),
+        lacking=None if without is None or depth is None else max(0, without - depth.dead),
+        lacking_at_most=without,
         broker_away=away,
     )
 
@@ -86,20 +88,22 @@ async def _depth(broker: Broker, queue: QueueName) -> tuple[Depth | None, str | 
         return None, error.what
 
 
-async def _lacking(view: QueueView, queue: QueueName, broker: Broker, depth: Depth | None, size: Size) -> int | None:
+async def _without_message(
+    view: QueueView, queue: QueueName, broker: Broker, depth: Depth | None, size: Size
+) -> int | None:
     """The lesser of two looks where the first finds any: a delayed mail that is due has its row before its message.
 
     Rows are only counted where the size does not show that there are messages enough.
     """
-    by_size = depth.lacking(size.mails) if depth else None
+    by_size = depth.without_message(size.mails) if depth else None
     if depth is None or by_size is None or (by_size == 0 and size.kind is SizeKind.EXACT):
         return by_size
-    first = depth.lacking(await view.count_settled(queue, view.now - SETTLING))
+    first = depth.without_message(await view.count_settled(queue, view.now - SETTLING))
     if not first:
         return first
     await view.clock.pause(RECOUNTED_SECONDS)
     again, _ = await _depth(broker, queue)
-    second = again.lacking(await view.count_settled(queue, view.now - SETTLING)) if again else None
+    second = again.without_message(await view.count_settled(queue, view.now - SETTLING)) if again else None
     return None if second is None else min(first, second)
 
 

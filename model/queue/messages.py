@@ -60,15 +60,23 @@ class Depth:
     def lacking(self, settled: int) -> int | None:
         """A lower bound of the mails that have no message; None where the unacked messages are not known.
 
-        Each message or dead letter belongs to at most one mail. A message that was delivered after the HTTP API counted
-        is no longer ready and not yet unacked, so the larger of the present sum and `counted` is used.
+        A dead letter may belong to a mail that waits, or to one that waits no longer.
+        """
+        without = self.without_message(settled)
+        return None if without is None else max(0, without - self.dead)
+
+    def without_message(self, settled: int) -> int | None:
+        """The mails without a message in the queue, at the least; dead letters may be theirs.
+
+        Each message belongs to at most one mail. A message that was delivered after the HTTP API counted is no longer
+        ready and not yet unacked, so the larger of the present sum and `counted` is used.
 
         Args:
             settled: the number of waiting mails that were enqueued at least `SETTLING` ago.
         """
         if self.in_hands is None:
             return None
-        return max(0, settled - max(self.ready + self.in_hands, self.counted or 0) - self.dead)
+        return max(0, settled - max(self.ready + self.in_hands, self.counted or 0))
 
 
 class BlobKind(Enum):

@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from mailqueue.health import judged
 from mailqueue.metrics import TrafficSums, pace_between
 from mailqueue.rabbitmq.figures import figures_of, slack_of, sums_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.queue_tables import OwnTables
+from model.queue.health import HealthProblem
 from model.queue.messages import SETTLING, Depth
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, drained, enqueued, mail, twin_queue
 
@@ -104,6 +106,20 @@ class TestLacking:
         assert await lacking(twin, queue) == 2
         twin.clock.advance(SETTLING.total_seconds())
         assert await lacking(twin, queue) == 4
+
+    async def test_one_beside_the_dead_letter_of_another_mail_is_counted(
+        self, twin: TwinQueue, queue: RabbitMailQueue
+    ) -> None:
+        await enqueued(queue, "lost")
+        twin.clock.advance(3600)
+        twin.broker.wipe()
+        await enqueued(queue, "dead")
+        async with queue.dequeue(1) as mails:
+            await (await anext(mails)).reject()
+        found = await figures_of(queue.view, QUEUE, twin.broker)
+        assert found.depth is not None
+        assert (found.depth.dead, found.lacking, found.lacking_at_most) == (1, 0, 1)
+        assert {reason.trouble for reason in judged(found)} >= {HealthProblem.LACKS_MESSAGE}
 
     @pytest.mark.parametrize("own", [OwnTables(), OwnTables(tallies=True, shared=True)])
     async def test_where_the_size_is_no_count_rows_are_counted(self, own: OwnTables) -> None:

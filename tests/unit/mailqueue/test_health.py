@@ -81,6 +81,15 @@ def test_mails_without_messages_that_nobody_takes_are_two_reasons() -> None:
     assert idle.what == "202 mails wait, and nobody takes any"
 
 
+def test_a_mail_without_message_is_named_though_a_dead_letter_may_be_its_own() -> None:
+    """The broker counts dead letters and does not say whose they are: as many mails lacked their message in silence."""
+    dead, lacks = judged(replace(WELL, lacking=0, lacking_at_most=1, depth=Depth(3, 0, 1, 1)))
+
+    assert (dead.trouble, lacks.trouble) == (HealthProblem.DEAD_LETTERS, HealthProblem.LACKS_MESSAGE)
+    assert lacks.what == "1 mails wait that have at most a dead letter: the broker will not deliver them"
+    assert lacks.mend.startswith("mailmend queue reconcile --queue spool")
+
+
 def test_a_queue_that_was_never_swept_counts_from_its_browse_start() -> None:
     """A young one is fine, one that is older than half the slack is not."""
     young = replace(WELL, swept_at=None, browse_start=NOW - DAY, furthest_start=None)
