@@ -11,22 +11,28 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from dataclasses import fields as dataclass_fields
 from datetime import timedelta
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
+from uuid import UUID
 
 from admin.whole_files import named_when_refused, whole_file
+from model.catalog.mail import FAMILIES
 from model.durations import format_duration
 from model.errors import PlanRefused
 from model.instants import MICROS, instant_of
+from model.operations import Level
 from model.projections.findings import Finding, RepairPolicy, Suspect
 from model.projections.reasons import Why
-from model.projections.verdicts import Verdict
-from repair.ledger.before_images import image_digest, suspect_json, suspect_of_json
+from model.projections.verdicts import MENDABLE, Verdict
+from model.schema.table import Kind
+from model.texts import wellformed
+from repair.ledger.before_images import BROKEN, image_digest, suspect_json, suspect_of_json
 from repair.mending.engine import RepairSettings
+
+T = TypeVar("T")
 
 FORMAT: Final = 1
 """Counted up when a plan says something that an older version would not do, or would do otherwise."""
@@ -236,7 +242,7 @@ class PlanFile:
     def __init__(self, file: Path, stream: IO[bytes]) -> None:
         self.file, self._stream = file, stream
         first = _fields(stream.readline(_HEAD_BYTES_MAX))
-        if first.get("plan") not in _KINDS:
+        if str(first.get("plan")) not in _KINDS:
             raise PlanRefused(f"{file} is not a plan of a repair", mend=_anew())
         if first.get("format") != FORMAT:
             raise PlanRefused(
@@ -244,8 +250,12 @@ class PlanFile:
                 mend=f"Apply it with the version that made it. Or: {_anew(first['plan'])}",
             )
         sums, self.seal = self._read_whole(file)
-        self.head = _head_of(first)
-        self.counts: Mapping[str, Mapping[str, int]] = sums["counts"]
+        with self._refused("its first line"):
+            self.head = _head_of(first)
+        with self._refused("its counts"):
+            self.counts = _counts_of(sums)
+            if self.head.kind is PlanKind.MESSAGES:
+                self.verdicts  # noqa: B018 - each verdict is known
 
     @property
     def recorded(self) -> dict[str, str]:
@@ -254,24 +264,40 @@ class PlanFile:
 
     def suspects(self) -> Iterator[Suspect]:
         """The findings, to be looked at again."""
-        for fields in self._lines("suspect"):
-            yield replace(suspect_of_json(fields["suspect"]), planned=fields["before"])
+        build = _suspect_of_messages if self.head.kind is PlanKind.MESSAGES else _planned_suspect
+        return self.values("suspect", build)
 
     @property
     def verdicts(self) -> Mapping[str, Counter[Verdict]]:
         """The counts of findings."""
         return {name: Counter({Verdict(one): n for one, n in of.items()}) for name, of in self.counts.items()}
 
-    def values(self, name: str) -> Iterator[Any]:
-        """What lines of one kind hold: marks, or blobs."""
-        return (fields[name] for fields in self._lines(name))
+    def values(self, name: str, build: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
+        """What lines of one kind hold: suspects, marks, or blobs. One such iterator at a time.
 
-    def _lines(self, name: str) -> Iterator[dict[str, Any]]:
-        """One such iterator at a time."""
+        Args:
+            name: the field that lines of the kind have.
+            build: makes the value of the line's fields.
+
+        Raises:
+            PlanRefused: a line is not of its form.
+        """
         self._stream.seek(0)
-        for line in self._stream:
-            if name in (fields := json.loads(line)):
-                yield fields
+        for number, line in enumerate(self._stream, 1):
+            fields = _fields(line)
+            if name in fields:
+                with self._refused(f"line {number}"):
+                    value = build(fields)
+                yield value
+
+    @contextmanager
+    def _refused(self, what: str) -> Iterator[None]:
+        """The seal is no signature: whoever writes a plan by hand may seal anything."""
+        try:
+            yield
+        except BROKEN as error:
+            why = str(error) if isinstance(error, _NotOfItsForm) else type(error).__name__
+            raise PlanRefused(f"{self.file}: {what} is not of a plan: {why}", mend=_anew()) from error
 
     def _read_whole(self, file: Path) -> tuple[dict[str, Any], str]:
         """The counts and the seal: the last two lines."""
@@ -308,7 +334,7 @@ def needs_of(file: Path, part: str) -> bool:
     try:
         with file.open("rb") as stream:
             return bool(_fields(stream.readline(_HEAD_BYTES_MAX))["policy"][part])
-    except (OSError, KeyError, TypeError):
+    except (OSError, *BROKEN):
         return False
 
 
@@ -316,11 +342,129 @@ def _fields(line: bytes) -> dict[str, Any]:
     """A line's fields; none where it is not of a plan."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
+def _planned_suspect(fields: Mapping[str, Any]) -> Suspect:
+    return replace(suspect_of_json(fields["suspect"]), planned=_text(fields, "before"))
+
+
+def _suspect_of_messages(fields: Mapping[str, Any]) -> Suspect:
+    suspect = _planned_suspect(fields)
+    table = _TABLES.get(suspect.projection)
+    _need(table is not None, "projection", "one of the mail tables")
+    if table is not None:
+        types = [column.type for column in table.columns if column.kind is not Kind.REGULAR]
+        kinds = [_KINDS_OF_KEYS[type_] for type_ in types]
+        fits = [isinstance(part, kind) for part, kind in zip(suspect.key, kinds, strict=False)]
+        _need(all(fits) and len(suspect.key) == len(kinds), "key", f"a key of {suspect.projection}")
+    return suspect
+
+
+_TABLES: Final = {projection.name: projection.table for family in FAMILIES for projection in family.projections}
+_KINDS_OF_KEYS: Final = {"timeuuid": UUID, "uuid": UUID, "bigint": int, "int": int, "text": str, "boolean": bool}
+
+
+class _NotOfItsForm(ValueError):
+    """A field is not of its form."""
+
+
 def _head_of(fields: Mapping[str, Any]) -> PlanHead:
-    known = {one.name: fields[one.name] for one in dataclass_fields(PlanHead) if one.name != "kind"}
-    return PlanHead(**{**known, "kind": PlanKind(fields["plan"]), "without": tuple(fields["without"])})
+    kind = PlanKind(fields["plan"])
+    head = PlanHead(
+        kind=kind,
+        keyspace=_text(fields, "keyspace"),
+        tables=_text(fields, "tables"),
+        options=_text(fields, "options"),
+        policy=_policy_of(fields["policy"]),
+        without=tuple(_texts(fields, "without")),
+        margin_seconds=_seconds(fields, "margin_seconds"),
+    )
+    if kind is PlanKind.MESSAGES:
+        _of_messages(head.repair_policy)
+    else:
+        _need(set(head.policy) >= _NEEDED[kind], "its policy", f"with {', '.join(sorted(_NEEDED[kind]))}")
+    return head
+
+
+_NEEDED: Final = {
+    PlanKind.QUEUES: {"as_of", "level", "rows_per_second", "broker", "blobs", "marks", "no_blobs"},
+    PlanKind.BLOBS: {
+        *("as_of", "level", "rows_per_second", "broker", "blobs"),
+        *("family", "no_broker", "references", "references_file", "queues"),
+    },
+}
+_FLAGS: Final = frozenset({"beat_ahead", "accept_torn", "serial", "all_truths", "no_blobs", "no_broker", "only_broker"})
+_LISTS: Final = frozenset({"only", "references", "references_file", "queues"})
+_AS_OF_MAX: Final = 253_402_300_799 * MICROS
+_SECONDS_MAX: Final = 10**10
+_RATE_MAX: Final = 2**31
+_LEVELS: Final = frozenset(one.value for one in Level)
+
+
+def _policy_of(policy: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A policy each of whose fields has its type, by its name."""
+    for name, value in policy.items():
+        if name == "as_of":
+            _need(_is_number(value, int) and 0 <= value < _AS_OF_MAX, name, "an instant in microseconds")
+        elif name == "rows_per_second":
+            _need(value is None or (_is_number(value, int) and 0 < value < _RATE_MAX), name, "a rate, or null")
+        elif name.endswith("_seconds"):
+            _need(value is None or _seconds(policy, name) >= 0, name, "a duration, or null")
+        elif name == "family":
+            _need(_is_number(value, int) and 0 <= value < _RATE_MAX, name, "a number of a family")
+        elif name == "level":
+            _need(value in _LEVELS, name, "a read level")
+        elif name in _FLAGS:
+            _need(isinstance(value, bool), name, "true or false")
+        elif name in _LISTS:
+            _texts(policy, name)
+        elif value is not None:
+            _text(policy, name)
+    return policy
+
+
+def _of_messages(policy: RepairPolicy) -> None:
+    _need(policy.run is None, "run", "null")
+    _need(policy.only <= MENDABLE, "only", "verdicts that can be mended")
+    _need(policy.orphans in {"report", "quarantine"}, "orphans", "report or quarantine")
+    _need(policy.dangling in {"withdraw", "restore", "report"}, "dangling", "withdraw, restore or report")
+    _need(policy.leaks in {"report", "collect"}, "leaks", "report or collect")
+    _need(None not in {policy.skew_seconds, policy.margin_seconds}, "skew_seconds", "a duration")
+
+
+def _counts_of(sums: Mapping[str, Any]) -> Mapping[str, Mapping[str, int]]:
+    counts: Mapping[str, Mapping[str, int]] = sums["counts"]
+    for of_verdicts in counts.values():
+        for verdict, count in of_verdicts.items():
+            _need(_is_number(count, int) and 0 <= count < _AS_OF_MAX, verdict, "a number of findings")
+    return counts
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields[name]
+    _need(isinstance(value, str) and wellformed(value) == value and "\0" not in value, name, "a text")
+    return str(value)
+
+
+def _texts(fields: Mapping[str, Any], name: str) -> list[str]:
+    value = fields[name]
+    _need(isinstance(value, list), name, "a list")
+    return [_text({name: one}, name) for one in value]
+
+
+def _seconds(fields: Mapping[str, Any], name: str) -> float:
+    value = fields[name]
+    _need(_is_number(value, int | float) and abs(value) < _SECONDS_MAX, name, "a number of seconds")
+    return float(value)
+
+
+def _is_number(value: Any, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _need(holds: bool, name: str, form: str) -> None:  # noqa: FBT001 - a condition
+    if not holds:
+        raise _NotOfItsForm(f"{name} is not {form}")

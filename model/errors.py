@@ -315,6 +315,10 @@ class SourceUnread(MailmendError):
         self.source = source
 
 
+class DamagedRecord(MailmendError):
+    """A record of the ledger, or a line of a file of ours, is not of the form in which it was written."""
+
+
 class FixLimit(MailmendError):
     """More fixes are due than --max-fixes allows; nothing was written."""
 

@@ -230,7 +230,7 @@ async def _carried_out(
 ) -> CollectedBlobs:
     if request.approved is None:
         return await collection.run(removing)
-    return await collection.apply((blob_of(*fields) for fields in request.approved.values("blob")), removing)
+    return await collection.apply(request.approved.values("blob", lambda fields: blob_of(*fields["blob"])), removing)
 
 
 def _adder(plan: PlanWriter) -> Callable[[ListedBlob], None]:

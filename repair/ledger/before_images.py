@@ -5,18 +5,27 @@ A before-image must come back exactly as it was read, also after a schema change
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from model.errors import MailmendError
+from model.errors import DamagedRecord, MailmendError
 from model.operations import Seen
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from model.schema.table import Key
+
+T = TypeVar("T")
+
+BROKEN: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What the readers of JSON's types raise where a document is not of their form."""
+
+_HALVES: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_DAMAGED: Final = "Somebody changed it, or another version wrote it. It is left as it is; look for it by hand."
 
 
 def packed(value: Any) -> Any:  # noqa: PLR0911 one return for each kind
@@ -46,6 +55,8 @@ def packed(value: Any) -> Any:  # noqa: PLR0911 one return for each kind
 
 
 def unpacked(value: Any) -> Any:
+    if isinstance(value, list):
+        raise TypeError("a list without its type")
     if not isinstance(value, dict):
         return value
     ((kind, inner),) = value.items()
@@ -71,7 +82,12 @@ def key_text(key: Key) -> str:
 
 
 def key_from(text: str) -> Key:
-    return tuple(unpacked(part) for part in json.loads(text))
+    """Read a key.
+
+    Raises:
+        DamagedRecord: the text is not one.
+    """
+    return _read("a key", text, lambda parts: tuple(unpacked(part) for part in _of_kind(parts, list)))
 
 
 def suspect_text(suspect: Suspect) -> str:
@@ -79,7 +95,12 @@ def suspect_text(suspect: Suspect) -> str:
 
 
 def suspect_from(text: str) -> Suspect:
-    return suspect_of_json(json.loads(text))
+    """Read a suspect.
+
+    Raises:
+        DamagedRecord: the text is not one.
+    """
+    return _read("a suspect", text, suspect_of_json)
 
 
 def suspect_json(suspect: Suspect) -> dict[str, Any]:
@@ -93,12 +114,13 @@ def suspect_json(suspect: Suspect) -> dict[str, Any]:
 
 
 def suspect_of_json(fields: Mapping[str, Any]) -> Suspect:
+    """Read a suspect; what is none raises one of `BROKEN`."""
     return Suspect(
-        projection=fields["projection"],
-        key=tuple(unpacked(part) for part in fields["key"]),
+        projection=_of_kind(fields["projection"], str),
+        key=tuple(unpacked(part) for part in _of_kind(fields["key"], list)),
         verdict=Verdict(fields["verdict"]),
-        truth_ids=tuple(UUID(one) for one in fields["truth_ids"]),
-        wanted=unpacked(fields["wanted"]),
+        truth_ids=tuple(UUID(one) for one in _of_kind(fields["truth_ids"], list)),
+        wanted=_of_kind(unpacked(fields["wanted"]), dict),
     )
 
 
@@ -115,17 +137,25 @@ def image_digest(finding: Finding) -> str:
 
 
 def image_from(text: str, *, result: Verdict | None = None, error: str | None = None) -> Finding:
-    fields = json.loads(text)
-    return Finding(
-        suspect=suspect_of_json(fields["suspect"]),
-        verdict=Verdict(fields["verdict"]),
-        result=result,
-        truths=tuple(_seen_of(truth) for truth in fields["truths"]),
-        projected=None if fields["projected"] is None else _seen_of(fields["projected"]),
-        last_trace=fields["last_trace"],
-        error=error,
-        number=fields.get("number", 1),
-    )
+    """Read a before-image.
+
+    Raises:
+        DamagedRecord: the text is not one.
+    """
+
+    def finding(fields: Mapping[str, Any]) -> Finding:
+        return Finding(
+            suspect=suspect_of_json(fields["suspect"]),
+            verdict=Verdict(fields["verdict"]),
+            result=result,
+            truths=tuple(_seen_of(truth) for truth in _of_kind(fields["truths"], list)),
+            projected=None if fields["projected"] is None else _seen_of(fields["projected"]),
+            last_trace=_of_kind(fields["last_trace"], bool),
+            error=error,
+            number=_whole(fields.get("number", 1)),
+        )
+
+    return _read("a before-image", text, finding)
 
 
 def _image(finding: Finding) -> dict[str, Any]:
@@ -147,4 +177,29 @@ def _seen(seen: Seen) -> dict[str, Any]:
 
 
 def _seen_of(fields: Mapping[str, Any]) -> Seen:
-    return Seen({name: unpacked(value) for name, value in fields["row"].items()}, fields["written_at"])
+    written_at = {name: _whole(at) for name, at in fields["written_at"].items()}
+    return Seen({name: unpacked(value) for name, value in fields["row"].items()}, written_at)
+
+
+def _read(what: str, text: str, build: Callable[[Any], T]) -> T:
+    """Build a value from JSON. The message tells nothing of the content, which may be people's mail."""
+    try:
+        document = json.loads(text)
+        if _HALVES.search(text):
+            json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        return build(document)
+    except BROKEN as error:
+        raise DamagedRecord(f"{what} in the ledger cannot be read: {type(error).__name__}", mend=_DAMAGED) from error
+
+
+def _of_kind(value: Any, kind: type[T]) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"a {type(value).__name__} is not a {kind.__name__}")
+    return value
+
+
+def _whole(value: Any) -> int:
+    """A whole number that Cassandra's bigint holds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+        raise TypeError("not a whole number of 64 bits")
+    return value

@@ -1,12 +1,12 @@
 """Look at all queues of a keyspace, and clean away what no sweep has reached, and marks that never expire."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from admin.event_loop import run_async
@@ -36,6 +36,7 @@ from model.projections.findings import Finding, Suspect
 from model.projections.reasons import Why
 from model.projections.verdicts import Verdict
 from model.queue.cleanup import MarksRule, QueuePlace
+from model.queue.mails import queue_name
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, Timing, take_as_of
 from repair.joins.records import Workshop
 from repair.ledger.runs import Ledger
@@ -234,8 +235,13 @@ def _planned_in(plan: PlanFile) -> PlannedCleanup:
     suspects = {QueuePlace(one.verdict, one.key): one for one in plan.suspects()}
     return PlannedCleanup(
         suspects,
-        lambda: (Mark(QueueName(queue), EnqueueId(UUID(one))) for queue, one in plan.values("mark")),
+        lambda: plan.values("mark", _mark_of),
     )
+
+
+def _mark_of(fields: Mapping[str, Any]) -> Mark:
+    queue, mail = fields["mark"]
+    return Mark(queue_name(queue), EnqueueId(UUID(mail)))
 
 
 def _head_of(request: CleanupRequest, opened: OpenCluster, as_of: int) -> PlanHead:

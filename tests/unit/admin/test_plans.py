@@ -184,7 +184,8 @@ def test_counters_wait_in_a_plan_until_the_rows_of_their_mailbox_agree(
 
 
 def test_memory_does_not_grow_with_a_plan(file: Path) -> None:
-    head = PlanHead(kind=PlanKind.MESSAGES, keyspace="mail", tables="", options="", policy={"as_of": START})
+    policy = {"as_of": START, "only": []}
+    head = PlanHead(kind=PlanKind.MESSAGES, keyspace="mail", tables="", options="", policy=policy)
     number = 4_000
     tracemalloc.start()
     with plan_into(file, head) as made:
@@ -195,7 +196,7 @@ def test_memory_does_not_grow_with_a_plan(file: Path) -> None:
             made.add_line("deletedMailsV2", "ORPHAN_MARK", {"mark": ["spool", str(message(uid))]})
     with plan_in(file) as plan:
         keys = sum(len(one.key) for one in plan.suspects())
-        marks = sum(1 for _ in plan.values("mark"))
+        marks = sum(1 for _ in plan.values("mark", dict))
         counts = {"messageIdTable": {Verdict.PROJECT: number}, "deletedMailsV2": {Verdict.ORPHAN_MARK: number}}
         assert (plan.verdicts, plan.head) == (counts, head)
     peak = tracemalloc.get_traced_memory()[1]

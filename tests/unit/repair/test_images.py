@@ -44,7 +44,7 @@ values = st.one_of(
     st.dictionaries(st.text(), plain),
 )
 rows = st.dictionaries(st.text(min_size=1), values, max_size=5)
-seens = st.builds(Seen, rows, st.dictionaries(st.text(), st.integers(), max_size=3))
+seens = st.builds(Seen, rows, st.dictionaries(st.text(), st.integers(-(2**63), 2**63 - 1), max_size=3))
 suspects = st.builds(
     Suspect,
     projection=st.text(),
