@@ -82,7 +82,7 @@ def _without(*files: str) -> tuple[str, ...]:
 LANES = (
     Lane("integration", (*INTEGRATION, *_without(*WITH_UNIT, *WITH_FAULTS), *WITH_SPARK)),
     Lane("faults", (*FAULTS, *WITH_FAULTS, *_without(*WITH_SPARK))),
-    Lane("unit, drills", ("tests/unit", *WITH_UNIT, DRILLS, *_without(*WITH_SPARK))),
+    Lane("unit, drills", ("tests/unit", "tests/fuzz", *WITH_UNIT, DRILLS, *_without(*WITH_SPARK))),
 )
 """The last one is shown while it runs."""
 

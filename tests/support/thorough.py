@@ -34,7 +34,7 @@ def configure(config: pytest.Config) -> None:
         chosen, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
     )
     settings.load_profile(chosen)
-    if os.environ.get("CI") and config.getoption(SEED) is None:
+    if (os.environ.get("CI") or config.getoption(ALL)) and config.getoption(SEED) is None:
         config.option.hypothesis_seed = str(secrets.randbelow(10**9))
 
 
