@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from admin.settings import is_here, parse_port, reason_of
 from model.errors import BadSettings, UnsafeRequest, WrongUse
+from model.texts import wellformed
 
 TOKEN_CHARACTERS_MIN: Final = 20
 _EXAMPLE: Final = "Each line is NAME ROLE TOKEN, like: nightly-script repair 3f9c...; ROLE is read, operate or repair."
@@ -69,10 +70,10 @@ class Access:
             Refusal: that is nobody, or nobody who may.
         """
         if not self.tokens:
-            if origin is not None or not is_here(urlsplit(f"//{host}").hostname or ""):
+            if origin is not None or not is_here(_host_in(host)):
                 raise Refusal(403, "Without tokens only programs of this machine may ask: not a web page")
             return ""
-        digest = sha256((token or "").encode()).digest()
+        digest = sha256((token or "").encode("utf-8", "surrogatepass")).digest()
         found = [one for one in self.tokens if hmac.compare_digest(one.digest, digest)]  # all of them, always
         if not found:
             raise Refusal(401, "A bearer token is needed, and must be a known one")
@@ -80,6 +81,18 @@ class Access:
         if known < role:
             raise Refusal(403, f"The token {name!r} may not do that: its role is {known.name.lower()}", name)
         return name
+
+
+def _host_in(header: str) -> str:
+    """The name in a Host header.
+
+    Raises:
+        Refusal: there is none.
+    """
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        raise Refusal(400, "The Host header is not a host") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +125,8 @@ def parse_tokens(lines: Iterable[str], place: str) -> tuple[AccessToken, ...]:
                 f"{place}, line {number}: the token of {name!r} is shorter than {TOKEN_CHARACTERS_MIN} characters",
                 mend="Make one: openssl rand -hex 32",
             )
+        if wellformed(line) != line:
+            raise BadSettings(f"{place}, line {number}: this is not UTF-8 text", mend="Make one: openssl rand -hex 32")
         if name in tokens:
             raise BadSettings(f"{place}, line {number}: {name!r} has a token already", mend="Give each its own name.")
         tokens[name] = AccessToken(name, TokenRole[role.upper()], sha256(token.encode()).digest())

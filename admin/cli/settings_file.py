@@ -25,6 +25,7 @@ _FILE: Final = "mailmend.settings_file"
 _NAMED: Final = "mailmend.settings_named"
 PROFILE_NAME: Final = "mailmend.profile"
 PROFILES: Final = "profiles"
+_LEVELS_MAX: Final = 20
 _TOML_LINE: Final = re.compile(r"at line (\d+)")
 
 CONNECTION_NAMES: Final = (
@@ -99,7 +100,9 @@ def _settings(root: click.Context) -> dict[str, Any]:
         settings = parse_settings(text, file)
         root.meta[_FILE] = (file, text)
     profiles = settings.pop(PROFILES, {})
-    for one in (settings, *(profiles.values() if isinstance(profiles, dict) else ())):
+    if not isinstance(profiles, dict) or not all(isinstance(one, dict) for one in profiles.values()):
+        raise BadSettings(f"{file}: {PROFILES} holds something that is not a table", mend="Write [profiles.NAME].")
+    for one in (settings, *profiles.values()):
         _refuse_unknown(root, one)
     if profile is None:
         return settings
@@ -110,7 +113,7 @@ def _settings(root: click.Context) -> dict[str, Any]:
 
 
 def _over(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    both = {name: _over(settings.get(name, {}), value) for name, value in more.items() if isinstance(value, dict)}
+    both = {name: _over(_below(settings, name), value) for name, value in more.items() if isinstance(value, dict)}
     return {**settings, **more, **both}
 
 
@@ -182,7 +185,20 @@ def parse_settings(text: str, file: Path) -> dict[str, Any]:
         line = _TOML_LINE.search(str(error))
         place = f"{file}, line {line[1]}" if line else f"{file}, at its end"
         raise BadSettings(f"{place}: not TOML: {error}", mend="Write each setting as: name = value") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+        what = "a value is nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
+        raise BadSettings(f"{file}: {what}", mend="Write each setting as: name = value") from error
+    _refuse_deep(document, file)
     return _with_python_names(document)
+
+
+def _refuse_deep(document: Mapping[str, Any], file: Path) -> None:
+    """Tables within tables: no command has more levels than its words."""
+    level: list[Any] = [document]
+    for _ in range(_LEVELS_MAX):
+        level = [value for table in level for value in table.values() if isinstance(value, dict)]
+    if level:
+        raise BadSettings(f"{file}: tables are nested too deeply", mend="Each command has a table of its own: [check].")
 
 
 def line_of(text: str, key: str) -> int:

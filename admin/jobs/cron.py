@@ -16,8 +16,9 @@ from cronsim import CronSim, CronSimError
 from model.errors import WrongUse
 
 FIELDS: Final = ("minute", "hour", "day of month", "month", "day of week")
-_VALUE: Final = r"(?:\d+|[A-Z]{3})"
-_TERM: Final = rf"(?:\*(?:/\d+)?|{_VALUE}(?:-{_VALUE}(?:/\d+)?)?)"
+_NUMBER: Final = r"[0-9]{1,4}"
+_VALUE: Final = rf"(?:{_NUMBER}|[A-Z]{{3}})"
+_TERM: Final = rf"(?:\*(?:/{_NUMBER})?|{_VALUE}(?:-{_VALUE}(?:/{_NUMBER})?)?)"
 _FIELD: Final = re.compile(rf"{_TERM}(?:,{_TERM})*")
 _SPANS: Final = (60, 24, 31, 12, 7)
 _EXAMPLE: Final = "Write five fields: minute, hour, day of month, month, day of week; '30 2 * * *' is 02:30 each day."
