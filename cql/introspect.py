@@ -5,6 +5,7 @@ Types and options are brought into the model's spelling, so that what was render
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from model.migrations.history import digests, fingerprint_of
@@ -13,7 +14,7 @@ from model.schema.cql_types import normal_type
 from model.schema.difference import option_text
 from model.schema.keyspace import Index, Schema, View, in_order_of_use
 from model.schema.names import map_literal, name_of, short_class, spelled, text_literal
-from model.schema.table import Column, Compaction, Kind, Row, Table, UserType, identifier
+from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Row, Table, UserType, identifier
 
 _KINDS = {
     "partition_key": Kind.PARTITION,
@@ -47,18 +48,76 @@ def keyspaces_of(server: SchemaServer) -> tuple[str, ...]:
 
 def live_schema(server: SchemaServer, keyspace: str) -> Schema:
     """The keyspace's types, tables, indexes and views; empty for an unknown keyspace."""
-    name = (_own_name(keyspace),)
-    rows = {part: server.query(text, name) for part, text in _PARTS.items()}
+    own = (_own_name(keyspace),)
+    rows = {part: server.query(text, own) for part, text in _PARTS.items()}
     columns, dropped = _by_table(rows["columns"]), _by_table(rows["dropped_columns"])
+    masks = _masks(server, own)
     return Schema(
         in_order_of_use(_user_type(row) for row in rows["types"]),
         tuple(
-            _table(row, row["table_name"], columns[row["table_name"]], dropped[row["table_name"]])
+            _compact(_masked(_table(row, name, columns[name], dropped[name]), masks), row)
             for row in rows["tables"]
+            for name in [row["table_name"]]
         ),
         tuple(_index(row) for row in rows["indexes"]),
-        tuple(_view(row, columns[row["view_name"]]) for row in rows["views"]),
+        tuple(_view(row, columns[row["view_name"]], masks) for row in rows["views"]),
     )
+
+
+Masks = Mapping[tuple[str, str], str]
+"""By the names of a table and a column, the column's mask as CQL."""
+
+
+_MASKS_SINCE = 5
+
+
+def _masks(server: SchemaServer, name: tuple[str]) -> Masks:
+    """The masks of all columns of a keyspace; none where the server is older than 5.0, which has no masks."""
+    major = server.release_version.partition(".")[0]
+    if not major.isdigit() or int(major) < _MASKS_SINCE:
+        return {}
+    rows = server.query("SELECT * FROM system_schema.column_masks WHERE keyspace_name = ?", name)
+    return {(row["table_name"], row["column_name"]): _mask(row) for row in rows}
+
+
+def _mask(row: Row) -> str:
+    of_arguments = zip(
+        row["function_argument_types"] or (),
+        row["function_argument_values"] or (),
+        row["function_argument_nulls"] or (),
+        strict=True,
+    )
+    arguments = ", ".join("null" if null else _mask_argument(kind, text) for kind, text, null in of_arguments)
+    function = spelled(row["function_name"])
+    keyspace = row["function_keyspace"]
+    qualified = function if keyspace == "system" else f"{spelled(keyspace)}.{function}"
+    return f"{qualified}({arguments})"
+
+
+_QUOTED_TYPES = frozenset({"text", "varchar", "ascii", "inet", "date", "time", "timestamp"})
+
+
+def _mask_argument(kind: str, text: str) -> str:
+    return text_literal(text) if kind in _QUOTED_TYPES else text
+
+
+def _masked(table: Table, masks: Masks) -> Table:
+    named = (replace(one, mask=masks.get((table.name, one.name), "")) for one in table.columns)
+    return table.with_columns(named)
+
+
+def _compact(table: Table, row: Row) -> Table:
+    """A table made with COMPACT STORAGE in its CQL form: servers list columns of its storage beside its own."""
+    if "flags" not in row:
+        return table
+    flags = frozenset(row["flags"] or ())
+    if "compound" in flags and "dense" not in flags:
+        return table
+    options = {**table.options, COMPACT_STORAGE: "true"}
+    if "dense" in flags:
+        return replace(table.with_columns(one for one in table.columns if one.type != "empty"), options=options)
+    own = [replace(one, kind=Kind.REGULAR) for one in table.columns if one.kind is Kind.STATIC]
+    return replace(table.with_columns((*table.partition, *own)), options=options)
 
 
 def identity_of(server: SchemaServer, keyspace: str, tables: Iterable[str]) -> str:
@@ -114,8 +173,8 @@ def _index(row: Row) -> Index:
     return Index(spelled(row["index_name"]), spelled(row["table_name"]), row["options"].get("target", ""), using, rest)
 
 
-def _view(row: Row, columns: Sequence[Row]) -> View:
-    table, base = _table(row, row["view_name"], columns), spelled(row["base_table_name"])
+def _view(row: Row, columns: Sequence[Row], masks: Masks) -> View:
+    table, base = _masked(_table(row, row["view_name"], columns), masks), spelled(row["base_table_name"])
     return View(table, base, row["where_clause"], row["include_all_columns"])
 
 

@@ -28,6 +28,7 @@ from model.schema.statements import (
     DropColumns,
     DropCompactStorage,
     DropKeyspace,
+    MaskColumn,
     Name,
     RenameColumns,
     RenameFields,
@@ -58,7 +59,6 @@ _SINCE = {"UnifiedCompactionStrategy": CASSANDRA_5}
 _OPTIONS_SINCE = {"read_repair": ServerVersion(4)}
 """Options that older servers lack, ScyllaDB among them (it calls itself 3.0.8): there they are left out."""
 
-_NO_COMPACT_STORAGE = ServerVersion(4)
 _PLAIN_CLASSES = frozenset({"", "sai", "legacy_local_table"})
 """Index classes that CREATE INDEX takes without CUSTOM (5.0 and later, except for the built-in one)."""
 
@@ -97,10 +97,10 @@ class _Renderer:
     def text(self, statement: Statement) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for each kind
         match statement:
             case CreateKeyspace(name, options, unless):
-                given = self._options(options, name)
+                given = self._options(options)
                 return f"CREATE KEYSPACE {_UNLESS * unless}{_keyspace_name(name)} WITH {given}"
             case AlterKeyspace(name, options, only):
-                return f"ALTER KEYSPACE {_ONLY * only}{_keyspace_name(name)} WITH {self._options(options, name)}"
+                return f"ALTER KEYSPACE {_ONLY * only}{_keyspace_name(name)} WITH {self._options(options)}"
             case DropKeyspace(name, only):
                 return f"DROP KEYSPACE {_ONLY * only}{_keyspace_name(name)}"
             case Use(name):
@@ -125,8 +125,12 @@ class _Renderer:
                 return f"ALTER TABLE {_ONLY * only}{self._name(name)} RENAME {_ONLY * columns_only}{_renames(renames)}"
             case SetOptions(name, options, only):
                 what = "MATERIALIZED VIEW" if isinstance(statement, SetViewOptions) else "TABLE"
-                options_text = self._options(options, name.spelling)
+                options_text = self._options(options)
                 return f"ALTER {what} {_ONLY * only}{self._name(name)} WITH {options_text}"
+            case MaskColumn(name, column, mask, only, column_only):
+                masked = f"MASKED WITH {checked(mask, column_mask)}" if mask else "DROP MASKED"
+                altered = f"ALTER {_ONLY * column_only}{checked_spelling(column)} {masked}"
+                return f"ALTER TABLE {_ONLY * only}{self._name(name)} {altered}"
             case DropCompactStorage(name, only):
                 return f"ALTER TABLE {_ONLY * only}{self._name(name)} DROP COMPACT STORAGE"
             case Drop(name, only):
@@ -147,8 +151,8 @@ class _Renderer:
         own, keyspace = checked_spelling(name.spelling), name.keyspace or self.keyspace
         return f"{_keyspace_name(keyspace)}.{own}" if keyspace is not None else own
 
-    def _options(self, options: Mapping[str, str], owner: str) -> str:
-        return " AND ".join(_option_cql(name, value, owner, self.server) for name, value in options.items())
+    def _options(self, options: Mapping[str, str]) -> str:
+        return " AND ".join(_option_cql(name, value) for name, value in options.items())
 
     def _type(self, user_type: UserType, name: Name, *, unless: bool) -> str:
         fields = ",\n".join(f"    {checked_spelling(one)} {parse_type(kind)}" for one, kind in user_type.fields)
@@ -246,7 +250,7 @@ def _options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
         _refuse_too_new(table, table.compaction, server)
     options = table.literals(comment=False)
     lacking = lacking_options(table, server)
-    yield from (_option_cql(name, options[name], table.spelling, server) for name in options if name not in lacking)
+    yield from (_option_cql(name, options[name]) for name in options if name not in lacking)
 
 
 def lacking_options(table: Table, server: ServerVersion) -> frozenset[str]:
@@ -254,16 +258,11 @@ def lacking_options(table: Table, server: ServerVersion) -> frozenset[str]:
     return frozenset(name for name in table.options if server < _OPTIONS_SINCE.get(name, server))
 
 
-def _option_cql(name: str, value: str, owner: str, server: ServerVersion) -> str:
+def _option_cql(name: str, value: str) -> str:
     """`name = value` for WITH."""
-    if name != COMPACT_STORAGE:
-        return f"{checked_spelling(name)} = {checked(value, literal)}"
-    if server >= _NO_COMPACT_STORAGE:
-        raise WrongUse(
-            f"{owner} cannot have COMPACT STORAGE: the server is Cassandra {server}, which has it no more",
-            mend="Leave COMPACT STORAGE out: the table then shows its columns as they are.",
-        )
-    return "COMPACT STORAGE"
+    if name == COMPACT_STORAGE:
+        return "COMPACT STORAGE"
+    return f"{checked_spelling(name)} = {checked(value, literal)}"
 
 
 def _refuse_too_new(table: Table, compaction: Compaction, server: ServerVersion) -> None:

@@ -301,7 +301,13 @@ def mend_of(difference: Difference, keyspace: str, *, made_here: bool) -> str:  
             return cqlsh(f"ALTER TABLE {table} WITH {difference.subject} = {difference.expected};")
         case Aspect.DIFFERENT_OPTION:
             return f"{from_model} --include-options"
-        case Aspect.MISSING_INDEX | Aspect.DIFFERENT_INDEX | Aspect.MISSING_VIEW | Aspect.DIFFERENT_VIEW:
+        case (
+            Aspect.MISSING_INDEX
+            | Aspect.DIFFERENT_INDEX
+            | Aspect.MISSING_VIEW
+            | Aspect.DIFFERENT_VIEW
+            | Aspect.DIFFERENT_MASK
+        ):
             return f"{from_model} | cqlsh"
         case _ if difference.owner in REBUILDABLE:
             dropped = cqlsh(f"DROP TABLE {table};")

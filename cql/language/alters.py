@@ -17,8 +17,8 @@ from model.schema.statements import (
     DropColumns,
     DropCompactStorage,
     DropKeyspace,
+    MaskColumn,
     Name,
-    Other,
     RenameColumns,
     RenameFields,
     SetOptions,
@@ -112,7 +112,7 @@ def alter_table(stream: Stream) -> Statement:
     if stream.accept("WITH"):
         return SetOptions(name, options(stream).literals, only)
     if stream.accept("ALTER"):
-        return _mask(stream)
+        return _mask(stream, name, only=only)
     raise stream.unexpected()
 
 
@@ -138,18 +138,17 @@ def _drop(stream: Stream, name: Name, *, only: bool) -> DropColumns:
     return DropColumns(name, tuple(token.text for token in tokens), only, columns_only, stamp)
 
 
-def _mask(stream: Stream) -> Other:
+def _mask(stream: Stream, name: Name, *, only: bool) -> MaskColumn:
     """ALTER TABLE ... ALTER: only a column's mask can be changed."""
-    stream.if_exists()
-    stream.column()
+    column_only = stream.if_exists()
+    column = stream.column().text
     if stream.sees("TYPE"):
         raise stream.wrong("ALTER TABLE ... ALTER ... TYPE is refused by every server since 3.10", mend=_TYPES_ARE_KEPT)
     if stream.accept("DROP"):
         stream.expect("MASKED")
-    else:
-        stream.expect("MASKED", "WITH")
-        column_mask(stream)
-    return Other("ALTER TABLE ALTER MASKED")
+        return MaskColumn(name, column, "", only, column_only)
+    stream.expect("MASKED", "WITH")
+    return MaskColumn(name, column, column_mask(stream), only, column_only)
 
 
 def alter_view(stream: Stream) -> SetViewOptions:

@@ -135,9 +135,12 @@ def _statement(stream: Stream) -> Statement:
 
 
 def _other(stream: Stream, words: Sequence[str]) -> Other:
+    calls: dict[str, None] = {}
     while not stream.sees(";") and not stream.ended:
-        stream.take()
-    return Other(" ".join(words))
+        token = stream.take()
+        if token.word and stream.next.text == "(" and token.end == stream.next.start:
+            calls[token.text.lower()] = None
+    return Other(" ".join(words), tuple(calls))
 
 
 def _unknown(stream: Stream) -> CqlSyntaxError:

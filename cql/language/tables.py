@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from cql.language.lexer import Token
 from cql.language.stream import Stream
-from cql.language.values import conditions, cql_type, literal, spaced, term
+from cql.language.values import conditions, cql_type, literal, spaced, term, text_value
 from model.schema.keyspace import View
-from model.schema.names import name_of
+from model.schema.literals import Form, parse_literal
+from model.schema.names import name_of, spelled, text_literal
 from model.schema.statements import CreateTable, CreateView
 from model.schema.table import COMPACT_STORAGE, Column, Kind, Table
 
@@ -115,13 +116,27 @@ def column_definition(stream: Stream) -> Column:
 
 
 def column_mask(stream: Stream) -> str:
-    """Take what follows MASKED WITH; returns its normalised text."""
-    first = stream.position
-    if not stream.accept("DEFAULT"):
-        stream.qualified("a function")
-        stream.expect("(")
-        stream.until(")", term)
-    return spaced(stream.taken_since(first))
+    """Take what follows MASKED WITH; returns its normalised text, as `mask_inner(1, null)`."""
+    if stream.accept("DEFAULT"):
+        return "mask_default()"
+    function, _ = stream.qualified("a function")
+    stream.expect("(")
+    arguments = stream.until(")", _mask_argument)
+    name = spelled(name_of(function.spelling))
+    keyspace = spelled(name_of(function.keyspace or "system"))
+    qualified = name if keyspace == "system" else f"{keyspace}.{name}"
+    return f"{qualified}({', '.join(arguments)})"
+
+
+def _mask_argument(stream: Stream) -> str:
+    token = stream.next
+    text = term(stream)
+    form = parse_literal(text).form
+    if form is Form.OTHER:
+        raise stream.wrong("the arguments of a mask are literals", token)
+    if form is Form.TEXT:
+        return text_literal(text_value(token))
+    return text.lower() if form is Form.NULL else text
 
 
 def _only_key(stream: Stream, body: Body, token: Token) -> None:
@@ -147,10 +162,13 @@ def _names(stream: Stream) -> list[Token]:
     return stream.separated(lambda _: stream.name("a column"))
 
 
-def _table(stream: Stream, spelling: str, body: Body) -> Table:
-    """The table; call after its options are read."""
+def _table(stream: Stream, spelling: str, body: Body, *, whole_order: bool = False) -> Table:
+    """The table; call after its columns and key are read. `whole_order`: the order names every clustering column."""
     found = options(stream, of_table=True) if stream.accept("WITH") else None
     order = found.order if found else []
+    if whole_order and order and len(order) < len(body.clustering):
+        lacking = body.clustering[len(order)].text
+        raise stream.wrong(f"CLUSTERING ORDER BY of a view lacks {lacking}", order[-1][0])
     table = Table(spelling, (*_key_columns(stream, body, order), *_others(body)))
     return table.with_options(found.literals) if found else table
 
@@ -175,14 +193,12 @@ def _key_columns(stream: Stream, body: Body, order: Sequence[tuple[Token, bool]]
 
 
 def _descending(stream: Stream, body: Body, order: Sequence[tuple[Token, bool]]) -> set[str]:
-    """The descending clustering columns; the order must name all of them in the key's order."""
+    """The descending clustering columns; the order names the first ones of the key, and the rest ascends."""
     wanted = [name_of(token.text) for token in body.clustering]
     for place, (token, _) in enumerate(order):
         if wanted[place : place + 1] != [name_of(token.text)]:
             wanted_text = f"the clustering columns in the key's order: {', '.join(wanted) or 'none'}"
             raise stream.wrong(f"CLUSTERING ORDER BY names {token.text}, it must name {wanted_text}", token)
-    if order and len(order) < len(wanted):
-        raise stream.wrong(f"CLUSTERING ORDER BY lacks {wanted[len(order)]}", order[-1][0])
     return {name_of(token.text) for token, descends in order if descends}
 
 
@@ -205,7 +221,8 @@ def create_view(stream: Stream) -> CreateView:
     _key(stream, body)
     for token in body.key:
         body.columns.setdefault(name_of(token.text), Column(token.text, ""))
-    return CreateView(name, View(_table(stream, name.spelling, body), base.spelling, where, every), unless)
+    table = _table(stream, name.spelling, body, whole_order=True)
+    return CreateView(name, View(table, base.spelling, where, every), unless)
 
 
 def _selected(stream: Stream) -> dict[str, Column]:

@@ -11,6 +11,7 @@ from cql.language.stream import Stream
 from model.errors import BadIdentifier
 from model.schema.cql_types import normal_type
 from model.schema.names import name_of, text_literal
+from model.schema.relations import Left, Relation
 
 _PARAMETERS = {"list": 1, "set": 1, "map": 2, "frozen": 1, "vector": 2}
 """How many types are between the angle brackets; a tuple has one or more."""
@@ -61,6 +62,19 @@ def _inner_types(stream: Stream, name: str, count: int | None) -> list[str]:
     return inner
 
 
+_SIGNED = frozenset({"nan", "infinity"})
+_KEYWORDS = """
+    access aggregate all as ascii between bigint blob boolean called cast cidrs clustering compact contains count
+    counter custom datacenters date decimal default distinct double duration exists filtering finalfunc float frozen function
+    functions group identity inet initcond input int internals json key keys keyspaces language like list login map
+    masked maxwritetime mbean mbeans nologin nosuperuser options partition password per permission permissions replace
+    returns role roles select_masked sfunc smallint static storage stype superuser text time timestamp timeuuid tinyint
+    trigger ttl tuple type unmask unset user users uuid values varchar varint vector writetime
+"""
+_OPTION_WORDS = frozenset(_KEYWORDS.split()) | _SIGNED | {"true", "false"}
+"""The words that may stand as values of options: constants, and the keywords of CQL that it does not reserve."""
+
+
 def literal(stream: Stream) -> str:
     """Take a literal; returns it normalised: single quotes, one space after each comma of a map or set."""
     if stream.next.kind is TokenKind.STRING:
@@ -72,8 +86,9 @@ def literal(stream: Stream) -> str:
     sign = "-" if stream.accept("-") else ""
     if stream.next.kind in _PLAIN:
         return sign + stream.take().text
-    if stream.next.kind is TokenKind.WORD and not sign:
-        return stream.take().text.lower()
+    words = _SIGNED if sign else _OPTION_WORDS
+    if stream.next.kind is TokenKind.WORD and stream.next.text.lower() in words:
+        return sign + stream.take().text.lower()
     raise stream.unexpected("a text in quotes", "a number", "a map")
 
 
@@ -178,50 +193,43 @@ def _term_or_pair(stream: Stream) -> None:
         term(stream)
 
 
-def conditions(stream: Stream) -> dict[str, str]:
-    """Take conditions joined by AND; returns the values that columns must equal, by column name."""
-    equal = stream.separated(_condition, by="AND")
-    return {column: value for column, value in equal if column}
+def conditions(stream: Stream) -> tuple[Relation, ...]:
+    """Take conditions joined by AND."""
+    return tuple(stream.separated(_condition, by="AND"))
 
 
-def _condition(stream: Stream) -> tuple[str, str]:
-    """The column and the value that it must equal; "" for other conditions."""
-    column = _subject(stream)
+def _condition(stream: Stream) -> Relation:
+    columns, left = _left(stream)
     if stream.accept("="):
-        return column, term(stream)
+        return Relation(columns, "=", term(stream), left)
     if stream.accept("IS"):
         stream.expect("NOT", "NULL")
-    elif stream.accept("BETWEEN"):
-        term(stream)
+        return Relation(columns, "IS NOT NULL", "", left)
+    if stream.accept("BETWEEN"):
+        low = term(stream)
         stream.expect("AND")
-        term(stream)
-    elif stream.accept("CONTAINS"):
-        stream.accept("KEY")
-        term(stream)
-    elif stream.accept("NOT"):
-        if stream.one_of("IN", "CONTAINS") == "CONTAINS":
-            stream.accept("KEY")
-        term(stream)
-    else:
-        stream.one_of(*_COMPARISONS, "IN", "LIKE")
-        term(stream)
-    return "", ""
+        return Relation(columns, "BETWEEN", f"({low}, {term(stream)})", left)
+    negated = "NOT " if stream.accept("NOT") else ""
+    operator = stream.one_of("IN", "CONTAINS", *(() if negated else (*_COMPARISONS, "LIKE")))
+    key = " KEY" if operator == "CONTAINS" and stream.accept("KEY") else ""
+    return Relation(columns, f"{negated}{operator}{key}", term(stream), left)
 
 
-def _subject(stream: Stream) -> str:
-    """The left side of a condition: a column (its name is returned), part of one, a tuple, or a token."""
-    if stream.accept("TOKEN", "(") or stream.accept("("):
-        stream.separated(lambda _: stream.name("a column"))
+def _left(stream: Stream) -> tuple[tuple[str, ...], Left]:
+    """The columns on the left side of a condition, and what of them it compares."""
+    is_token = stream.accept("TOKEN", "(")
+    if is_token or stream.accept("("):
+        names = stream.separated(lambda _: stream.name("a column"))
         stream.expect(")")
-        return ""
-    column = stream.column()
+        return tuple(name_of(name.text) for name in names), Left.TOKEN if is_token else Left.TUPLE
+    name = (name_of(stream.column().text),)
     if stream.accept("["):
         _element(stream)
-        return ""
+        return name, Left.PART
     if stream.dot():
         stream.name("a field")
-        return ""
-    return name_of(column.text)
+        return name, Left.PART
+    return name, Left.COLUMN
 
 
 _OPENING, _CLOSING = ("(", "[", "{", ".", "-"), (")", "]", "}", ".", ",", ":")

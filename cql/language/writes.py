@@ -8,6 +8,7 @@ from cql.language.lexer import TokenKind
 from cql.language.stream import Stream
 from cql.language.values import bind_mark, conditions, term, text_value
 from model.schema.names import name_of
+from model.schema.relations import Relation
 from model.schema.statements import Batch, Name, WriteKind, WriteRows
 
 
@@ -19,6 +20,8 @@ class _Extras:
     ttl: str | None = None
     conditional: bool = False
     values: dict[str, str] = field(default_factory=dict)
+    where: tuple[Relation, ...] = ()
+    only_if: tuple[Relation, ...] = ()
 
 
 def insert(stream: Stream) -> WriteRows:
@@ -82,17 +85,23 @@ def update(stream: Stream) -> WriteRows:
     extras = _Extras()
     _using(stream, extras)
     stream.expect("SET")
-    columns = stream.separated(_assignment)
+    columns = stream.separated(lambda _: _assignment(stream, extras))
     _where(stream, extras)
     return _write(WriteKind.UPDATE, name, tuple(dict.fromkeys(columns)), extras)
 
 
-def _assignment(stream: Stream) -> str:
+def _assignment(stream: Stream, extras: _Extras) -> str:
+    first, token = stream.position, stream.next
     column = _column_or_part(stream)
+    whole = stream.position == first + 1
     for operator in ("+", "-"):
-        stream.accept(operator)
+        whole = not stream.accept(operator) and whole
     stream.expect("=")
-    term(stream)
+    value = term(stream)
+    if whole:
+        if column in extras.values:
+            raise stream.wrong(f"the column {column} is set here a second time", token)
+        extras.values[column] = value
     return column
 
 
@@ -122,10 +131,13 @@ def delete(stream: Stream) -> WriteRows:
 
 def _where(stream: Stream, extras: _Extras) -> None:
     stream.expect("WHERE")
-    extras.values.update(conditions(stream))
+    extras.where = conditions(stream)
+    for relation in extras.where:
+        if relation.compares_column:
+            extras.values[relation.columns[0]] = relation.value
     extras.conditional = stream.accept("IF")
     if extras.conditional and not stream.accept("EXISTS"):
-        conditions(stream)
+        extras.only_if = conditions(stream)
 
 
 def _using(stream: Stream, extras: _Extras) -> None:
@@ -151,12 +163,25 @@ def _amount(stream: Stream) -> str:
         stream.name("the name of a bind mark")
     elif not stream.accept("?"):
         stream.accept("-")
+        token = stream.next
         stream.of_kind(TokenKind.NUMBER)
+        if not token.text.isdigit():
+            raise stream.wrong(f"{token.text} is no whole number", token)
     return stream.text[begin : stream.last_end]
 
 
 def _write(change: WriteKind, name: Name, columns: tuple[str, ...], extras: _Extras) -> WriteRows:
-    return WriteRows(name, change, columns, extras.timestamp, extras.ttl, extras.conditional, extras.values)
+    return WriteRows(
+        name,
+        change,
+        columns,
+        extras.timestamp,
+        extras.ttl,
+        extras.conditional,
+        extras.values,
+        extras.where,
+        extras.only_if,
+    )
 
 
 _WRITES: dict[str, Callable[[Stream], WriteRows]] = {"INSERT": insert, "UPDATE": update, "DELETE": delete}
@@ -167,11 +192,16 @@ def batch(stream: Stream) -> Batch:
     if logged:
         stream.accept("COUNTER")
     stream.expect("BATCH")
-    extras = _Extras()
+    extras, opening = _Extras(), stream.next
     _using(stream, extras)
+    if extras.ttl is not None:
+        raise stream.wrong("a batch has no TTL: each of its statements has its own", opening)
     writes: list[WriteRows] = []
     while not stream.accept("APPLY", "BATCH"):
+        token = stream.next
         writes.append(_WRITES[stream.one_of(*_WRITES)](stream))
+        if extras.timestamp is not None and writes[-1].timestamp is not None:
+            raise stream.wrong("a batch with a TIMESTAMP holds no statement with another", token)
         stream.name_in_batch(len(writes) - 1)
         stream.accept(";")
     stamped = (replace(one, timestamp=one.timestamp or extras.timestamp) for one in writes)

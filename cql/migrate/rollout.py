@@ -23,6 +23,7 @@ from model.ports import SchemaServer
 from model.schema.keyspace import Schema
 from model.schema.lint.options import refused_options
 from model.schema.lint.servers import ServerRelease, exact_release
+from model.schema.lint.versions import refused_by_version
 from model.schema.names import name_of, slips, spelled
 
 
@@ -130,7 +131,8 @@ def _refuse_unknown(planned: PlannedStatement, release: ServerRelease | None) ->
     """Refuse classes and options that the server does not know, before anything is changed."""
     if release is None or planned.way is Way.RECORD:
         return
-    refused = refused_options(planned.statement, release)
+    too_new = tuple((text, "") for text in refused_by_version(planned.statement, release))
+    refused = (*refused_options(planned.statement, release), *too_new)
     if refused:
         raise BadMigration(
             f"{planned.place}: the server would refuse it: {'; '.join(text for text, _ in refused)}",

@@ -27,6 +27,7 @@ from model.schema.statements import (
     DropTable,
     DropType,
     DropView,
+    MaskColumn,
     Name,
     SetOptions,
     SetViewOptions,
@@ -205,6 +206,8 @@ def _columns(gap: Gap, wanted: Table, found: Table) -> Iterator[SchemaChange]:
     for column in wanted.columns:
         if column.name in found and column.shape != found.column(column.name).shape:
             yield _manual(wanted.spelling, _column_by_hand(gap, wanted, column, found.column(column.name)))
+        elif column.name in found and column.mask != found.column(column.name).mask:
+            yield gap.step(wanted.spelling, MaskColumn(Name(wanted.spelling), column.spelling, column.mask))
 
 
 def _options(gap: Gap, wanted: Table, kind: type[SetOptions] = SetOptions) -> Iterator[SchemaChange]:

@@ -31,6 +31,7 @@ class Aspect(Enum):
     MISSING_COLUMN = "missing column"
     UNEXPECTED_COLUMN = "unexpected column"
     DIFFERENT_COLUMN = "different column"  # another type, or static where it was not
+    DIFFERENT_MASK = "different mask"
     DIFFERENT_OPTION = "different option"
     UNEXPECTED_TYPE = "unexpected type"
     MISSING_INDEX = "missing index"
@@ -151,6 +152,10 @@ def _folded(cql: str) -> str:
     return " ".join("".join(parts).replace('"', "").split())
 
 
+NO_MASK = "no mask"
+"""How a column without a mask is shown where another mask is expected or found."""
+
+
 def table_differences(wanted: Table, found: Table) -> Iterator[Difference]:
     """All differences of one live table: key, order, columns, options."""
     yield from _between_keys(wanted, found)
@@ -180,6 +185,14 @@ def _between_columns(wanted: Table, found: Table) -> Iterator[Difference]:
             yield Difference(Aspect.MISSING_COLUMN, wanted.spelling, column.spelling, expected=column.shape)
         elif column.shape != (there := found.column(column.name).shape):
             yield Difference(Aspect.DIFFERENT_COLUMN, wanted.spelling, column.spelling, column.shape, there)
+        if column.name in found and column.mask != (live_mask := found.column(column.name).mask):
+            yield Difference(
+                Aspect.DIFFERENT_MASK,
+                wanted.spelling,
+                column.spelling,
+                column.mask or NO_MASK,
+                live_mask or NO_MASK,
+            )
     for column in found.columns:
         if column.name not in wanted:
             yield Difference(Aspect.UNEXPECTED_COLUMN, wanted.spelling, column.name, found=column.shape)

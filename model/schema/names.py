@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from model.errors import BadIdentifier
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+KEYSPACE_NAME = re.compile(r"[A-Za-z0-9_]{1,48}")
+"""The names that a server takes for a keyspace, without quotes."""
+
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')
 _WORDS_OF_CQL = """
     add allow alter and apply asc authorize batch begin by columnfamily create default delete desc describe drop entries

@@ -21,7 +21,7 @@ Key = tuple[Any, ...]
 """Values of a table's primary key columns, in their declared order; a prefix names a partition or a range."""
 
 COMPACT_STORAGE = "compact storage"
-"""COMPACT STORAGE, kept among a table's options as `true`; Cassandra 4.0 and later refuse it."""
+"""COMPACT STORAGE, kept among a table's options as `true`."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
 

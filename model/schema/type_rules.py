@@ -4,13 +4,15 @@ Source: the answers of Cassandra 5.0 to each pair of types. Nested types that di
 server may accept some.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 
 from model.schema.cql_types import CqlType, names_in, parse_type
-from model.schema.keyspace import Schema, find
+from model.schema.keyspace import EMPTY, Schema, find
+from model.schema.literals import Form, parse_literal, value_problem
 from model.schema.table import Column, Kind
 
-_NATIVE = frozenset(
+NATIVE_TYPES = frozenset(
     {"ascii", "bigint", "blob", "boolean", "counter", "date", "decimal", "double", "duration", "float", "inet", "int"}
     | {"smallint", "text", "time", "timestamp", "timeuuid", "tinyint", "uuid", "varint"}
 )
@@ -30,7 +32,7 @@ _IN_PLACE_OF = {
 
 def column_problem(schema: Schema, column: Column) -> str:
     """Why no column can be of that type; "" where it can."""
-    problem = type_problem(schema, column)
+    problem = type_problem(schema, column) or mask_problem(column)
     if problem:
         return problem
     parsed = parse_type(column.type)
@@ -39,6 +41,40 @@ def column_problem(schema: Schema, column: Column) -> str:
         return problem and f"the key column {column.spelling} cannot {problem}"
     if is_user_type(parsed) and _has_cells_within(schema, parsed):
         return f"{column.spelling} is of a user type that holds collections, so it must be frozen"
+    return ""
+
+
+_TEXTS = frozenset({"text", "ascii"})
+_MASK_CALL = re.compile(r"(?P<name>mask_[a-z]+)\((?P<arguments>.*)\)", re.DOTALL)
+_MASK_ARGUMENTS = {
+    "mask_null": (0, 0),
+    "mask_default": (0, 0),
+    "mask_replace": (1, 1),
+    "mask_inner": (2, 3),
+    "mask_outer": (2, 3),
+    "mask_hash": (0, 1),
+}
+"""The masks that come with the server: the least and the greatest number of their arguments."""
+
+
+def mask_problem(column: Column) -> str:
+    """Why the column cannot have its mask; "" where it can, or where the mask is a function of the keyspace."""
+    found = _MASK_CALL.fullmatch(column.mask)
+    if found is None or found["name"] not in _MASK_ARGUMENTS:
+        return ""
+    arguments = parse_literal(f"[{found['arguments']}]").parts
+    least, most = _MASK_ARGUMENTS[found["name"]]
+    what = f"{column.spelling} cannot be masked with {column.mask}"
+    if not least <= len(arguments) <= most:
+        return f"{what}: {found['name']} takes {least if least == most else f'{least} to {most}'} arguments"
+    if found["name"] == "mask_hash" and column.type != "blob":
+        return f"{what}, which returns a blob"
+    if found["name"] in {"mask_inner", "mask_outer"}:
+        counts = all(one.form in {Form.INTEGER, Form.NULL} for one in arguments[:2])
+        return "" if column.type in _TEXTS and counts else f"{what}: it takes a text and two numbers"
+    if found["name"] == "mask_replace":
+        problem = value_problem(EMPTY, column.type, found["arguments"])
+        return problem and f"{what}: {problem}"
     return ""
 
 
@@ -61,12 +97,14 @@ def field_problem(schema: Schema, field: str, kind: str) -> str:
 
 def _problems(schema: Schema, parsed: CqlType, *, frozen: bool) -> Iterator[str]:
     """What is wrong with a type, the worst first."""
-    if parsed.name.startswith("'") or parsed.name in _NATIVE:
+    if parsed.name.startswith("'") or parsed.name in NATIVE_TYPES:
         return
     if parsed.name not in _BUILT:
         if find(schema.types, parsed.name) is None:
             yield f"names the user type {parsed.name}, which does not exist"
         return
+    if parsed.name == "vector" and not _is_length(parsed.arguments[1].name):
+        yield f"has {parsed.arguments[1].name} dimensions, not a whole number of at least 1"
     inner_frozen = frozen or parsed.name == "frozen"
     if parsed.name == "frozen" and not _can_be_frozen(parsed.arguments[0]):
         yield f"freezes {parsed.arguments[0]}, which is frozen anyway"
@@ -82,7 +120,7 @@ def _element_types(parsed: CqlType) -> tuple[CqlType, ...]:
 
 
 def _inside(outer: CqlType, inner: CqlType, *, frozen: bool) -> Iterator[str]:
-    if inner.name == "counter":
+    if inner.name == "counter" and outer.name != "vector":  # servers let a vector of counters pass
         yield "holds counters, which only columns can be"
     if outer.name not in _COLLECTIONS:
         return
@@ -94,13 +132,17 @@ def _inside(outer: CqlType, inner: CqlType, *, frozen: bool) -> Iterator[str]:
         yield f"has durations as {'elements' if outer.name == 'set' else 'keys'}, which have no order"
 
 
+def _is_length(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) > 0
+
+
 def _can_be_frozen(parsed: CqlType) -> bool:
-    return parsed.name not in _NATIVE
+    return parsed.name not in NATIVE_TYPES
 
 
 def is_user_type(parsed: CqlType) -> bool:
     """Whether it is a user type that is not frozen."""
-    return parsed.name not in _NATIVE and parsed.name not in _BUILT and not parsed.name.startswith("'")
+    return parsed.name not in NATIVE_TYPES and parsed.name not in _BUILT and not parsed.name.startswith("'")
 
 
 def _has_cells_within(schema: Schema, parsed: CqlType) -> bool:
@@ -115,6 +157,8 @@ def _key_problem(schema: Schema, parsed: CqlType) -> str:
         return "be of a user type that is not frozen"
     if parsed.name == "counter":
         return "be a counter"
+    if parsed.name == "vector":
+        return ""  # servers look at no element of it
     return "hold durations, which have no order" if holds(schema, parsed, "duration") else ""
 
 
@@ -128,7 +172,8 @@ def holds(schema: Schema, parsed: CqlType, name: str) -> bool:
 
 
 def user_types_in(texts: Iterable[str]) -> frozenset[str]:
-    return frozenset(name for text in texts for name in names_in(text)) - _NATIVE - _BUILT
+    names = frozenset(name for text in texts for name in names_in(text)) - NATIVE_TYPES - _BUILT
+    return frozenset(name for name in names if not name.isdigit() and not name.startswith("'"))
 
 
 def uses_type(schema: Schema, kind: str, name: str) -> bool:

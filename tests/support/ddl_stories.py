@@ -70,7 +70,7 @@ BEFORE = apply_all(
             PRIMARY KEY (k, c));
         CREATE TABLE "T" (k frozen<flat> PRIMARY KEY, v text);
         CREATE TABLE counts (k int PRIMARY KEY, n counter);
-        CREATE TABLE old (k int PRIMARY KEY) WITH COMPACT STORAGE;
+        CREATE TABLE old (k int PRIMARY KEY, v int) WITH COMPACT STORAGE;
         CREATE TABLE base (k int, c int, v text, w text, PRIMARY KEY (k, c));
         CREATE MATERIALIZED VIEW seen AS SELECT * FROM base WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k);
         CREATE INDEX ON t (v);

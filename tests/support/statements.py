@@ -25,6 +25,7 @@ from model.schema.statements import (
     DropTable,
     DropType,
     DropView,
+    MaskColumn,
     Name,
     NamedStatement,
     RenameColumns,
@@ -70,7 +71,7 @@ TYPES = st.recursive(
     ),
     max_leaves=4,
 )
-MASKS = st.sampled_from(["", "", "", "mask_default()", "DEFAULT", "mask_inner(1, 2)"])
+MASKS = st.sampled_from(["", "", "", "mask_default()", "mask_inner(1, null)", "own.hide('it''s', 5)"])
 LITERALS = st.one_of(
     st.integers(-100, 10**9).map(str),
     st.sampled_from(["0.01", "true", "false", "1.0E-5", "0xCAFE", "123e4567-e89b-12d3-a456-426614174000"]),
@@ -156,6 +157,7 @@ _FIELDS: dict[type[Statement], tuple[st.SearchStrategy[object], ...]] = {
     AddColumns: (NAMES, st.lists(_ADDED, min_size=1, max_size=3).map(tuple), *_FLAGS),
     DropColumns: (NAMES, _COLUMN_NAMES, *_FLAGS, _STAMPS),
     RenameColumns: (NAMES, _RENAMES, *_FLAGS),
+    MaskColumn: (NAMES, SPELLINGS, MASKS, *_FLAGS),
     SetOptions: (NAMES, SOME_OPTIONS, _FLAG),
     SetViewOptions: (NAMES, SOME_OPTIONS, _FLAG),
     **dict.fromkeys((DropTable, DropType, DropIndex, DropView, DropCompactStorage), (NAMES, _FLAG)),

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Final
 
+from model.schema.lint.option_values import value_problems
 from model.schema.lint.rule import Hit, Severity, rule
 from model.schema.lint.servers import (
     CACHING,
@@ -67,19 +68,21 @@ def _unknown_options(options: OptionTexts, release: ServerRelease, *, named: boo
     """(option, text, fix) of what the server would refuse; `named`: names are judged too, not only values."""
     known = TABLE_OPTIONS[release]
     for option, literal in options.items():
-        if named and option.lower() not in known:
+        if named and option not in known:
             yield option, f"{release.title} has no table option {option}", _did_you_mean(option, known)
         elif option == "compaction":
             yield from _unknown_compaction(pairs_of(literal), release)
         elif option == "compression" and release.is_cassandra:
             yield from _unknown_compression(pairs_of(literal), release)
         elif option == "caching" and release.is_cassandra:
-            names = [name for name in pairs_of(literal) if name.lower() not in CACHING]
+            names = [name for name in pairs_of(literal) if name not in CACHING]
             yield from (
                 (f"caching.{one}", f"caching has no option {one}", _did_you_mean(one, CACHING)) for one in names
             )
         elif option == "read_repair" and text_of(literal).upper() not in READ_REPAIR:
             yield option, f"read_repair has no value {text_of(literal)}", _did_you_mean(text_of(literal), READ_REPAIR)
+        if release.is_cassandra and (option in known or not named):
+            yield from ((place, text, "") for place, text in value_problems(option, literal))
 
 
 def _unknown_compaction(pairs: OptionTexts, release: ServerRelease) -> Iterator[tuple[str, str, str]]:
@@ -151,11 +154,25 @@ def _odd_speculation(subject: Subject) -> Iterator[Hit]:
             if value.upper() == "ALWAYS":
                 text = f"{option} = 'ALWAYS' sends every request once more"
                 yield Hit(text, option, statement=number, table=table)
-            elif value and subject.release.is_cassandra and not syntax.fullmatch(value):
+            elif value and subject.release.is_cassandra and not _understood(value, syntax):
                 text = f"{subject.release.title} does not understand {option} = '{value}'"
                 yield Hit(text, option, Severity.ERROR, statement=number, fix=_SPECULATION_FIX, table=table)
 
 
+_PERCENT: Final = re.compile(r"(\d+(?:\.\d+)?)p", re.IGNORECASE)
+
+
+def _understood(value: str, syntax: re.Pattern[str]) -> bool:
+    """Whether a policy has a form that the server knows, percentiles between 0 and 100, and two kinds where two are."""
+    if not syntax.fullmatch(value):
+        return False
+    percentiles = [float(text) for text in _PERCENT.findall(value)]
+    is_hybrid = "(" in value
+    mixed = not is_hybrid or len(percentiles) == 1
+    return mixed and all(0 < percentile < _WHOLE for percentile in percentiles)
+
+
+_WHOLE: Final = 100
 _SPECULATION_FIX: Final = "Write '99p' ('99PERCENTILE' before 4.0), '50ms', 'NONE', or from 4.0 on 'MIN(99p,50ms)'."
 
 

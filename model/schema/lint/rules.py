@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from model.errors import WrongUse
-from model.schema.lint import changes, keyspaces, options, tables, windows
+from model.schema.lint import changes, keyspaces, options, tables, versions, windows
 from model.schema.lint.rule import Hit, LintFinding, LintRule
 from model.schema.lint.subject import Subject
 from model.schema.names import name_of
@@ -15,14 +15,14 @@ RULES: Final[tuple[LintRule, ...]] = tuple(
     sorted(
         (
             one
-            for module in (windows, changes, tables, keyspaces, options)
+            for module in (windows, changes, tables, keyspaces, options, versions)
             for one in vars(module).values()
             if isinstance(one, LintRule)
         ),
         key=lambda one: (one.id[0] == "K", int(one.id[1:])),
     )
 )
-"""All rules: T1 to T24, then K1 and K2."""
+"""All rules: T1 to T25, then K1 and K2."""
 
 Defining = Mapping[str, Sequence[int]]
 """For each table the numbers of the statements that define it, the one that creates it first."""

@@ -85,10 +85,10 @@ _C3, _C40, _C41, _C5, _SCYLLA = ServerRelease
 _EVERYWHERE: Final = _words("""
     bloom_filter_fp_chance caching comment compaction compression crc_check_chance default_time_to_live extensions
     gc_grace_seconds id max_index_interval memtable_flush_period_in_ms min_index_interval speculative_retry cdc
-""")
+""") | {"compact storage"}
 _SINCE_4_0: Final = _EVERYWHERE | _words("additional_write_policy read_repair")
 _SINCE_4_1: Final = _SINCE_4_0 | {"memtable"}
-_OLD: Final = _EVERYWHERE | {"read_repair_chance", "dclocal_read_repair_chance", "compact storage"}
+_OLD: Final = _EVERYWHERE | {"read_repair_chance", "dclocal_read_repair_chance"}
 
 TABLE_OPTIONS: Final[Mapping[ServerRelease, frozenset[str]]] = {
     _C3: _OLD,

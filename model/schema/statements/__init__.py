@@ -2,14 +2,15 @@
 
 from model.schema.names import Name
 from model.schema.statements.base import Drop, Effect, NamedStatement, Parsed, Span, Statement, apply_all
-from model.schema.statements.columns import AddColumns, DropColumns, RenameColumns
-from model.schema.statements.data import Batch, Other, Truncate, WriteKind, WriteRows
+from model.schema.statements.columns import AddColumns, DropColumns, MaskColumn, RenameColumns
+from model.schema.statements.data import Batch, Other, Truncate, WriteRows
 from model.schema.statements.indexes import CreateIndex, DropIndex
 from model.schema.statements.keyspaces import AlterKeyspace, CreateKeyspace, DropKeyspace, Use
 from model.schema.statements.options import DropCompactStorage, SetOptions, SetViewOptions
 from model.schema.statements.tables import CreateTable, DropTable
 from model.schema.statements.user_types import AddField, CreateType, DropType, RenameFields
 from model.schema.statements.views import CreateView, DropView
+from model.schema.write_rules import WriteKind
 
 __all__ = [
     "AddColumns",
@@ -30,6 +31,7 @@ __all__ = [
     "DropType",
     "DropView",
     "Effect",
+    "MaskColumn",
     "Name",
     "NamedStatement",
     "Other",

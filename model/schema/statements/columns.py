@@ -13,6 +13,7 @@ from model.schema.type_rules import (
     column_problem,
     expanded,
     is_user_type,
+    mask_problem,
     returns,
     type_problem,
     user_types_in,
@@ -141,6 +142,7 @@ class DropColumns(NamedStatement):
 
     def apply(self, schema: Schema) -> Schema:
         """The schema after the statement; the table's `dropped` has the dropped columns."""
+        self.must("its TIMESTAMP is out of range" if self.timestamp and int(self.timestamp) >= 2**63 else "")
         if self.if_exists and self.lacks_table(schema):
             return schema
         table = self.table_in(schema)
@@ -240,3 +242,48 @@ def _renamed(columns: Iterable[Column], renames: Mapping[str, str]) -> list[Colu
 def _renamed_view(view: View, renames: Mapping[str, str]) -> View:
     table = view.table.with_columns(_renamed(view.table.columns, renames))
     return replace(view, table=table, where=renamed_in(view.where, renames))
+
+
+@dataclass(frozen=True, slots=True)
+class MaskColumn(NamedStatement):
+    """ALTER TABLE ... ALTER ... MASKED WITH, or DROP MASKED where `mask` is ""."""
+
+    column: str
+    mask: str
+    if_exists: bool = False
+    column_if_exists: bool = False
+    verb = "ALTER TABLE ALTER"
+    harmless = "No row changes: the column is shown as it is to everyone who may read the table."
+    undo = "Set the mask that DESCRIBE TABLE shows now once more, or drop it."
+
+    def _hides(self, before: Before) -> bool:
+        return bool(self.mask) and before.holds(self.name)
+
+    dangers = (
+        Danger(
+            Risk.BREAKING,
+            "Roles without the permission UNMASK read a mask in place of the values of a column of {name}, and can no "
+            "longer compare the column in WHERE where SELECT_MASKED is missing too.",
+            _hides,
+        ),
+    )
+
+    def apply(self, schema: Schema) -> Schema:
+        if self.if_exists and self.lacks_table(schema):
+            return schema
+        table = self.table_in(schema)
+        column = find(table.columns, self.column)
+        if column is None:
+            self.must("" if self.column_if_exists else f"it has no column {self.column}")
+            return schema
+        masked = replace(column, mask=self.mask)
+        self.must(mask_problem(masked))
+        columns = (masked if one.name == column.name else one for one in table.columns)
+        return replace(schema, tables=put(schema.tables, table.with_columns(columns)))
+
+    def took_effect(self, live: Schema) -> Effect:
+        table = find(live.tables, self.name.spelling)
+        column = find(table.columns, self.column) if table else None
+        if column is None:
+            return Effect.DIFFERENT
+        return Effect.done(column.mask == self.mask)

@@ -2,23 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
 from model.errors import SchemaRefused
 from model.schema.keyspace import Schema
 from model.schema.names import name_of
+from model.schema.relations import Relation
 from model.schema.risk import Before, Danger, Risk
 from model.schema.statements.base import NamedStatement, Statement, table_of
 from model.schema.statements.tables import ROWS_GONE
-
-
-class WriteKind(Enum):
-    """The kinds of data statements; the value is CQL's word."""
-
-    INSERT = "INSERT"
-    UPDATE = "UPDATE"
-    DELETE = "DELETE"
-
+from model.schema.write_rules import WriteKind, write_problem
 
 _WRITES_ROWS = "It writes rows: older values of the same cells are overwritten."
 
@@ -30,6 +22,8 @@ class WriteRows(NamedStatement):
     Attributes:
         columns: the columns that are written or deleted (empty: whole rows); lower case unless quoted.
         values: by column, the text of the value that it is set to or compared with (a literal or a bind mark).
+        where: the conditions of its WHERE.
+        only_if: the conditions of its IF.
     """
 
     change: WriteKind
@@ -38,6 +32,8 @@ class WriteRows(NamedStatement):
     ttl: str | None = None
     conditional: bool = False
     values: Mapping[str, str] = field(default_factory=dict)
+    where: tuple[Relation, ...] = ()
+    only_if: tuple[Relation, ...] = ()
     harmless = _WRITES_ROWS
 
     def _deletes(self, before: Before) -> bool:
@@ -51,10 +47,11 @@ class WriteRows(NamedStatement):
 
     def apply(self, schema: Schema) -> Schema:
         table = table_of(schema, self.name, self.change.value)
-        for name in self.columns:
-            if name not in table:
-                raise SchemaRefused(self.change.value, str(self.name), f"the table has no column {name}")
+        self.must(write_problem(self, schema, table))
         return schema
+
+    def refused(self, reason: str, *, mend: str = "") -> SchemaRefused:
+        return SchemaRefused(self.change.value, str(self.name), reason, mend=mend)
 
     def may_not_have_run(self, live: Schema) -> bool:
         return True
@@ -115,9 +112,15 @@ class Truncate(NamedStatement):
 
 @dataclass(frozen=True, slots=True)
 class Other(Statement):
-    """A statement that changes no table: a role, a permission, a function, a SELECT; `words` are its first ones."""
+    """A statement that changes no table: a role, a permission, a SELECT.
+
+    Attributes:
+        words: its first words, in capitals.
+        calls: the functions that it calls, in lower case.
+    """
 
     words: str
+    calls: tuple[str, ...] = ()
     harmless = "It changes no table."
     unfit = "the schema does not show whether it took effect (roles: see `mailmend schema grants`)"
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from model.errors import SchemaRefused
-from model.schema.cql_types import parse_type
+from model.schema.cql_types import CqlType, parse_type
 from model.schema.keyspace import Index, Schema, find, without
 from model.schema.names import columns_of, short_class, spelled
 from model.schema.risk import Danger, Risk, always
 from model.schema.statements.base import Drop, Effect, NamedStatement, makes_alike
 from model.schema.statements.tables import name_problem
-from model.schema.table import Column, Kind, Table
+from model.schema.table import COMPACT_STORAGE, Column, Kind, Table
 from model.schema.type_rules import holds, is_user_type
 
 _TARGET = re.compile(r"(?:(values|keys|entries|full)\()?((?:\"(?:[^\"]|\"\")+\"|\w)+)\)?")
@@ -106,9 +106,11 @@ def _named(schema: Schema, table: Table, index: Index) -> Index:
     return replace(index, spelling=next(name for name in names if find(schema.indexes, name) is None))
 
 
-def _problem(schema: Schema, table: Table, index: Index) -> str:
+def _problem(schema: Schema, table: Table, index: Index) -> str:  # noqa: PLR0911 - one for each reason
     if any(column.is_counter for column in table.columns):
         return "a table of counters can have no index"
+    if index.options and not index.using:
+        return "only an index of a class of its own has options"
     columns = columns_of(index.target)
     unknown = [name for name in columns if name not in table]
     if unknown or not columns:
@@ -120,7 +122,29 @@ def _problem(schema: Schema, table: Table, index: Index) -> str:
         return f"{index.target} is nothing that can be indexed"
     attached = [one.spelling for one in schema.indexes_of(table) if _attached(one) and one.target == index.target]
     second = f"{index.target} has a storage-attached index already: {attached[0]}" if attached else ""
-    return _column_problem(schema, table, column, aspect) or (second if _attached(index) else "")
+    if _attached(index):
+        return _column_problem(schema, table, column, aspect) or second or _attached_problem(column, index)
+    if COMPACT_STORAGE in table.options and (column.in_key or table.clustering):
+        return f"no index can be on {column.spelling}, as the table has COMPACT STORAGE"
+    return _column_problem(schema, table, column, aspect)
+
+
+_ATTACHED_OPTIONS = frozenset(
+    {"case_sensitive", "normalize", "ascii", "similarity_function", "optimize_for"}
+    | {"maximum_node_connections", "construction_beam_width"}
+)
+
+
+def _attached_problem(column: Column, index: Index) -> str:
+    """Why no storage-attached index can be made of the column with these options."""
+    unknown = [name for name in index.options if name not in _ATTACHED_OPTIONS]
+    if unknown:
+        return f"a storage-attached index has no option {unknown[0]}"
+    parsed = parse_type(column.type)
+    if parsed.name == "vector" and parsed.arguments[0].name != "float":
+        return f"{column.spelling} is of {column.type}: such an index takes only vectors of floats"
+    inside = parsed.arguments if parsed.name in {"list", "set", "map"} else (parsed,)
+    return f"{column.spelling} holds blobs, which no such index takes" if CqlType("blob") in inside else ""
 
 
 def _column_problem(schema: Schema, table: Table, column: Column, aspect: str) -> str:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from model.errors import SchemaRefused
 from model.schema.keyspace import EMPTY, Schema
-from model.schema.names import pairs_of
+from model.schema.names import KEYSPACE_NAME, name_of, pairs_of
 from model.schema.risk import Before, Danger, Risk, always
 from model.schema.statements.base import Statement
 
@@ -34,6 +35,12 @@ class CreateKeyspace(KeyspaceStatement):
     if_not_exists: bool = False
     harmless = "A new keyspace is empty."
     unfit = f"{_KEYSPACE}: `mailmend schema apply --replication` creates it"
+
+    def apply(self, schema: Schema) -> Schema:
+        if not KEYSPACE_NAME.fullmatch(name_of(self.keyspace)):
+            reason = "the name of a keyspace has 1 to 48 letters, digits and underscores, also in double quotes"
+            raise SchemaRefused("CREATE KEYSPACE", self.keyspace, reason)
+        return schema
 
     def replication(self, before: Mapping[str, str] | None) -> Mapping[str, str] | None:
         stands = self.if_not_exists and before is not None

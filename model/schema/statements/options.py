@@ -10,7 +10,7 @@ from model.schema.keyspace import Schema, find, put
 from model.schema.names import pairs_of, text_of
 from model.schema.risk import Before, Danger, Risk
 from model.schema.statements.base import Effect, NamedStatement, Statement
-from model.schema.statements.tables import NO_CLASS, names_no_class, option_problem
+from model.schema.statements.tables import NO_CLASS, interval_problem, names_no_class, option_problem
 from model.schema.table import COMPACT_STORAGE, Table
 
 _LIGHT_COMPACTION = frozenset(
@@ -69,7 +69,10 @@ class SetOptions(NamedStatement):
             return "the id of a table cannot be changed"
         if schema.views_of(table) and text_of(self.options.get("gc_grace_seconds", "")) == "0":
             return "materialized views are made of it, so gc_grace_seconds cannot be 0"
-        return option_problem(table, self.options)
+        problem = option_problem(table, self.options)
+        if not problem and "max_index_interval" in self.options:
+            return interval_problem({**table.options, **self.options})
+        return problem
 
     def took_effect(self, live: Schema) -> Effect:
         try:

@@ -4,15 +4,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from model.schema.cql_types import parse_type
 from model.schema.difference import table_differences
 from model.schema.keyspace import Schema, find, put, without
 from model.schema.names import pairs_of, text_of
 from model.schema.risk import Danger, Risk
 from model.schema.statements.base import Drop, Effect, NamedStatement
-from model.schema.table import Kind, Table
+from model.schema.table import COMPACT_STORAGE, Kind, Table
 from model.schema.type_rules import column_problem, user_types_in
 
-_NAME = re.compile(r"[A-Za-z0-9_]{1,48}")
+_NAME = re.compile(r"[A-Za-z0-9_]{1,207}")
 NO_CLASS = "its compaction names no class"
 ROWS_GONE = Danger(
     Risk.DATA_LOSS,
@@ -24,7 +25,7 @@ def name_problem(name: str) -> str:
     """Why the name is not allowed; "" where it is."""
     if _NAME.fullmatch(name):
         return ""
-    return "a name has at most 48 letters, digits and underscores, also in double quotes"
+    return "a name has at most 207 letters, digits and underscores, also in double quotes"
 
 
 def names_no_class(options: Mapping[str, str]) -> bool:
@@ -39,6 +40,35 @@ def option_problem(table: Table, options: Mapping[str, str]) -> str:
     if expires and any(column.is_counter for column in table.regular):
         return "counters never expire, so the table cannot have default_time_to_live"
     return ""
+
+
+_INTERVALS = (("min_index_interval", 128), ("max_index_interval", 2048))
+"""The two bounds of the index interval, each with its default."""
+
+
+def interval_problem(options: Mapping[str, str]) -> str:
+    """Why the bounds of the index interval do not fit each other; "" where they do."""
+    texts = [text_of(options.get(name, str(default))) for name, default in _INTERVALS]
+    if not all(text.isascii() and text.isdigit() for text in texts):
+        return ""
+    least, most = (int(text) for text in texts)
+    return f"max_index_interval ({most}) is less than min_index_interval ({least})" if most < least else ""
+
+
+def _compact_problem(table: Table) -> str:
+    """Why the table cannot have COMPACT STORAGE; "" where it can."""
+    if any(column.kind is Kind.STATIC for column in table.columns):
+        return "a table with COMPACT STORAGE has no static columns"
+    if any(parse_type(column.type).name in _MANY_CELLS for column in table.regular):
+        return "a table with COMPACT STORAGE has only frozen collections"
+    if table.clustering and len(table.regular) > 1:
+        return "with clustering columns, COMPACT STORAGE takes one column outside the key at most"
+    if not table.clustering and not table.regular:
+        return "COMPACT STORAGE without clustering columns needs a column outside the key"
+    return ""
+
+
+_MANY_CELLS = frozenset({"list", "set", "map"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +116,8 @@ class CreateTable(NamedStatement):
             return f"the column {statics[0]} is static, but the table has no clustering column"
         if len({column.is_counter for column in table.regular}) > 1:
             return "it mixes counters with other columns"
-        return option_problem(table, table.literals())
+        compact = _compact_problem(table) if COMPACT_STORAGE in table.options else ""
+        return compact or option_problem(table, table.literals()) or interval_problem(table.options)
 
     def took_effect(self, live: Schema) -> Effect:
         """Whether the table exists with the same key and columns; its options may have been changed since."""

@@ -9,9 +9,18 @@ from model.schema.names import name_of
 from model.schema.risk import Danger, Risk, always
 from model.schema.statements.base import Drop, Effect, NamedStatement
 from model.schema.table import UserType
-from model.schema.type_rules import field_problem, user_types_in, uses_type
+from model.schema.type_rules import NATIVE_TYPES, field_problem, user_types_in, uses_type
 
 _NONE = "there is no such type"
+
+
+_KEPT_NAMES = frozenset({"bitstring", "byte", "complex", "enum", "macaddr", "interval"})
+
+
+def _is_kept(spelling: str) -> bool:
+    """Whether no user type can have the name: native types (unless in quotes), and a few words."""
+    quoted = spelling.startswith('"')
+    return name_of(spelling) in _KEPT_NAMES or (not quoted and name_of(spelling) in NATIVE_TYPES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +34,7 @@ class CreateType(NamedStatement):
     harmless = "A new type is not used yet."
 
     def apply(self, schema: Schema) -> Schema:
+        self.must(f"{self.name.spelling} is a name that CQL keeps for itself" if _is_kept(self.name.spelling) else "")
         if find(schema.types, self.name.spelling) is not None:
             if self.if_not_exists:
                 return schema

@@ -131,7 +131,7 @@ def test_what_is_no_option_is_none() -> None:
         **dict.fromkeys(("dclocal_read_repair_chance", "read_repair_chance"), 0.1),
         "memtable": None,
     }
-    row = table_row(**extra, comment=None)
+    row = table_row(**{**extra, "flags": frozenset({"compound"})}, comment=None)
 
     (found,) = live_schema(RowsServer(tables=[row], columns=[KEY]), "mail").tables
 
@@ -205,7 +205,7 @@ def test_a_keyspace_is_asked_for_by_the_name_that_the_server_knows(spelling: str
     assert keyspace_exists(server, spelling)
     live_schema(server, spelling)
 
-    assert [values for _, *values in server.asked] == [[bound]] * 7
+    assert [values for _, *values in server.asked] == [[bound]] * 8
     assert all("WHERE keyspace_name = ?" in text for text, _ in server.asked)
 
 

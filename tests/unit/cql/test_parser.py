@@ -1,10 +1,13 @@
 """CQL as people write it, statement by statement, and how what is wrong is told."""
 
+from dataclasses import replace
+
 import pytest
 
 from cql.language.parser import parse
 from model.errors import CqlSyntaxError, ExitCode
 from model.schema.keyspace import Index
+from model.schema.relations import Left, Relation
 from model.schema.statements import (
     AddColumns,
     AddField,
@@ -21,6 +24,7 @@ from model.schema.statements import (
     DropTable,
     DropType,
     DropView,
+    MaskColumn,
     Name,
     Other,
     RenameColumns,
@@ -124,7 +128,7 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
         CreateIndex(Name("t", "k"), Index("i", "t", "entries(m)", "sai", {"a": "b"})),
     ),
     ('CREATE INDEX ON t ("A")', CreateIndex(Name("t"), Index("", "t", '"A"'))),
-    ("ALTER TABLE t ALTER a DROP MASKED", Other("ALTER TABLE ALTER MASKED")),
+    ("ALTER TABLE t ALTER a DROP MASKED", MaskColumn(Name("t"), "a", "")),
     ("ALTER SCHEMA IF EXISTS k WITH a = 1", AlterKeyspace("k", {"a": "1"}, if_exists=True)),
     ("ALTER KEYSPACE k WITH a = 1", AlterKeyspace("k", {"a": "1"})),
     ("CREATE SCHEMA k WITH a = 1", CreateKeyspace("k", {"a": "1"})),
@@ -151,8 +155,15 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
         DropColumns(Name("t"), ("a", "b"), True, True, "5"),
     ),
     ("ALTER TABLE t DROP (a)", DropColumns(Name("t"), ("a",))),
-    ("ALTER TABLE t ALTER IF EXISTS a MASKED WITH DEFAULT", Other("ALTER TABLE ALTER MASKED")),
-    ("ALTER TABLE t ALTER a MASKED WITH k.f(1, null, '*')", Other("ALTER TABLE ALTER MASKED")),
+    (
+        "ALTER TABLE t ALTER IF EXISTS a MASKED WITH DEFAULT",
+        MaskColumn(Name("t"), "a", "mask_default()", column_if_exists=True),
+    ),
+    ("ALTER TABLE t ALTER a MASKED WITH k.f(1, null, '*')", MaskColumn(Name("t"), "a", "k.f(1, null, '*')")),
+    (
+        "ALTER TABLE IF EXISTS t ALTER a MASKED WITH system.mask_inner(1,NULL)",
+        MaskColumn(Name("t"), "a", "mask_inner(1, null)", if_exists=True),
+    ),
     ("BEGIN COUNTER BATCH APPLY BATCH", Batch((), logged=True)),
     ("BEGIN UNLOGGED BATCH APPLY BATCH", Batch((), logged=False)),
 )
@@ -204,7 +215,7 @@ WRITES: tuple[tuple[str, WriteRows], ...] = (
             "UPDATE k.t USING TIMESTAMP -5 SET a = a + 1, b['x'] = {1: 'y'}, c.f = (frozen<list<int>>) [1], a += 2 "
             "WHERE k = 'x' AND (c, d) >= (1, 2) AND m CONTAINS KEY 5 IF a IN (1, 2) AND b[1] = 2"
         ),
-        WriteRows(Name("t", "k"), WriteKind.UPDATE, ("a", "b", "c"), "-5", None, True, {"k": "'x'"}),
+        WriteRows(Name("t", "k"), WriteKind.UPDATE, ("a", "b", "c"), "-5", None, True, {"a": "a + 1", "k": "'x'"}),
     ),
     (
         "DELETE a, b[1], c.d FROM t WHERE k = ? IF EXISTS",
@@ -216,18 +227,35 @@ WRITES: tuple[tuple[str, WriteRows], ...] = (
 
 @pytest.mark.parametrize(("text", "write"), WRITES, ids=[text[:30] for text, _ in WRITES])
 def test_data_statements_are_read_as_far_as_rules_ask(text: str, write: WriteRows) -> None:
-    assert one(text) == write
+    parsed = one(text)
+    assert isinstance(parsed, WriteRows)
+    assert replace(parsed, where=(), only_if=()) == write
+
+
+def test_the_conditions_of_a_write_are_kept() -> None:
+    parsed = one("DELETE FROM t WHERE k IN (1, 2) AND (c, d) >= (1, 2) AND token(e) = 5 IF v[1] = 2 AND w != 3")
+    assert isinstance(parsed, WriteRows)
+    assert parsed.where == (
+        Relation(("k",), "IN", "(1, 2)"),
+        Relation(("c", "d"), ">=", "(1, 2)", Left.TUPLE),
+        Relation(("e",), "=", "5", Left.TOKEN),
+    )
+    assert parsed.only_if == (Relation(("v",), "=", "2", Left.PART), Relation(("w",), "!=", "3"))
+
+
+def test_a_clustering_order_names_the_first_columns_and_the_rest_ascends() -> None:
+    made = table("CREATE TABLE t (k int, c int, d int, PRIMARY KEY (k, c, d)) WITH CLUSTERING ORDER BY (c DESC)")
+    assert [(column.name, column.descending) for column in made.clustering] == [("c", True), ("d", False)]
 
 
 def test_a_batch_gives_its_time_to_its_writes_and_says_where_their_names_stand() -> None:
     text = (
-        "BEGIN UNLOGGED BATCH USING TIMESTAMP 9 DELETE FROM t WHERE k = 1; UPDATE u USING TIMESTAMP 8 SET a = 1 "
-        "WHERE k = 1 APPLY BATCH"
+        "BEGIN UNLOGGED BATCH USING TIMESTAMP 9 DELETE FROM t WHERE k = 1; UPDATE u SET a = 1 WHERE k = 1 APPLY BATCH"
     )
     (parsed,) = parse(text)
     batch = parsed.statement
     assert isinstance(batch, Batch)
-    assert [write.timestamp for write in batch.writes] == ["9", "8"]
+    assert [write.timestamp for write in batch.writes] == ["9", "9"]
     assert not batch.logged
     names = [parsed.places["name", str(index)] for index in range(2)]
     assert [text[span.start : span.end] for span in names] == ["t", "u"]
@@ -314,11 +342,20 @@ WRONG: tuple[tuple[str, int, int, str, str], ...] = (
         "it must name the clustering columns in the key's order: b, c",
         "",
     ),
+    ("BEGIN BATCH USING TTL 5 DELETE FROM t WHERE k = 1 APPLY BATCH", 1, 13, "a batch has no TTL", ""),
     (
-        "CREATE TABLE t (a int, b int, c int, PRIMARY KEY (a, b, c)) WITH CLUSTERING ORDER BY (b ASC)",
+        "BEGIN BATCH USING TIMESTAMP 5 DELETE FROM t USING TIMESTAMP 6 WHERE k = 1 APPLY BATCH",
         1,
-        87,
-        "CLUSTERING ORDER BY lacks c",
+        31,
+        "a batch with a TIMESTAMP holds no statement with another",
+        "",
+    ),
+    ("UPDATE t SET a = 1, a = 2 WHERE k = 1", 1, 21, "the column a is set here a second time", ""),
+    (
+        "CREATE MATERIALIZED VIEW v AS SELECT * FROM t PRIMARY KEY (a, b, c) WITH CLUSTERING ORDER BY (b DESC)",
+        1,
+        95,
+        "CLUSTERING ORDER BY of a view lacks c",
         "",
     ),
     ("CREATE TYPE t (a int, A int)", 1, 23, "the field A stands here a second time", ""),

@@ -113,11 +113,10 @@ def test_a_name_in_quotes_is_written_as_it_is() -> None:
     assert (table.name, table.names) == ("Box", ("Id", 'Bob\'s; "box"'))
 
 
-def test_compact_storage_is_for_old_servers_only() -> None:
+def test_compact_storage_is_written_for_every_server() -> None:
     table = Table("t", (KEY,), options={COMPACT_STORAGE: "true"})
-    assert table_cql("mail", table, ServerVersion(3, 11)).endswith(" WITH COMPACT STORAGE;")
-    with pytest.raises(WrongUse, match=r"Cassandra 4\.0, which has it no more"):
-        table_cql("mail", table, ServerVersion(4))
+    for version in (ServerVersion(3, 11), ServerVersion(4, 1), ServerVersion(5)):
+        assert table_cql("mail", table, version).endswith(" WITH COMPACT STORAGE;")
 
 
 def test_a_mask_stands_after_the_type() -> None:

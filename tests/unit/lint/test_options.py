@@ -239,12 +239,13 @@ def test_only_what_is_near_is_offered(option: str, fix: str) -> None:
 @pytest.mark.parametrize(
     ("caching", "unknown"),
     [
-        ("{'KEYS': 'ALL', 'Rows_Per_Partition': '1'}", []),
+        ("{'KEYS': 'ALL', 'rows_per_partition': '1'}", ["caching.KEYS"]),
+        ("{'keys': 'all', 'rows_per_partition': 'None'}", []),
         ("{'key': 'ALL'}", ["caching.key"]),
         ("{}", []),
     ],
 )
-def test_caching_is_read_in_any_case(caching: str, unknown: list[str]) -> None:
+def test_names_of_caching_have_one_case_and_its_values_any(caching: str, unknown: list[str]) -> None:
     text = table(caching=caching)
     assert [one.subject for one in findings(text, "T11")] == unknown
     assert findings(text, "T11", ServerRelease.SCYLLA) == ()

@@ -26,7 +26,7 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("DROP TYPE nowhere", "there is no such type"),
     ("CREATE TABLE t (k int PRIMARY KEY)", "CREATE TABLE t: it exists already"),
     ("CREATE TABLE seen (k int PRIMARY KEY)", "it exists already"),
-    ('CREATE TABLE "odd name" (k int PRIMARY KEY)', "a name has at most 48 letters"),
+    ('CREATE TABLE "odd name" (k int PRIMARY KEY)', "a name has at most 207 letters"),
     ("CREATE TABLE n (k list<int> PRIMARY KEY)", "the key column k cannot be a list that is not frozen"),
     ("CREATE TABLE n (k flat PRIMARY KEY)", "be of a user type that is not frozen"),
     ("CREATE TABLE n (k duration PRIMARY KEY)", "hold durations, which have no order"),

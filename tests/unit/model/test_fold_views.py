@@ -99,8 +99,8 @@ SOME = "CREATE MATERIALIZED VIEW {} AS SELECT {} FROM {} WHERE k IS NOT NULL AND
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (SOME.format('"odd name"', "v", "base"), "a name has at most 48 letters"),
-        (SOME.format("n" * 49, "v", "base"), "a name has at most 48 letters"),
+        (SOME.format('"odd name"', "v", "base"), "a name has at most 207 letters"),
+        (SOME.format("n" * 208, "v", "base"), "a name has at most 207 letters"),
         (f"ALTER TABLE w WITH gc_grace_seconds = '0'; {SOME.format('m', 'v', 'w')}", "of its base is 0"),
         (SOME.format("m", "s", "t"), "s is static, which no view can hold"),
     ],

@@ -24,6 +24,7 @@ from model.schema.statements import (
     DropTable,
     DropType,
     DropView,
+    MaskColumn,
     Name,
     Other,
     RenameColumns,
@@ -100,6 +101,7 @@ RISKY: tuple[tuple[Statement, *tuple[Risk, ...]], ...] = (
     (index("notes"), Risk.LONG),
     (view("notes"), Risk.LONG),
     (RenameColumns(NOTE, (("id", "key"),)), Risk.BREAKING),
+    (MaskColumn(NOTE, "note", "mask_default()"), Risk.BREAKING),
     (RenameFields(Name("size"), (("bytes", "octets"),)), Risk.BREAKING),
 )
 HARMLESS_ONES: tuple[Statement, ...] = (
@@ -114,6 +116,8 @@ HARMLESS_ONES: tuple[Statement, ...] = (
     options(comment="'Notes'"),
     SetViewOptions(Name("by_note"), {"gc_grace_seconds": "0"}),
     DropCompactStorage(NOTE),
+    MaskColumn(NOTE, "note", ""),
+    MaskColumn(ABSENT, "note", "mask_default()"),
     options(caching="{'keys': 'ALL'}"),
     options(gc_grace_seconds="1728000"),
     options(gc_grace_seconds="864000"),

@@ -1,0 +1,187 @@
+"""Which INSERT, UPDATE and DELETE a server accepts, as far as a text and a schema show. Pure.
+
+Source: the answers of Cassandra 4.1 and 5.0, which a test compares with this module.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from model.schema.keyspace import Schema
+from model.schema.literals import Form, parse_literal, value_problem
+from model.schema.relations import Left, Relation
+from model.schema.table import COMPACT_STORAGE, Column, Kind, Table
+
+if TYPE_CHECKING:
+    from model.schema.statements.data import WriteRows
+
+TTL_MAX = 630_720_000
+"""The greatest time to live that Cassandra takes: twenty years, in seconds."""
+
+_EXACT = frozenset({"=", "IN"})
+_NEVER = frozenset({"!=", "LIKE", "IS NOT NULL"})
+
+
+class WriteKind(Enum):
+    """The kinds of data statements; the value is CQL's word."""
+
+    INSERT = "INSERT"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+
+
+def write_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
+    """Why the server refuses the write; "" where nothing shows that it would."""
+    unknown = next((name for name in write.columns if name not in table), "")
+    if unknown:
+        return f"the table has no column {unknown}"
+    return (
+        _amount_problem(write)
+        or _counter_problem(write, table)
+        or _column_problem(write, table)
+        or _where_problem(write, table)
+        or _if_problem(write, table)
+        or _value_problem(write, schema, table)
+    )
+
+
+def _amount_problem(write: "WriteRows") -> str:
+    """Why its TTL or TIMESTAMP is refused."""
+    if write.conditional and write.timestamp is not None:
+        return "a write with IF gets its timestamp from the server"
+    if write.ttl is not None and write.change is WriteKind.DELETE:
+        return "a DELETE has no TTL"
+    ttl = parse_literal(write.ttl or "")
+    if ttl.form is Form.INTEGER and not 0 <= int(ttl.text) <= TTL_MAX:
+        return f"its TTL must be from 0 to {TTL_MAX} seconds, not {ttl.text}"
+    stamp = parse_literal(write.timestamp or "")
+    if stamp.form is Form.INTEGER and abs(int(stamp.text)) >= 2**63:
+        return f"its TIMESTAMP must be from {1 - 2**63} to {2**63 - 1}, not {stamp.text}"
+    return ""
+
+
+def _counter_problem(write: "WriteRows", table: Table) -> str:
+    if not any(column.is_counter for column in table.regular):
+        return ""
+    if write.change is WriteKind.INSERT:
+        return "counters are written by UPDATE alone"
+    if write.timestamp is not None or write.ttl is not None:
+        return "counters take neither a TIMESTAMP nor a TTL"
+    return "counters take no IF" if write.conditional else ""
+
+
+def _column_problem(write: "WriteRows", table: Table) -> str:
+    """Why it cannot write or delete these columns."""
+    written = [table.column(name) for name in write.columns]
+    keys = [column.spelling for column in written if column.in_key]
+    if write.change is WriteKind.INSERT:
+        return _insert_problem(write, table, written)
+    if keys and write.change is WriteKind.UPDATE:
+        return f"{keys[0]} is part of the key, which no UPDATE sets"
+    if keys:
+        return f"{keys[0]} is part of the key, which is deleted only with its row"
+    return ""
+
+
+def _insert_problem(write: "WriteRows", table: Table, written: Sequence[Column]) -> str:
+    if not written or COMPACT_STORAGE in table.options:
+        return ""
+    others = [column for column in written if not column.in_key]
+    only_static = bool(others) and all(column.kind is Kind.STATIC for column in others)
+    needed = table.partition if only_static else table.key
+    lacking = [column.spelling for column in needed if column not in written]
+    if lacking:
+        return f"it lacks {lacking[0]}, which is part of the key"
+    null = [one.spelling for one in table.key if parse_literal(write.values.get(one.name, "")).form is Form.NULL]
+    return f"{null[0]} is part of the key, which cannot be null" if null else ""
+
+
+def _where_problem(write: "WriteRows", table: Table) -> str:
+    """Why its WHERE is refused."""
+    if write.change is WriteKind.INSERT:
+        return ""
+    for relation in write.where:
+        if problem := _relation_problem(relation, table):
+            return problem
+    twice = _restricted_twice(write.where)
+    if twice:
+        return f"its WHERE restricts {twice} twice"
+    exact = {name for one in write.where if one.operator in _EXACT for name in one.columns}
+    lacking = [column.spelling for column in table.partition if column.name not in exact]
+    if lacking:
+        return f"its WHERE must say which {lacking[0]}, as part of the partition key"
+    written = [table.column(name) for name in write.columns]
+    only_static = bool(written) and all(column.kind is Kind.STATIC for column in written)
+    whole = write.change is WriteKind.UPDATE or bool(written) or write.conditional
+    open_keys = [column.spelling for column in table.clustering if column.name not in exact]
+    if whole and not only_static and open_keys and COMPACT_STORAGE not in table.options:
+        return f"its WHERE must say which {open_keys[0]}, as part of the key"
+    return ""
+
+
+def _relation_problem(relation: Relation, table: Table) -> str:
+    unknown = [name for name in relation.columns if name not in table]
+    if unknown:
+        return f"the table has no column {unknown[0]}"
+    columns = [table.column(name) for name in relation.columns]
+    others = [column.spelling for column in columns if not column.in_key]
+    if others:
+        return f"its WHERE names {others[0]}, which is not part of the key"
+    if relation.left is Left.TOKEN:
+        return "its WHERE compares a token, which only SELECT does"
+    if relation.operator in _NEVER:
+        return f"its WHERE has {relation.operator}, which no write takes"
+    partition = [column.spelling for column in columns if column.kind is Kind.PARTITION]
+    if partition and relation.left is Left.TUPLE:
+        return f"its WHERE compares {partition[0]} of the partition key with others at once"
+    return ""
+
+
+def _restricted_twice(where: Sequence[Relation]) -> str:
+    """A column that one condition sets exactly and another one restricts too; "" where there is none."""
+    seen: dict[str, int] = {}
+    for relation in where:
+        for name in relation.columns:
+            seen[name] = seen.get(name, 0) + 1
+    exact = [name for relation in where if relation.operator in _EXACT for name in relation.columns]
+    return next((name for name in exact if seen[name] > 1), "")
+
+
+def _if_problem(write: "WriteRows", table: Table) -> str:
+    for relation in write.only_if:
+        for name in relation.columns:
+            if name not in table:
+                return f"the table has no column {name}"
+            if table.column(name).in_key:
+                return f"its IF names {table.column(name).spelling}, which is part of the key"
+    return ""
+
+
+def _value_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
+    for name, text in write.values.items():
+        if name not in table:
+            return f"the table has no column {name}"
+        column = table.column(name)
+        if column.is_counter and parse_literal(text).form is not Form.OTHER:
+            return f"the counter {column.spelling} can be increased or decreased, not set"
+        if problem := value_problem(schema, column.type, text):
+            return f"{column.spelling}: {problem}"
+    for relation in (*write.where, *write.only_if):
+        if problem := _compared_problem(relation, schema, table):
+            return problem
+    return ""
+
+
+def _compared_problem(relation: Relation, schema: Schema, table: Table) -> str:
+    """Why a value that a whole column is compared with is not of the column's type."""
+    if relation.left is not Left.COLUMN or "CONTAINS" in relation.operator:
+        return ""
+    column = table.column(relation.columns[0])
+    kind = column.type
+    if relation.operator in {"IN", "NOT IN", "BETWEEN"}:
+        count = len(parse_literal(relation.value).parts)
+        if not count:
+            return ""
+        kind = f"tuple<{','.join([column.type] * count)}>"
+    problem = value_problem(schema, kind, relation.value)
+    return f"{column.spelling}: {problem}" if problem else ""
