@@ -64,12 +64,13 @@ def _inner_types(stream: Stream, name: str, count: int | None) -> list[str]:
 
 _SIGNED = frozenset({"nan", "infinity"})
 _KEYWORDS = """
-    access aggregate all as ascii between bigint blob boolean called cast cidrs clustering compact contains count
-    counter custom datacenters date decimal default distinct double duration exists filtering finalfunc float frozen function
-    functions group identity inet initcond input int internals json key keys keyspaces language like list login map
-    masked maxwritetime mbean mbeans nologin nosuperuser options partition password per permission permissions replace
-    returns role roles select_masked sfunc smallint static storage stype superuser text time timestamp timeuuid tinyint
-    trigger ttl tuple type unmask unset user users uuid values varchar varint vector writetime
+    access aggregate all as ascii between bigint blob boolean called cast cidrs clustering compact contains
+    count counter custom datacenters date decimal default distinct double duration exists filtering finalfunc
+    float frozen function functions group identity inet initcond input int internals json key keys keyspaces
+    language like list login map masked maxwritetime mbean mbeans nologin nosuperuser options partition
+    password per permission permissions replace returns role roles select_masked sfunc smallint static storage
+    stype superuser text time timestamp timeuuid tinyint trigger ttl tuple type unmask unset user users uuid
+    values varchar varint vector writetime
 """
 _OPTION_WORDS = frozenset(_KEYWORDS.split()) | _SIGNED | {"true", "false"}
 """The words that may stand as values of options: constants, and the keywords of CQL that it does not reserve."""
