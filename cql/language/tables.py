@@ -10,7 +10,7 @@ from cql.language.lexer import Token
 from cql.language.stream import Stream
 from cql.language.values import conditions, cql_type, literal, spaced, term, text_value
 from model.schema.keyspace import View
-from model.schema.literals import Form, parse_literal
+from model.schema.literals import LiteralForm, parse_literal
 from model.schema.names import name_of, spelled, text_literal
 from model.schema.statements import CreateTable, CreateView
 from model.schema.table import COMPACT_STORAGE, Column, Kind, Table
@@ -132,11 +132,11 @@ def _mask_argument(stream: Stream) -> str:
     token = stream.next
     text = term(stream)
     form = parse_literal(text).form
-    if form is Form.OTHER:
+    if form is LiteralForm.OTHER:
         raise stream.wrong("the arguments of a mask are literals", token)
-    if form is Form.TEXT:
+    if form is LiteralForm.TEXT:
         return text_literal(text_value(token))
-    return text.lower() if form is Form.NULL else text
+    return text.lower() if form is LiteralForm.NULL else text
 
 
 def _only_key(stream: Stream, body: Body, token: Token) -> None:

@@ -11,7 +11,7 @@ from cql.language.stream import Stream
 from model.errors import BadIdentifier
 from model.schema.cql_types import normal_type
 from model.schema.names import name_of, text_literal
-from model.schema.relations import Left, Relation
+from model.schema.relations import LeftSide, Relation
 
 _PARAMETERS = {"list": 1, "set": 1, "map": 2, "frozen": 1, "vector": 2}
 """How many types are between the angle brackets; a tuple has one or more."""
@@ -216,21 +216,21 @@ def _condition(stream: Stream) -> Relation:
     return Relation(columns, f"{negated}{operator}{key}", term(stream), left)
 
 
-def _left(stream: Stream) -> tuple[tuple[str, ...], Left]:
+def _left(stream: Stream) -> tuple[tuple[str, ...], LeftSide]:
     """The columns on the left side of a condition, and what of them it compares."""
     is_token = stream.accept("TOKEN", "(")
     if is_token or stream.accept("("):
         names = stream.separated(lambda _: stream.name("a column"))
         stream.expect(")")
-        return tuple(name_of(name.text) for name in names), Left.TOKEN if is_token else Left.TUPLE
+        return tuple(name_of(name.text) for name in names), LeftSide.TOKEN if is_token else LeftSide.TUPLE
     name = (name_of(stream.column().text),)
     if stream.accept("["):
         _element(stream)
-        return name, Left.PART
+        return name, LeftSide.PART
     if stream.dot():
         stream.name("a field")
-        return name, Left.PART
-    return name, Left.COLUMN
+        return name, LeftSide.PART
+    return name, LeftSide.COLUMN
 
 
 _OPENING, _CLOSING = ("(", "[", "{", ".", "-"), (")", "]", "}", ".", ",", ":")

@@ -18,7 +18,7 @@ from model.schema.keyspace import Schema, find
 from model.schema.names import name_of
 
 
-class Form(Enum):
+class LiteralForm(Enum):
     """The forms of literals; the value is its name in messages."""
 
     TEXT = "a text"
@@ -41,12 +41,12 @@ class Form(Enum):
 class Literal:
     """A literal: its form, its text without quotes, and what it contains (of maps and fields, keys before values)."""
 
-    form: Form
+    form: LiteralForm
     text: str = ""
     parts: "tuple[Literal, ...]" = ()
 
 
-OTHER: Final = Literal(Form.OTHER)
+OTHER: Final = Literal(LiteralForm.OTHER)
 _HEX: Final = "[0-9a-fA-F]"
 _TOKEN: Final = re.compile(
     rf"""\s*+(?:
@@ -88,32 +88,32 @@ def _parse(tokens: list[tuple[str, str]]) -> tuple[Literal, list[tuple[str, str]
     if kind == "WORD":
         word = text.lower()
         if word in {"true", "false"}:
-            return Literal(Form.BOOLEAN, word), rest
-        return (Literal(Form.NULL), rest) if word == "null" else (OTHER, rest)
+            return Literal(LiteralForm.BOOLEAN, word), rest
+        return (Literal(LiteralForm.NULL), rest) if word == "null" else (OTHER, rest)
     if kind == "MARK":
         return OTHER, rest
-    return Literal(Form[kind], _bare(text) if kind == "TEXT" else text), rest
+    return Literal(LiteralForm[kind], _bare(text) if kind == "TEXT" else text), rest
 
 
 def _collection(opening: str, tokens: list[tuple[str, str]]) -> tuple[Literal, list[tuple[str, str]]]:
     closing = ("MARK", _CLOSING[opening])
     parts: list[Literal] = []
-    form = {"[": Form.LIST, "(": Form.TUPLE, "{": Form.SET}[opening]
+    form = {"[": LiteralForm.LIST, "(": LiteralForm.TUPLE, "{": LiteralForm.SET}[opening]
     whole = True
     while tokens and tokens[0] != closing:
         is_field = opening == "{" and tokens[0][0] == "WORD" and tokens[1:2] == [("MARK", ":")]
         if is_field:
-            form = Form.FIELDS
-            part, tokens = Literal(Form.TEXT, tokens[0][1]), tokens[1:]
+            form = LiteralForm.FIELDS
+            part, tokens = Literal(LiteralForm.TEXT, tokens[0][1]), tokens[1:]
         else:
             part, tokens = _parse(tokens)
         parts.append(part)
-        whole = whole and part.form is not Form.OTHER
+        whole = whole and part.form is not LiteralForm.OTHER
         if tokens[:1] == [("MARK", ":")] and opening == "{":
-            form = form if form is Form.FIELDS else Form.MAP
+            form = form if form is LiteralForm.FIELDS else LiteralForm.MAP
             part, tokens = _parse(tokens[1:])
             parts.append(part)
-            whole = whole and part.form is not Form.OTHER
+            whole = whole and part.form is not LiteralForm.OTHER
         if tokens[:1] == [("MARK", ",")]:
             tokens = tokens[1:]
         elif tokens[:1] != [closing]:
@@ -133,7 +133,7 @@ def value_problem(schema: Schema, kind: str, text: str) -> str:
 
 
 def _problem(schema: Schema, kind: CqlType, value: Literal) -> str:  # noqa: PLR0911 - one for each kind of type
-    if value.form in {Form.OTHER, Form.NULL}:
+    if value.form in {LiteralForm.OTHER, LiteralForm.NULL}:
         return ""
     if kind.name in _SCALARS:
         forms, judge = _SCALARS[kind.name]
@@ -150,20 +150,20 @@ def _problem(schema: Schema, kind: CqlType, value: Literal) -> str:  # noqa: PLR
     return _fields_problem(schema, kind, dict(user_type.normal_fields), value)
 
 
-_CONTAINERS: Final[Mapping[str, Form]] = {
-    "list": Form.LIST,
-    "set": Form.SET,
-    "map": Form.MAP,
-    "vector": Form.LIST,
-    "tuple": Form.TUPLE,
+_CONTAINERS: Final[Mapping[str, LiteralForm]] = {
+    "list": LiteralForm.LIST,
+    "set": LiteralForm.SET,
+    "map": LiteralForm.MAP,
+    "vector": LiteralForm.LIST,
+    "tuple": LiteralForm.TUPLE,
 }
 
 
 def _container_problem(schema: Schema, kind: CqlType, value: Literal) -> str:
     wanted = _CONTAINERS[kind.name]
-    empty_map = wanted is Form.MAP and value.form is Form.SET and not value.parts
+    empty_map = wanted is LiteralForm.MAP and value.form is LiteralForm.SET and not value.parts
     if value.form is not wanted and not empty_map:
-        single = kind.name == "tuple" and value.form not in {Form.LIST, Form.SET, Form.MAP}
+        single = kind.name == "tuple" and value.form not in {LiteralForm.LIST, LiteralForm.SET, LiteralForm.MAP}
         return "" if single else f"{_shown(value)} is not of type {kind}"
     length = len(value.parts)
     if kind.name == "vector" and str(length) != kind.arguments[1].name:
@@ -171,7 +171,7 @@ def _container_problem(schema: Schema, kind: CqlType, value: Literal) -> str:
     if kind.name == "tuple" and length > len(kind.arguments):
         return f"{kind} takes {len(kind.arguments)} elements, not {length}"
     for part, of_part in zip(value.parts, _types_of_parts(kind, length), strict=False):
-        if part.form is Form.NULL and kind.name != "tuple":
+        if part.form is LiteralForm.NULL and kind.name != "tuple":
             return f"null is no element of a {kind.name}"
         if problem := _problem(schema, of_part, part):
             return problem
@@ -188,9 +188,11 @@ def _types_of_parts(kind: CqlType, length: int) -> Iterator[CqlType]:
 
 
 def _fields_problem(schema: Schema, kind: CqlType, fields: Mapping[str, str], value: Literal) -> str:
-    if value.form in {Form.LIST, Form.SET, Form.MAP} or (value.form not in {Form.FIELDS, Form.TUPLE}):
+    if value.form in {LiteralForm.LIST, LiteralForm.SET, LiteralForm.MAP} or (
+        value.form not in {LiteralForm.FIELDS, LiteralForm.TUPLE}
+    ):
         return f"{_shown(value)} is not of type {kind}"
-    if value.form is Form.TUPLE:
+    if value.form is LiteralForm.TUPLE:
         return f"a value of the user type {kind} names its fields"
     for name, part in zip(value.parts[::2], value.parts[1::2], strict=True):
         field = name_of(name.text)
@@ -206,22 +208,22 @@ def _shown(value: Literal) -> str:
     return f"{value.form.value} ({shown})" if shown else value.form.value
 
 
-Judge = Callable[[Literal], str]
+LiteralJudge = Callable[[Literal], str]
 
 
 def _any(_: Literal) -> str:
     return ""
 
 
-def _within(least: int, most: int) -> Judge:
+def _within(least: int, most: int) -> LiteralJudge:
     def judge(value: Literal) -> str:
-        in_range = value.form is not Form.INTEGER or least <= int(value.text) <= most
+        in_range = value.form is not LiteralForm.INTEGER or least <= int(value.text) <= most
         return "" if in_range else f"{value.text} is out of range: from {least} to {most}"
 
     return judge
 
 
-def _signed(bits: int) -> Judge:
+def _signed(bits: int) -> LiteralJudge:
     return _within(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
@@ -233,7 +235,7 @@ def _finite(value: Literal) -> str:
 def _readable(value: Literal) -> str:
     """A number that no double can hold is refused by the server's parser, whatever its column."""
     is_word = value.text.lower().removeprefix("-") in {"nan", "infinity"}
-    too_great = not is_word and value.form is Form.FLOAT and float(value.text) in {float("inf"), float("-inf")}
+    too_great = not is_word and value.form is LiteralForm.FLOAT and float(value.text) in {float("inf"), float("-inf")}
     return f"{value.text} is greater than any number of CQL" if too_great else ""
 
 
@@ -280,8 +282,8 @@ _WHOLE: Final = re.compile(r"[+-]?\d+")
 
 
 def _instant(value: Literal) -> str:
-    if value.form is Form.INTEGER or _WHOLE.fullmatch(value.text):
-        return _signed(64)(Literal(Form.INTEGER, value.text))
+    if value.form is LiteralForm.INTEGER or _WHOLE.fullmatch(value.text):
+        return _signed(64)(Literal(LiteralForm.INTEGER, value.text))
     found = _INSTANT.fullmatch(value.text)
     wrong = f"{value.text!r} is no timestamp: write it like '2026-01-31 23:59:59+0000'"
     if found is None:
@@ -300,8 +302,8 @@ _LAST_DAY: Final = (5_881_580, 7, 11)
 
 def _calendar_day(value: Literal) -> str:
     """A day of the calendar, or the number of days since 5877641 B.C."""
-    if value.form is Form.INTEGER or value.text.isdigit():
-        return _within(0, _DAYS)(Literal(Form.INTEGER, value.text))
+    if value.form is LiteralForm.INTEGER or value.text.isdigit():
+        return _within(0, _DAYS)(Literal(LiteralForm.INTEGER, value.text))
     found = _DAY.fullmatch(value.text)
     if found is None or (len(found["year"]) > _YEAR_DIGITS and not found["sign"]):
         return f"{value.text!r} is no date: write it like '2026-01-31'"
@@ -318,8 +320,8 @@ _NANOS_MAX: Final = 86_399_999_999_999
 
 
 def _time_of_day(value: Literal) -> str:
-    if value.form is Form.INTEGER or _WHOLE.fullmatch(value.text):
-        return _within(0, _NANOS_MAX)(Literal(Form.INTEGER, value.text))
+    if value.form is LiteralForm.INTEGER or _WHOLE.fullmatch(value.text):
+        return _within(0, _NANOS_MAX)(Literal(LiteralForm.INTEGER, value.text))
     found = _TIME.fullmatch(value.text)
     if found and int(found["hour"]) < 24 and int(found["minute"]) < 60 and int(found["second"]) < 60:  # noqa: PLR2004
         return ""
@@ -345,28 +347,28 @@ def _duration(value: Literal) -> str:
     return "" if fits else f"the duration {value.text} is out of range"
 
 
-_NUMBERS: Final = frozenset({Form.INTEGER, Form.FLOAT})
-_TIMES: Final = frozenset({Form.INTEGER, Form.TEXT})
-_SCALARS: Final[Mapping[str, tuple[frozenset[Form], Judge]]] = {
-    "tinyint": (frozenset({Form.INTEGER, Form.BLOB}), _signed(8)),
-    "smallint": (frozenset({Form.INTEGER}), _signed(16)),
-    "int": (frozenset({Form.INTEGER}), _signed(32)),
-    "bigint": (frozenset({Form.INTEGER}), _signed(64)),
-    "counter": (frozenset({Form.INTEGER}), _signed(64)),
-    "varint": (frozenset({Form.INTEGER}), _any),
+_NUMBERS: Final = frozenset({LiteralForm.INTEGER, LiteralForm.FLOAT})
+_TIMES: Final = frozenset({LiteralForm.INTEGER, LiteralForm.TEXT})
+_SCALARS: Final[Mapping[str, tuple[frozenset[LiteralForm], LiteralJudge]]] = {
+    "tinyint": (frozenset({LiteralForm.INTEGER, LiteralForm.BLOB}), _signed(8)),
+    "smallint": (frozenset({LiteralForm.INTEGER}), _signed(16)),
+    "int": (frozenset({LiteralForm.INTEGER}), _signed(32)),
+    "bigint": (frozenset({LiteralForm.INTEGER}), _signed(64)),
+    "counter": (frozenset({LiteralForm.INTEGER}), _signed(64)),
+    "varint": (frozenset({LiteralForm.INTEGER}), _any),
     "float": (_NUMBERS, _readable),
     "double": (_NUMBERS, _readable),
     "decimal": (_NUMBERS, _finite),
-    "boolean": (frozenset({Form.BOOLEAN}), _any),
-    "text": (frozenset({Form.TEXT}), _any),
-    "ascii": (frozenset({Form.TEXT}), _ascii),
-    "blob": (frozenset({Form.BLOB}), _whole_bytes),
-    "uuid": (frozenset({Form.UUID}), _any),
-    "timeuuid": (frozenset({Form.UUID}), _version_1),
-    "inet": (frozenset({Form.TEXT}), _address),
+    "boolean": (frozenset({LiteralForm.BOOLEAN}), _any),
+    "text": (frozenset({LiteralForm.TEXT}), _any),
+    "ascii": (frozenset({LiteralForm.TEXT}), _ascii),
+    "blob": (frozenset({LiteralForm.BLOB}), _whole_bytes),
+    "uuid": (frozenset({LiteralForm.UUID}), _any),
+    "timeuuid": (frozenset({LiteralForm.UUID}), _version_1),
+    "inet": (frozenset({LiteralForm.TEXT}), _address),
     "timestamp": (_TIMES, _instant),
     "date": (_TIMES, _calendar_day),
     "time": (_TIMES, _time_of_day),
-    "duration": (frozenset({Form.DURATION}), _duration),
+    "duration": (frozenset({LiteralForm.DURATION}), _duration),
 }
 """For each native type the forms of its literals, and what else must hold. A tinyint takes a blob since 5.0."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Left(Enum):
+class LeftSide(Enum):
     """What a condition compares."""
 
     COLUMN = "a column"
@@ -26,9 +26,9 @@ class Relation:
     columns: tuple[str, ...]
     operator: str
     value: str
-    left: Left = Left.COLUMN
+    left: LeftSide = LeftSide.COLUMN
 
     @property
     def compares_column(self) -> bool:
         """Whether it says that one whole column equals a value."""
-        return self.left is Left.COLUMN and self.operator == "="
+        return self.left is LeftSide.COLUMN and self.operator == "="

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from model.schema.cql_types import CqlType, names_in, parse_type
 from model.schema.keyspace import EMPTY, Schema, find
-from model.schema.literals import Form, parse_literal, value_problem
+from model.schema.literals import LiteralForm, parse_literal, value_problem
 from model.schema.table import Column, Kind
 
 NATIVE_TYPES = frozenset(
@@ -70,7 +70,7 @@ def mask_problem(column: Column) -> str:
     if found["name"] == "mask_hash" and column.type != "blob":
         return f"{what}, which returns a blob"
     if found["name"] in {"mask_inner", "mask_outer"}:
-        counts = all(one.form in {Form.INTEGER, Form.NULL} for one in arguments[:2])
+        counts = all(one.form in {LiteralForm.INTEGER, LiteralForm.NULL} for one in arguments[:2])
         return "" if column.type in _TEXTS and counts else f"{what}: it takes a text and two numbers"
     if found["name"] == "mask_replace":
         problem = value_problem(EMPTY, column.type, found["arguments"])

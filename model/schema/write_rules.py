@@ -8,8 +8,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from model.schema.keyspace import Schema
-from model.schema.literals import Form, parse_literal, value_problem
-from model.schema.relations import Left, Relation
+from model.schema.literals import LiteralForm, parse_literal, value_problem
+from model.schema.relations import LeftSide, Relation
 from model.schema.table import COMPACT_STORAGE, Column, Kind, Table
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ def _amount_problem(write: "WriteRows") -> str:
     if write.ttl is not None and write.change is WriteKind.DELETE:
         return "a DELETE has no TTL"
     ttl = parse_literal(write.ttl or "")
-    if ttl.form is Form.INTEGER and not 0 <= int(ttl.text) <= TTL_MAX:
+    if ttl.form is LiteralForm.INTEGER and not 0 <= int(ttl.text) <= TTL_MAX:
         return f"its TTL must be from 0 to {TTL_MAX} seconds, not {ttl.text}"
     stamp = parse_literal(write.timestamp or "")
-    if stamp.form is Form.INTEGER and abs(int(stamp.text)) >= 2**63:
+    if stamp.form is LiteralForm.INTEGER and abs(int(stamp.text)) >= 2**63:
         return f"its TIMESTAMP must be from {1 - 2**63} to {2**63 - 1}, not {stamp.text}"
     return ""
 
@@ -92,7 +92,7 @@ def _insert_problem(write: "WriteRows", table: Table, written: Sequence[Column])
     lacking = [column.spelling for column in needed if column not in written]
     if lacking:
         return f"it lacks {lacking[0]}, which is part of the key"
-    null = [one.spelling for one in table.key if parse_literal(write.values.get(one.name, "")).form is Form.NULL]
+    null = [one.spelling for one in table.key if parse_literal(write.values.get(one.name, "")).form is LiteralForm.NULL]
     return f"{null[0]} is part of the key, which cannot be null" if null else ""
 
 
@@ -127,12 +127,12 @@ def _relation_problem(relation: Relation, table: Table) -> str:
     others = [column.spelling for column in columns if not column.in_key]
     if others:
         return f"its WHERE names {others[0]}, which is not part of the key"
-    if relation.left is Left.TOKEN:
+    if relation.left is LeftSide.TOKEN:
         return "its WHERE compares a token, which only SELECT does"
     if relation.operator in _NEVER:
         return f"its WHERE has {relation.operator}, which no write takes"
     partition = [column.spelling for column in columns if column.kind is Kind.PARTITION]
-    if partition and relation.left is Left.TUPLE:
+    if partition and relation.left is LeftSide.TUPLE:
         return f"its WHERE compares {partition[0]} of the partition key with others at once"
     return ""
 
@@ -162,7 +162,7 @@ def _value_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
         if name not in table:
             return f"the table has no column {name}"
         column = table.column(name)
-        if column.is_counter and parse_literal(text).form is not Form.OTHER:
+        if column.is_counter and parse_literal(text).form is not LiteralForm.OTHER:
             return f"the counter {column.spelling} can be increased or decreased, not set"
         if problem := value_problem(schema, column.type, text):
             return f"{column.spelling}: {problem}"
@@ -174,7 +174,7 @@ def _value_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
 
 def _compared_problem(relation: Relation, schema: Schema, table: Table) -> str:
     """Why a value that a whole column is compared with is not of the column's type."""
-    if relation.left is not Left.COLUMN or "CONTAINS" in relation.operator:
+    if relation.left is not LeftSide.COLUMN or "CONTAINS" in relation.operator:
         return ""
     column = table.column(relation.columns[0])
     kind = column.type

@@ -19,11 +19,11 @@ _MAPS: Final = frozenset({"caching", "compaction", "compression", "extensions"})
 _TRUE: Final = frozenset({"1", "true", "yes"})
 _FALSE: Final = frozenset({"0", "false", "no"})
 _BLOOM_FILTER_LEAST: Final = 6.71e-5
-Judge = Callable[[str, str], str]
+OptionJudge = Callable[[str, str], str]
 """From an option's name and its value without quotes to why the value is refused; "" where it is taken."""
 
 
-def _whole(least: int, most: int = _INT_MAX) -> Judge:
+def _whole(least: int, most: int = _INT_MAX) -> OptionJudge:
     def judge(name: str, text: str) -> str:
         if not _WHOLE.fullmatch(text):
             return f"{name} must be a whole number, not {text}"
@@ -34,7 +34,7 @@ def _whole(least: int, most: int = _INT_MAX) -> Judge:
     return judge
 
 
-def _number(least: float, most: float = math.inf, *, above: bool = False) -> Judge:
+def _number(least: float, most: float = math.inf, *, above: bool = False) -> OptionJudge:
     """A number with or without a fraction; `above`: the least one itself is refused."""
 
     def judge(name: str, text: str) -> str:
@@ -52,7 +52,7 @@ def _number(least: float, most: float = math.inf, *, above: bool = False) -> Jud
     return judge
 
 
-def _words(words: frozenset[str]) -> Judge:
+def _words(words: frozenset[str]) -> OptionJudge:
     def judge(name: str, text: str) -> str:
         if text.lower() in words:
             return ""
@@ -61,7 +61,7 @@ def _words(words: frozenset[str]) -> Judge:
     return judge
 
 
-def _matches(pattern: str, what: str) -> Judge:
+def _matches(pattern: str, what: str) -> OptionJudge:
     def judge(name: str, text: str) -> str:
         return "" if re.fullmatch(pattern, text, re.IGNORECASE) else f"{name} must be {what}, not {text}"
 
@@ -71,7 +71,7 @@ def _matches(pattern: str, what: str) -> Judge:
 _BOOLEAN: Final = _words(frozenset({"true", "false"}))
 _YES_OR_NO: Final = _words(_TRUE | _FALSE)
 
-_OF_TABLES: Final[Mapping[str, Judge]] = {
+_OF_TABLES: Final[Mapping[str, OptionJudge]] = {
     "default_time_to_live": _whole(0, TTL_MAX),
     "gc_grace_seconds": _whole(0),
     "memtable_flush_period_in_ms": _whole(0),
@@ -85,7 +85,7 @@ _OF_TABLES: Final[Mapping[str, Judge]] = {
     "id": _matches(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "a UUID"),
 }
 _SIZE: Final = _matches(r"[0-9]+(\.[0-9]+)?\s*([KMGT]i?)?B", "a size such as 100MiB")
-_OF_COMPACTIONS: Final[Mapping[str, Judge]] = {
+_OF_COMPACTIONS: Final[Mapping[str, OptionJudge]] = {
     "enabled": _BOOLEAN,
     "log_all": _BOOLEAN,
     "unchecked_tombstone_compaction": _BOOLEAN,
@@ -121,7 +121,7 @@ _OF_COMPRESSORS: Final[Mapping[str, frozenset[str]]] = {
 }
 _OF_EVERY_COMPRESSOR: Final = frozenset({"class", "chunk_length_in_kb", "min_compress_ratio", "enabled"})
 _OLD_NAMES: Final = frozenset({"sstable_compression", "chunk_length_kb", "crc_check_chance"})
-_COMPRESSION_VALUES: Final[Mapping[str, Judge]] = {
+_COMPRESSION_VALUES: Final[Mapping[str, OptionJudge]] = {
     "lz4_compressor_type": _words(frozenset({"fast", "high"})),
     "lz4_high_compressor_level": _whole(1, 17),
     "compression_level": _whole(-131_072, 22),

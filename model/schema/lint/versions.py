@@ -75,7 +75,7 @@ _AS_BLOB: Final = re.compile(r"[a-z]+_as_blob|blob_as_[a-z]+")
 _IN_NO_RELEASE: Final = ("BETWEEN", "NOT IN", "NOT CONTAINS", "NOT CONTAINS KEY")
 """Comparisons that came after Cassandra 5.0."""
 
-Lacking = tuple[str, ServerRelease | None, tuple[str, str]]
+TooNew = tuple[str, ServerRelease | None, tuple[str, str]]
 """What a statement needs, the first release that has it (None: none that is known), and the place of it."""
 
 
@@ -95,7 +95,7 @@ def _too_new(subject: Subject) -> Iterator[Hit]:
             yield Hit(text, place[1], points=(place,), statement=number, table=parsed.statement.about)
 
 
-def lacking(statement: Statement, release: ServerRelease) -> Iterator[Lacking]:
+def lacking(statement: Statement, release: ServerRelease) -> Iterator[TooNew]:
     """What the statement needs and a server of that release does not have."""
     if not release.is_cassandra:
         return
@@ -114,7 +114,7 @@ def _sentence(what: str, since: ServerRelease | None, release: ServerRelease) ->
     return f"{release.title} has no {what}{came}"
 
 
-def _needs(statement: Statement) -> Iterator[Lacking]:  # noqa: C901, PLR0912 - one case for each kind
+def _needs(statement: Statement) -> Iterator[TooNew]:  # noqa: C901, PLR0912 - one case for each kind
     """Everything that some release lacks."""
     match statement:
         case CreateTable(_, table):
@@ -150,13 +150,13 @@ def _needs(statement: Statement) -> Iterator[Lacking]:  # noqa: C901, PLR0912 - 
             yield from _of_writes(statement)
 
 
-def _words(*flags: tuple[str, bool]) -> Iterator[Lacking]:
+def _words(*flags: tuple[str, bool]) -> Iterator[TooNew]:
     for what, is_there in flags:
         if is_there:
             yield what, _4_1, ("option", "")
 
 
-def _of_columns(columns: tuple[Column, ...]) -> Iterator[Lacking]:
+def _of_columns(columns: tuple[Column, ...]) -> Iterator[TooNew]:
     for column in columns:
         place = ("column", column.name)
         yield from _of_type(column.type, place)
@@ -164,12 +164,12 @@ def _of_columns(columns: tuple[Column, ...]) -> Iterator[Lacking]:
             yield "masked columns", _5_0, place
 
 
-def _of_type(kind: str, place: tuple[str, str]) -> Iterator[Lacking]:
+def _of_type(kind: str, place: tuple[str, str]) -> Iterator[TooNew]:
     if "vector" in names_in(kind):
         yield "type vector", _5_0, place
 
 
-def _of_writes(statement: Statement) -> Iterator[Lacking]:
+def _of_writes(statement: Statement) -> Iterator[TooNew]:
     for write in statement.row_writes:
         for relation in (*write.where, *write.only_if):
             if relation.operator in _IN_NO_RELEASE:
@@ -180,7 +180,7 @@ def _of_writes(statement: Statement) -> Iterator[Lacking]:
                 yield what, since, ("column", name)
 
 
-def _of_functions(calls: tuple[str, ...]) -> Iterator[Lacking]:
+def _of_functions(calls: tuple[str, ...]) -> Iterator[TooNew]:
     for name in dict.fromkeys(calls):
         if name in _FUNCTIONS_OF_5 or _AS_BLOB.fullmatch(name):
             yield f"function {name}", _5_0, ("option", "")

@@ -7,7 +7,7 @@ import pytest
 from cql.language.parser import parse
 from model.errors import CqlSyntaxError, ExitCode
 from model.schema.keyspace import Index
-from model.schema.relations import Left, Relation
+from model.schema.relations import LeftSide, Relation
 from model.schema.statements import (
     AddColumns,
     AddField,
@@ -237,10 +237,10 @@ def test_the_conditions_of_a_write_are_kept() -> None:
     assert isinstance(parsed, WriteRows)
     assert parsed.where == (
         Relation(("k",), "IN", "(1, 2)"),
-        Relation(("c", "d"), ">=", "(1, 2)", Left.TUPLE),
-        Relation(("e",), "=", "5", Left.TOKEN),
+        Relation(("c", "d"), ">=", "(1, 2)", LeftSide.TUPLE),
+        Relation(("e",), "=", "5", LeftSide.TOKEN),
     )
-    assert parsed.only_if == (Relation(("v",), "=", "2", Left.PART), Relation(("w",), "!=", "3"))
+    assert parsed.only_if == (Relation(("v",), "=", "2", LeftSide.PART), Relation(("w",), "!=", "3"))
 
 
 def test_a_clustering_order_names_the_first_columns_and_the_rest_ascends() -> None:
