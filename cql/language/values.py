@@ -11,7 +11,7 @@ from cql.language.stream import Stream
 from model.errors import BadIdentifier
 from model.schema.cql_types import normal_type
 from model.schema.names import name_of, text_literal
-from model.schema.relations import LeftSide, Relation
+from model.schema.relations import Compared, LeftSide
 
 _PARAMETERS = {"list": 1, "set": 1, "map": 2, "frozen": 1, "vector": 2}
 """How many types are between the angle brackets; a tuple has one or more."""
@@ -194,26 +194,26 @@ def _term_or_pair(stream: Stream) -> None:
         term(stream)
 
 
-def conditions(stream: Stream) -> tuple[Relation, ...]:
+def conditions(stream: Stream) -> tuple[Compared, ...]:
     """Take conditions joined by AND."""
     return tuple(stream.separated(_condition, by="AND"))
 
 
-def _condition(stream: Stream) -> Relation:
+def _condition(stream: Stream) -> Compared:
     columns, left = _left(stream)
     if stream.accept("="):
-        return Relation(columns, "=", term(stream), left)
+        return Compared(columns, "=", term(stream), left)
     if stream.accept("IS"):
         stream.expect("NOT", "NULL")
-        return Relation(columns, "IS NOT NULL", "", left)
+        return Compared(columns, "IS NOT NULL", "", left)
     if stream.accept("BETWEEN"):
         low = term(stream)
         stream.expect("AND")
-        return Relation(columns, "BETWEEN", f"({low}, {term(stream)})", left)
+        return Compared(columns, "BETWEEN", f"({low}, {term(stream)})", left)
     negated = "NOT " if stream.accept("NOT") else ""
     operator = stream.one_of("IN", "CONTAINS", *(() if negated else (*_COMPARISONS, "LIKE")))
     key = " KEY" if operator == "CONTAINS" and stream.accept("KEY") else ""
-    return Relation(columns, f"{negated}{operator}{key}", term(stream), left)
+    return Compared(columns, f"{negated}{operator}{key}", term(stream), left)
 
 
 def _left(stream: Stream) -> tuple[tuple[str, ...], LeftSide]:

@@ -8,7 +8,7 @@ from cql.language.lexer import TokenKind
 from cql.language.stream import Stream
 from cql.language.values import bind_mark, conditions, term, text_value
 from model.schema.names import name_of
-from model.schema.relations import Relation
+from model.schema.relations import Compared
 from model.schema.statements import Batch, Name, WriteKind, WriteRows
 
 
@@ -20,8 +20,8 @@ class _Extras:
     ttl: str | None = None
     conditional: bool = False
     values: dict[str, str] = field(default_factory=dict)
-    where: tuple[Relation, ...] = ()
-    only_if: tuple[Relation, ...] = ()
+    where: tuple[Compared, ...] = ()
+    only_if: tuple[Compared, ...] = ()
 
 
 def insert(stream: Stream) -> WriteRows:

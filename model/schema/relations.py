@@ -14,7 +14,7 @@ class LeftSide(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class Compared:
     """One condition.
 
     Attributes:

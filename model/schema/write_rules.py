@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from model.schema.keyspace import Schema
 from model.schema.literals import LiteralForm, parse_literal, value_problem
-from model.schema.relations import LeftSide, Relation
+from model.schema.relations import Compared, LeftSide
 from model.schema.table import COMPACT_STORAGE, Column, Kind, Table
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _where_problem(write: "WriteRows", table: Table) -> str:
     return ""
 
 
-def _relation_problem(relation: Relation, table: Table) -> str:
+def _relation_problem(relation: Compared, table: Table) -> str:
     unknown = [name for name in relation.columns if name not in table]
     if unknown:
         return f"the table has no column {unknown[0]}"
@@ -137,7 +137,7 @@ def _relation_problem(relation: Relation, table: Table) -> str:
     return ""
 
 
-def _restricted_twice(where: Sequence[Relation]) -> str:
+def _restricted_twice(where: Sequence[Compared]) -> str:
     """A column that one condition sets exactly and another one restricts too; "" where there is none."""
     seen: dict[str, int] = {}
     for relation in where:
@@ -172,7 +172,7 @@ def _value_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
     return ""
 
 
-def _compared_problem(relation: Relation, schema: Schema, table: Table) -> str:
+def _compared_problem(relation: Compared, schema: Schema, table: Table) -> str:
     """Why a value that a whole column is compared with is not of the column's type."""
     if relation.left is not LeftSide.COLUMN or "CONTAINS" in relation.operator:
         return ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from model.errors import SchemaRefused
 from model.schema.keyspace import Schema
 from model.schema.names import name_of
-from model.schema.relations import Relation
+from model.schema.relations import Compared
 from model.schema.risk import Before, Danger, Risk
 from model.schema.statements.base import NamedStatement, Statement, table_of
 from model.schema.statements.tables import ROWS_GONE
@@ -32,8 +32,8 @@ class WriteRows(NamedStatement):
     ttl: str | None = None
     conditional: bool = False
     values: Mapping[str, str] = field(default_factory=dict)
-    where: tuple[Relation, ...] = ()
-    only_if: tuple[Relation, ...] = ()
+    where: tuple[Compared, ...] = ()
+    only_if: tuple[Compared, ...] = ()
     harmless = _WRITES_ROWS
 
     def _deletes(self, before: Before) -> bool:

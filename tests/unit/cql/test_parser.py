@@ -7,7 +7,7 @@ import pytest
 from cql.language.parser import parse
 from model.errors import CqlSyntaxError, ExitCode
 from model.schema.keyspace import Index
-from model.schema.relations import LeftSide, Relation
+from model.schema.relations import Compared, LeftSide
 from model.schema.statements import (
     AddColumns,
     AddField,
@@ -236,11 +236,11 @@ def test_the_conditions_of_a_write_are_kept() -> None:
     parsed = one("DELETE FROM t WHERE k IN (1, 2) AND (c, d) >= (1, 2) AND token(e) = 5 IF v[1] = 2 AND w != 3")
     assert isinstance(parsed, WriteRows)
     assert parsed.where == (
-        Relation(("k",), "IN", "(1, 2)"),
-        Relation(("c", "d"), ">=", "(1, 2)", LeftSide.TUPLE),
-        Relation(("e",), "=", "5", LeftSide.TOKEN),
+        Compared(("k",), "IN", "(1, 2)"),
+        Compared(("c", "d"), ">=", "(1, 2)", LeftSide.TUPLE),
+        Compared(("e",), "=", "5", LeftSide.TOKEN),
     )
-    assert parsed.only_if == (Relation(("v",), "=", "2", LeftSide.PART), Relation(("w",), "!=", "3"))
+    assert parsed.only_if == (Compared(("v",), "=", "2", LeftSide.PART), Compared(("w",), "!=", "3"))
 
 
 def test_a_clustering_order_names_the_first_columns_and_the_rest_ascends() -> None:
