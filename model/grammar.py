@@ -207,3 +207,47 @@ def _is_local(text: str) -> bool:
     if len(text) > 1 and text.startswith('"') and text.endswith('"'):
         return text.isprintable()
     return _ATOMS.fullmatch(text) is not None and text.isprintable()
+
+
+def wanted_domain(text: str, read: Callable[[str], str] = read_domain) -> str:
+    """A domain to look for, in the form in which domains are compared; `*` stands for any text.
+
+    Raises:
+        WrongUse: no domain is like that.
+    """
+    below = text.removeprefix("*.")
+    if not text or text == "*":
+        return text
+    if "*" not in below:
+        if text.startswith("."):
+            raise WrongUse(f"{_shown(text)} is no domain", mend=f"Did you mean {_shown('*' + text)}?")
+        return text[: len(text) - len(below)] + read(below)
+    if any(mark in text for mark in "@/,;<>()\"'") or not text.isprintable() or " " in text:
+        raise WrongUse(f"{_shown(text)} is like no domain", mend="Write it like *.example.org; * stands for any text.")
+    return text.lower()
+
+
+def wanted_mailbox(text: str) -> str:
+    """A mailbox to look for, in the form in which mailboxes are compared; `*` stands for any text.
+
+    Raises:
+        WrongUse: no mailbox is like that.
+    """
+    if text == "<>":
+        return text
+    if "*" not in text:
+        domain = text.removeprefix("@")
+        if "@" not in domain and ascii_domain(domain):
+            raise WrongUse(f"{_shown(text)} is no mailbox", mend=f"Did you mean {_shown('*@' + domain)}?")
+        return read_mailbox(text)
+    if text != text.strip() or not text.isprintable():
+        raise WrongUse(f"{_shown(text)} is like no mailbox", mend="Write it like *@example.org.")
+    return comparable_mailbox(text)
+
+
+def comparable_mailbox(text: str) -> str:
+    """A mailbox with its domain in ASCII, where it has one; nothing is refused."""
+    if text.isascii():
+        return text
+    local, at, domain = text.rpartition("@")
+    return f"{local}{at}{ascii_domain(domain) or domain}"

@@ -11,7 +11,8 @@ from admin.cli.options import flag, option
 from admin.cli.queue_options import DRY_RUN, QUEUE_ARGUMENT
 from admin.cli.suspend import HISTORY_OPTIONS, OF_A_QUEUE
 from model.errors import WrongUse
-from model.pickup.policy import PickupField, Threshold
+from model.pickup.conditions import normal_condition_value
+from model.pickup.policy import PickupField, Threshold, field_named
 from model.pickup.rates import SECOND, DeliveryRate
 from model.pickup.suspensions import ORDER_MAX
 
@@ -26,7 +27,7 @@ def _value(value: Any) -> tuple[str, str]:
     name, is_there, text = str(value).partition("=")
     if not name or not is_there:
         raise WrongUse(f"{value!r} is no field with a value", mend="Write it like recipientdomain=example.org.")
-    return name, text
+    return name, normal_condition_value(field_named(name), text)
 
 
 def _nanos(value: Any) -> int:

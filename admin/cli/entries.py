@@ -45,7 +45,11 @@ def _selection(own: Values, _others: Values, _context: click.Context) -> EntrySe
 
 def _text_option(named: EntryField, text: str, kind: str) -> click.Option:
     return option(
-        f"--{named.value}", f"{text}; * stands for anything; may be given again.", multiple=True, metavar=kind
+        f"--{named.value}",
+        f"{text}; * stands for anything; may be given again.",
+        type=ParsedValue(named.value, lambda value: named.wanted(str(value))),
+        multiple=True,
+        metavar=kind,
     )
 
 

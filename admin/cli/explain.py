@@ -5,6 +5,7 @@ from typing import Final
 import click
 
 from admin.cli.command import Command, Shared
+from admin.cli.kinds import ParsedValue
 from admin.cli.options import FILE, option
 from admin.cli.suspend import MAIL_FIELDS
 
@@ -17,10 +18,11 @@ _OF_A_MAIL: Final = Shared(
                 f"{text.partition(';')[0]}. [default: empty]"
                 if name != "local_ip"
                 else "Address that it is sent from; may be given again. [default: the server's]",
+                type=ParsedValue("value", named.normal),
                 multiple=name == "local_ip",
                 metavar="VALUE",
             )
-            for name, (_, text) in MAIL_FIELDS.items()
+            for name, (named, text) in MAIL_FIELDS.items()
         )
     },
     lambda own, _others, _context: {

@@ -6,6 +6,7 @@ import click
 
 from admin.cli.command import TYPED, Command, CommandGroup, Late, Shared, Values
 from admin.cli.conditions import CONDITION_COMMANDS
+from admin.cli.kinds import ParsedValue
 from admin.cli.options import FILE, option
 from admin.cli.queue_options import QUEUE_ARGUMENT, queue_settings
 from admin.cli.suspend import MAIL_FIELDS
@@ -35,8 +36,13 @@ _MAIL: Final = Shared(
     "values",
     {
         "Which mail": tuple(
-            option(f"--{name.replace('_', '-')}", f"{text.partition(';')[0]}. [default: empty]", metavar="VALUE")
-            for name, (_, text) in _ONE_VALUE.items()
+            option(
+                f"--{name.replace('_', '-')}",
+                f"{text.partition(';')[0]}. [default: empty]",
+                type=ParsedValue("value", named.normal),
+                metavar="VALUE",
+            )
+            for name, (named, text) in _ONE_VALUE.items()
         )
     },
     lambda own, _others, _context: {one: own[name] for name, (one, _) in _ONE_VALUE.items() if own[name] is not None},
@@ -75,6 +81,7 @@ EXPLAIN: Final = Command(
         option(
             "--local-ip",
             "Address that it is sent from; may be given again: each is looked at. [default: any]",
+            type=ParsedValue("address", PickupField.LOCAL_IP.normal),
             multiple=True,
             metavar="VALUE",
         ),

@@ -57,6 +57,7 @@ from admin.settings import (
 from mailqueue.blobs.s3 import S3Settings
 from mailqueue.codec.pulsar import PulsarForm
 from model.errors import BadSettings, WrongUse
+from model.grammar import wanted_mailbox
 from model.ids import QueueName
 from model.queue.mails import Whereabouts, queue_name
 
@@ -75,13 +76,20 @@ QUEUE_ARGUMENT: Final = click.Argument(
 AGE_MAX: Final = timedelta(days=3650)
 _AGE: Final = Duration(AGE_MAX, zero=False)
 
+_MAILBOX: Final = ParsedValue("address", lambda value: wanted_mailbox(str(value)))
 _OF_MAILS: Final = (
     option(
         "--sender",
         "Sender of the mail: in any case; * stands for anything, <> is the null sender.",
+        type=_MAILBOX,
         metavar="ADDRESS",
     ),
-    option("--recipient", "Recipient of the mail: one of several; * stands for anything.", metavar="ADDRESS"),
+    option(
+        "--recipient",
+        "Recipient of the mail: one of several; * stands for anything.",
+        type=_MAILBOX,
+        metavar="ADDRESS",
+    ),
     option("--name", "Name of the mail: * stands for anything.", metavar="NAME"),
     option("--state", "Processor that the mail waits for: like root; * stands for anything.", metavar="STATE"),
 )

@@ -1,18 +1,19 @@
 """Declarations of `mailmend suspend`, and the options that name mails by what policies count."""
 
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
 
 from admin.cli.command import Command, CommandGroup, Shared, Values
-from admin.cli.kinds import Duration
+from admin.cli.kinds import Duration, ParsedValue
 from admin.cli.options import flag, option
 from admin.cli.queue_options import DRY_RUN, QUEUE_ARGUMENT, queue_settings
 from admin.services.order_history import HISTORY_SHOWN
 from model.errors import WrongUse
 from model.pickup.policy import PickupField
-from model.pickup.suspensions import ORDER_MAX
+from model.pickup.suspensions import ORDER_MAX, normal_value
 
 
 def refuse_unnamed(others: Values, context: click.Context) -> None:
@@ -48,12 +49,23 @@ MAIL_FIELDS: Final = {
 }
 """Options by which mails are named: their fields, and what they mean; behind a semicolon, where many are named."""
 
+
+def _value(named: PickupField, value: Any) -> str:
+    return normal_value(named, str(value))
+
+
 _WHICH: Final = Shared(
     "values",
     {
         "Which mails": tuple(
-            option(f"--{name.replace('_', '-')}", f"{text}; may be given again.", multiple=True, metavar="VALUE")
-            for name, (_, text) in MAIL_FIELDS.items()
+            option(
+                f"--{name.replace('_', '-')}",
+                f"{text}; may be given again.",
+                type=ParsedValue("value", partial(_value, named)),
+                multiple=True,
+                metavar="VALUE",
+            )
+            for name, (named, text) in MAIL_FIELDS.items()
         )
     },
     lambda own, _others, _context: {one.value: tuple(own[name]) for name, (one, _) in MAIL_FIELDS.items() if own[name]},

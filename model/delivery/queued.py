@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Final
 
 from model.delivery.entries import HELD_FOR, DeliveryEntry, EntryOrder, EntryState, OrderKind, OutgoingMail
+from model.grammar import comparable_mailbox, read_host, read_name, wanted_domain, wanted_mailbox
 from model.ids import EnqueueId
 from model.matching import check_wildcard, text_fits
 from model.pickup.policy import PickupField
@@ -55,6 +56,20 @@ class EntryField(Enum):
         """The entry's own; "" where it has none."""
         return _OWN[self](one)
 
+    def wanted(self, text: str) -> str:
+        """A text that entries are chosen by, in the form in which they are compared; `*` stands for any text.
+
+        Raises:
+            WrongUse: no entry can have it.
+        """
+        if self in {EntryField.DOMAIN, EntryField.SENDER_DOMAIN}:
+            return wanted_domain(text)
+        if self is EntryField.REMOTE_MX:
+            return wanted_domain(text, read_host)
+        if self in {EntryField.SENDER, EntryField.RECIPIENT}:
+            return wanted_mailbox(text)
+        return text if self is EntryField.REPLY else read_name(text, self.value)
+
     @property
     def has_cases(self) -> bool:
         """Whether upper and lower case mean something."""
@@ -70,10 +85,10 @@ _OWN: Final[Mapping[EntryField, Callable[[QueuedEntry], str]]] = {
     EntryField.JOB: _of_mail(PickupField.JOB_ID),
     EntryField.TENANT: _of_mail(PickupField.TENANT_ID),
     EntryField.GROUPING: _of_mail(PickupField.GROUPING),
-    EntryField.SENDER: lambda one: one.mail.sender or NULL_SENDER,
-    EntryField.SENDER_DOMAIN: lambda one: (one.mail.sender or "").rpartition("@")[2].lower(),
-    EntryField.RECIPIENT: lambda one: one.entry.recipient,
-    EntryField.DOMAIN: lambda one: one.entry.domain,
+    EntryField.SENDER: lambda one: comparable_mailbox(one.mail.sender or NULL_SENDER),
+    EntryField.SENDER_DOMAIN: lambda one: comparable_mailbox(one.mail.sender or "").rpartition("@")[2].lower(),
+    EntryField.RECIPIENT: lambda one: comparable_mailbox(one.entry.recipient),
+    EntryField.DOMAIN: lambda one: comparable_mailbox(one.entry.recipient).rpartition("@")[2].lower(),
     EntryField.REMOTE_MX: lambda one: one.entry.host,
     EntryField.REPLY: lambda one: one.entry.reply,
 }

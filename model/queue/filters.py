@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from model.grammar import comparable_mailbox
 from model.ids import EnqueueId
 from model.matching import check_wildcard, text_fits
 from model.queue.mails import Listed, Whereabouts
@@ -47,7 +48,7 @@ class MailFilter:
     def matches(self, listed: Listed) -> bool:
         return (
             self._fits_passage(listed)
-            and text_fits(self.sender, listed.queued.mail.sender or NULL_SENDER, any_case=True)
+            and text_fits(self.sender, comparable_mailbox(listed.queued.mail.sender or NULL_SENDER), any_case=True)
             and _fits_one(self.recipient, listed.queued.mail.recipients)
             and text_fits(self.name, listed.queued.mail.name)
             and text_fits(self.state, listed.queued.mail.state)
@@ -66,4 +67,4 @@ EVERYTHING: Final = MailFilter()
 
 
 def _fits_one(wanted: str | None, addresses: tuple[str, ...]) -> bool:
-    return wanted is None or any(text_fits(wanted, address, any_case=True) for address in addresses)
+    return wanted is None or any(text_fits(wanted, comparable_mailbox(address), any_case=True) for address in addresses)

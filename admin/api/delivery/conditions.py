@@ -22,6 +22,7 @@ from admin.api.delivery.shared import (
     ServerDesk,
     StrictBody,
     answered,
+    normal_at,
     responses,
 )
 from admin.api.delivery.suspensions import TTL_SECONDS_MAX, FieldValues
@@ -35,7 +36,7 @@ from admin.services.conditions import (
 )
 from admin.services.order_history import HISTORY_SHOWN, ListOrdersRequest, history_listed
 from admin.services.queue.request import QueueRequest
-from model.pickup.conditions import MadeCondition
+from model.pickup.conditions import MadeCondition, normal_condition_value
 from model.pickup.policy import PickupField, Threshold
 from model.pickup.rates import SECOND, DeliveryRate
 
@@ -178,7 +179,13 @@ async def set_limits(desk: ServerDesk, by: Operator, request: Request, given: Se
     asked = AddConditionRequest(
         settings=desk.settings,
         fields=tuple(one.value for one in given.fields),
-        values={named.value: some for named, some in given.if_.items()},
+        values={
+            named.value: tuple(
+                normal_at(f"/if/{named.value}/{number}", partial(normal_condition_value, named), text)
+                for number, text in enumerate(some)
+            )
+            for named, some in given.if_.items()
+        },
         everything=given.everything,
         threshold=given.then.threshold(),
         unlimited=given.unlimited,

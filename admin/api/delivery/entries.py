@@ -20,6 +20,7 @@ from admin.api.delivery.shared import (
     ServerDesk,
     StrictBody,
     answered,
+    normal_at,
     responses,
 )
 from admin.present.entries import changed_document, entries_document, entry_document, groups_document
@@ -74,8 +75,19 @@ class SelectionBody(StrictBody):
     older_than: Annotated[DurationText | SkipJsonSchema[None], Field(description="Mails enqueued before.")] = None
     newer_than: Annotated[DurationText | SkipJsonSchema[None], Field(description="Mails enqueued since.")] = None
 
-    def selection(self) -> EntrySelection:
-        texts = {named: getattr(self, named.value.replace("-", "_")) for named in EntryField}
+    def selection(self, place: str = "query parameter ") -> EntrySelection:
+        """The selection of a query, or of a body where the place is the JSON pointer to it.
+
+        Raises:
+            WrongUse: no recipient can have a text of it; the message says which.
+        """
+        texts = dict[EntryField, tuple[str, ...]]()
+        for named in EntryField:
+            name = named.value.replace("-", "_")
+            texts[named] = tuple(
+                normal_at(f"{place}{name}/{number}", named.wanted, text)
+                for number, text in enumerate(getattr(self, name))
+            )
         return EntrySelection(
             ids=self.id,
             texts={named: some for named, some in texts.items() if some},
@@ -310,7 +322,7 @@ async def _changed(
 ) -> Response:
     asked = ChangeEntriesRequest(
         settings=desk.settings,
-        selection=given.selection.selection(),
+        selection=given.selection.selection("/selection/"),
         everything=given.everything,
         dry_run=given.dry_run,
         **more,

@@ -10,7 +10,7 @@ from pydantic.json_schema import SkipJsonSchema
 from admin.api.callers import Reader
 from admin.api.delivery.conditions import MadeConditionBody
 from admin.api.delivery.entries import IntentBody, OrderBody
-from admin.api.delivery.shared import READS_THROUGH, Instant, ServerDesk, StrictBody, responses
+from admin.api.delivery.shared import READS_THROUGH, Instant, ServerDesk, StrictBody, normal_at, responses
 from admin.api.delivery.suspensions import SuspensionBody
 from admin.present.standing import explanation_json, values_json
 from model.delivery.entries import EntryStage
@@ -169,7 +169,11 @@ _FIELDS: Final = {
 async def explain_values(desk: ServerDesk, _: Reader, query: Annotated[ValuesQuery, Query()]) -> Response:
     """As `mailmend policy explain`, with all that goes on in this server now."""
     named = {name: getattr(query, name) for name in _FIELDS}
-    values = {_FIELDS[name]: text for name, text in named.items() if text is not None}
+    values = {
+        _FIELDS[name]: normal_at(f"query parameter {name}", _FIELDS[name].normal, text)
+        for name, text in named.items()
+        if text is not None
+    }
     return JSONResponse(values_json(desk.explained_by_values(values, query.local_ip)))
 
 

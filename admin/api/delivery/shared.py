@@ -1,6 +1,6 @@
 """What the routes of a server of deliveries share: its desk, kinds of parameters, how answers are described."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final
 from uuid import UUID
@@ -14,6 +14,7 @@ from admin.api.errors import described, error
 from admin.api.monitoring import CheckBody, checks_json
 from admin.present.document import Document
 from admin.services.delivery_desk import DeliveryDesk
+from model.errors import WrongUse
 from repair.ledger.order_history import OrderEvent
 
 LOG: Final = "mailmend.delivery"
@@ -65,6 +66,18 @@ def responses(model: type[BaseModel], what: str, **meanings: str) -> dict[int | 
     """How a route's answers are described; `_STATUS` of errors beside those that every route has."""
     known: Mapping[str, str] = {"_400": "The call cannot be read, or cannot be.", **meanings}
     return {200: {"model": model, "description": what}, **described(**known)}
+
+
+def normal_at(pointer: str, read: Callable[[str], str], text: str) -> str:
+    """What a reader makes of a value of a call; what it refuses is told with its place, a JSON pointer or a name.
+
+    Raises:
+        WrongUse: it is refused.
+    """
+    try:
+        return read(text)
+    except WrongUse as error:
+        raise WrongUse(f"{pointer}: {error.what}", mend=error.mend) from error
 
 
 class OrderRecordBody(StrictBody):

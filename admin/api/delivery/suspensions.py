@@ -21,6 +21,7 @@ from admin.api.delivery.shared import (
     ServerDesk,
     StrictBody,
     answered,
+    normal_at,
     responses,
 )
 from admin.present.suspensions import add_document, list_document, remove_document
@@ -34,7 +35,7 @@ from admin.services.suspensions import (
     suspensions_listed,
 )
 from model.pickup.policy import PickupField
-from model.pickup.suspensions import MadeSuspension
+from model.pickup.suspensions import MadeSuspension, normal_value
 
 TTL_SECONDS_MAX: Final = 365 * 86_400
 _VALUES_MAX: Final = 100
@@ -117,7 +118,13 @@ async def suspend(desk: ServerDesk, by: Operator, request: Request, given: Suspe
     """On all servers of the queue, within seconds. The very same mails again are one suspension, with this end."""
     asked = AddSuspensionRequest(
         settings=desk.settings,
-        values={named.value: some for named, some in given.fields.items()},
+        values={
+            named.value: tuple(
+                normal_at(f"/fields/{named.value}/{number}", partial(normal_value, named), text)
+                for number, text in enumerate(some)
+            )
+            for named, some in given.fields.items()
+        },
         everything=given.everything,
         lasts=timedelta(seconds=given.ttl) if given.ttl else None,
         why=given.why,

@@ -151,7 +151,22 @@ async def test_what_ends_is_refused_with_the_count_until_it_is_confirmed(
         ("/entries/hold", {**ONE}, "body.why"),
         ("/entries/defer", {**ONE, "for": "soon"}, "body.for"),
         ("/suspensions", {"why": "x"}, "it is not said which mails"),
-        ("/suspensions", {"fields": {"localip": ["nowhere"]}, "why": "x"}, "is no address"),
+        (
+            "/suspensions",
+            {"fields": {"localip": ["::1", "nowhere"]}, "why": "x"},
+            "/fields/localip/1: 'nowhere' is no addr",
+        ),
+        ("/suspensions", {"fields": {"recipientdomain": [".a.org"]}, "why": "x"}, "Did you mean '*.a.org'?"),
+        (
+            "/conditions",
+            {"fields": ["jobid"], "if": {"jobid": ["/a(?=b)/"]}, "then": {"concurrency": 1}, "why": "x"},
+            "/if/jobid/0: /a(?=b)/ has a look-ahead",
+        ),
+        (
+            "/entries/hold",
+            {"selection": {"domain": ["a.org:25"]}, "why": "x"},
+            "/selection/domain/0: 'a.org:25' is no dom",
+        ),
         ("/suspensions", {"everything": True, "ttl": 0, "why": "x"}, "body.ttl"),
         ("/conditions", {"fields": [], "then": {"concurrency": 1}, "why": "x"}, "it is not said for which values"),
         ("/conditions", {"fields": [], "everything": True, "then": {}, "why": "x"}, "it is not said which limits"),
