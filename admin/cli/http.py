@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -12,6 +12,11 @@ from admin.cli.command import Shared, Values
 from admin.cli.options import FILE, option
 from admin.extras import imported
 from model.errors import WrongUse
+
+LIMITS_ABOUT: Final = (
+    "It takes 200 connections, 100 of one address, and answers 100 calls at once, 50 of one address; silent connections"
+    " give way to new ones. docs/delivery-http.md has all limits."
+)
 
 
 def http_face(where: str, api: str, about: str) -> Shared:
@@ -36,7 +41,7 @@ def http_face(where: str, api: str, about: str) -> Shared:
         return partial(imported("admin.api.server:listen"), imported(api), listening)
 
     options = (
-        option(where, about, metavar="HOST:PORT"),
+        option(where, f"{about} {LIMITS_ABOUT}", metavar="HOST:PORT"),
         option(
             "--tokens-file",
             "Who may ask: lines of NAME, role (read, or operate: repair is the same) and TOKEN, mode 600; or "

@@ -16,6 +16,7 @@ from admin.api.callers import CALLS_AT_ONCE, CALLS_BY_ADDRESS, PROBES_AT_ONCE, C
 from admin.api.connections import CONNECTION_LIMITS, ConnectionLimits, HttpConnection, HttpPhase
 from admin.api.jobs.routes import JOBS
 from admin.api.server import HttpServer
+from admin.cli.http import LIMITS_ABOUT
 from tests.support.certificates import Authority, Signed, authority
 from tests.support.task_desk import TaskWorld
 
@@ -321,3 +322,9 @@ async def test_calls_leave_room_for_probes_and_for_other_addresses() -> None:
     assert refused == [("192.0.2.1/tasks", 503), ("192.0.2.3/tasks", 503), ("192.0.2.1/metrics", 503)]
     assert {status for _, status in answered} == {200}
     assert len(answered) == CALLS_AT_ONCE + PROBES_AT_ONCE + 1 + 1
+
+
+def test_the_help_names_the_limits_that_hold() -> None:
+    limits = CONNECTION_LIMITS
+    assert f"{limits.connections_max} connections, {limits.by_address_max} of one address" in LIMITS_ABOUT
+    assert f"{CALLS_AT_ONCE} calls at once, {CALLS_BY_ADDRESS} of one address" in LIMITS_ABOUT
