@@ -2,9 +2,11 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from delivery import client_connections
 from delivery.client_connections import RECIPIENTS_BEYOND
 from delivery.metrics import CONNECTIONS, REFUSED, TAKEN
 from delivery.replies import CROWDED_ADDRESS, FAULTY, IDLE, NO_MAIL, REFUSALS, TALKATIVE
@@ -64,7 +66,20 @@ async def test_a_client_that_says_nothing_is_sent_away() -> None:
         assert await client.reply() == ""
         assert await site.mails() == []
 
-    assert answer[:9] == "421 4.4.2"
+    assert answer == "421 4.4.2 nothing was said for too long"
+
+
+async def test_a_client_that_does_not_take_what_was_said_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that only waits for its client to read would stay for ever."""
+    monkeypatch.setattr(client_connections, "LEAVING", timedelta(milliseconds=20))
+    async with entrance() as site:
+        await site.client()
+        (connection,) = site.listener.connections.open
+        transport: Any = connection.transport
+        transport.write(bytes(32 * 1024 * 1024))
+        connection.end(IDLE)
+        await site.until(lambda: not site.listener.connections.open)
+        assert transport.get_write_buffer_size() == 0
 
 
 async def test_a_client_that_says_something_is_not_sent_away() -> None:
@@ -92,7 +107,7 @@ async def test_a_mail_that_comes_drop_by_drop_ends_with_its_time() -> None:
         await site.until(lambda: site.listener.connections.bytes_held > 0)
         connection._ends_by = 0.0
         connection._timeout_cb()
-        assert (await client.reply())[:9] == "421 4.4.2"
+        assert await client.reply() == "421 4.4.2 the mail took too long"
         assert await site.mails() == []
 
     assert site.listener.connections.bytes_held == 0

@@ -161,6 +161,7 @@ async def test_a_client_that_never_secures_its_connection_is_sent_away(tls: List
             await client.say("STARTTLS")
         await site.until(lambda: site.listener.connections.refused["4.4.2"] > 0)
         assert not site.listener.connections.open
+        assert await client.reply() == ""
 
 
 async def test_a_connection_counts_before_it_is_secured(trusted: Authority, tls: ListenerTls) -> None:
