@@ -6,12 +6,13 @@ Source: RFC 5321, RFC 2033 (LMTP), facts/mta.md 1.2.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from delivery.esmtp import MailCommands, commands_for, fitted_lines, lines_of, refused_without_tls
+from delivery.esmtp import MailCommands, ServerExtensions, commands_for, fitted_lines, lines_of, refused_without_tls
 from delivery.smtp_connections import ConnectionKey, LeavingConnection, SmtpConnection, StageEnded, TlsContexts, opened
 from model.delivery.attempts import (
     AttemptStage,
@@ -56,6 +57,7 @@ class SmtpRelay:
         self._host_name = host_name
         self._contexts = TlsContexts(authorities)
         self._kept = KeptConnections(reuse)
+        self._fitted = FittedMails()
 
     @property
     def idle_connections(self) -> int:
@@ -81,7 +83,7 @@ class SmtpRelay:
             self._kept.keep(ConnectionKey.of(attempt), connection)
             return results.listed()
         try:
-            await _Transaction(connection, attempt, results, before_content).carry_out(lines_of(content))
+            await _Transaction(connection, attempt, results, before_content, self._fitted).carry_out(content)
         except StageEnded as ended:
             results.all(ended.stage, ended.reply)
         except BaseException:
@@ -104,6 +106,44 @@ class SmtpRelay:
                 return kept
             self._kept.part_with(kept)
         return await opened(attempt, self._contexts, self._host_name)
+
+
+class FittedMails:
+    """Mails as servers take them: each form of a mail is made once for all attempts that go on at that time."""
+
+    def __init__(self) -> None:
+        self._forms: dict[tuple[int, bool], _FittedMail] = {}
+
+    @asynccontextmanager
+    async def lines(self, content: bytes, offered: ServerExtensions) -> AsyncGenerator[bytes | SmtpReply]:
+        """The lines of a mail for a server; a reply where it cannot have the mail."""
+        key = (id(content), "8bitmime" in offered)
+        form = self._forms.get(key)
+        if form is None:
+            making = asyncio.ensure_future(fitted_lines(lines_of(content), offered))
+            form = self._forms[key] = _FittedMail(content, making)
+        form.attempts += 1
+        try:
+            yield await asyncio.shield(form.making)
+        finally:
+            form.attempts -= 1
+            if not form.attempts:
+                form.making.cancel()
+                del self._forms[key]
+
+
+@dataclass(slots=True, eq=False)
+class _FittedMail:
+    """A mail in one form.
+
+    Attributes:
+        content: kept, so that no other one has its id.
+        attempts: how many use it.
+    """
+
+    content: bytes
+    making: asyncio.Future[bytes | SmtpReply]
+    attempts: int = 0
 
 
 class KeptConnections:
@@ -204,13 +244,17 @@ class _Transaction:
     attempt: DeliveryAttempt
     results: _Results
     before_content: BeforeContent
+    fitted: "FittedMails"
 
     async def carry_out(self, content: bytes) -> None:
         self.connection.mails += 1
-        lines = await fitted_lines(content, self.connection.offered)
-        if isinstance(lines, SmtpReply):
-            self.results.all(AttemptStage.MAIL, lines)
-            return
+        async with self.fitted.lines(content, self.connection.offered) as lines:
+            if isinstance(lines, SmtpReply):
+                self.results.all(AttemptStage.MAIL, lines)
+            else:
+                await self._carried_out(lines)
+
+    async def _carried_out(self, lines: bytes) -> None:
         commands = commands_for(self.attempt.envelope, lines, self.connection.offered)
         if isinstance(commands, SmtpReply):
             self.results.all(AttemptStage.MAIL, commands)

@@ -236,7 +236,11 @@ async def _opened(attempt: DeliveryAttempt, contexts: TlsContexts, host_name: st
 async def _connected(attempt: DeliveryAttempt) -> socket.socket:
     hop, source = attempt.hop, attempt.source
     family = socket.AF_INET6 if ":" in hop.address else socket.AF_INET
-    connecting = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        connecting = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:  # too many open files, or none of this family
+        text = f"no connection to {hop}: {_said_of(error)}"
+        raise StageEnded(AttemptStage.CONNECT, _for_now("4.3.0", text)) from error
     try:
         connecting.settimeout(0)
         _bind(connecting, source.address)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from admin.event_loop import hangup_calls, stop_signal
+from admin.open_files import allow_open_files
 from admin.services.caller import Caller
 from admin.services.delivery_desk import DeliveryDesk
 from admin.services.policies_in_force import PoliciesInForce
@@ -63,6 +64,9 @@ if TYPE_CHECKING:
     from delivery.listener_tls import ListenerTls
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
+
+_OPEN_FILES_BESIDE: Final = 400
+"""For DNS, the cluster, the broker, the blob store and the clients of --http."""
 
 METRICS_EVERY: Final = timedelta(seconds=15)
 PREFETCH_DEFAULT: Final = 100
@@ -166,6 +170,11 @@ class DeliveryRequest(QueueRequest):
         own = own_host((self.helo or "", *self.own_hosts), self.sources, [place.host for place in self.listen])
         return dns_hops(clock, own, self.sources or (SourceAddress(),), self.next_hops_in)
 
+    @property
+    def open_files(self) -> int:
+        """How many files and sockets it may need: for attempts, kept connections and their successors, and clients."""
+        return 2 * self.concurrency + self.listen_connections + _OPEN_FILES_BESIDE
+
     def listening(self) -> ListenerSettings:
         return ListenerSettings(
             host_name=self.helo or own_name(),
@@ -223,6 +232,12 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
         CannotReach: the cluster, the broker or the blob store, at the start; later they are waited for.
     """
     policies_in_force = PoliciesInForce(request.policies)
+    allowed = allow_open_files(request.open_files)
+    if allowed < request.open_files:
+        caller.remark(
+            f"The system allows {allowed} open files, and this server may need {request.open_files}: raise the limit "
+            "(LimitNOFILE= of its unit, ulimit -n), or lower --concurrency. Attempts beyond the limit are made later."
+        )
     if request.metrics:
         refuse_unwritable(request.metrics)
     tls = request.listening_tls()

@@ -1,13 +1,17 @@
 """Attempts to deliver to a server that refuses, stalls or goes away at each stage, by SMTP and LMTP."""
 
 import asyncio
+import errno
+import socket
 import tracemalloc
 from datetime import timedelta
 
 import pytest
 
+from delivery import smtp
+from delivery.esmtp import ServerExtensions, fitted_lines
 from delivery.smtp import ConnectionReuse
-from model.delivery.attempts import AttemptStage
+from model.delivery.attempts import AttemptStage, SmtpReply
 from model.errors import CannotReach
 from model.texts import NOTE_BYTES_MAX, noted
 from tests.support.smtp_attempts import CONTENT, SHORT, attempt, deliver, envelope_for, limits, relay
@@ -231,6 +235,42 @@ async def test_421_at_one_recipient_is_the_answer_for_all_that_have_none() -> No
     results = await deliver(sink)
 
     assert {(str(one.reply), one.stage) for one in results} == {("421 4.7.0 enough", AttemptStage.RECIPIENT)}
+
+
+async def test_a_mail_is_encoded_once_for_all_servers_that_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as one of them is under way; one that takes 8-bit bytes has it as it is."""
+    content = b"Subject: hello\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n\xc3\xa9\r\n"
+    made, plain, eight_bit = list[bytes](), SmtpSink(extensions=()), SmtpSink(extensions=("8BITMIME",))
+
+    async def counting(lines: bytes, offered: ServerExtensions) -> bytes | SmtpReply:
+        made.append(lines)
+        return await fitted_lines(lines, offered)
+
+    monkeypatch.setattr(smtp, "fitted_lines", counting)
+    async with plain.running(), eight_bit.running(), relay() as sending:
+        await asyncio.gather(*(sending.deliver(attempt(sink), content) for sink in (plain, plain, plain, eight_bit)))
+
+    assert len(made) == 2
+    assert [mail.content for mail in eight_bit.mails] == [content]
+    (encoded,) = {mail.content for mail in plain.mails}
+    assert encoded.isascii()
+    assert len(plain.mails) == 3
+
+
+async def test_too_many_open_files_refuse_for_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is no fault of the mail, nor of its server."""
+    asked = attempt(SmtpSink(port=25), "a@example.org")
+
+    def no_socket(*_: object) -> None:
+        raise OSError(errno.EMFILE, "too many")
+
+    async with relay() as made:
+        monkeypatch.setattr(socket, "socket", no_socket)
+        (result,) = await made.deliver(asked, CONTENT)
+        monkeypatch.undo()
+
+    assert result.stage is AttemptStage.CONNECT
+    assert str(result.reply) == "451 4.3.0 no connection to localhost[127.0.0.1]:25: Too many open files"
 
 
 async def test_a_mail_that_goes_to_many_slow_servers_at_once_is_in_memory_once() -> None:
