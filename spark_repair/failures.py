@@ -22,7 +22,7 @@ from model.errors import (
     UnknownKeyspace,
     WrongUse,
 )
-from spark_repair.lost_java import java_ended
+from spark_repair.lost_java import came_of_lost_java, java_ended
 from spark_repair.session import log_place
 
 # On Spark 4 the connector fails on its way to saying so: the class of its own exception is gone.
@@ -55,6 +55,8 @@ def translated(contact: Contact, keyspace: str) -> Iterator[None]:
     except (Py4JNetworkError, ConnectionError, EOFError):  # of ours to Java: what Java cannot reach it tells in words
         raise java_ended() from None
     except (PySparkException, Py4JError) as error:
+        if came_of_lost_java(error):
+            raise java_ended() from None
         raise failure_of(_text_of(error), contact, keyspace) from None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import Any, Final
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -56,6 +56,12 @@ def has_ended(seconds_max: float = 0.0) -> bool:
     return process.poll() is not None
 
 
+def came_of_lost_java(error: Exception) -> bool:
+    """Whether an error came of a Java process that ended, whose sockets close before the process has ended."""
+    broken = isinstance(error, Py4JError | ConnectionError | EOFError) and not isinstance(error, Py4JJavaError)
+    return has_ended(_END_SECONDS_MAX if broken else 0.0)
+
+
 def java_ended() -> SparkFailed:
     """The error for a Java process that ended: by which signal, its last lines, its log, and what to do."""
     process = java_process()
@@ -84,6 +90,9 @@ def forget_ended_session() -> None:
                     context.stop()
         with suppress(Py4JError, OSError):
             gateway.shutdown()
+        if gateway.proc.stdin:
+            with suppress(OSError):
+                gateway.proc.stdin.close()
     SparkContext._active_spark_context = None  # noqa: SLF001
     SparkContext._gateway = None  # noqa: SLF001
     SparkContext._jvm = None  # noqa: SLF001

@@ -24,7 +24,7 @@ from model.errors import JavaMissing, MailmendError, SparkUnreachable, WrongUse
 from repair.clock import SystemClock
 from spark_repair.executors import await_executors, runs_here, ship_packages
 from spark_repair.interruption import ended_when_interrupted, is_over, own_interrupts, stop
-from spark_repair.lost_java import forget_ended_session, has_ended, java_ended, note_log
+from spark_repair.lost_java import came_of_lost_java, forget_ended_session, java_ended, note_log
 from spark_repair.tls import remove_stores
 
 CONNECTOR_CLASS: Final = "com.datastax.spark.connector.datasource.CassandraCatalog"
@@ -195,8 +195,8 @@ def _lost_java_raised() -> Iterator[None]:
         yield
     except MailmendError:
         raise
-    except Exception:
-        if not has_ended():
+    except Exception as error:
+        if not came_of_lost_java(error):
             raise
         raise java_ended() from None
 

@@ -7,11 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from cql.driver.contact import Contact
 from model.errors import ExitCode, SparkFailed
 from spark_repair import session as spark_session
+from spark_repair.failures import translated
 from spark_repair.lost_java import forget_ended_session, has_ended, java_ended, note_log
 from spark_repair.session import SparkSettings, session_for_a_command
 
@@ -24,7 +27,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(program: str) -> "subprocess.Popen[bytes]":
-        process = subprocess.Popen(["/bin/sh", "-c", program])
+        process = subprocess.Popen(["/bin/sh", "-c", program], stdin=subprocess.PIPE)
         processes.append(process)
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process, shutdown=lambda: None))
         return process
@@ -35,7 +38,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
     yield start
     for process in processes:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 def test_the_error_names_the_signal_the_last_lines_and_the_log(started: Started, tmp_path: Path) -> None:
@@ -66,10 +69,13 @@ def test_lines_of_an_earlier_session_are_not_taken_for_its_last_ones(started: St
 
 
 def test_a_session_whose_java_ended_is_forgotten(started: Started) -> None:
-    started("exit 1").wait()
+    process = started("exit 1")
+    process.wait()
 
     forget_ended_session()
 
+    assert process.stdin is not None
+    assert process.stdin.closed
     assert (SparkContext._gateway, SparkContext._jvm, SparkSession._instantiatedSession) == (None, None, None)
 
 
@@ -107,6 +113,13 @@ def test_a_command_whose_java_ended_says_so_wherever_it_notices(started: Started
 
     with pytest.raises(SparkFailed, match=r"its Java process ended \(SIGKILL\)"):
         command()
+
+
+def test_an_answer_without_words_of_a_java_that_is_ending_says_that_it_ended(started: Started) -> None:
+    started("sleep 0.1; kill -9 $$")
+
+    with pytest.raises(SparkFailed, match=r"its Java process ended \(SIGKILL\)"), translated(Contact(), "mail"):
+        raise Py4JError("An error occurred while calling o50.sc")
 
 
 def test_a_refused_connection_beside_a_living_java_is_another_failure(
