@@ -84,19 +84,24 @@ class StoredRow:
             counted = before.value if before and before.at > deleted_at else 0
             self.counters[name] = Cell(counted + delta, at)
 
-    def look(self, deleted_at: int, now_seconds: int) -> tuple[dict[str, Any], dict[str, int]] | None:
-        """The visible cells and their times; None where none is visible."""
+    def look(self, deleted_at: int, now_seconds: int) -> tuple[dict[str, Any], dict[str, int], dict[str, int]] | None:
+        """The visible cells, their times, and the TTLs of those that expire; None where none is visible."""
         plain = {name: cell for name, cell in self.cells.items() if cell.shows(deleted_at, now_seconds)}
         values = {name: cell.value for name, cell in plain.items()}
         values |= {name: cell.value for name, cell in self.counters.items() if cell.shows(deleted_at, now_seconds)}
         times = {name: cell.at for name, cell in plain.items()}
+        ends = {name: cell.expires_at for name, cell in plain.items() if cell.expires_at is not None}
         for name, elements in self.collections.items():
             covered = max(deleted_at, elements.cleared_at)
             shown = {part: cell for part, cell in elements.cells.items() if cell.shows(covered, now_seconds)}
             if shown:
                 values[name] = {part: cell.value for part, cell in shown.items()}
                 times[name] = max(cell.at for cell in shown.values())
-        return (values, times) if values or self.marker.shows(deleted_at, now_seconds) else None
+                expiring = [cell.expires_at for cell in shown.values() if cell.expires_at is not None]
+                if expiring:
+                    ends[name] = max(expiring)
+        ttls = {name: ends_at - now_seconds for name, ends_at in ends.items()}
+        return (values, times, ttls) if values or self.marker.shows(deleted_at, now_seconds) else None
 
 
 @dataclass(slots=True)
@@ -125,12 +130,16 @@ class Partition:
         shown = self.rows[key].look(self.deletion_of(key), now_seconds)
         if shown is None:
             return None
-        values, written = shown
+        values, written, ttls = shown
         row = table.key_row(key) | {column.name: _value(column, values) for column in table.regular}
         if not times:
             return Seen(row)
         known = {column.name: column.name.partition(".")[0] for column in table.regular}
-        return Seen(row, {name: written[whole] for name, whole in known.items() if whole in written})
+        return Seen(
+            row,
+            {name: written[whole] for name, whole in known.items() if whole in written},
+            {name: ttls[whole] for name, whole in known.items() if whole in ttls},
+        )
 
 
 def in_clustering_order(table: Table, rows: list[Seen]) -> list[Seen]:

@@ -115,8 +115,8 @@ class MemoryTables:
         match write:
             case Put(table, row, at, clear, ttl):
                 self._put(table, row, self._stamp(at), ttl, clear=clear)
-            case Change(table, key, assign, add, take, at):
-                self._change(table, key, (assign, add, take), self._stamp(at), None)
+            case Change(table, key, assign, add, take, at, ttl_seconds=ttl):
+                self._change(table, key, (assign, add, take), self._stamp(at), ttl)
             case Remove(table, key, at):
                 self._partition(table, key).remove(key, self._stamp(at))
             case Count(table, key, deltas):
@@ -215,7 +215,7 @@ def _narrowed(read: Read, seen: Seen) -> Seen:
     if read.columns is None:
         return seen
     wanted = (*(column.name for column in read.table.key), *read.columns)
-    return Seen({name: seen.row[name] for name in wanted}, seen.written_at)
+    return Seen({name: seen.row[name] for name in wanted}, seen.written_at, seen.ttls)
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -70,13 +70,18 @@ def row_reader(columns: Sequence[Column]) -> Callable[[Sequence[Any]], dict[str,
 
 
 def seen_reader(columns: Sequence[Column], timed: Sequence[Column]) -> Callable[[Sequence[Any]], Seen]:
-    """A function from the driver's values (columns, then times of some of them) to a row with times."""
+    """A function from the driver's values (columns, then times and TTLs of some) to a row with both."""
     read, width = row_reader(columns), len(columns)
     names = tuple(column.name for column in timed)
 
     def see(values: Sequence[Any]) -> Seen:
-        times = zip(names, values[width:], strict=True)
-        return Seen(read(values), {name: at for name, at in times if at is not None})
+        times = zip(names, values[width : width + len(names)], strict=True)
+        ttls = zip(names, values[width + len(names) :], strict=True)
+        return Seen(
+            read(values),
+            {name: at for name, at in times if at is not None},
+            {name: left for name, left in ttls if left is not None},
+        )
 
     return see
 

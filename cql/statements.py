@@ -17,7 +17,7 @@ Operation = Read | Scan | Write | Conditional
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a read selects, in order: columns, then the times of some of them."""
+    """What a read selects, in order: columns, then the write times of some of them, then these cells' TTLs."""
 
     columns: tuple[Column, ...]
     timed: tuple[Column, ...] = ()
@@ -35,8 +35,8 @@ def shape_of(operation: Operation) -> Hashable:  # noqa: PLR0911 - one for each 
             return (Put, id(table), *row, at is None, clear, ttl is None)
         case Read(table, key, level, times, among, _, columns):
             return (Read, id(table), len(key), level, times, bool(among), columns)
-        case Change(table, key, assign, add, take, at):
-            return (Change, id(table), len(key), *assign, "+", *add, "-", *take, at is None)
+        case Change(table, key, assign, add, take, at, ttl_seconds=ttl):
+            return (Change, id(table), len(key), *assign, "+", *add, "-", *take, at is None, ttl is None)
         case Remove(table, key, at):
             return (Remove, id(table), len(key), at is None)
         case Count(table, key, deltas):
@@ -62,8 +62,8 @@ def values_of(operation: Operation, unset: object) -> tuple[Any, ...]:  # noqa: 
             return (*cells, *_given(ttl), *_given(at))
         case Read(_, key, among=among):
             return (*key, among) if among else key
-        case Change(_, key, assign, add, take, at):
-            return (*_given(at), *assign.values(), *add.values(), *take.values(), *key)
+        case Change(_, key, assign, add, take, at, ttl_seconds=ttl):
+            return (*_given(ttl), *_given(at), *assign.values(), *add.values(), *take.values(), *key)
         case Remove(_, key, at):
             return (*_given(at), *key)
         case Count(_, key, deltas):
@@ -99,9 +99,9 @@ def render(keyspace: str, operation: Operation, *, collection_times: bool = Fals
             return f"SELECT {selected} FROM {name}{_render_restriction(operation)}{limit}"
         case Put(_, row, at, _, ttl):
             return f"INSERT INTO {name} {_render_row(operation.table, row)}{_using(ttl=ttl, at=at)}"
-        case Change(table, key, assign, add, take, at):
+        case Change(table, key, assign, add, take, at, ttl_seconds=ttl):
             changes = _render_changes(table, assign, add, take)
-            return f"UPDATE {name}{_using(at=at)} SET {changes} WHERE {_render_key(table, key)}"
+            return f"UPDATE {name}{_using(ttl=ttl, at=at)} SET {changes} WHERE {_render_key(table, key)}"
         case Remove(table, key, at):
             return f"DELETE FROM {name}{_using(at=at)} WHERE {_render_key(table, key)}"
         case Count(table, key, deltas):
@@ -125,7 +125,8 @@ def _timed(table: Table, *, collection_times: bool) -> Iterable[Column]:
 
 
 def _render_selection(selection: Selection) -> str:
-    return ", ".join([*map(_render_column, selection.columns), *map(_render_time, selection.timed)])
+    times = [*map(_render_time, selection.timed), *map(_render_ttl, selection.timed)]
+    return ", ".join([*map(_render_column, selection.columns), *times])
 
 
 def _render_column(column: Column) -> str:
@@ -136,6 +137,12 @@ def _render_time(column: Column) -> str:
     """A field has the write time of its whole (frozen) value."""
     whole = identifier(column.name.partition(".")[0], "column name")
     return f"MAXWRITETIME({whole})" if column.is_collection else f"WRITETIME({whole})"
+
+
+def _render_ttl(column: Column) -> str:
+    """Of a collection (5.0 and later) the longest of its elements; one that stays is not looked at, as servers do."""
+    whole = identifier(column.name.partition(".")[0], "column name")
+    return f"COLLECTION_MAX(TTL({whole}))" if column.is_collection else f"TTL({whole})"
 
 
 def _render_restriction(read: Read | Scan) -> str:

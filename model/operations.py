@@ -6,10 +6,11 @@ Timestamps are microseconds since 1970, as Cassandra has them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
+from model.instants import MICROS
 from model.schema.table import Key, Row, Table
 
 
@@ -29,10 +30,44 @@ class Seen:
 
     A cell whose time cannot be read (a key column, a collection before Cassandra 5) is absent from `written_at`;
     for a collection it is the newest element's time.
+
+    Attributes:
+        ttls: for each visible cell that expires, the seconds that it had left when it was read; for a collection those
+            of the expiring element that lives longest. Two looks at one row differ in it: it is never compared.
+        expires_at: the same as instants, in whole seconds since 1970; set by the caller, who knows when it asked.
     """
 
     row: Row
     written_at: Mapping[str, int] = field(default_factory=dict)
+    ttls: Mapping[str, int] = field(default_factory=dict, compare=False)
+    expires_at: Mapping[str, int] = field(default_factory=dict, compare=False)
+
+    def asked_at(self, micros: int) -> "Seen":
+        """The row with the instants of its expiry, where the read began at `micros`: never later than they are."""
+        if not self.ttls:
+            return self
+        return replace(self, expires_at={name: micros // MICROS + left for name, left in self.ttls.items()})
+
+    @property
+    def ends_at(self) -> int | None:
+        """When the whole row is gone, in seconds since 1970; None: never, or its cells do not tell."""
+        if not self.written_at or not self.written_at.keys() <= self.expires_at.keys():
+            return None
+        return max(self.expires_at.values())
+
+    def without_expired(self, now: int) -> "Seen | None":
+        """What is left of the row at `now` (seconds since 1970); None where nothing is."""
+        gone = {name for name, ends_at in self.expires_at.items() if ends_at <= now}
+        if not gone:
+            return self
+        ends_at = self.ends_at
+        if ends_at is not None and ends_at <= now:
+            return None
+        return Seen(
+            {name: None if name in gone else value for name, value in self.row.items()},
+            {name: at for name, at in self.written_at.items() if name not in gone},
+            expires_at={name: at for name, at in self.expires_at.items() if name not in gone},
+        )
 
     @property
     def newest(self) -> int | None:
@@ -85,6 +120,9 @@ class Put:
 
     With `at` None the driver takes the write time. A retry of the same value is the same write.
 
+    `expires_at`, here and in `Change` and `PutIfAbsent`, is a decision about an instant, in seconds since 1970:
+    `lasting` turns it into the TTL just before the write is sent.
+
     `joinable`, here and in `Change` and `Remove`, allows an adapter to send several such writes of one partition, or
     several removals of whole partitions, as one request with one answer for all.
     """
@@ -95,6 +133,7 @@ class Put:
     clear: bool = False
     ttl_seconds: int | None = None
     joinable: bool = False
+    expires_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +150,8 @@ class Change:
     take: Mapping[str, frozenset[Any]] = field(default_factory=dict)
     at: int | None = None
     joinable: bool = False
+    ttl_seconds: int | None = None
+    expires_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +183,7 @@ class PutIfAbsent:
     table: Table
     row: Row
     ttl_seconds: int | None = None
+    expires_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,3 +220,20 @@ class Applied:
 
     applied: bool
     current: Row | None = None
+
+
+Lasting = TypeVar("Lasting", bound=Write | Conditional)
+
+
+def run_out(write: Write | Conditional, now: int) -> bool:
+    """Whether the instant until which the write is to last has passed; `now` in microseconds."""
+    ends_at = getattr(write, "expires_at", None)
+    return ends_at is not None and ends_at * MICROS <= now
+
+
+def lasting(write: Lasting, now: int) -> Lasting:
+    """The write with the TTL that ends it at its instant, never later; as it is where it has none."""
+    if not isinstance(write, Put | Change | PutIfAbsent) or write.expires_at is None:
+        return write
+    seconds = max(1, write.expires_at - -(-now // MICROS))
+    return replace(write, ttl_seconds=seconds, expires_at=None)

@@ -95,7 +95,14 @@ class Filter(Projection):
         return frozenset() if self.when.holds(truth) is demanded else frozenset({asked})
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks both
-        return self.key_row(finding, at)
+        return self.key_row(finding, at, self._ends_at(look.truths[0]) if look.truths else None)
+
+    def _ends_at(self, truth: Seen) -> int | None:
+        """When the filter's row is no longer demanded, in seconds since 1970: with the truth, or with its condition."""
+        asked = self.when.column
+        decides = truth.expires_at.get(asked) if truth.row.get(asked) else None
+        instants = [instant for instant in (truth.ends_at, decides) if instant is not None]
+        return min(instants, default=None)
 
     def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | MovedVerdict | None:
         """Restoring a row that was removed with a quarantined truth depends on that truth's own before-image."""

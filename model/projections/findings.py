@@ -148,6 +148,12 @@ class Look:
         return _newest(self.truths, self.projected)
 
     @property
+    def soonest(self) -> int | None:
+        """When the first visible cell of the pair expires, in seconds since 1970; None where none does."""
+        pair = (*self.truths, *((self.projected,) if self.projected else ()))
+        return min((instant for seen in pair for instant in seen.expires_at.values()), default=None)
+
+    @property
     def named(self) -> tuple[Key, ...]:
         """Partition keys of the truth that the latest reads name; a half-written row names none."""
         row = self.projection.lead_row(self)

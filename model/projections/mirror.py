@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from model.operations import Change, Conditional, Put, PutIfAbsent, Remove, RemoveIf, Seen, Write
 from model.projections.ages import older_than_a_day, why_kept
-from model.projections.projection import MovedVerdict, Projection
+from model.projections.projection import MovedVerdict, Projection, row_writes
 from model.projections.reasons import Reason, Why
 from model.projections.verdicts import Verdict, table_of
 from model.schema.table import Column, Key, Row, Table, canonical_value, rows_agree
@@ -189,8 +189,8 @@ class Mirror(Projection):
         """The finding with the writes that mend it. Rows are overwritten whole, null columns too."""
         match finding.verdict:
             case Verdict.PROJECT | Verdict.AMEND:
-                row = self.row_of(look.truths[0].row)
-                return replace(finding, writes=(Put(self.table, row, at=at, clear=True),))
+                truth = look.truths[0]
+                return replace(finding, writes=row_writes(self.table, self.row_of(truth.row), self._expiry(truth), at))
             case Verdict.WITHDRAW:
                 return self._withdraw(finding, look, policy, at)
             case Verdict.LOST_CONTENT:
@@ -198,12 +198,21 @@ class Mirror(Projection):
             case _:
                 return None
 
+    def _expiry(self, truth: Seen) -> dict[str, int]:
+        """By the projection's columns, when the truth's cells expire, in seconds since 1970; its key with its row."""
+        ends = dict(truth.expires_at)
+        if truth.ends_at is not None:
+            ends |= dict.fromkeys((column.name for column in self.truth.key), truth.ends_at)
+        return {name: ends[source] for name, source in self.sources if source in ends}
+
     def _withdraw(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":
         """Remove a projection without truth, unless it may be a message's last trace and that is to be restored."""
         if policy.dangling != "restore" or not look.last_trace:
             return replace(finding, writes=(Remove(self.table, look.key, at=at),))
         row = self.restored(look.projected.row if look.projected else {})
-        return replace(finding, condition=PutIfAbsent(self.truth, row)) if self.whole(row) else None
+        ends_at = look.projected.ends_at if look.projected else None
+        condition = PutIfAbsent(self.truth, row, expires_at=ends_at)
+        return replace(finding, condition=condition) if self.whole(row) else None
 
     def _quarantine(self, finding: "Finding", look: "Look", at: int) -> "Finding | None":
         truth = look.truths[0].row
@@ -229,7 +238,7 @@ class Mirror(Projection):
             return Verdict.MOVED
         match image.truths, look.truths:
             case (recorded,), ():
-                return PutIfAbsent(self.truth, recorded.row)
+                return PutIfAbsent(self.truth, recorded.row, expires_at=recorded.ends_at)
             case (), (standing,) if self._is_runs_own(standing.row, image, origin):
                 return exactly(self.truth, standing.row)
             case _:

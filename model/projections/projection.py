@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from model.operations import Conditional, Put, Read, Remove, Seen, Write
+from model.operations import Change, Conditional, Put, Read, Remove, Seen, Write
 from model.projections.reasons import Reason, Why
 from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Key, Row, Table
@@ -145,10 +145,11 @@ class Projection:
         """The compared columns in which two rows of a finding differ."""
         return frozenset()
 
-    def key_row(self, finding: "Finding", at: int) -> "Finding":
-        """The finding with the fix of a row that consists of its key: an insert or a delete."""
+    def key_row(self, finding: "Finding", at: int, ends_at: int | None = None) -> "Finding":
+        """The finding with the fix of a row that consists of its key: an insert (until `ends_at`) or a delete."""
         if finding.verdict is Verdict.PROJECT:
-            return replace(finding, writes=(Put(self.table, self.table.key_row(finding.suspect.key), at=at),))
+            put = Put(self.table, self.table.key_row(finding.suspect.key), at=at, expires_at=ends_at)
+            return replace(finding, writes=(put,))
         return replace(finding, writes=(Remove(self.table, finding.suspect.key, at=at),))
 
     def take_back(self, image: "Finding", look: "Look", at: int, origin: "Finding | None") -> "Finding":
@@ -184,7 +185,27 @@ def row_back(
         return Verdict.MOVED
     if before is None:
         return (Remove(table, key, at=at + 1),)
-    return (Put(table, before.row, at=at + 1, clear=True),)
+    return row_writes(table, before.row, before.expires_at, at + 1)
+
+
+def row_writes(table: Table, row: Row, expires_at: Mapping[str, int], at: int) -> tuple[Write, ...]:
+    """The writes of a whole row, null columns too, whose cells expire as `expires_at` says (seconds since 1970).
+
+    One write has one TTL. So the first one has the cells that live longest, and with them the row lives; each other
+    instant is a write of its own.
+    """
+    cells = [column.name for column in table.regular if column.name in row and row[column.name] is not None]
+    known = [name for name in cells if name in expires_at]
+    told = [name for name in cells if name in expires_at or not table.column(name).is_collection]
+    ends_at = max(expires_at[name] for name in known) if known and known == told else None
+    sooner = {name: expires_at[name] for name in known if expires_at[name] != ends_at}
+    first = {name: value for name, value in row.items() if name not in sooner}
+    key = table.key_of(row)
+    changes = (
+        Change(table, key, {name: row[name] for name in sooner if sooner[name] == instant}, at=at, expires_at=instant)
+        for instant in sorted(set(sooner.values()))
+    )
+    return (Put(table, first, at=at, clear=True, expires_at=ends_at), *changes)
 
 
 def _is_own(now: Seen, before: Seen | None, at: int) -> bool:

@@ -19,7 +19,7 @@ def judge(look: Look, as_of: int, now: int, skew: int) -> Verdict:
     """The verdict on which a repair may act.
 
     A pair that needs nothing is FIXED when this run's own write made it so (a retried task), else AGREE. A pair that
-    could be mended is AHEAD or MOVED where a visible cell forbids it.
+    could be mended is AHEAD or MOVED where a visible cell forbids it, and MOVED where a cell of it expires about now.
 
     Args:
         look: both sides, as read again.
@@ -31,11 +31,19 @@ def judge(look: Look, as_of: int, now: int, skew: int) -> Verdict:
     if verdict is Verdict.AGREE:
         ours = look.projected is not None and as_of in look.projected.written_at.values()
         return Verdict.FIXED if ours else Verdict.AGREE
+    if verdict in MENDABLE and _expires_now(look, now, skew):
+        return Verdict.MOVED
     if verdict not in MENDABLE or look.newest is None:
         return verdict
     if look.newest > now + skew:
         return Verdict.AHEAD
     return Verdict.MOVED if look.newest > as_of else verdict
+
+
+def _expires_now(look: Look, now: int, skew: int) -> bool:
+    """Whether a cell of the pair expires about now: the other side's may have expired between the two reads."""
+    soonest = look.soonest
+    return soonest is not None and soonest * MICROS <= now + skew + MICROS  # TTLs are whole seconds
 
 
 def rule(look: Look, policy: RepairPolicy, now: int) -> Finding:

@@ -7,6 +7,7 @@ A before-image must come back exactly as it was read, also after a schema change
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from hashlib import blake2b
@@ -132,7 +133,12 @@ def image_text(finding: Finding) -> str:
 
 def image_digest(finding: Finding) -> str:
     """A digest that is equal for two looks with the same rows, write times and verdict."""
-    seen = {**_image(finding), "wanted": packed(dict(finding.suspect.wanted))}
+    bare = replace(
+        finding,
+        truths=tuple(replace(truth, expires_at={}) for truth in finding.truths),
+        projected=replace(finding.projected, expires_at={}) if finding.projected else None,
+    )
+    seen = {**_image(bare), "wanted": packed(dict(finding.suspect.wanted))}
     return blake2b(json.dumps(seen, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
@@ -173,12 +179,14 @@ def _line(value: Any) -> str:
 
 def _seen(seen: Seen) -> dict[str, Any]:
     row = {name: packed(value) for name, value in seen.row.items()}
-    return {"row": row, "written_at": dict(seen.written_at)}
+    expiry = {"expires_at": dict(seen.expires_at)} if seen.expires_at else {}
+    return {"row": row, "written_at": dict(seen.written_at), **expiry}
 
 
 def _seen_of(fields: Mapping[str, Any]) -> Seen:
     written_at = {name: _whole(at) for name, at in fields["written_at"].items()}
-    return Seen({name: unpacked(value) for name, value in fields["row"].items()}, written_at)
+    expires_at = {name: _whole(at) for name, at in fields.get("expires_at", {}).items()}
+    return Seen({name: unpacked(value) for name, value in fields["row"].items()}, written_at, expires_at=expires_at)
 
 
 def _read(what: str, text: str, build: Callable[[Any], T]) -> T:

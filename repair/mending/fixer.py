@@ -14,7 +14,21 @@ from typing import Any
 from model.errors import MailmendError, WrongUse
 from model.ids import RunId
 from model.instants import MICROS
-from model.operations import Change, Conditional, Count, Level, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
+from model.operations import (
+    Change,
+    Conditional,
+    Count,
+    Level,
+    Put,
+    PutIfAbsent,
+    Read,
+    Remove,
+    RemoveIf,
+    Seen,
+    Write,
+    lasting,
+    run_out,
+)
 from model.ports import Clock, Tables
 from model.projections.ages import older_than_a_day
 from model.projections.family import Family
@@ -32,8 +46,9 @@ Answers = list[Sequence[Seen]]
 class SecondLook:
     """Reads suspects again, a batch at a time."""
 
-    def __init__(self, mail: Tables, families: Iterable[Family], policy: RepairPolicy) -> None:
+    def __init__(self, mail: Tables, families: Iterable[Family], policy: RepairPolicy, clock: Clock) -> None:
         self._mail = mail
+        self._clock = clock
         self._policy = policy
         self._known = {one.name: (family, one) for family in families for one in family.projections}
 
@@ -66,7 +81,9 @@ class SecondLook:
     def with_companions(self, look: Look) -> Look | MailmendError:
         """The look with the filter rows at the same place."""
         truth, filters = look.truths[0].row, look.family.filters
-        answers = self._mail.read_all([Read(one.table, one.key_of(truth), times=True) for one in filters])
+        asked_at = self._clock.micros()
+        found = self._mail.read_all([Read(one.table, one.key_of(truth), times=True) for one in filters])
+        answers = [_dated(answer, asked_at) for answer in found]
         rows = [answer for answer in answers if not isinstance(answer, MailmendError)]
         if len(rows) < len(filters):
             return next(answer for answer in answers if isinstance(answer, MailmendError))
@@ -84,13 +101,19 @@ class SecondLook:
         advance: Callable[[Look, Answers], Look],
     ) -> list[Look | MailmendError]:
         reads = [[] if isinstance(one, MailmendError) else wanted(one) for one in looks]
-        answers = iter(self._mail.read_all([read for some in reads for read in some]))
+        asked_at = self._clock.micros()
+        found = self._mail.read_all([read for some in reads for read in some])
+        answers = iter([_dated(answer, asked_at) for answer in found])
         own = [[next(answers) for _ in some] for some in reads]
         return [_advanced(one, some, advance) for one, some in zip(looks, own, strict=True)]
 
     def _with_truth(self, look: Look, answers: Answers) -> Look:
         rows = [seen for answer in answers for seen in answer]
         return look.projection.looked_at(look, rows, accept_torn=self._policy.accept_torn)
+
+
+def _dated(answer: Sequence[Seen] | MailmendError, asked_at: int) -> Sequence[Seen] | MailmendError:
+    return answer if isinstance(answer, MailmendError) else [seen.asked_at(asked_at) for seen in answer]
 
 
 def _advanced(
@@ -153,6 +176,7 @@ class Mending:
     run: RunId
     as_of: int
     explain: Explain
+    clock: Clock
 
     def mend(self, findings: Sequence[Finding]) -> Iterator[Finding]:
         batch = list(findings)
@@ -174,14 +198,16 @@ class Mending:
 
     def _attempted(self, one: Finding, condition: Conditional) -> Finding:
         try:
-            applied = self.mail.attempt(condition).applied
+            applied = self.mail.attempt(lasting(condition, self.clock.micros())).applied
         except MailmendError as error:
             return one.failed(error)
         return one if applied else replace(one, result=Verdict.MOVED)
 
     def _write(self, batch: list[Finding]) -> list[Finding]:
+        now = self.clock.micros()
+        batch = [_in_time(one, now) for one in batch]
         due: list[Sequence[Write]] = [
-            [_joinable(write) for write in one.writes] if one.is_pending else () for one in batch
+            [_joinable(lasting(write, now)) for write in one.writes] if one.is_pending else () for one in batch
         ]
         answers = iter(self.mail.write_all([write for writes in due for write in writes]))
         return [_checked(one, [next(answers) for _ in writes]) for one, writes in zip(batch, due, strict=True)]
@@ -210,6 +236,12 @@ class Mending:
             yield one if noted else replace(one, error=f"the ledger could not note the result: {answer}")
 
 
+def _in_time(one: Finding, now: int) -> Finding:
+    """MOVED where the truth has expired since it was read: what is written then would outlive it."""
+    late = one.is_pending and any(run_out(change, now) for change in one.changes)
+    return replace(one, result=Verdict.MOVED) if late else one
+
+
 def shows(change: Write | Conditional, seen: Seen | None) -> bool:
     """Whether the row that was read back has the effect of the change."""
     match change:
@@ -217,8 +249,10 @@ def shows(change: Write | Conditional, seen: Seen | None) -> bool:
             return seen is None
         case Put(table=table, row=row) | PutIfAbsent(table=table, row=row):
             return seen is not None and rows_agree((table.column(name) for name in row), row, seen.row)
-        case Change(add=add, take=take):
+        case Change(table=table, assign=assign, add=add, take=take):
             row = seen.row if seen else {}
+            if not rows_agree((table.column(name) for name in assign), assign, row):
+                return False
             added = all(wanted <= _elements(row, name) for name, wanted in add.items())
             return added and not any(gone & _elements(row, name) for name, gone in take.items())
         case _:
@@ -282,7 +316,7 @@ class Fixer:
         self._policy = policy
         self._breaker = breaker or Breaker()
         self._at_once = min(BATCH_SUSPECTS, policy.rows_per_second or BATCH_SUSPECTS)
-        self._looks = SecondLook(mail, families, policy)
+        self._looks = SecondLook(mail, families, policy, clock)
 
     def revisit(self, suspects: Iterable[Suspect]) -> Iterator[Finding]:
         """One finding for each suspect, in no particular order; counters are skipped (`repair.mending.counters`)."""
@@ -314,7 +348,9 @@ class Fixer:
         yield from self._recalled([one for one in ruled if not one.is_pending])
         if due := [one for one in ruled if one.is_pending]:
             assert self._policy.run is not None, "a fix without a run was decided"
-            mending = Mending(self._mail, self._ledger, self._policy.run, self._policy.as_of, self._explain)
+            mending = Mending(
+                self._mail, self._ledger, self._policy.run, self._policy.as_of, self._explain, self._clock
+            )
             yield from mending.mend(due)
 
     def _ruled(self, batch: Sequence[Suspect]) -> list[Finding]:

@@ -16,6 +16,7 @@ from uuid import UUID
 from model.catalog.ledger import KeyspaceLease
 from model.errors import ExitCode, MailmendError, WrongUse
 from model.ids import RunId
+from model.instants import MICROS
 from model.operations import Seen
 from model.ports import Clock, Progress, Tables
 from model.projections.family import Family
@@ -124,11 +125,20 @@ def as_read_now(image: Finding, look: Look) -> Finding:
     return replace(image, projected=projected, truths=tuple(_in_columns_of(truth, seen) for seen in image.truths))
 
 
+def still_alive(image: Finding, now: int) -> Finding:
+    """The image without what has expired since it was recorded; `now` in seconds since 1970."""
+    truths = (seen.without_expired(now) for seen in image.truths)
+    projected = image.projected.without_expired(now) if image.projected else None
+    return replace(image, projected=projected, truths=tuple(seen for seen in truths if seen is not None))
+
+
 def _in_columns_of(table: Table, seen: Seen) -> Seen:
     if not all(column.name in seen.row for column in table.key):
         return seen  # what a union gathers is no row
     row = {name: seen.row.get(name) for name in table.names}
-    return Seen(row, {name: at for name, at in seen.written_at.items() if name in table})
+    written_at = {name: at for name, at in seen.written_at.items() if name in table}
+    expires_at = {name: at for name, at in seen.expires_at.items() if name in table}
+    return Seen(row, written_at, expires_at=expires_at)
 
 
 @dataclass(slots=True)
@@ -146,7 +156,7 @@ class _Undoing:
 
     def __post_init__(self) -> None:
         self.policy = RepairPolicy(self.result.run, self.undone.as_of + 1, SKEW_SECONDS, serial=self.settings.serial)
-        self.looks = SecondLook(self.tools.mail, self.settings.families, self.policy)
+        self.looks = SecondLook(self.tools.mail, self.settings.families, self.policy, self.tools.clock)
 
     def all(self) -> RepairResult:
         started = self.tools.clock.monotonic()
@@ -178,7 +188,8 @@ class _Undoing:
         due = [one for one in ruled if one.is_pending]
         if self.result.run is None:
             return [*kept, *(replace(one.ended(), due=True) for one in due)]
-        mending = Mending(self.tools.mail, self.tools.ledger, self.result.run, self.policy.as_of, self._explain)
+        tools = self.tools
+        mending = Mending(tools.mail, tools.ledger, self.result.run, self.policy.as_of, self._explain, tools.clock)
         return [*kept, *mending.mend(due)]
 
     def _known_again(self, image: Finding) -> Suspect:
@@ -193,7 +204,8 @@ class _Undoing:
         origin = None
         if image.verdict is Verdict.LOST_CONTENT and self.undone.undoes is not None:
             origin = self.tools.ledger.finding(self.undone.undoes, image.suspect)
-        return look.projection.take_back(as_read_now(image, look), look, fixed_at(image, self.undone.as_of), origin)
+        left = still_alive(as_read_now(image, look), self.tools.clock.micros() // MICROS)
+        return look.projection.take_back(left, look, fixed_at(image, self.undone.as_of), origin)
 
     def _explain(self, hidden: Sequence[Finding]) -> list[Verdict]:
         """Why a restored row does not show: MOVED where something newer was written, else HIDDEN."""

@@ -185,7 +185,7 @@ class _FamilyLook:
                 self._look_at_counters(ids)
 
     def _look(self, candidates: Iterator[Suspect], *, only_with_truth: bool = False) -> None:
-        looks = SecondLook(self.engine.mail, (self.family,), self.policy)
+        looks = SecondLook(self.engine.mail, (self.family,), self.policy, self.engine.clock)
         while batch := list(islice(candidates, BATCH_SUSPECTS)):
             for look in looks.confirmed(looks.at(batch)):
                 self.found.take(look, only_with_truth=only_with_truth)

@@ -126,6 +126,31 @@ class TestPut:
         assert value(tables, k) == "x"
 
 
+class TestExpiry:
+    """A read with times tells how many seconds each cell has left, a set as many as its last element has."""
+
+    def test_each_cell_tells_its_own(self, tables: Tables, k: str) -> None:
+        tables.write(Put(CELLS, cell(k, v="x", n=1, tags=frozenset({"a"})), at=10, ttl_seconds=1000))
+        tables.write(Change(CELLS, (k, 1, D), {"n": 2}, {"tags": frozenset({"b"})}, at=20, ttl_seconds=5000))
+        tables.write(Change(CELLS, (k, 1, D), {"b": True}, at=20))
+        (seen,) = see(tables, (k,))
+        assert seen.ttls.keys() == {"v", "n", "tags"}
+        assert 900 < seen.ttls["v"] <= 1000
+        assert 4900 < seen.ttls["n"] <= 5000
+        assert 4900 < seen.ttls["tags"] <= 5000
+
+    def test_a_set_without_an_expiring_element_tells_nothing(self, tables: Tables, k: str) -> None:
+        tables.write(Put(CELLS, cell(k, v="x", tags=frozenset({"a"})), at=10))
+        (seen,) = see(tables, (k,))
+        assert seen.ttls == {}
+
+    def test_a_later_write_without_a_ttl_takes_it_away(self, tables: Tables, k: str) -> None:
+        tables.write(Put(CELLS, cell(k, v="x"), at=10, ttl_seconds=1000))
+        tables.write(Put(CELLS, cell(k, v="y"), at=20))
+        (seen,) = see(tables, (k,))
+        assert seen.ttls == {}
+
+
 class TestChange:
     """An update writes cells alone: the row shows as long as one of them does."""
 

@@ -265,7 +265,7 @@ def revisit(world: World, clock: Any, suspects: Sequence[Suspect], run: RunId | 
     policy = RepairPolicy(run, as_of, world.setting.skew * TICK / MICROS, MENDABLE)
     fixer = Fixer(world.mail, world.ledger, clock, (world.setting.family,), policy)
     if world.setting.variant == "truth first":
-        fixer._looks = TruthFirst(world.mail, (world.setting.family,), policy)
+        fixer._looks = TruthFirst(world.mail, (world.setting.family,), policy, clock)
     return list(fixer.revisit(suspects))
 
 

@@ -117,7 +117,14 @@ class TestReaders:
 
     def test_times_follow_the_columns(self) -> None:
         see = seen_reader(self.COLUMNS, self.COLUMNS[:2])
-        assert see((3, None, None, 77, None)) == Seen({"modseq": 3, "userflags": None, "day": None}, {"modseq": 77})
+        seen = see((3, None, None, 77, None, None, None))
+        assert seen == Seen({"modseq": 3, "userflags": None, "day": None}, {"modseq": 77})
+        assert seen.ttls == {}
+
+    @pytest.mark.parametrize(("of_set", "expected"), [(90, {"modseq": 7, "userflags": 90}), (None, {"modseq": 7})])
+    def test_ttls_follow_the_times(self, of_set: int | None, expected: dict[str, int]) -> None:
+        see = seen_reader(self.COLUMNS, self.COLUMNS[:2])
+        assert see((3, SortedSet("ab"), None, 77, 78, 7, of_set)).ttls == expected
 
 
 class TestAdaptation:
@@ -286,12 +293,14 @@ def test_a_read_pairs_each_time_with_its_column(collection_times: bool) -> None:
     selection = selection_of(read, collection_times=collection_times)
     row = {column.name: None for column in selection.columns} | {"k": "a", "c": 1, "v": "x", "n": 5}
     times = {"v": 10, "n": 20}
-    values = [*row.values(), *(times.get(column.name) for column in selection.timed)]
+    ttls = {"n": 60}
+    of_times, of_ttls = ([one.get(column.name) for column in selection.timed] for one in (times, ttls))
+    values = [*row.values(), *of_times, *of_ttls]
 
     (seen,) = answer_of(read, collection_times=collection_times)([values])
 
     assert isinstance(seen, Seen)
-    assert (seen.row["v"], seen.row["n"], seen.written_at) == ("x", 5, times)
+    assert (seen.row["v"], seen.row["n"], seen.written_at, seen.ttls) == ("x", 5, times, ttls)
     assert ("tags" in {column.name for column in selection.timed}) is collection_times
 
 

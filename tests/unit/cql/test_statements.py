@@ -38,7 +38,10 @@ TEXTS: list[tuple[Operation, str, tuple[Any, ...]]] = [
     ),
     (
         Read(T, (M, 7), times=True),
-        "SELECT messageid, uid, modseq, userflags, WRITETIME(modseq) FROM ks.sometable WHERE messageid = ? AND uid = ?",
+        (
+            "SELECT messageid, uid, modseq, userflags, WRITETIME(modseq), TTL(modseq) FROM ks.sometable"
+            " WHERE messageid = ? AND uid = ?"
+        ),
         (M, 7),
     ),
     (
@@ -138,7 +141,8 @@ def test_each_kind_has_its_text_and_its_values(operation: Operation, text: str, 
 def test_times_of_collections_are_read_where_the_server_tells_them() -> None:
     read = Read(T, (M,), times=True)
     assert render("ks", read, collection_times=True).startswith(
-        "SELECT messageid, uid, modseq, userflags, WRITETIME(modseq), MAXWRITETIME(userflags) FROM"
+        "SELECT messageid, uid, modseq, userflags, WRITETIME(modseq), MAXWRITETIME(userflags), TTL(modseq), "
+        "COLLECTION_MAX(TTL(userflags)) FROM"
     )
     assert [column.name for column in selection_of(read, collection_times=False).timed] == ["modseq"]
 

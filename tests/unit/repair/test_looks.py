@@ -31,7 +31,7 @@ def watch(world: World) -> list[Operation]:
 
 def looks(world: World, **policy: Any) -> SecondLook:
     """What looks again at the world."""
-    return SecondLook(world.mail, world.families, world.policy(**policy))
+    return SecondLook(world.mail, world.families, world.policy(**policy), world.clock)
 
 
 def seen(found: Look | MailmendError) -> Look:
@@ -203,7 +203,9 @@ class TestFailures:
 
 def test_counters_are_looked_at_elsewhere() -> None:
     """Everything else is looked at here, names that nobody knows included."""
-    found = {one.name: SecondLook(World().mail, (MESSAGES,), World().policy()) for one in MESSAGES.projections}
+    found = {
+        one.name: SecondLook(World().mail, (MESSAGES,), World().policy(), World().clock) for one in MESSAGES.projections
+    }
     visited = {name for name, look in found.items() if look.visits(Suspect(name, (), Verdict.AMEND))}
 
     assert set(found) - visited == {one.name for one in MESSAGES.counts}

@@ -1,0 +1,267 @@
+"""Rows that expire: a fix lasts as long as the truth does, an undo as long as what it restores would have lasted."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_DELETED, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.instants import MICROS
+from model.operations import Change, Put, Seen, lasting, run_out
+from model.projections.findings import Finding, Suspect
+from model.projections.projection import row_writes
+from model.projections.verdicts import Verdict
+from model.schema.table import Row
+from repair.ledger.before_images import image_digest, image_from, image_text
+from repair.mending.undo import UndoSettings, UndoTools, still_alive, undo
+from tests.support.clock import START
+from tests.support.progress import SilentProgress
+from tests.support.repairing import LONG_AGO, World, content_row, mirror_row, mirror_suspect, place, truth_row
+
+NOW = START // MICROS
+HOUR = 3600
+
+
+def expiring(world: World, truth: Row, seconds: int) -> Row:
+    """A message whose truth expires, without projections."""
+    world.mail.write(Put(IMAP_UID, truth, at=LONG_AGO, ttl_seconds=seconds))
+    world.put(MESSAGE_V3, content_row(truth["messageid"]))
+    return truth
+
+
+def filter_suspect(truth: Row, name: str) -> Suspect:
+    return Suspect(name, place(truth), Verdict.PROJECT, (truth["messageid"],))
+
+
+def test_a_projected_row_expires_with_its_truth(world: World) -> None:
+    truth = expiring(world, truth_row(userflags=frozenset({"a"})), HOUR)
+
+    (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
+
+    assert outcome.result is Verdict.FIXED
+    seen = world.seen(MESSAGE_ID, place(truth))
+    assert set(seen.ttls.values()) == {HOUR}
+    assert seen.ttls.keys() == seen.written_at.keys()
+    world.clock.advance(HOUR)
+    assert (world.get(IMAP_UID, IMAP_UID.key_of(truth)), world.get(MESSAGE_ID, place(truth))) == (None, None)
+
+
+def test_each_cell_expires_with_that_of_the_truth_and_the_row_with_the_last_one(world: World) -> None:
+    """A later change of flags lives longer than the insert, in a table whose rows have a default lifetime."""
+    truth = expiring(world, truth_row(), HOUR)
+    key = IMAP_UID.key_of(truth)
+    world.mail.write(Change(IMAP_UID, key, {"modseq": 2, "flagseen": True}, at=LONG_AGO + 1, ttl_seconds=2 * HOUR))
+    world.put(MESSAGE_ID, mirror_row(truth))
+
+    (outcome,) = world.revisit([mirror_suspect(truth, Verdict.AMEND)])
+
+    assert outcome.result is Verdict.FIXED
+    ttls = world.seen(MESSAGE_ID, place(truth)).ttls
+    assert (ttls["modseq"], ttls["flagseen"], ttls["internaldate"]) == (2 * HOUR, 2 * HOUR, HOUR)
+    world.clock.advance(HOUR)
+    assert world.seen(MESSAGE_ID, place(truth)).row["modseq"] == 2
+    world.clock.advance(HOUR)
+    assert world.get(MESSAGE_ID, place(truth)) is None
+
+
+def test_a_row_whose_truth_stays_gets_no_ttl(world: World) -> None:
+    truth = world.message(truth_row(), projected=False)
+    world.mail.write(Change(IMAP_UID, IMAP_UID.key_of(truth), {"modseq": 2}, at=LONG_AGO + 1, ttl_seconds=HOUR))
+
+    (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
+
+    assert outcome.result is Verdict.FIXED
+    assert dict(world.seen(MESSAGE_ID, place(truth)).ttls) == {"modseq": HOUR}
+
+
+@pytest.mark.parametrize(("deleted_lives", "expected"), [(HOUR, HOUR), (3 * HOUR, 2 * HOUR)])
+def test_a_filter_row_ends_with_the_truth_or_with_the_cell_that_demands_it(
+    world: World, deleted_lives: int, expected: int
+) -> None:
+    truth = expiring(world, truth_row(), 2 * HOUR)
+    flag = {"flagdeleted": True}
+    world.mail.write(Change(IMAP_UID, IMAP_UID.key_of(truth), flag, at=LONG_AGO + 1, ttl_seconds=deleted_lives))
+    life = expected if deleted_lives == HOUR else deleted_lives
+    deleted = next(one for one in MESSAGES.filters if one.table is MESSAGE_DELETED)
+    world.put(MESSAGE_ID, mirror_row(truth, flagdeleted=True))
+
+    (outcome,) = world.revisit([filter_suspect(truth, deleted.name)])
+
+    assert outcome.result is Verdict.FIXED
+    world.clock.advance(life - 1)
+    assert world.get(MESSAGE_DELETED, place(truth)) is not None
+    world.clock.advance(1)
+    assert world.get(MESSAGE_DELETED, place(truth)) is None
+
+
+def test_a_filter_row_that_an_absent_flag_demands_ends_with_the_truth(world: World) -> None:
+    truth = expiring(world, truth_row(), HOUR)
+    unseen = next(one for one in MESSAGES.filters if one.table is FIRST_UNSEEN)
+    world.put(MESSAGE_ID, mirror_row(truth))
+
+    (outcome,) = world.revisit([filter_suspect(truth, unseen.name)])
+
+    assert outcome.result is Verdict.FIXED
+    world.clock.advance(HOUR)
+    assert world.get(FIRST_UNSEEN, place(truth)) is None
+
+
+@pytest.mark.parametrize("scanned", [Verdict.WITHDRAW, Verdict.AMEND])
+def test_a_projection_that_expires_just_after_its_truth_has_moved(world: World, scanned: Verdict) -> None:
+    """The truth expired before it was read; the projection, read before it, has a second left."""
+    truth = truth_row()
+    world.mail.write(Put(MESSAGE_ID, mirror_row(truth), at=LONG_AGO, ttl_seconds=1))
+    world.put(MESSAGE_V3, content_row(truth["messageid"]))
+
+    (outcome,) = world.revisit([mirror_suspect(truth, scanned)])
+
+    assert outcome.result is Verdict.MOVED
+
+
+def test_a_truth_that_is_about_to_expire_is_not_projected(world: World) -> None:
+    truth = expiring(world, truth_row(), 2)
+    (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
+    assert (outcome.verdict, outcome.result) == (Verdict.PROJECT, Verdict.MOVED)
+    assert world.get(MESSAGE_ID, place(truth)) is None
+
+
+def test_a_projection_that_outlives_its_truth_is_withdrawn(world: World) -> None:
+    truth = truth_row()
+    world.mail.write(Put(MESSAGE_ID, mirror_row(truth), at=LONG_AGO, ttl_seconds=HOUR))
+    (outcome,) = world.revisit([mirror_suspect(truth, Verdict.WITHDRAW, known=False)])
+    assert (outcome.verdict, outcome.result) == (Verdict.WITHDRAW, Verdict.FIXED)
+
+
+def test_a_truth_that_expires_between_the_look_and_the_write_is_not_projected() -> None:
+    writes = (Put(MESSAGE_ID, mirror_row(truth_row()), at=1, expires_at=NOW + 10),)
+    assert not any(run_out(write, START) for write in writes)
+    assert all(run_out(write, START + 10 * MICROS) for write in writes)
+
+
+@pytest.mark.parametrize(("late", "seconds"), [(0, 10), (1, 9), (MICROS, 9), (9 * MICROS + 1, 1)])
+def test_a_ttl_is_rounded_so_that_nothing_outlives_its_instant(late: int, seconds: int) -> None:
+    put = Put(MESSAGE_ID, mirror_row(truth_row()), at=1, expires_at=NOW + 10)
+    sent = lasting(put, START + late)
+    assert (sent.ttl_seconds, sent.expires_at) == (seconds, None)
+
+
+def test_a_write_that_never_ends_is_sent_as_it_is() -> None:
+    put = Put(MESSAGE_ID, mirror_row(truth_row()), at=1)
+    assert lasting(put, START) is put
+    assert not run_out(put, START)
+
+
+def undone(world: World) -> None:
+    tools = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
+    undo(UndoSettings(world.run, "mail", (MESSAGES,)), tools, lambda _: None)
+
+
+@pytest.mark.parametrize("waited", [0, HOUR // 2])
+def test_what_was_removed_comes_back_for_the_time_that_it_had_left(world: World, waited: int) -> None:
+    truth = truth_row()
+    world.mail.write(Put(MESSAGE_ID, mirror_row(truth), at=LONG_AGO, ttl_seconds=HOUR))
+    world.revisit([mirror_suspect(truth, Verdict.WITHDRAW, known=False)])
+    world.clock.advance(waited)
+
+    undone(world)
+
+    assert set(world.seen(MESSAGE_ID, place(truth)).ttls.values()) == {HOUR - waited}
+
+
+def test_what_has_run_out_does_not_come_back(world: World) -> None:
+    truth = truth_row()
+    world.mail.write(Put(MESSAGE_ID, mirror_row(truth), at=LONG_AGO, ttl_seconds=HOUR))
+    world.revisit([mirror_suspect(truth, Verdict.WITHDRAW, known=False)])
+    world.clock.advance(HOUR)
+
+    undone(world)
+
+    assert world.get(MESSAGE_ID, place(truth)) is None
+
+
+def test_a_cell_that_has_run_out_stays_away_and_the_others_come_back(world: World) -> None:
+    truth = world.message(truth_row(), projected=False)
+    world.put(MESSAGE_ID, mirror_row(truth, modseq=0))
+    wrong = {"flagseen": True}
+    world.mail.write(Change(MESSAGE_ID, place(truth), wrong, at=LONG_AGO + 1, ttl_seconds=HOUR))
+    world.revisit([mirror_suspect(truth, Verdict.AMEND)])
+    world.clock.advance(HOUR)
+
+    undone(world)
+
+    row = world.seen(MESSAGE_ID, place(truth)).row
+    assert (row["modseq"], row["flagseen"]) == (0, None)
+
+
+def test_a_before_image_keeps_when_each_cell_expires() -> None:
+    truth = truth_row()
+    seen = Seen(mirror_row(truth), {"modseq": 1, "flagseen": 2}, {"modseq": 60}).asked_at(START)
+    finding = Finding(mirror_suspect(truth, Verdict.WITHDRAW), Verdict.WITHDRAW, projected=seen)
+    image = image_from(image_text(finding))
+    assert image.projected is not None
+    assert dict(image.projected.expires_at) == {"modseq": NOW + 60}
+
+
+def test_two_looks_a_second_apart_have_one_digest() -> None:
+    truth = truth_row()
+    seen = Seen(mirror_row(truth), {"modseq": 1}, {"modseq": 60})
+    looks = [
+        Finding(mirror_suspect(truth, Verdict.AMEND), Verdict.AMEND, projected=seen.asked_at(START + later * MICROS))
+        for later in (0, 1)
+    ]
+    assert image_digest(looks[0]) == image_digest(looks[1])
+    assert looks[0].projected == looks[1].projected
+
+
+def test_an_image_without_expiry_is_read_as_it_always_was() -> None:
+    truth = truth_row()
+    plain = Finding(
+        mirror_suspect(truth, Verdict.AMEND), Verdict.AMEND, projected=Seen(mirror_row(truth), {"modseq": 1})
+    )
+    assert "expires_at" not in image_text(plain)
+    assert still_alive(plain, NOW) == plain
+    expired = replace(plain, projected=Seen(mirror_row(truth), {"modseq": 1}, expires_at={"modseq": NOW}))
+    assert still_alive(expired, NOW).projected is None
+
+
+def test_a_row_is_one_write_for_each_instant_at_which_cells_of_it_expire() -> None:
+    row = {**mirror_row(truth_row()), "userflags": frozenset({"a"})}
+    cells = [column.name for column in MESSAGE_ID.regular if row.get(column.name) is not None]
+    ends = dict.fromkeys(cells, NOW + 30) | {"flagseen": NOW + 10, "modseq": NOW + 20}
+    put, *changes = row_writes(MESSAGE_ID, row, ends, 7)
+    assert isinstance(put, Put)
+    assert (put.expires_at, put.at, put.clear) == (NOW + 30, 7, True)
+    assert not {"flagseen", "modseq"} & put.row.keys()
+    assert [(change.assign, change.expires_at) for change in changes if isinstance(change, Change)] == [
+        ({"flagseen": row["flagseen"]}, NOW + 10),
+        ({"modseq": row["modseq"]}, NOW + 20),
+    ]
+
+
+LIVES = st.sampled_from([None, 20, 60, HOUR])
+"""Seconds; None: the cell stays."""
+
+
+@given(of_insert=LIVES, of_flags=LIVES, of_modseq=LIVES)
+def test_whatever_expires_when_truth_and_projection_agree_at_every_later_instant(
+    of_insert: int | None, of_flags: int | None, of_modseq: int | None
+) -> None:
+    world = World()
+    truth = truth_row(userflags=frozenset({"a"}))
+    key = IMAP_UID.key_of(truth)
+    world.mail.write(Put(IMAP_UID, truth, at=LONG_AGO, ttl_seconds=of_insert))
+    world.put(MESSAGE_V3, content_row(truth["messageid"]))
+    world.mail.write(Change(IMAP_UID, key, {"flagseen": True}, at=LONG_AGO + 1, ttl_seconds=of_flags))
+    world.mail.write(Change(IMAP_UID, key, {"modseq": 2}, at=LONG_AGO + 2, ttl_seconds=of_modseq))
+    world.put(MESSAGE_ID, mirror_row(truth, flagseen=False, modseq=9))
+
+    (outcome,) = world.revisit([mirror_suspect(truth, Verdict.AMEND)])
+
+    assert outcome.result is Verdict.FIXED
+    for _ in (0, 20, 60, HOUR):
+        stands, shown = world.get(IMAP_UID, key), world.get(MESSAGE_ID, place(truth))
+        assert (stands is None) == (shown is None)
+        if stands is not None and shown is not None:
+            assert MESSAGES.mirror.agree(stands.row, shown.row)
+        world.clock.advance(30 if world.clock.micros() < START + 50 * MICROS else HOUR)
