@@ -196,8 +196,8 @@ def row_writes(table: Table, row: Row, expires_at: Mapping[str, int], at: int) -
     """
     cells = [column.name for column in table.regular if column.name in row and row[column.name] is not None]
     known = [name for name in cells if name in expires_at]
-    told = [name for name in cells if name in expires_at or not table.column(name).is_collection]
-    ends_at = max(expires_at[name] for name in known) if known and known == told else None
+    timed = [name for name in cells if name in expires_at or not table.column(name).is_collection]
+    ends_at = max(expires_at[name] for name in known) if known and known == timed else None
     sooner = {name: expires_at[name] for name in known if expires_at[name] != ends_at}
     first = {name: value for name, value in row.items() if name not in sooner}
     key = table.key_of(row)
