@@ -4,6 +4,7 @@
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,12 +32,20 @@ def schema_file_text(keyspace: str = KEYSPACE) -> str:
     return "\n\n".join((head, *statements)) + "\n"
 
 
-def live_file_text(keyspace: str, live: Schema, replication: Replication, release: str) -> str:
-    """A live keyspace as CQL that creates it again on a server of the same version."""
+def live_file_text(
+    keyspace: str, live: Schema, replication: Replication, release: str, beside: Sequence[str] = ()
+) -> str:
+    """A live keyspace as CQL that creates it again on a server of the same version.
+
+    What the keyspace has `beside` (functions, aggregates, triggers) is named in a comment only.
+    """
     tables = tuple(_as_given(table) for table in live.tables)
     views = tuple(replace(view, table=_as_given(view.table)) for view in live.views)
     given = replace(live, tables=tables, views=views)
     head = f"-- Keyspace {keyspace} as Cassandra {release} has it."
+    if beside:
+        names = "".join(f"\n--   {name}" for name in beside)
+        head += f"\n-- This file does not create these; DESCRIBE KEYSPACE {keyspace} shows them:{names}"
     blocks = (head, keyspace_cql(keyspace, replication), *schema_cql(keyspace, given, parse_version(release)))
     return "\n\n".join(blocks) + "\n"
 

@@ -120,6 +120,19 @@ def _compact(table: Table, row: Row) -> Table:
     return replace(table.with_columns((*table.partition, *own)), options=options)
 
 
+def beside_model(server: SchemaServer, keyspace: str) -> tuple[str, ...]:
+    """What the keyspace has and `Schema` has no place for: its functions, aggregates and triggers, by name."""
+    own = (_own_name(keyspace),)
+    found = []
+    for part, column in (("functions", "function_name"), ("aggregates", "aggregate_name")):
+        for row in server.query(f"SELECT * FROM system_schema.{part} WHERE keyspace_name = ?", own):  # noqa: S608 - these two
+            arguments = ", ".join(row["argument_types"] or ())
+            found.append(f"{part[:-1]} {spelled(row[column])}({arguments})")
+    triggers = server.query("SELECT * FROM system_schema.triggers WHERE keyspace_name = ?", own)
+    found += [f"trigger {spelled(row['trigger_name'])} on {spelled(row['table_name'])}" for row in triggers]
+    return tuple(sorted(found))
+
+
 def identity_of(server: SchemaServer, keyspace: str, tables: Iterable[str]) -> str:
     """A digest of these tables that differs for other clusters, for tables created again, and for other columns."""
     text = "SELECT table_name, id FROM system_schema.tables WHERE keyspace_name = ?"

@@ -12,7 +12,7 @@ from admin.services.caller import Caller
 from admin.settings import ConnectionSettings, reason_of
 from admin.wiring.cluster import open_cluster
 from cql.export import live_file_text, schema_file_text
-from cql.introspect import live_schema
+from cql.introspect import beside_model, live_schema
 from cql.replication import replication_from
 from model.errors import ExitCode, WrongUse
 
@@ -78,7 +78,7 @@ def _live(connection: ConnectionSettings, drawing: str) -> dict[str, str]:
         cluster, name = opened.cluster, opened.mail.name
         replication = replication_from(cluster.replication_of(name))
         schema, ledger = live_schema(cluster, name), live_schema(cluster, connection.ledger_keyspace)
-        text = live_file_text(name, schema, replication, cluster.release_version)
+        text = live_file_text(name, schema, replication, cluster.release_version, beside_model(cluster, name))
     made = "Read from the cluster by `mailmend schema export --live`."
     return _texts(text, found(name, schema, ledger, made, drawing))
 

@@ -102,7 +102,7 @@ class SchemaTwin(SchemaServer):
             case "columns":
                 for one in held.tables:
                     yield from _column_rows(one)
-            case "dropped_columns" | "indexes" | "views" | "column_masks":
+            case "dropped_columns" | "indexes" | "views" | "column_masks" | "functions" | "aggregates" | "triggers":
                 return  # no generation declares any
             case _:
                 raise AssertionError(f"system_schema.{table} is not asked for")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cql.introspect import keyspace_exists, live_schema
+from cql.introspect import beside_model, keyspace_exists, live_schema
 from cql.lint_sources import live_subject, release_of, statements_of
 from model.catalog.generations import GENERATIONS, Generation
 from model.catalog.mail import SCHEMA
@@ -15,7 +15,7 @@ from model.schema.difference import differences
 from model.schema.keyspace import Index, Schema, View
 from model.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge
 from model.schema.lint.servers import ServerRelease
-from model.schema.table import Column, Compaction, Kind, Row, Table, UserType
+from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Row, Table, UserType
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import served
 
@@ -299,3 +299,81 @@ def test_scylla_is_known_by_a_table_of_its_own() -> None:
     server.scylla = True
     assert release_of(server) is ServerRelease.SCYLLA
     assert live_subject(server, "mail", Knowledge(), None, None).release is ServerRelease.SCYLLA
+
+
+def mask_row(column_name: str, function: str, *arguments: tuple[str, str, bool], keyspace: str = "system") -> Row:
+    types, values, nulls = zip(*arguments, strict=True) if arguments else ((), (), ())
+    return {
+        "table_name": "t",
+        "column_name": column_name,
+        "function_keyspace": keyspace,
+        "function_name": function,
+        "function_argument_types": list(types),
+        "function_argument_values": list(values),
+        "function_argument_nulls": list(nulls),
+    }
+
+
+def test_the_masks_of_columns_are_read_as_cql_has_them() -> None:
+    masks = [
+        mask_row("a", "mask_default"),
+        mask_row("b", "mask_inner", ("int", "1", False), ("int", "", True)),
+        mask_row("c", "mask_replace", ("text", "it's", False)),
+        mask_row("d", "hide", keyspace="Own"),
+    ]
+    found = table_of(*(column(name) for name in "abcde"), column_masks=masks)
+    assert [found.column(name).mask for name in "abcde"] == [
+        "mask_default()",
+        "mask_inner(1, null)",
+        "mask_replace('it''s')",
+        '"Own".hide()',
+        "",
+    ]
+
+
+def test_a_server_before_5_0_is_not_asked_for_masks() -> None:
+    server = RowsServer(tables=[table_row()], columns=[KEY])
+    server.release_version = "4.1.10"
+    live_schema(server, "mail")
+    assert not any("column_masks" in text for text, *_ in server.asked)
+
+
+def test_a_changed_mask_is_a_difference() -> None:
+    """Input 0001_pre_people.cql: the masks were changed by hand, and verify said that all is as expected."""
+    expected = table_of(column("a"), column("b"), column_masks=[mask_row("a", "mask_default")])
+    live = table_of(column("a"), column("b"), column_masks=[mask_row("b", "mask_null")])
+    found = differences(Schema((), (expected,)), Schema((), (live,)))
+    assert [str(one) for one in found] == [
+        "different mask: t.a: expected mask_default(), found no mask",
+        "different mask: t.b: expected no mask, found mask_null()",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "columns", "names"),
+    [
+        ((), (column("column1", "clustering", 0), column("value"), column("team", "static")), ("k", "team")),
+        (("dense",), (column("c", "clustering", 0), column("v")), ("k", "c", "v")),
+        (("dense",), (column("c", "clustering", 0), column("value", type="empty")), ("k", "c")),
+    ],
+)
+def test_a_table_with_compact_storage_has_its_own_columns_only(
+    flags: tuple[str, ...], columns: tuple[Row, ...], names: tuple[str, ...]
+) -> None:
+    found = table_of(*columns, tables=[table_row(flags=frozenset(flags))])
+    assert found.names == names
+    assert found.options[COMPACT_STORAGE] == "true"
+    assert all(one.kind is Kind.REGULAR for one in found.regular)
+
+
+def test_what_the_model_has_no_place_for_is_named() -> None:
+    server = RowsServer(
+        functions=[{"function_name": "Half", "argument_types": ["int"]}],
+        aggregates=[{"aggregate_name": "total", "argument_types": ["int", "text"]}],
+        triggers=[{"trigger_name": "copy", "table_name": "mail"}],
+    )
+    assert beside_model(server, "mail") == (
+        "aggregate total(int, text)",
+        'function "Half"(int)',
+        "trigger copy on mail",
+    )

@@ -104,3 +104,12 @@ def test_a_change_of_the_catalog_changes_the_file(monkeypatch: pytest.MonkeyPatc
     changed = replace(SCHEMA, tables=(*SCHEMA.tables, MAIL))
     monkeypatch.setattr(export, "SCHEMA", changed)
     assert schema_file_text() == f"{before}\n{table_cql('apache_james', MAIL)}\n"
+
+
+def test_what_the_file_does_not_create_is_named_in_it() -> None:
+    beside = ("aggregate total(int)", "function half(int)", "trigger copy on mail")
+    text = live_file_text("mail", LIVE, in_every_data_centre(3), "5.0.9", beside)
+
+    assert "-- This file does not create these; DESCRIBE KEYSPACE mail shows them:\n" in text
+    assert [line for line in text.splitlines() if line.startswith("--   ")] == [f"--   {name}" for name in beside]
+    assert len(parse(text)) == len(parse(live_file_text("mail", LIVE, in_every_data_centre(3), "5.0.9")))
