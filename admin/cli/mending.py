@@ -106,7 +106,10 @@ CHECK: Final = Command(
     (the default): messages, queues where the keyspace has them, and the paths of mailboxes. Every table is read once.
     What looks wrong is looked at again after the delay; only what is still wrong is drift. Whether mails that wait have
     their blobs is looked at where --blobs names their store; over Pulsar, where --broker names it too: every mail of
-    the namespace, and that is refused where a topic cannot be read whole.""",
+    the namespace, and that is refused where a topic cannot be read whole.
+
+    The local engine also compares the generators of uids and modseqs (messageCounter, modseq) with the messages: one
+    that is behind is named with the statement that raises it (`generators` in the JSON, exit code 1).""",
     service="admin.services.blobs:check",
     present="admin.present.blobs:check_document",
     options=(
@@ -146,7 +149,10 @@ _REPAIR_MESSAGES: Final = Command(
 
     With --message, --mailbox or --user no Spark is needed, and nothing is scanned unless --scan is given; what such a
     look cannot see is said, and is `unseen` in the JSON. Where a mailbox shows no row for a uid that it has given, the
-    message was deleted, or never listed: `gaps` in the JSON counts them, and without --scan the exit code is 1.""",
+    message was deleted, or never listed: `gaps` in the JSON counts them, and without --scan the exit code is 1.
+
+    Generators of uids and modseqs that are behind the messages (a table restored from a backup) are raised where the
+    role may write them, and never lowered: `generators` in the JSON.""",
     service="admin.services.mending:repair",
     present="admin.present.mending:document_of",
     options=(

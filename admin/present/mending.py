@@ -93,6 +93,8 @@ def _sums(result: MendingResult, findings: Grid) -> Iterator[Part]:
         yield Grid(f"Missing in {summary.keyspace}", ("table", "column", "meaning"), rows)
     if summary.findings:
         yield findings
+    if summary.generators:
+        yield _behind(summary)
     if result.queues:
         yield queues_grid(result.queues, removed=summary.run is not None)
     if summary.run and (summary.fixed or summary.left):
@@ -107,6 +109,15 @@ def _findings(summary: RepairResult) -> Grid:
         for name, verdict, count in kinds(summary.findings)
     ]
     return Grid(f"Findings in {summary.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
+
+
+def _behind(summary: RepairResult) -> Grid:
+    rows = [
+        (one.table, str(one.mailbox), f"{one.last:,}", f"{one.in_use:,}", "raised" if one.raised else one.statement)
+        for one in summary.generators
+    ]
+    columns = ("generator", "mailbox", "last number", "in use", "statement that raises it")
+    return Grid("Generators behind the messages", columns, rows, frozenset({"statement that raises it"}))
 
 
 def _mended(summary: RepairResult) -> Grid:
@@ -234,6 +245,8 @@ def next_lines(summary: RepairResult, options: str = "", plan: Path | None = Non
     return lines
 
 
+BEHIND_PAGE: Final = "table-was-restored"
+"""The page for generators that are behind the messages."""
 _NOT_COMPARED: Final = "the live table lacks it: nothing was compared there, and no repair writes to it"
 _NOT_LOOKED_AT: Final = "the keyspace lacks it: what follows from the source of truth there was not looked at"
 
@@ -244,6 +257,8 @@ def _after_check(summary: RepairResult, keyspace: str, asked: str) -> list[str]:
     found, lines = _found(summary), list[str]()
     if any(found[verdict] for verdict in MENDABLE):
         lines.append(f"Next: mailmend repair messages{asked} --dry-run")
+    if summary.generators:
+        lines.append(f"Generators are behind: mailmend runbook show {BEHIND_PAGE}")
     lines += about_queues(found, keyspace, again=True)
     drift = any(number for verdict, number in found.items() if verdict not in HARMLESS)
     return lines if lines or drift or summary.failed or summary.untried else ["No drift."]

@@ -36,6 +36,7 @@ from model.projections.verdicts import MENDABLE, Verdict
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, STAMP_AGE_SECONDS, Timing, take_as_of
 from repair.mending import lag_repair, runner
 from repair.mending.engine import DELAY_SECONDS, RepairSettings
+from repair.mending.generators import Generators
 from repair.mending.limits import Pace
 from repair.mending.runner import RepairResult
 from repair.mending.undo import UndoSettings, undoable
@@ -262,10 +263,20 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
                 with plan_into(request.plan, head) as plan:
                     summary = runner.repair(settings, tools, both_of(examples, caller, plan.add))
             ended(summary, area)
+        if summary.run and summary.generators:
+            _raise_generators(summary, opened, settings.families)
         whose = affected(examples, opened, caller)
     of_target = target.unseen(summary.gaps) if target else None
     summary.unseen, summary.engine = unseen(request.without, bound, of_target), engine
     return MendingResult(summary, examples.sorted(), given(typed), request.plan, affected=whose)
+
+
+def _raise_generators(summary: RepairResult, opened: OpenCluster, families: Sequence[Family]) -> None:
+    """Raise the generators that are behind the messages: they only ever grow, so this needs no undo."""
+    (family,) = (one for one in families if one.counts)
+    generators = Generators(opened.mail, family, opened.clock, opened.mail.name)
+    summary.generators = [generators.raised(one) for one in summary.generators]
+    summary.exit = int(summary.exit_code)
 
 
 def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:

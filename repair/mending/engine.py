@@ -18,6 +18,7 @@ from model.projections.verdicts import Verdict
 from repair.clock import Timing
 from repair.ledger.runs import Ledger
 from repair.mending.fixer import Fixer
+from repair.mending.generators import BehindGenerator
 
 DELAY_SECONDS = 60.0
 """The default of `--delay`: the time, in seconds, between the scan and the second look."""
@@ -101,6 +102,10 @@ class Detection(ABC):
     def row_wise(self, family: Family) -> int:
         """The number of suspects of a family without those of its counters, which `revisit` skips."""
         return sum(self.counts.get(one.name, Counter()).total() for one in family.projections if one.by_row)
+
+    def generators_behind(self) -> list[BehindGenerator]:
+        """The generators of uids and modseqs that are behind the messages; none where the engine does not look."""
+        return []
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
         """Free files, memory and executors' storage."""

@@ -31,6 +31,7 @@ from repair.ledger.runs import Ledger, Run, RunState
 from repair.mending.counters import CounterMender
 from repair.mending.engine import Detection, Engine, RepairSettings
 from repair.mending.fix_limit import GoOn, stop_at_limit
+from repair.mending.generators import BehindGenerator
 from repair.mending.interrupted import mended_so_far
 from repair.mending.throttle import Throttle
 
@@ -64,6 +65,7 @@ class RepairResult:
     missing_tables: tuple[str, ...] = ()
     unseen: str | None = None  # a sentence on what a targeted look cannot see
     gaps: int = 0  # uids of a targeted mailbox behind which it cannot see
+    generators: Sequence[BehindGenerator] = ()  # of uids and modseqs, behind the messages; the first of them
     engine: EngineChoice | None = None  # what scanned the keyspace; None where nothing was scanned
     pace: Mapping[str, Any] | None = None  # the rates it had, and why; None where nothing could change them
     staging: Mapping[str, Any] | None = None  # the area of a staged scan, as it stood at the end
@@ -105,6 +107,7 @@ class RepairResult:
             return ExitCode.PARTLY_FAILED
         unwritten = self.too_young if self.run is None and self.command != "check" else 0
         drift = self.left.total() or self.missing_columns or self.missing_tables or unwritten or self.gaps
+        drift = drift or not all(one.raised for one in self.generators)
         return ExitCode.DRIFT if drift else ExitCode.FINE
 
     @property
@@ -257,6 +260,7 @@ class _Stages:
 
     def _follow_up(self, detection: Detection) -> None:
         self.result.scanned, self.result.gaps = dict(sorted(detection.scanned.items())), detection.gaps
+        self.result.generators = detection.generators_behind()
         _LOG.info("scan ended", extra={"scanned": self.result.scanned})
         self.result.suspects = sum(sum(counts.values()) for counts in detection.counts.values())
         if not self.settings.recheck and self.result.command == "check":

@@ -45,6 +45,7 @@ from repair.joins.records import (
 )
 from repair.ledger.runs import Ledger
 from repair.mending.engine import LocalSuspects, RepairSettings
+from repair.mending.generators import BehindGenerator, Generators, GeneratorWatch
 
 if TYPE_CHECKING:
     from repair.staging.area import StagingArea  # its library comes with an extra of its own
@@ -101,9 +102,13 @@ class LocalDetection(LocalSuspects):
         super().__init__(engine.mail, engine.ledger, engine.clock, settings.families)
         self.workshop = Workshop(engine.folder)
         self._suspects = SuspectFile(self.workshop)
+        self.watches: list[GeneratorWatch] = []
 
     def suspects(self) -> Iterator[Suspect]:
         return iter(self._suspects)
+
+    def generators_behind(self) -> list[BehindGenerator]:
+        return [one for watch in self.watches for one in watch.end()]
 
     def close(self) -> None:
         self._suspects.close()
@@ -138,7 +143,7 @@ class _FamilyScan:
 
     def run(self) -> None:
         family = self.family
-        self._keep(family.mirror, lambda row: self.places.add(self._mirror_record(row)))
+        self._keep_mirror()
         for number, one in enumerate(family.filters):
             self._keep(one, self._filter_keeper(one, int(Tag.FILTER) + number))
         for number, group in enumerate(self.forms.groups):
@@ -170,6 +175,21 @@ class _FamilyScan:
 
     def _keep(self, projection: Projection, keep: Callable[[Row], None]) -> None:
         self._read(projection.table, projection.read_columns, keep)
+
+    def _keep_mirror(self) -> None:
+        """The rows of the mirror come one mailbox after the other, and tell which numbers are in use."""
+        engine, keyspace = self.engine, self.settings.keyspace
+        watch = GeneratorWatch(Generators(engine.mail, self.family, engine.clock, keyspace))
+        watched = any(counts.generators for counts in self.family.counts)
+
+        def keep(row: Row) -> None:
+            self.places.add(self._mirror_record(row))
+            if watched:
+                watch.add(row)
+
+        self._keep(self.family.mirror, keep)
+        if watched:
+            self.detection.watches.append(watch)
 
     def _filter_keeper(self, filtered: Filter, tag: int) -> Callable[[Row], None]:
         place_of = self.forms.place_of(filtered)

@@ -32,6 +32,7 @@ from repair.mending.counter_reads import Tallies
 from repair.mending.counters import truths_beside
 from repair.mending.engine import LocalSuspects, RepairSettings
 from repair.mending.fixer import BATCH_SUSPECTS, SecondLook
+from repair.mending.generators import BehindGenerator, Generators, Numbers
 
 ROWS_AT_ONCE = 1000
 """The largest number of rows, of a partition or a paged table, in memory at once."""
@@ -201,8 +202,10 @@ class _FamilyLook:
         """Places of the mirror's rows, half-written ones too; filters only where a truth was found."""
         mirror = self.family.mirror
         (_, uid) = (truth for _, truth in mirror.key)
+        generators = Generators(self.engine.mail, self.family, self.engine.clock, self.settings.keyspace)
         for mailbox in ids:
-            last, shown = self._last_uid(mailbox), 0  # before the rows: a row that is read has its uid counted
+            last_given = self._last_uid(mailbox)  # before the rows: a row that is read has its uid counted
+            last, shown = last_given, 0
             for rows in self._named((mailbox,)):
                 named = [row for row in rows if row.get(self._lead) is not None]
                 last, shown = max(last, *(row[uid] for row in rows)), shown + len(named)
@@ -211,6 +214,8 @@ class _FamilyLook:
                 self._look(self._of_mirror(named))
                 self._look(self._of_groups(named), only_with_truth=True)
             self.found.gaps += last - shown if gaps else 0
+            if generators.has(MESSAGE_COUNTER) and 0 < last_given < last:
+                self.found.behind += generators.behind({MailboxId(mailbox): Numbers(uid=last)})
 
     def _last_uid(self, mailbox: UUID) -> int:
         """The last one that the mailbox has given; 0 before the first. Uids are given once, from 1 on."""
@@ -296,9 +301,13 @@ class TargetSuspects(LocalSuspects):
     def __init__(self, engine: Targeted, settings: RepairSettings) -> None:
         super().__init__(engine.mail, engine.ledger, engine.clock, settings.families)
         self._suspects: dict[tuple[str, Key], Suspect] = {}
+        self.behind: list[BehindGenerator] = []
 
     def suspects(self) -> Iterator[Suspect]:
         return iter(list(self._suspects.values()))
+
+    def generators_behind(self) -> list[BehindGenerator]:
+        return self.behind
 
     def keep(self, suspect: Suspect) -> None:
         """Add a suspect."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
+from itertools import islice
 from pathlib import Path
 from shlex import quote
 
@@ -131,10 +132,9 @@ def kind_of(path: Path) -> FolderKind:
     packed = foreign(start)
     if packed:
         raise BadMail(f"{path} is no mail: it is {packed.name}", mend=packed.mend.format(path=quote(str(path))))
-    if is_envelope(start):
-        return FolderKind.MBOX
     if _is_eml(path):
-        return FolderKind.EML
+        several = is_envelope(start) and len(list(islice(entries_in(path, 0, OCTETS_MAX), 2))) > 1
+        return FolderKind.MBOX if several else FolderKind.EML
     if not start.removeprefix(BOM).startswith(FROM):
         raise BadMail(
             f"{path} is not an mbox: it does not begin with 'From '",

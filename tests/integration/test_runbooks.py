@@ -21,7 +21,7 @@ from cql.migrate.history import History
 from cql.render import schema_cql
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.ledger import SCHEMA_MIGRATION, SCHEMA_STATEMENT, KeyspaceLease
-from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
+from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID
 from model.instants import MICROS, instant_of
 from model.migrations.plan import declared_by
 from model.operations import Count, Put, Remove
@@ -198,6 +198,11 @@ def _ledger_was_lost(scene: Scene) -> None:
     scene.mail.tables.cluster.execute_ddl(f"DROP KEYSPACE {scene.mailmend.environment['MAILMEND_LEDGER_KEYSPACE']}")
 
 
+def _table_was_restored(scene: Scene) -> None:
+    """The uids of the mailbox are those of a backup of yesterday, and one of its messages came since."""
+    scene.mail.tables.write(Put(MESSAGE_COUNTER, {"mailboxid": scene.mail.mailbox, "nextuid": 3}))
+
+
 def _content_is_lost(scene: Scene) -> None:
     scene.mail.lose_content(scene.mail.truths[0])
 
@@ -252,6 +257,7 @@ STATES: Mapping[str, State] = {
     "clocks-differ": _written_ahead,
     "counters-never-settle": _counter_is_wrong,
     "ledger-was-lost": _ledger_was_lost,
+    "table-was-restored": _table_was_restored,
     "spark-job-died": _repair_was_interrupted,
     "servers-do-not-answer": _message_lost_its_projection,
 }

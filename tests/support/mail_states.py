@@ -30,7 +30,8 @@ QUIET: Mapping[str, str] = {
 }
 """Nobody else writes to a test's keyspace: no margin, and counters need not be looked at twice 21 seconds apart."""
 
-_FILLED = (IMAP_UID, MESSAGE_ID, MESSAGE_V3, APPLICABLE_FLAG, *(one.table for one in MESSAGES.filters))
+_GENERATORS = tuple(table for counts in MESSAGES.counts for table in counts.generators)
+_FILLED = (IMAP_UID, MESSAGE_ID, MESSAGE_V3, APPLICABLE_FLAG, *(one.table for one in MESSAGES.filters), *_GENERATORS)
 
 
 @dataclass(slots=True)

@@ -48,6 +48,7 @@ def test_the_json_has_exactly_the_names_of_the_contract() -> None:
         "seconds",
         "again_seconds",
         "gaps",
+        "generators",
         "engine",
         "pace",
         "staging",

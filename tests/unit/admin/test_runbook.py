@@ -115,6 +115,8 @@ ERRORS_WITHOUT_PAGE = {
     *("JavaMissing", "LocalServerError", "StateUnwritable", "ResultUnwritten"),
     # The same again.
     "Contended",
+    # A fault of ours: the message says what is missing, and to keep the file.
+    "OctetsLost",
 }
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repair.writing import mbox
-from repair.writing.mail_files import FolderKind, Found, Refused, kind_of, mbox_messages
+from repair.writing.mail_files import FolderKind, Found, Refused, kind_of, mail_in, mbox_messages
 from repair.writing.mbox import MboxEntry, entries_in
 
 DATE = b"Tue Mar  3 10:00:00 2015"
@@ -191,8 +191,13 @@ def test_an_entry_without_content_is_refused_with_its_offset(tmp_path: Path) -> 
 def test_a_file_named_eml_that_holds_an_mbox_is_read_as_one(tmp_path: Path) -> None:
     path = tmp_path / "export.eml"
     path.write_bytes((LINE + HEADER + b"x\n\n") * 2)
+    one = tmp_path / "one.eml"
+    one.write_bytes(LINE + HEADER + b"x\n\n")
 
-    assert kind_of(path) is FolderKind.MBOX
+    assert (kind_of(path), kind_of(one)) == (FolderKind.MBOX, FolderKind.EML)
+    (whole,) = mail_in(one, FolderKind.EML)
+    assert isinstance(whole, Found)
+    assert whole.content == one.read_bytes(), "a file of one mail stays as it is"
 
 
 def test_a_byte_order_mark_before_the_first_envelope_is_part_of_it(tmp_path: Path) -> None:

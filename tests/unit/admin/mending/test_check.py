@@ -8,7 +8,7 @@ import pytest
 from admin.extras import missing_extra
 from admin.services import checking
 from cql.driver import session
-from model.catalog.mail import MAILBOX
+from model.catalog.mail import MAILBOX, MESSAGE_COUNTER, MODSEQ
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
 from model.errors import AccessDenied, ExitCode, MailmendError, TimedOut
 from model.operations import Put, Read, Scan
@@ -61,6 +61,38 @@ class TestCheck:
         assert "1 failed" in ended.out
         assert "no answer in time" in ended.out
         assert "No drift" not in ended.out
+
+    def test_generators_behind_the_messages_are_named_with_the_statement_that_raises_them(
+        self, mailmend: CommandLine, mail: MailKeyspace
+    ) -> None:
+        """As after `messageCounter` was restored from a backup; a repair raises them, and then all is well."""
+        mail.tables.write(Put(MESSAGE_COUNTER, {"mailboxid": mail.mailbox, "nextuid": 2}))
+        mail.tables.write(Put(MODSEQ, {"mailboxid": mail.mailbox, "nextmodseq": 7}))
+
+        checked = mailmend("check", "messages", *QUICK, "--json")
+        shown = mailmend("check", "messages", *QUICK)
+        near = mailmend("repair", "messages", "--mailbox", str(mail.mailbox), "--dry-run", "--json")
+        mended = mailmend("repair", "messages", *QUICK, "--json")
+        after = mailmend("check", "messages", *QUICK)
+
+        statement = (
+            f"UPDATE {mail.name}.messageCounter SET nextUid = 4 WHERE mailboxId = {mail.mailbox} IF nextUid = 2;"
+        )
+        behind = {
+            "table": "messageCounter",
+            "mailbox": str(mail.mailbox),
+            "last": 2,
+            "in_use": 4,
+            "statement": statement,
+            "raised": False,
+        }
+        assert (checked.code, checked.json["findings"], checked.json["generators"]) == (1, {}, [behind]), checked.err
+        assert "mailmend runbook show table-was-restored" in shown.out
+        assert (near.code, near.json["generators"]) == (1, [behind])
+        assert (mended.code, mended.json["generators"]) == (0, [behind | {"raised": True}])
+        assert (after.code, "No drift." in after.out) == (0, True)
+        (seen,) = mail.tables.read(Read(MESSAGE_COUNTER, (mail.mailbox,)))
+        assert seen.row["nextuid"] == 4
 
     def test_paths_of_mailboxes_are_checked_with_all_and_not_with_messages(
         self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin

@@ -1,0 +1,203 @@
+"""Generators of uids and modseqs that are behind the messages of their mailbox, as after a restored backup.
+
+James gives a number from `messageCounter` or `modseq` to each new message, and writes over the row of the message that
+has it already. What a scan of the mirror shows of each mailbox is compared with the last number of its generators,
+which are read after the rows: a generator is moved before a row is written, so none is called behind by accident. A
+generator only ever grows: raising one to the numbers in use is safe at any time, and is never undone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from model.catalog.mail import MESSAGE_COUNTER, MODSEQ
+from model.errors import AccessDenied, DoubtfulWrite, MailmendError
+from model.ids import MailboxId
+from model.operations import ChangeIf, Level, PutIfAbsent, Read, Seen
+from model.ports import Clock, Tables
+from model.projections.family import Family
+from model.schema.table import Row, Table
+from repair.retries import Retries
+
+SHOWN_MAX = 1000
+"""The largest number of generators that a result names."""
+
+_READS_AT_ONCE = 500
+PENDING_MAX = 100_000
+"""The largest number of mailboxes whose numbers are held in memory, which takes some 30 MB."""
+_ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BehindGenerator:
+    """A generator whose next number is in use.
+
+    Attributes:
+        table: its table, in James's spelling.
+        mailbox: whose numbers it gives.
+        last: the last number that it gave; 0 where it has no row.
+        in_use: the highest number that a message has.
+        statement: the CQL that mends it.
+        raised: whether a repair has raised it.
+    """
+
+    table: str
+    mailbox: MailboxId
+    last: int
+    in_use: int
+    statement: str
+    raised: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Generators:
+    """The generators of one keyspace.
+
+    Args:
+        mail: the mail keyspace.
+        family: the declarations, restricted to what the live schema has.
+        clock: the time of waits between retries.
+        keyspace: its name, for statements.
+    """
+
+    mail: Tables
+    family: Family
+    clock: Clock
+    keyspace: str
+
+    def behind(
+        self, in_use: Mapping[MailboxId, "Numbers"], with_rows: set[str] | None = None
+    ) -> Iterator[BehindGenerator]:
+        """Those of these mailboxes whose last number is below the one in use.
+
+        Args:
+            in_use: the mailboxes, with the numbers of their messages.
+            with_rows: the tables in which a mailbox has a row are added to it.
+        """
+        waiting = iter(in_use)
+        while some := list(islice(waiting, _READS_AT_ONCE)):
+            for table in self._tables.values():
+                answers = self.mail.read_all([Read(table, (mailbox,)) for mailbox in some])
+                for mailbox, answer in zip(some, answers, strict=True):
+                    if isinstance(answer, MailmendError):
+                        raise answer
+                    last, highest = _number(table, answer), in_use[mailbox].of(table)
+                    if last and with_rows is not None:
+                        with_rows.add(table.spelling)
+                    if last < highest:
+                        yield from self._confirmed(table, mailbox, highest)
+
+    def raised(self, found: BehindGenerator) -> BehindGenerator:
+        """Raise a generator to the numbers in use; unchanged where the role may not write it."""
+        table = self._tables[found.table]
+        with suppress(AccessDenied):
+            for _ in range(_ROUNDS):
+                last = self._last(table, found.mailbox)
+                if last >= found.in_use:
+                    return replace(found, raised=True)
+                with suppress(DoubtfulWrite):  # the next SERIAL read decides
+                    self.mail.attempt(_raise(table, found.mailbox, last, found.in_use))
+        return found
+
+    def has(self, table: Table) -> bool:
+        """Whether the family has this generator, in the live schema."""
+        return table.spelling in self._tables
+
+    def _confirmed(self, table: Table, mailbox: MailboxId, in_use: int) -> Iterator[BehindGenerator]:
+        """The generator, where a look at SERIAL still shows it behind."""
+        last = self._last(table, mailbox)
+        if last < in_use:
+            statement = self._statement(table, mailbox, last, in_use)
+            yield BehindGenerator(table.spelling, mailbox, last, in_use, statement)
+
+    def _last(self, table: Table, mailbox: MailboxId) -> int:
+        read = Read(table, (mailbox,), Level.SERIAL)
+        return _number(table, Retries(self.clock).call(lambda: self.mail.read(read)))
+
+    def _statement(self, table: Table, mailbox: MailboxId, last: int, in_use: int) -> str:
+        key, number = table.partition[0].spelling, table.regular[0].spelling
+        place = f"{self.keyspace}.{table.spelling}"
+        if last:
+            return f"UPDATE {place} SET {number} = {in_use} WHERE {key} = {mailbox} IF {number} = {last};"  # noqa: S608
+        return f"INSERT INTO {place} ({key}, {number}) VALUES ({mailbox}, {in_use}) IF NOT EXISTS;"  # noqa: S608
+
+    @property
+    def _tables(self) -> dict[str, Table]:
+        """The generators' tables that the live schema has."""
+        return {table.spelling: table for counts in self.family.counts for table in counts.generators}
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The highest numbers that the messages of a mailbox have."""
+
+    uid: int = 0
+    modseq: int = 0
+
+    def with_(self, other: "Numbers | None") -> "Numbers":
+        """The higher ones of both."""
+        return Numbers(max(self.uid, other.uid), max(self.modseq, other.modseq)) if other else self
+
+    def of(self, generator: Table) -> int:
+        """The number that this generator gave."""
+        return {MESSAGE_COUNTER.name: self.uid, MODSEQ.name: self.modseq}.get(generator.name, 0)
+
+
+@dataclass(slots=True)
+class GeneratorWatch:
+    """Looks at the mirror's rows as a scan reads them, mostly one mailbox after the other, in bounded memory.
+
+    Attributes:
+        found: the first generators that are behind; a table in which no mailbox has a row is not in use.
+    """
+
+    generators: Generators
+    found: list[BehindGenerator] = field(default_factory=list)
+    _mailbox: MailboxId | None = None
+    _numbers: Numbers = Numbers()
+    _pending: dict[MailboxId, Numbers] = field(default_factory=dict)
+    _absent: list[BehindGenerator] = field(default_factory=list)
+    _with_rows: set[str] = field(default_factory=set)
+
+    def add(self, row: Row) -> None:
+        """One row of the mirror."""
+        mailbox, uid, modseq = row["mailboxid"], row["uid"], row.get("modseq") or 0
+        if mailbox != self._mailbox:
+            self._close()
+            self._mailbox = mailbox
+        before = self._numbers
+        if uid > before.uid or modseq > before.modseq:
+            self._numbers = Numbers(max(uid, before.uid), max(modseq, before.modseq))
+
+    def end(self) -> list[BehindGenerator]:
+        """All rows were added: the generators behind, at most `SHOWN_MAX`. The generators are read now."""
+        self._close()
+        self._compare()
+        self.found += [one for one in self._absent if one.table in self._with_rows]
+        return self.found[:SHOWN_MAX]
+
+    def _close(self) -> None:
+        if self._mailbox is not None:
+            self._pending[self._mailbox] = self._numbers.with_(self._pending.get(self._mailbox))
+        self._numbers = Numbers()
+        if len(self._pending) >= PENDING_MAX:
+            self._compare()
+
+    def _compare(self) -> None:
+        for one in self.generators.behind(self._pending, self._with_rows):
+            kept = self.found if one.last else self._absent
+            if len(kept) < SHOWN_MAX:
+                kept.append(one)
+        self._pending = {}
+
+
+def _number(table: Table, rows: Sequence[Seen]) -> int:
+    return max((seen.row.get(table.regular[0].name) or 0 for seen in rows), default=0)
+
+
+def _raise(table: Table, mailbox: MailboxId, last: int, number: int) -> ChangeIf | PutIfAbsent:
+    column = table.regular[0].name
+    if last:
+        return ChangeIf(table, (mailbox,), {column: last}, {column: number})
+    return PutIfAbsent(table, {table.partition[0].name: mailbox, column: number})
