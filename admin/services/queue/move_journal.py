@@ -17,11 +17,13 @@ from types import TracebackType
 from typing import Any, Final, Self
 from uuid import UUID, uuid4
 
+from admin.services.queue.removed_mails import instant_in
 from mailqueue.codec import payload_of, queued_of
 from mailqueue.maintenance.queue_move import MovingMail
 from model.errors import BadPayload, StateUnwritable, UnsafeRequest, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.queue.mails import Listed, Whereabouts
+from repair.ledger.before_images import BROKEN
 from repair.synced_files import OWNER_ALONE, append_synced, make_own_folder, sync_folder
 
 FORMAT: Final = "queue-move/1"
@@ -111,7 +113,7 @@ class MoveJournalFile:
             self.move = json.loads(first)["move"]
             for line in lines:
                 self._heard(json.loads(line))
-        except (ValueError, KeyError, TypeError, BadPayload) as error:
+        except (*BROKEN, BadPayload) as error:
             raise WrongUse(f"{self.path} is no journal of a move: {error}") from error
 
     def _heard(self, document: dict[str, Any]) -> None:
@@ -129,8 +131,10 @@ def unfinished(folder: Path, queue: QueueName, ends: Mapping[str, str]) -> Path 
         with path.open(encoding="utf-8") as file:
             try:
                 first = json.loads(file.readline())
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue  # killed while it was created: nothing was taken
+        if not isinstance(first, dict):
+            continue
         if {name: first.get(name) for name in ends} == dict(ends) and first.get("format") == FORMAT:
             return path
     return None
@@ -155,7 +159,7 @@ def mails_on_their_way(folder: Path) -> Iterator[tuple[Path, MovingMail]]:
             for document in map(json.loads, lines[1:]):
                 if "payload" in document:
                     yield path, _mail_of(document)
-        except (ValueError, KeyError, TypeError, BadPayload) as error:
+        except (*BROKEN, BadPayload) as error:
             raise WrongUse(f"{path} is no journal of a move: {error}") from error
 
 
@@ -197,10 +201,10 @@ def _line(mail: MovingMail) -> str:
 
 
 def _mail_of(document: dict[str, Any]) -> MovingMail:
-    due_at = datetime.fromisoformat(document["due_at"]) if document["due_at"] else None
+    due_at = instant_in(document["due_at"]) if document["due_at"] else None
     listed = Listed(
         queued_of(document["payload"].encode()),
-        datetime.fromisoformat(document["enqueued_at"]),
+        instant_in(document["enqueued_at"]),
         Whereabouts.DELAYED if due_at else Whereabouts.WAITING,
         due_at=due_at,
         attempts=document["attempts"],

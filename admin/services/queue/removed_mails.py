@@ -23,6 +23,7 @@ from model.errors import BadPayload, StateUnwritable, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.queue.mails import Listed, QueuedMail, queue_name
 from model.schema.table import Row
+from repair.ledger.before_images import BROKEN
 from repair.synced_files import append_synced, make_own_folder
 
 FORMAT: Final = "kept-mail/1"
@@ -199,7 +200,7 @@ def _mails_in(stream: Iterable[bytes], file: Path) -> Iterator[RemovedMailRecord
             document = json.loads(line)
             if document["format"] != ROW_FORMAT:
                 yield _mail_of(document)
-        except (ValueError, KeyError, TypeError, AttributeError, BadPayload) as error:
+        except (*BROKEN, BadPayload) as error:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise WrongUse(f"{file}, line {number}: not a removed mail: {why}") from error
 
@@ -212,7 +213,15 @@ def _mail_of(document: dict[str, Any]) -> RemovedMailRecord:
     return RemovedMailRecord(
         queue_name(document["queue"]),
         queued_of(document["payload"].encode()),
-        datetime.fromisoformat(document["enqueued_at"]),
-        datetime.fromisoformat(due_at) if due_at else None,
+        instant_in(document["enqueued_at"]),
+        instant_in(due_at) if due_at else None,
         b64decode(content, validate=True) if content is not None else None,
     )
+
+
+def instant_in(text: str) -> datetime:
+    """Read an instant; one without its offset is a ValueError, as it could not be compared."""
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        raise ValueError("an instant without its offset")
+    return instant
