@@ -3,20 +3,21 @@
 import asyncio
 import logging
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
 from typing import Final
+from uuid import UUID
 
 from delivery.envelopes import mail_again, plain_attributes, with_bytes, without_notes
 from mailqueue.queue import Dequeued, MailQueue
 from model.backoff import LOOK_AGAIN, BackOff
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage, OutgoingMail
 from model.delivery.journal import JournalledAttempt
-from model.delivery.notices import StatusNotification
+from model.delivery.notices import RecipientNotice, ReportReader, StatusNotification
 from model.delivery.settling import MailSettlement
 from model.errors import CannotReach, MailmendError, WrongUse
 from model.ids import EnqueueId, put_off_id, report_id
@@ -119,6 +120,8 @@ class MailDepartures:
 
     Attributes:
         reporter: the name of this host, in reports to senders.
+        postmaster: who is told of reports that cannot be delivered; "" tells nobody.
+        lost_reports: how many could not be, by who was told.
         unacked: mails whose ack alone has failed: they come again, and need nothing else.
         stuck: mails whose next step failed, and is tried again.
     """
@@ -126,6 +129,8 @@ class MailDepartures:
     queue: MailQueue
     clock: Clock
     reporter: str
+    postmaster: str = ""
+    lost_reports: Counter[ReportReader] = field(default_factory=Counter)
     unacked: set[EnqueueId] = field(default_factory=set)
     stuck: set[EnqueueId] = field(default_factory=set)
 
@@ -199,30 +204,62 @@ class MailDepartures:
             await self.queue.enqueue(bare, content, at=at, known_as=known_as)
 
     def _report(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> Iterable[LeavingStep]:
-        if not settlement.notices or held.mail.sender is None:
-            return
-        known_as = report_id(held.dequeued.enqueue_id)
-        token = known_as.hex
-        report = StatusNotification(
-            sender=held.mail.sender,
+        sender = held.mail.sender
+        if settlement.notices and sender:
+            known_as = report_id(held.dequeued.enqueue_id)
+            yield partial(self._tell, held, self._notification(held, settlement.notices, sender, now, known_as))
+        if settlement.untold:
+            yield from self._about_lost_report(held, settlement.untold, now)
+
+    def _notification(
+        self, held: HeldMail, notices: Sequence[RecipientNotice], reader: str, now: datetime, known_as: EnqueueId
+    ) -> StatusNotification:
+        return StatusNotification(
+            sender=reader,
             reporter=self.reporter,
-            recipients=settlement.notices,
+            recipients=notices,
             content=held.dequeued.content,
             arrived_at=held.mail.first_seen_at,
             written_at=now,
-            token=token,
+            token=known_as.hex,
             envelope_id=held.mail.envelope_id,
             returned=held.mail.returned,
+            to_postmaster=reader == self.postmaster,
         )
-        mail = Mail(f"report-{token}", (held.mail.sender,), state=held.dequeued.mail.state, last_updated=now)
 
-        async def put() -> None:
-            try:
-                await self.queue.enqueue(mail, report.rendered(), known_as=known_as)
-            except WrongUse as error:
-                _log_failure("a sender cannot be told", held, error)
+    async def _tell(self, held: HeldMail, report: StatusNotification) -> None:
+        """Put a report into the queue; where its reader has no address that the queue takes, tell the postmaster."""
+        try:
+            await self._put_report(held, report)
+        except WrongUse as error:
+            _log_failure("a sender cannot be told", held, error)
+            for step in self._about_lost_report(held, report.recipients, report.written_at):
+                await step()
 
-        yield put
+    async def _put_report(self, held: HeldMail, report: StatusNotification) -> None:
+        state = held.dequeued.mail.state
+        mail = Mail(f"report-{report.token}", (report.sender,), state=state, last_updated=report.written_at)
+        known_as = EnqueueId(UUID(hex=report.token))
+        await self.queue.enqueue(mail, report.rendered(), known_as=known_as)
+
+    def _about_lost_report(
+        self, held: HeldMail, notices: Sequence[RecipientNotice], now: datetime
+    ) -> Iterable[LeavingStep]:
+        """Count a report that nobody gets, and tell the postmaster; not of what the postmaster did not get."""
+        is_its_own = all(one.recipient.lower() == self.postmaster.lower() for one in notices)
+        told = ReportReader.POSTMASTER if self.postmaster and not is_its_own else ReportReader.NOBODY
+        self.lost_reports[told] += 1
+        _LOG.error("a report could not be delivered", extra={"mail": str(held.mail.id), "told": told.value})
+        if told is ReportReader.POSTMASTER:
+            known_as = report_id(report_id(held.dequeued.enqueue_id))
+            report = self._notification(held, notices, self.postmaster, now, known_as)
+            yield partial(self._put_to_postmaster, held, report)
+
+    async def _put_to_postmaster(self, held: HeldMail, report: StatusNotification) -> None:
+        try:
+            await self._put_report(held, report)
+        except WrongUse as error:
+            _log_failure("the postmaster cannot be told", held, error)
 
 
 def _log_failure(event: str, held: HeldMail, error: Exception) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 from delivery.replies import REFUSALS
 from model.delivery.entries import EntryEnd, EntryStage, EntryState
 from model.delivery.journal import UncertainPolicy
+from model.delivery.notices import ReportReader
 from model.ids import QueueName
 from model.metrics import Metric, MetricKind, MetricSample
 from model.pickup.conditions import PlacedCondition
@@ -87,6 +88,12 @@ UNCERTAIN: Final = Metric(
     MetricKind.COUNTER,
     no_alert="Each is a line of the log; what is held waits for a person: `mailmend delivery list --in-state hold`",
 )
+LOST_REPORTS: Final = Metric(
+    "mailmend_delivery_lost_reports_total",
+    "Reports, and other mails without a sender, that could not be delivered, by who was told: the postmaster or nobody",
+    ("queue", "told"),
+    MetricKind.COUNTER,
+)
 SERVERS: Final = Metric(
     "mailmend_delivery_servers",
     "Servers that share the limits of the queue, as this one knows (`mailmend delivery servers QUEUE` names them)",
@@ -100,7 +107,7 @@ SHARE: Final = Metric(
     no_alert="Who cannot keep a seat cannot read what is ordered either, which has its alert",
 )
 _ORDERS: Final = (SUSPENSIONS, CONDITIONS, SUSPENSIONS_READ)
-DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, UNCERTAIN, *_PICKUP, *_ORDERS, SERVERS, SHARE)
+DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, UNCERTAIN, LOST_REPORTS, *_PICKUP, *_ORDERS, SERVERS, SHARE)
 
 _THEIRS: Final = "How much clients send is theirs to say"
 TAKEN: Final = {
@@ -179,6 +186,11 @@ def uncertain_samples(queue: QueueName, done: Mapping[UncertainPolicy, int]) -> 
     """Every policy, those that decided nothing too."""
     for policy in UncertainPolicy:
         yield MetricSample(UNCERTAIN, (queue, policy.value), done.get(policy, 0))
+
+
+def report_samples(queue: QueueName, lost: Mapping[ReportReader, int]) -> Iterator[MetricSample]:
+    for told in ReportReader:
+        yield MetricSample(LOST_REPORTS, (queue, told.value), lost.get(told, 0))
 
 
 def share_samples(queue: QueueName, servers: int, state: ShareState) -> Iterator[MetricSample]:

@@ -22,7 +22,14 @@ from delivery.explaining import EntryStanding, standings_of
 from delivery.held_mails import HeldMail, MailDepartures, log_ended
 from delivery.hooks import DeliveryHooks
 from delivery.journalling import AttemptJournal
-from delivery.metrics import delivery_samples, order_samples, pickup_samples, share_samples, uncertain_samples
+from delivery.metrics import (
+    delivery_samples,
+    order_samples,
+    pickup_samples,
+    report_samples,
+    share_samples,
+    uncertain_samples,
+)
 from delivery.orders import SharedOrders
 from delivery.settings import DeliverySettings
 from delivery.sharing import SharedLimits
@@ -100,7 +107,7 @@ class DeliveryServer:
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self._departures = MailDepartures(self.queue, self.clock, self.settings.reporter)
+        self._departures = MailDepartures(self.queue, self.clock, self.settings.reporter, self.settings.postmaster)
         hooks = self.hooks or DeliveryHooks(clock=self.clock)
         if self.ledger:
             self.orders = SharedOrders(
@@ -187,6 +194,7 @@ class DeliveryServer:
         yield from delivery_samples(self.queue.name, self.ended, stages, len(self._held), self.clock.micros())
         yield from pickup_samples(self.queue.name, self.engine.figures(self._work.nanos()))
         yield from uncertain_samples(self.queue.name, self._work.journal.uncertain)
+        yield from report_samples(self.queue.name, self._departures.lost_reports)
         if self.orders and self.orders.read_micros is not None:
             suspensions, conditions = self.orders.suspensions.count, self.orders.conditions.placed
             yield from order_samples(self.queue.name, suspensions, conditions, self.orders.read_micros)

@@ -17,6 +17,7 @@ class DeliverySettings:
 
     Attributes:
         reporter: the name of this host, in reports to senders.
+        postmaster: the address that is told of reports that cannot be delivered; "" tells nobody.
         sources: the addresses that mails are sent from.
         prefetch: how many mails of each priority are held at once.
         bytes_at_once_max: of all mails that are held; further ones are loaded as these leave. A larger one comes alone.
@@ -33,6 +34,7 @@ class DeliverySettings:
     """
 
     reporter: str
+    postmaster: str = ""
     sources: tuple[SourceAddress, ...] = (SourceAddress(),)
     tls: TlsLevel = TlsLevel.OPTIONAL
     protocol: DeliveryProtocol = DeliveryProtocol.SMTP

@@ -21,6 +21,7 @@ from admin.services.delivery import CONCURRENCY_DEFAULT, PREFETCH_DEFAULT
 from admin.settings import parse_port
 from delivery.addresses import IpNetwork
 from delivery.smart_host import SmartHost
+from mailqueue.codec.admission import is_address
 from model.delivery.attempts import SMTP_PORT, DeliveryProtocol, SourceAddress, TlsLevel
 from model.delivery.journal import UncertainPolicy
 from model.delivery.retries import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule
@@ -67,6 +68,12 @@ def _network(value: Any) -> IpNetwork:
         raise WrongUse(f"{value!r} is no network", mend="Write it like 10.0.0.0/8, or fd00::/8.") from error
 
 
+def _address(value: Any) -> str:
+    if not is_address(str(value)):
+        raise WrongUse(f"{value!r} is no address of a mail", mend="Write it like postmaster@example.org.")
+    return str(value)
+
+
 def _retries(value: Any) -> tuple[str, RetrySchedule]:
     transport, _, text = f"={value}".rpartition("=")
     intervals = tuple(map(_interval, text.split(",")))
@@ -87,7 +94,9 @@ SERVE: Final = Command(
     summary="Deliver the mails of a queue by SMTP, until it is stopped.",
     about="""Each recipient of a mail is delivered by itself. Who was refused for now is tried again, after 1 and 15
     minutes, 1, 2 and then every 3 hours, for 5 days; the sender is told of a delay after a quarter of an hour, and of
-    every failure, unless it asked otherwise (RFC 3461). Mails without a sender, reports among them, are never reported.
+    every failure, unless it asked otherwise (RFC 3461). Reports are 7 bit; where the form, the size or the content of a
+    mail was refused they have its header only. Nobody is told of mails without a sender, reports among them, but
+    --postmaster.
 
     A mail leaves the queue once all of its recipients have it, or were put off as a mail of their own: wherever this
     is killed, no mail is lost. Each attempt is in a journal before its content is sent, and its outcome before anything
@@ -174,6 +183,13 @@ SERVE: Final = Command(
             metavar="ADDRESS[=HELO]",
         ),
         option("--helo", "Name of this host: in greetings and reports. [default: its own]", metavar="NAME"),
+        option(
+            "--postmaster",
+            "Address that is told of reports that cannot be delivered: their readers know nothing otherwise. "
+            "[default: nobody is told; a metric counts them]",
+            type=ParsedValue("address", _address),
+            metavar="ADDRESS",
+        ),
         option(
             "--smtp-tls",
             "How connections to the next server are secured: optional takes any certificate, and goes without where "

@@ -130,6 +130,15 @@ ALERTS: Final = (
         "destination-throttles-us",
     ),
     AlertRule(
+        "MailmendReportsLost",
+        'sum by (queue) (increase(mailmend_delivery_lost_reports_total{told="nobody"}[6h])) > 0'
+        " or sum by (queue) (increase(mailmend_delivery_lost_reports_total[6h])) > 50",
+        "5m",
+        AlertSeverity.WARNING,
+        "{{ $value | humanize }} reports of queue {{ $labels.queue }} could not be delivered within 6 hours",
+        "reports-are-lost",
+    ),
+    AlertRule(
         "MailmendSuspensionsUnread",
         "max by (queue) (mailmend_delivery_looked_at_timestamp_seconds)"
         " - max by (queue) (mailmend_delivery_suspensions_read_timestamp_seconds) > 900",

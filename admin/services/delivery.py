@@ -86,6 +86,7 @@ class DeliveryRequest(QueueRequest):
         own_hosts: further names and addresses of this host.
         sources: addresses of this machine that mails are sent from; none: the system's choice.
         helo: the name of this host, in greetings and reports; None: as the system knows it.
+        postmaster: who is told of reports that cannot be delivered; None: nobody.
         smtp_tls_ca: certificates of the authorities that are trusted; None: those of the system.
         protocol: SMTP, or LMTP, as its name in settings.
         mails_per_connection: 1 ends each connection after its mail.
@@ -119,6 +120,7 @@ class DeliveryRequest(QueueRequest):
     own_hosts: tuple[str, ...] = ()
     sources: tuple[SourceAddress, ...] = ()
     helo: str | None = None
+    postmaster: str | None = None
     smtp_tls: str = TlsLevel.OPTIONAL.value
     smtp_tls_ca: Path | None = None
     protocol: str = DeliveryProtocol.SMTP.value
@@ -152,6 +154,7 @@ class DeliveryRequest(QueueRequest):
     def delivery(self) -> DeliverySettings:
         return DeliverySettings(
             reporter=self.helo or own_name(),
+            postmaster=self.postmaster or "",
             sources=self.sources or (SourceAddress(),),
             tls=TlsLevel(self.smtp_tls),
             protocol=DeliveryProtocol(self.protocol),

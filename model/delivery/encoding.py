@@ -16,8 +16,6 @@ from email.errors import MessageError
 from email.message import Message
 from typing import Final
 
-from model.errors import MailmendError
-
 LINE_BYTES_MAX: Final = 998
 """The largest number of bytes of a line, without its CR and LF."""
 
@@ -37,15 +35,17 @@ _SEALED: Final = frozenset({"multipart/signed", "multipart/encrypted"})
 _HEADERS: Final = policy.SMTP.clone(max_line_length=_ENCODED_LINE)
 
 
-class CannotEncode(MailmendError):
+class CannotEncode(Exception):
     """A mail cannot be altered so that a server takes it.
 
     Attributes:
+        what: a sentence for the sender.
         status: the enhanced status code of the refusal.
     """
 
     def __init__(self, what: str, status: str = "5.6.3") -> None:
         super().__init__(what)
+        self.what = what
         self.status = status
 
 
@@ -278,13 +278,13 @@ def _encoded(body: bytes, header: _Header, *, is_text: bool) -> bytes:
     high = len(body) - len(body.translate(None, _HIGH_BYTES))
     if high == 0 or (is_text and high * _TEXT_DENSITY <= len(body)):
         header.set_encoding("quoted-printable")
-        return _quoted(body)
+        return quoted(body)
     header.set_encoding("base64")
     coded = encodebytes(body).replace(b"\n", b"\r\n")
     return coded if body.endswith(b"\r\n") else coded.removesuffix(b"\r\n")
 
 
-def _quoted(body: bytes) -> bytes:
+def quoted(body: bytes) -> bytes:
     """The body as quoted-printable; no line of it can be taken for a boundary."""
     return _DASHES.sub(b"=2D-", _BARE_LF.sub(b"\r\n", b2a_qp(body, istext=True)))
 

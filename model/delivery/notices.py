@@ -1,16 +1,22 @@
 """What senders are told of their mails: delivery status notifications, as text.
 
 Which there are depends on what the sender asked for (NOTIFY) and on the mail: a mail without a sender has none, so no
-notification is ever about one. How much of the mail comes back depends on RET, and on its size.
+sender is ever notified about one; a postmaster may be. How much of the mail comes back depends on RET, and on its size.
+
+A report never has the fault that it is about. Every report is 7 bit with short lines. Where the form, the size or the
+content of the mail was refused, only its header comes back.
 Source: RFC 3461 (NOTIFY, RET, ENVID, ORCPT), RFC 3464 (the report), facts/mta.md 4.10 (rule 36).
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import format_datetime
 from enum import Enum
 from typing import Final
+
+from model.delivery.encoding import CannotEncode, fits, fitted, quoted
 
 RETURNED_BYTES_MAX: Final = 65_536
 """Where the sender did not ask for all of a mail, a longer one comes back as its header alone."""
@@ -19,6 +25,18 @@ _TEXT_MAX: Final = 900
 """Characters of one field: RFC 5322 allows lines of 998."""
 
 _EXPIRED_STATUS: Final = "4.4.7"
+
+HEADER_BYTES_MAX: Final = 65_536
+"""The largest part of a header that comes back."""
+
+_CONTENT_STATUS: Final = re.compile(r"[45]\.(?:6\.[0-9]+|2\.3|3\.4|7\.30)")
+_CONTENT_CODE: Final = re.compile(r"55[24]\b")
+_CONTENT_WORDS: Final = re.compile(
+    r"8.?bit|smtputf8|utf-?8|mime|encod|\bbits?\b|\blines?\b|length|too (?:long|large|big)|\bsize|octets|"
+    r"spam|virus|malware|phish|content|attachment|header|format|bare (?:cr|lf)|blocked|reject(?:ed)? by|policy",
+    re.IGNORECASE,
+)
+"""What a refusal of a mail says that is not about its recipient."""
 
 
 class NoticeCondition(Enum):
@@ -65,6 +83,13 @@ _SENTENCES: Final = {
     NoticeKind.RELAYED: "It was passed on to servers that may tell nothing further, for these recipients:",
     NoticeKind.DELIVERED: "It was delivered to these recipients:",
 }
+
+
+class ReportReader(Enum):
+    """Who is told that a report could not be delivered; the value is its name in metrics."""
+
+    POSTMASTER = "postmaster"
+    NOBODY = "nobody"
 
 
 class ReturnedPart(Enum):
@@ -116,6 +141,14 @@ class RecipientNotice:
     retry_until: datetime | None = None
     expired: bool = False
 
+    @property
+    def concerns_content(self) -> bool:
+        """Whether the form, the size or the content of the mail was the fault: a report must not repeat that."""
+        said = f"{self.reply} {self.why}"
+        if _CONTENT_STATUS.fullmatch(self.status) or _CONTENT_CODE.match(self.reply):
+            return True
+        return self.kind is NoticeKind.FAILED and _CONTENT_WORDS.search(said) is not None
+
     def fields(self) -> Iterable[tuple[str, str]]:
         """The fields of the report about this recipient."""
         if self.original:
@@ -156,6 +189,7 @@ class StatusNotification:
         returned: how much of that is to come back; None where the sender did not say.
         written_at: the date of the report.
         token: letters and digits that no other report has.
+        to_postmaster: whether the mail has no sender, and `sender` is the postmaster of this host.
     """
 
     sender: str
@@ -167,59 +201,72 @@ class StatusNotification:
     token: str
     envelope_id: str = ""
     returned: ReturnedPart | None = None
+    to_postmaster: bool = False
 
     def rendered(self) -> bytes:
-        """The report as a mail: header, blank line, body; its lines end with CR and LF."""
-        returned, boundary = self._returned(), self._boundary()
-        is_ascii = returned.isascii()
-        encoding = "7bit" if is_ascii else "8bit"
-        kind = "message/rfc822" if self._returns_all else "text/rfc822-headers"
+        """The report as a mail: header, blank line, body; 7 bit, and its lines end with CR and LF."""
+        kind, encoding, returned = self._returned()
+        boundary = self._boundary(returned)
         head = [
             f"From: Mail Delivery System <MAILER-DAEMON@{self.reporter}>",
             f"To: <{self.sender}>",
-            f"Subject: {_SUBJECTS[self._worst]}",
+            f"Subject: {self._subject}",
             f"Date: {format_datetime(self.written_at)}",
             f"Message-ID: <{self.token}@{self.reporter}>",
             "Auto-Submitted: auto-replied",
             "MIME-Version: 1.0",
             f'Content-Type: multipart/report; report-type=delivery-status; boundary="{boundary}"',
-            f"Content-Transfer-Encoding: {encoding}",
+            "Content-Transfer-Encoding: 7bit",
         ]
         parts = (
-            (["Content-Type: text/plain; charset=us-ascii"], self._text()),
-            (["Content-Type: message/delivery-status"], self._report()),
+            _text_part(self._text()),
+            _lines(["Content-Type: message/delivery-status", "", *self._report()]),
+            _lines([f"Content-Type: {kind}", f"Content-Transfer-Encoding: {encoding}", ""]) + returned,
         )
-        lines = [*head, ""]
-        for header, body in parts:
-            lines += [f"--{boundary}", *header, "", *body, ""]
-        lines += [f"--{boundary}", f"Content-Type: {kind}", f"Content-Transfer-Encoding: {encoding}", "", ""]
-        before = "\r\n".join(map(_safe, lines)).encode("ascii")
-        return before + returned + f"\r\n--{boundary}--\r\n".encode()
+        delimited = b"".join(f"--{boundary}\r\n".encode() + part + b"\r\n" for part in parts)
+        return _lines([*head, ""]) + delimited + f"--{boundary}--\r\n".encode()
 
     @property
     def _worst(self) -> NoticeKind:
         return min((one.kind for one in self.recipients), key=list(NoticeKind).index)
 
     @property
+    def _subject(self) -> str:
+        return "A report could not be delivered" if self.to_postmaster else _SUBJECTS[self._worst]
+
+    @property
     def _returns_all(self) -> bool:
         if self._worst is not NoticeKind.FAILED or self.returned is ReturnedPart.HEADER:
             return False
+        if any(one.concerns_content for one in self.recipients):
+            return False
         return self.returned is ReturnedPart.FULL or len(self.content) <= RETURNED_BYTES_MAX
 
-    def _returned(self) -> bytes:
+    def _returned(self) -> tuple[str, str, bytes]:
+        """The type, the encoding and the bytes of what comes back: all of the mail, or its header."""
         if self._returns_all:
-            return self.content
-        ends = [at for gap in (b"\r\n\r\n", b"\n\n") if (at := self.content.find(gap)) >= 0]
-        return self.content[: min(ends, default=len(self.content))] + b"\r\n"
+            whole = _seven_bit(self.content)
+            if whole is not None:
+                return "message/rfc822", "7bit", whole
+        ends = [at for gap in (b"\r\n\r\n", b"\n\n") if (at := self.content.find(gap, 0, HEADER_BYTES_MAX)) >= 0]
+        header = self.content[: min(ends, default=HEADER_BYTES_MAX)] + b"\r\n"
+        if fits(header, eight_bit=False):
+            return "text/rfc822-headers", "7bit", header
+        return "text/rfc822-headers", "quoted-printable", quoted(header)
 
-    def _boundary(self) -> str:
+    def _boundary(self, returned: bytes) -> str:
         boundary = f"report-{self.token}"
-        while boundary.encode() in self.content:
+        while boundary.encode() in returned:
             boundary += "-"
         return boundary
 
     def _text(self) -> Iterable[str]:
-        yield f"This is the mail system at {self.reporter}, about a mail from you. What is attached shows which."
+        if self.to_postmaster:
+            yield f"This is the mail system at {self.reporter}. Nobody could be told what became of a mail."
+            yield "A report, or another mail without a sender, was not taken, or no queue takes the sender's address."
+            yield "What is attached shows which mail."
+        else:
+            yield f"This is the mail system at {self.reporter}, about a mail from you. What is attached shows which."
         for kind in NoticeKind:
             some = [one for one in self.recipients if one.kind is kind]
             if some:
@@ -236,7 +283,31 @@ class StatusNotification:
             yield from (f"{name}: {text}" for name, text in one.fields())
 
 
-def _safe(line: str) -> str:
-    """One line of ASCII, whatever a server or a sender wrote."""
-    text = "".join(one if one.isprintable() else " " for one in line)
-    return text.encode("ascii", "replace").decode()[:_TEXT_MAX]
+def _text_part(lines: Iterable[str]) -> bytes:
+    """The part for people: in ASCII, or as quoted-printable UTF-8 where a server or a sender wrote something else."""
+    texts = [_printable(line) for line in lines]
+    if all(map(str.isascii, texts)):
+        return _lines(["Content-Type: text/plain; charset=us-ascii", "", *texts])
+    head = ["Content-Type: text/plain; charset=utf-8", "Content-Transfer-Encoding: quoted-printable", ""]
+    return _lines(head) + quoted("\r\n".join([*texts, ""]).encode("utf-8", "replace"))
+
+
+def _seven_bit(content: bytes) -> bytes | None:
+    """A mail that can be part of a report; None where that would alter what must not be."""
+    if fits(content, eight_bit=False):
+        return content
+    lines = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\r\n")
+    try:
+        return fitted(lines, eight_bit=False)
+    except CannotEncode:
+        return None
+
+
+def _lines(texts: Iterable[str]) -> bytes:
+    """Lines of ASCII, whatever a server or a sender wrote."""
+    return "".join(f"{_printable(text)}\r\n" for text in texts).encode("ascii", "replace")
+
+
+def _printable(line: str) -> str:
+    """One line, whatever a server or a sender wrote."""
+    return "".join(char if char.isprintable() else " " for char in line)[:_TEXT_MAX]

@@ -18,11 +18,14 @@ class MailSettlement:
         notices: what its sender is told, by recipient.
         again: entries that come again, by when.
         failed: entries that are given up.
+        untold: failures of a mail without a sender, by recipient: it is a report mostly, and nobody is left to be told
+            but a postmaster.
     """
 
     notices: Sequence[RecipientNotice]
     again: Mapping[datetime, Sequence[DeliveryEntry]]
     failed: Sequence[EndedEntry]
+    untold: Sequence[RecipientNotice] = ()
 
 
 def without_attempt(entry: DeliveryEntry, now: datetime, expires_at: datetime) -> EndedEntry | None:
@@ -79,6 +82,7 @@ def settlement_of(
     crash, puts the same entries together.
     """
     notices, again, failed = list[RecipientNotice](), dict[datetime, list[DeliveryEntry]](), list[EndedEntry]()
+    untold = list[RecipientNotice]()
     expires_at = schedule.expires_at(mail.first_seen_at, mail.expires_at)
     entries = list(ended)
     refused_at = _refused_at(entries)
@@ -92,7 +96,9 @@ def settlement_of(
         kind = _kind_of(one, decision)
         if kind and mail.sender and one.entry.wish.wants(kind):
             notices.append(_notice(kind, one, expires_at))
-    return MailSettlement(notices, again, failed)
+        if kind is NoticeKind.FAILED and not mail.sender:
+            untold.append(_notice(kind, one, expires_at))
+    return MailSettlement(notices, again, failed, tuple(untold))
 
 
 def _refused_at(ended: Iterable[EndedEntry]) -> Mapping[int, datetime]:

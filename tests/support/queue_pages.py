@@ -200,6 +200,7 @@ QUEUE_PAGES: Mapping[str, Callable[[RealQueue], None]] = {
     "customer-jams-the-queue": customer_jams,
     "change-a-policy-safely": policy_is_changed,
     "delivery-server-died": nobody_delivers,
+    "reports-are-lost": destination_throttles,
 }
 """Each page, and what brings its state about; they are executed by `tests/integration/test_queue_runbooks.py`."""
 

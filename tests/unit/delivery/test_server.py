@@ -9,11 +9,13 @@ import pytest
 
 from delivery import server
 from delivery.envelopes import outgoing_of
+from delivery.metrics import LOST_REPORTS
 from mailqueue.codec import attribute
 from model.delivery.attempts import NextHop, SmtpReply, SourceAddress
-from model.errors import BadPayload
+from model.errors import BadPayload, WrongUse
 from model.pickup.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
 from model.pickup.rates import SECOND, DeliveryRate
+from model.queue.mails import Mail
 from tests.support.deliveries import (
     ACCEPTED,
     BUSY,
@@ -443,3 +445,64 @@ async def test_a_mail_whose_notes_cannot_be_kept_is_kept_without_them(site: Deli
     assert [round((at - site.relay.attempts[0][0]) / 60) for at, _ in site.relay.attempts] == [0, 0, 1, 6]
     assert sorted(site.relay.had) == ["bob@one.example", "cy@two.example"]
     assert (site.queue.dead, await site.mails()) == ([], [])
+
+
+EIGHT_BITS = "Subject: Grüße\r\n\r\nGrüße\r\n".encode()
+NOT_SO = SmtpReply(554, "5.6.1", "8 bit content is not taken here")
+
+
+async def test_a_report_on_what_was_refused_for_its_content_is_delivered(site: DeliverySite) -> None:
+    """It is 7 bit, and has the header only, though the sender asked for all of it."""
+    site.relay.scripts["bob@one.example"] = [NOT_SO]
+    mail = Mail("m", ("bob@one.example",), "ann@sender.example", attributes={"dsn-ret": attribute("FULL")})
+    await site.queue.enqueue(mail, EIGHT_BITS)
+    await site.serve(600)
+    ((reader, report),) = site.relay.taken
+    assert (reader, report.isascii(), b"text/rfc822-headers" in report) == ("ann@sender.example", True, True)
+    assert "Grüße".encode() not in report
+    assert b"Status: 5.6.1" in report
+
+
+async def test_a_report_that_cannot_be_delivered_reaches_the_postmaster(site: DeliverySite) -> None:
+    """And is counted; what the postmaster did not get is told to nobody."""
+    site.relay.scripts |= {"bob@one.example": [NEVER], "ann@sender.example": [NEVER]}
+    await site.put("bob@one.example")
+    await site.serve(600, postmaster="root@here.example")
+
+    assert site.relay.recipients == ["bob@one.example", "ann@sender.example", "root@here.example"]
+    assert site.relay.reports() == [("ann@sender.example", "failed")]
+    assert b"To: <root@here.example>\r\nSubject: A report could not be delivered\r\n" in site.relay.taken[0][1]
+    assert lost(site) == {"postmaster": 1, "nobody": 0}
+
+    site.relay.scripts["Root@here.example"] = [NEVER]
+    await site.put("bob@one.example")
+    await site.serve(600, postmaster="Root@here.example")
+    assert lost(site) == {"postmaster": 1, "nobody": 1}
+    assert await site.mails() == []
+
+
+async def test_without_a_postmaster_lost_reports_are_counted(
+    site: DeliverySite, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.relay.scripts |= {"bob@one.example": [NEVER], "ann@sender.example": [NEVER]}
+    await site.put("bob@one.example")
+    with caplog.at_level(logging.ERROR, "mailmend.delivery"):
+        await site.serve(600)
+    assert lost(site) == {"postmaster": 0, "nobody": 1}
+    assert [one.message for one in caplog.records] == ["a report could not be delivered"]
+
+
+async def test_a_sender_whose_address_no_queue_takes_is_the_postmasters_to_tell(site: DeliverySite) -> None:
+    """Given a queue that refuses the report, as James could not read its recipient."""
+    site.relay.scripts["bob@one.example"] = [NEVER]
+    site.refusing["enqueue"] = [WrongUse("recipients[0] is no address")]
+    await site.put("bob@one.example")
+    await site.serve(600, postmaster="root@here.example")
+    assert site.relay.reports() == [("bob@one.example", "failed")]
+    assert site.relay.had == ["root@here.example"]
+    assert lost(site) == {"postmaster": 1, "nobody": 0}
+
+
+def lost(site: DeliverySite) -> dict[str, float]:
+    """Reports that could not be delivered, by who was told."""
+    return {one.labels[1]: one.value for one in site.server.samples() if one.metric is LOST_REPORTS}

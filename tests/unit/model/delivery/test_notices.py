@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from email import message_from_bytes
+from email.header import decode_header, make_header
 from email.message import Message
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.delivery.encoding import fits
 from model.delivery.notices import (
     RETURNED_BYTES_MAX,
     NoticeKind,
@@ -170,7 +172,8 @@ def test_a_wish_that_names_nothing_is_for_failures_and_delays() -> None:
 @pytest.mark.parametrize(("length", "whole"), [(RETURNED_BYTES_MAX, True), (RETURNED_BYTES_MAX + 1, False)])
 def test_a_mail_comes_back_whole_up_to_a_length(length: int, whole: bool) -> None:
     """Where the sender did not say."""
-    content = CONTENT + b"x" * (length - len(CONTENT))
+    lines = b"x" * 62 + b"\r\n"
+    content = (CONTENT + lines * 2_000)[: length - 2] + b"\r\n"
     assert (content in report(content=content)) == whole
 
 
@@ -222,7 +225,7 @@ def test_where_no_server_said_anything_a_sentence_of_ours_stands() -> None:
     assert "Remote-MTA" not in of_recipient
 
 
-LONG = CONTENT + b"x" * 70_000
+LONG = CONTENT + b"x\r\n" * 30_000
 
 
 @pytest.mark.parametrize(
@@ -247,12 +250,70 @@ def test_of_the_mail_comes_back_what_was_asked_for(
     assert b"Subject: hello" in rendered
 
 
-def test_a_mail_of_eight_bits_comes_back_as_it_was() -> None:
-    """And the report says that it has such bytes."""
-    content = b"Subject: gr\xc3\xbc\xc3\x9fe\r\n\r\n\xff\xfe\r\n"
-    rendered = report(content=content)
-    assert content in rendered
-    assert message_from_bytes(rendered)["Content-Transfer-Encoding"] == "8bit"
+EIGHT_BIT = "Subject: grüße\r\nX-Long: ".encode() + b"x" * 2_000 + b"\r\n\r\nGr\xfc\xdfe\r\n" + b"y" * 2_000 + b"\r\n"
+
+
+def test_a_mail_of_eight_bits_comes_back_in_seven() -> None:
+    """Where its recipient was the fault, and not its form."""
+    rendered = report(content=EIGHT_BIT)
+    _, _, _, returned = parts(rendered)
+    inner = cast("list[Message]", returned.get_payload())[0]
+    assert fits(rendered, eight_bit=False)
+    assert str(make_header(decode_header(inner["Subject"]))) == "grüße"
+    assert inner.get_payload(decode=True) == EIGHT_BIT.partition(b"\r\n\r\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("status", "reply", "why"),
+    [
+        ("5.6.3", "", "the mail needs 8BITMIME, which the server does not offer"),
+        ("5.6.7", "", "the mail needs SMTPUTF8"),
+        ("5.3.4", "", "the mail has 29 bytes, and the server takes 10 at most"),
+        ("5.2.3", "550 5.2.3 too much", ""),
+        ("5.7.30", "", "the mail requires TLS"),
+        ("5.0.0", "552 maximum allowed line length is 998 octets", ""),
+        ("5.0.0", "554 no", ""),
+        ("5.7.1", "550 5.7.1 Message looks like SPAM", ""),
+        ("5.0.0", "500 8 bit data not allowed", ""),
+        ("5.7.1", "550 5.7.1 a virus was found", ""),
+    ],
+)
+@pytest.mark.parametrize("returned", [None, ReturnedPart.FULL])
+def test_a_report_on_the_form_of_a_mail_has_its_header_only(
+    status: str, reply: str, why: str, returned: ReturnedPart | None
+) -> None:
+    """Whatever the sender asked for: the report would have the same fault."""
+    notice = RecipientNotice(kind=NoticeKind.FAILED, recipient="b@x.example", status=status, reply=reply, why=why)
+    for content in (CONTENT, EIGHT_BIT):
+        rendered = report(notice, content=content, returned=returned)
+        _, _, _, part = parts(rendered)
+        assert fits(rendered, eight_bit=False)
+        assert part.get_content_type() == "text/rfc822-headers"
+        header = content.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+        assert cast("bytes", part.get_payload(decode=True)) == header.removesuffix(b"\r\n")
+
+
+def test_a_header_that_comes_back_is_cut() -> None:
+    """And is sent as long as it may be, where there is no end of it."""
+    rendered = report(content=b"X-A: b\r\n" * 100_000, returned=ReturnedPart.HEADER)
+    assert len(rendered) < 70_000
+
+
+def test_words_of_others_are_readable_in_the_text_of_a_report() -> None:
+    """As quoted-printable; the fields for programs are ASCII."""
+    notice = RecipientNotice(kind=NoticeKind.FAILED, recipient="b@x.example", status="5.1.1", reply="550 Empfänger weg")
+    rendered = report(notice)
+    _, text, (_, of_recipient), _ = parts(rendered)
+    assert "the server said: 550 Empfänger weg" in cast("bytes", text.get_payload(decode=True)).decode()
+    assert of_recipient["Diagnostic-Code"] == "smtp; 550 Empf?nger weg"
+    assert fits(rendered, eight_bit=False)
+
+
+def test_a_postmaster_is_told_that_a_report_got_lost() -> None:
+    whole, text, (_, of_recipient), _ = parts(report(to_postmaster=True))
+    assert whole["Subject"] == "A report could not be delivered"
+    assert "Nobody could be told what became of a mail" in str(text.get_payload())
+    assert of_recipient["Final-Recipient"] == "rfc822; bob@example.com"
 
 
 def test_what_separates_the_parts_is_not_in_the_mail_that_comes_back() -> None:
