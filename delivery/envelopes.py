@@ -35,8 +35,9 @@ REMEMBERED: Final = "mailmend.delivery"
 BYTES: Final = "mailmend.bytes"
 EXPIRES: Final = "expires"
 REQUIRE_TLS: Final = "REQUIRETLS"
-"""James sets it where a client asked for it. Any value but false means that TLS is required."""
+"""James sets it where a client asked for it. Any value but false, the flag or the word, means that TLS is required."""
 
+_FALSE: Final = (False, "false")
 _PRIORITIES_SAID: Final = range(-9, 10)
 FIELDS: Final = (PickupField.TRANSPORT_ID, PickupField.JOB_ID, PickupField.TENANT_ID, PickupField.GROUPING)
 
@@ -130,7 +131,7 @@ def _outgoing(mail: Mail, enqueue_id: EnqueueId, now: datetime) -> tuple[Outgoin
         envelope_id=_decoded(_text(_value(mail, "dsn-envid"))),
         returned=_returned(_text(_value(mail, "dsn-ret"))),
         urgent=priority_of(mail) > PRIORITY_NORMAL,
-        requires_tls=REQUIRE_TLS in mail.attributes and _value(mail, REQUIRE_TLS) is not False,
+        requires_tls=REQUIRE_TLS in mail.attributes and _value(mail, REQUIRE_TLS) not in _FALSE,
         priority=_priority_said(_value(mail, PRIORITY_ATTRIBUTE)),
     )
     return outgoing, tuple(_entries(mail, outgoing.id, remembered.get("entries")))

@@ -84,6 +84,8 @@ def test_an_urgent_mail_is_one_of_more_than_the_normal_priority() -> None:
         ('{"serializer":"BooleanSerializer","value":true}', True),
         ('{"serializer":"BooleanSerializer","value":false}', False),
         ('{"serializer":"StringSerializer","value":"yes"}', True),
+        ('{"serializer":"StringSerializer","value":"false"}', False),
+        ('{"serializer":"CollectionSerializer","value":[]}', True),
         ("nonsense", True),
         (None, False),
     ],
