@@ -247,10 +247,10 @@ class MailDepartures:
     ) -> Iterable[LeavingStep]:
         """Count a report that nobody gets, and tell the postmaster; not of what the postmaster did not get."""
         is_its_own = all(one.recipient.lower() == self.postmaster.lower() for one in notices)
-        told = ReportReader.POSTMASTER if self.postmaster and not is_its_own else ReportReader.NOBODY
-        self.lost_reports[told] += 1
-        _LOG.error("a report could not be delivered", extra={"mail": str(held.mail.id), "told": told.value})
-        if told is ReportReader.POSTMASTER:
+        reader = ReportReader.POSTMASTER if self.postmaster and not is_its_own else ReportReader.NOBODY
+        self.lost_reports[reader] += 1
+        _LOG.error("a report could not be delivered", extra={"mail": str(held.mail.id), "told": reader.value})
+        if reader is ReportReader.POSTMASTER:
             known_as = report_id(report_id(held.dequeued.enqueue_id))
             report = self._notification(held, notices, self.postmaster, now, known_as)
             yield partial(self._put_to_postmaster, held, report)

@@ -189,8 +189,8 @@ def uncertain_samples(queue: QueueName, done: Mapping[UncertainPolicy, int]) -> 
 
 
 def report_samples(queue: QueueName, lost: Mapping[ReportReader, int]) -> Iterator[MetricSample]:
-    for told in ReportReader:
-        yield MetricSample(LOST_REPORTS, (queue, told.value), lost.get(told, 0))
+    for reader in ReportReader:
+        yield MetricSample(LOST_REPORTS, (queue, reader.value), lost.get(reader, 0))
 
 
 def share_samples(queue: QueueName, servers: int, state: ShareState) -> Iterator[MetricSample]:

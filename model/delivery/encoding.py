@@ -21,6 +21,7 @@ LINE_BYTES_MAX: Final = 998
 
 _DEPTH_MAX: Final = 50
 _ENCODED_LINE: Final = 76
+_PIECE_BYTES: Final = 262_144
 _HIGH_BYTES: Final = bytes(range(128, 256))
 _TEXT_DENSITY: Final = 2
 """A text of which at most one byte in two has 8 bits is quoted-printable, which people can read; others are base64."""
@@ -286,7 +287,14 @@ def _encoded(body: bytes, header: _Header, *, is_text: bool) -> bytes:
 
 def quoted(body: bytes) -> bytes:
     """The body as quoted-printable; no line of it can be taken for a boundary."""
-    return _DASHES.sub(b"=2D-", _BARE_LF.sub(b"\r\n", b2a_qp(body, istext=True)))
+    pieces, at = list[bytes](), 0
+    while at < len(body):
+        # Python's other threads, the event loop's among them, wait while one piece is encoded.
+        stop = body.rfind(b"\r\n", at, at + _PIECE_BYTES) + 2
+        stop = stop if stop > at + 1 else len(body)
+        pieces.append(_DASHES.sub(b"=2D-", _BARE_LF.sub(b"\r\n", b2a_qp(body[at:stop], istext=True))))
+        at = stop
+    return b"".join(pieces)
 
 
 def _wrapped_base64(body: bytes) -> bytes:

@@ -15,7 +15,7 @@ from admin.local.ports import free_port
 from tests.support.certificates import authority
 from tests.support.mail_clients import client_of
 from tests.support.real_queue import LETTER, PATIENCE_SECONDS, RealQueue, until
-from tests.support.smtp_sink import STALL, SmtpSink, say
+from tests.support.smtp_sink import STALL, Answer, SmtpSink, say
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
 
@@ -51,6 +51,44 @@ def test_what_was_refused_for_now_comes_again_and_a_failure_is_reported(
     assert queue("size", "--json").json["mails"] + queue("size", "--json").json["delayed"] == 0
     assert [said.count(event) for event in ("refused for now", "refused for good", "has the mail")] == [1, 1, 2]
     assert "bob@" not in said
+
+
+def test_a_reply_in_any_bytes_is_kept_and_a_report_on_the_content_is_delivered(
+    queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    """Given a server that answers in Latin-1, takes 7 bits alone, and refuses the third mail for its content."""
+    not_so = say("554 5.6.1 8 bit data is not taken here")
+    taken = say("250 2.0.0 taken")
+    sink = sinks(RCPT=[Answer(b"451 4.7.1 Empf\xe4nger: sp\xe4ter\r\n")], END=[taken, taken, not_so])
+    sink.extensions = ("SIZE 9999999",)
+    letter = queue.line.home / "grüße.eml"
+    letter.write_bytes("Subject: a\r\n\r\nGrüße\r\n".encode())
+    envelope = ("--recipient", "bob@example.org", "--sender", "ann@example.org")
+    assert queue("enqueue", str(letter), *envelope, "--recipient", "cy@example.org").code == 0
+    server = serving(sink, "--retry", "20s")
+    until(lambda: len(sink.mails) == 1)
+    until(lambda: queue.line("delivery", "list", "spool", "--in-state", "defer", "--json").json["entries"] != [])
+    (put_off,) = queue.line("delivery", "list", "spool", "--in-state", "defer", "--json").json["entries"]
+    until(lambda: len(sink.mails) == 2)
+    assert queue("enqueue", str(letter), *envelope).code == 0
+    until(lambda: len(sink.mails) == 3)
+    server.send_signal(signal.SIGTERM)
+    _, said = server.communicate(timeout=PATIENCE_SECONDS)
+
+    assert server.returncode == 0, said
+    assert put_off["reply"] == "451 4.7.1 Empf\ufffdnger: sp\ufffdter"
+    assert sorted(str(one.recipients) for one in sink.mails[:2]) == [
+        "['RCPT TO:<bob@example.org>']",
+        "['RCPT TO:<cy@example.org>']",
+    ]
+    assert all(one.content.endswith(b"\r\n\r\nGr=C3=BC=C3=9Fe\r\n") for one in sink.mails[:2])
+    report = sink.mails[2]
+    assert report.sender.startswith("MAIL FROM:<> ")
+    assert report.recipients == ["RCPT TO:<ann@example.org>"]
+    assert b"Status: 5.6.1" in report.content
+    assert b"Content-Type: text/rfc822-headers" in report.content
+    assert report.content.isascii()
+    assert queue("redrive", "--dry-run", "--json").json["redriven"] == 0
 
 
 def test_a_server_that_is_killed_in_an_attempt_loses_no_mail(

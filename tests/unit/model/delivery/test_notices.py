@@ -309,7 +309,7 @@ def test_words_of_others_are_readable_in_the_text_of_a_report() -> None:
     assert fits(rendered, eight_bit=False)
 
 
-def test_a_postmaster_is_told_that_a_report_got_lost() -> None:
+def test_a_postmaster_hears_of_a_lost_report() -> None:
     whole, text, (_, of_recipient), _ = parts(report(to_postmaster=True))
     assert whole["Subject"] == "A report could not be delivered"
     assert "Nobody could be told what became of a mail" in str(text.get_payload())
