@@ -7,7 +7,7 @@ already come twice, as a mail does whose answer is lost.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -29,11 +29,12 @@ from delivery.reception import (
     without_fields,
 )
 from mailqueue.codec import attribute
+from mailqueue.codec.admission import admissible, check_room
 from mailqueue.concurrency import all_of
 from mailqueue.queue import MailQueue
 from model.delivery.attempts import SmtpReply
 from model.delivery.incoming import IncomingField, IncomingOutcome, IncomingRule, outcome_of, rules_before_header
-from model.errors import MailmendError
+from model.errors import MailmendError, WrongUse
 from model.instants import instant_of
 from model.pickup.policy import PickupField
 from model.pickup.quotas import QUOTA_FIELDS, QueueQuota
@@ -42,6 +43,9 @@ from model.queue.mails import Mail
 
 _Part = tuple[IncomingOutcome, list[NamedRecipient]]
 _MadeMail = Callable[[IncomingOutcome, Sequence[NamedRecipient]], Mail]
+
+RECIPIENTS_TOGETHER: Final = 5_000
+"""Recipients of one mail of the queue; a client's mail with more becomes several, so that each fits into any queue."""
 
 AT_ONCE: Final = 16
 """How many of the mails that one became are put into the queue at once."""
@@ -125,7 +129,7 @@ class MailIntake:
             whole = received + without_fields(content, outcome.removes)
             return await self._put(with_bytes(made(outcome, some), whole), whole)
 
-        parts = list(self._parted(sender, recipients, origin, content).items())
+        parts = list(_small(self._parted(sender, recipients, origin, content)))
         with ExitStack() as putting:
             kept, by_address = self._within_quotas(parts, made, len(received) + len(content), origin, putting)
             answers = await all_of(kept, put, AT_ONCE)
@@ -174,6 +178,9 @@ class MailIntake:
 
     async def _put(self, mail: Mail, content: bytes) -> SmtpReply:
         fields = {"client": mail.remote_addr, "recipients": len(mail.recipients), "bytes": len(content)}
+        if never := _refused_for_good(mail):
+            _LOG.warning("a mail was refused, which no queue can keep", extra=fields)
+            return never
         try:
             enqueue_id = await self.queue.enqueue(mail, content)
         except MailmendError as error:
@@ -208,3 +215,23 @@ def _with_attributes(plain: Mail, outcome: IncomingOutcome) -> Mail:
 def _refused(quota: QueueQuota, origin: MailOrigin) -> SmtpReply:
     _LOG.info("a quota is full", extra={"quota": quota.name, "client": origin.client})
     return replies.over_quota(quota.name)
+
+
+def _small(parts: Mapping[IncomingOutcome, Sequence[NamedRecipient]]) -> Iterator[_Part]:
+    """The parts, with as many recipients each as one mail of the queue may have."""
+    for outcome, some in parts.items():
+        for begin in range(0, len(some), RECIPIENTS_TOGETHER):
+            yield outcome, list(some[begin : begin + RECIPIENTS_TOGETHER])
+
+
+def _refused_for_good(mail: Mail) -> SmtpReply | None:
+    """What is answered where no queue can ever keep a mail: to come again later would be of no use."""
+    try:
+        admissible(mail)
+    except WrongUse:
+        return replies.UNFIT
+    try:
+        check_room(mail)
+    except WrongUse:
+        return replies.LARGE_ENVELOPE
+    return None

@@ -21,6 +21,8 @@ TOO_MANY: Final = SmtpReply(452, "4.5.3", "there are too many recipients; send t
 CIRCLE: Final = SmtpReply(554, "5.4.6", "the mail goes round in a circle", ours=True)
 NUL: Final = SmtpReply(554, "5.6.0", "the mail has a NUL byte, which SMTP does not carry", ours=True)
 LONG_HEADER: Final = SmtpReply(552, "5.3.4", "the header of the mail has more than 1 MiB", ours=True)
+LARGE_ENVELOPE: Final = SmtpReply(552, "5.3.4", "the envelope of the mail is larger than a queue takes", ours=True)
+UNFIT: Final = SmtpReply(554, "5.6.0", "the envelope of the mail cannot be kept in a queue", ours=True)
 LATER: Final = SmtpReply(451, "4.3.0", "the mail cannot be kept now; send it again later", ours=True)
 FULL: Final = SmtpReply(452, "4.3.1", "too many mails are coming at once; send it again later", ours=True)
 UNCOUNTED: Final = SmtpReply(452, "4.3.1", "what is in the queue is being counted; send it again later", ours=True)

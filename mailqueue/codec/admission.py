@@ -6,6 +6,7 @@ such a mail is refused before anything of it is put anywhere. The rules are thos
 differ the narrower: addresses are ASCII, a domain's last part does not begin with a digit unless it all is an address.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address
@@ -17,6 +18,12 @@ from model.queue.james_json import text_of
 from model.queue.mails import Mail
 
 DOMAIN_CHARACTERS_MAX: Final = 253
+
+ENVELOPE_BYTES_MAX: Final = 4 * 2**20
+"""Bytes of a mail without its content. Messages have at most 5 MiB in Pulsar and 16 in RabbitMQ, rows 16."""
+
+REMEMBERED_BYTES: Final = 200
+"""What may be noted of each recipient while a mail is tried again, counted from the beginning."""
 
 _ATOM: Final = r"[!#$%&'*+/0-9=?A-Z^_`a-z{|}~-]+"
 _QUOTED: Final = r'"(?:[ !#-\[\]-~]|\\[ -+\--~])+"'
@@ -42,6 +49,26 @@ def admissible(mail: Mail) -> Mail:
             mend="James could neither deliver nor list it, and it would break its listing of every other mail.",
         )
     return mail
+
+
+def check_room(mail: Mail) -> None:
+    """See that a new mail fits into the messages of brokers and the rows of tables, also when it is tried again.
+
+    Raises:
+        WrongUse: it never will.
+    """
+    texts = [text for _, text in (*_addresses(mail), *_texts(mail))]
+    count = sum(map(_json_bytes, texts)) + REMEMBERED_BYTES * len(mail.recipients)
+    if count > ENVELOPE_BYTES_MAX:
+        raise WrongUse(
+            f"the envelope of this mail, with {len(mail.recipients):,} recipients and {len(mail.attributes):,} "
+            f"attributes, comes to {count:,} bytes, and no queue takes more than {ENVELOPE_BYTES_MAX:,}",
+            mend="Enqueue it as several mails with fewer recipients each, or with smaller attributes.",
+        )
+
+
+def _json_bytes(text: str) -> int:
+    return len(json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
 def is_address(text: str) -> bool:

@@ -14,7 +14,7 @@ from admin.wiring.queues import QueueConnections, with_queues
 from delivery.envelopes import counted_mail, with_bytes
 from delivery.quotas import QueueQuotas
 from mailqueue.codec import attribute
-from mailqueue.codec.admission import admitted
+from mailqueue.codec.admission import admitted, check_room
 from mailqueue.concurrency import all_of
 from mailqueue.queue import MailQueue, due_time, no_due_mails
 from model.errors import BadMail, CannotReach, ExitCode, MailmendError, QuotaFull, WrongUse
@@ -92,7 +92,8 @@ def enqueue(request: EnqueueRequest, _: Caller) -> EnqueueResult:
 
     Raises:
         BadMail: a file is not there, cannot be read, or is empty, as far as its beginning shows.
-        WrongUse: James could not read such a mail, or there is no such priority, delay or time.
+        WrongUse: James could not read such a mail, no queue has room for its envelope, or there is no such priority,
+            delay or time.
         Delayed: a delay, where the keyspace has no table for delayed mails.
         BadPolicyFile: the policies cannot be used; the message says where.
     """
@@ -109,7 +110,7 @@ async def _enqueued(
     due_at = due_time(connections.now, request.due_in, request.at)
     if due_at is not None and not connections.can_delay:
         raise no_due_mails()
-    admitted(_mail(connections, request), request.priority)
+    check_room(admitted(_mail(connections, request), request.priority))
     if request.dry_run and not limits:
         return EnqueueResult(request, [await _read(letter) for letter in letters], due_at)
     async with connections.open(dry_run=request.dry_run) as queue:

@@ -14,7 +14,7 @@ from model.schema.statements.tables import name_problem
 from model.schema.table import COMPACT_STORAGE, Column, Kind, Table
 from model.schema.type_rules import holds, is_user_type
 
-_TARGET = re.compile(r"(?:(values|keys|entries|full)\()?((?:\"(?:[^\"]|\"\")+\"|\w)+)\)?")
+_TARGET = re.compile(r"(?:(values|keys|entries|full)\()?(\"(?:[^\"]|\"\")+\"|\w+)\)?")
 _BUILT_IN = frozenset({"", "legacy_local_table"})
 _STORAGE_ATTACHED = frozenset({"sai", "storageattachedindex"})
 QUERIES_REFUSED = Danger(Risk.BREAKING, "Queries that need {name} are refused from then on.", always)

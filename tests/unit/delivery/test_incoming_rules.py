@@ -2,10 +2,11 @@
 
 import pytest
 
+from delivery import intake
 from delivery.policy_file import policies_of
 from delivery.policy_nodes import BadPolicyFile
 from delivery.reception import HEADER_READ_MAX, header_values, without_fields
-from mailqueue.codec import attribute_value
+from mailqueue.codec import admission, attribute_value
 from model.delivery.attempts import DeliveryProtocol
 from model.delivery.incoming import IncomingRule
 from model.errors import BrokerUnreachable
@@ -228,3 +229,29 @@ async def test_a_value_that_a_client_may_not_choose_is_logged_without_its_text(
     assert set(mail.attributes) == {"mailmend.bytes"}
     (said,) = (one for one in caplog.records if "a value that it cannot have" in one.getMessage())
     assert (vars(said)["attributes"], "daily" in str(vars(said))) == ("expires", False)
+
+
+async def test_a_mail_to_more_recipients_than_one_mail_of_the_queue_has_becomes_several(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One with 100,000 would exceed the messages of brokers: each part fits, and each recipient is in one of them."""
+    monkeypatch.setattr(intake, "RECIPIENTS_TOGETHER", 2)
+    wanted = [f"r{number}@example.org" for number in range(5)]
+    async with entrance() as site:
+        client = await site.client()
+        answer = await client.hand_over(HEADER, MAIL, *(f"RCPT TO:<{one}>" for one in wanted))
+        mails = [mail.recipients for mail, _ in await site.mails()]
+
+    assert answer[:9] == "250 2.0.0"
+    assert sorted(map(len, mails)) == [1, 2, 2]
+    assert sorted(one for some in mails for one in some) == wanted
+
+
+async def test_an_envelope_that_no_queue_takes_is_refused_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later is never right: the client would come again until it gives up."""
+    monkeypatch.setattr(admission, "ENVELOPE_BYTES_MAX", 500)
+    async with entrance() as site:
+        client = await site.client()
+        answer = await client.hand_over(HEADER, f"{MAIL} ENVID={'a' * 90}", RCPT, CY)
+        assert answer[:9] == "552 5.3.4"
+        assert not await site.mails()

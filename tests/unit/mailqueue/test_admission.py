@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailqueue.codec import attribute, listed_of, queued_of
-from mailqueue.codec.admission import admissible, is_address
+from mailqueue.codec.admission import admissible, check_room, is_address
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import WrongUse
 from model.queue.mails import Mail, RecipientHeader
@@ -183,3 +183,15 @@ async def test_nothing_is_put_anywhere_for_a_mail_that_may_not_come_in() -> None
         assert await listed(queue) == []
         assert [blob async for blob in twins.blobs.scan()] == []
         assert (await twins.broker.depth(twins.name)).ready == 0
+
+
+def test_an_envelope_that_no_broker_and_no_row_takes_is_refused() -> None:
+    """Recipients and attributes count, as JSON writes them, with what may be noted of each recipient."""
+    many = replace(MAIL, recipients=tuple(f"recipient-{number}@example.org" for number in range(15_000)))
+    check_room(many)
+    with pytest.raises(
+        WrongUse, match=r"50,000 recipients .* comes to .* bytes, and no queue takes more than 4,194,304"
+    ):
+        check_room(replace(MAIL, recipients=many.recipients[:1] * 50_000))
+    with pytest.raises(WrongUse, match="1 attributes"):
+        check_room(replace(MAIL, attributes={"large": attribute('"' * 1_500_000)}))

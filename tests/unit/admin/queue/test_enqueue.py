@@ -11,7 +11,7 @@ import pytest
 
 from admin.services.queue.enqueue import AT_ONCE
 from admin.services.queue.letters import FIRST_BYTES
-from mailqueue.codec import attribute_value, priority_of
+from mailqueue.codec import admission, attribute_value, priority_of
 from model.queue.mails import Mail, Whereabouts
 from tests.support.memory_broker import Fate
 from tests.support.queue_commands import QueueShell
@@ -155,6 +155,16 @@ def test_an_envelope_that_james_could_not_read_is_refused_before_any_file_is_put
         ended = queue("enqueue", letter, letter, "--recipient", "no address", *options)
         assert (ended.code, "recipients[0] is no address" in ended.err) == (2, True)
     assert (queue.listed(), set(queue.asked)) == ([], {"close"})
+
+
+def test_an_envelope_that_no_queue_takes_is_refused_before_any_file_is_put(
+    queue: QueueShell, letter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "ENVELOPE_BYTES_MAX", 10_000)
+    for options in ((), ("--dry-run",)):
+        ended = queue("enqueue", letter, *TO_BOB, "--attribute", f"large={'a' * 10_000}", *options)
+        assert (ended.code, "no queue takes more than 10,000" in ended.err) == (2, True), ended.err
+    assert queue.listed() == []
 
 
 class Reading:
