@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 from datetime import timedelta
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from typing import Any, Final
 
 import click
@@ -19,7 +19,6 @@ from admin.cli.queue_options import QUEUE_ARGUMENT, queue_settings, unless
 from admin.cli.suspend import OF_A_QUEUE, refuse_unnamed
 from admin.services.delivery import CONCURRENCY_DEFAULT, PREFETCH_DEFAULT
 from admin.settings import parse_port
-from delivery.addresses import IpNetwork
 from delivery.smart_host import SmartHost
 from mailqueue.codec.admission import is_address
 from model.delivery.attempts import SMTP_PORT, DeliveryProtocol, SourceAddress, TlsLevel
@@ -27,6 +26,7 @@ from model.delivery.journal import UncertainPolicy
 from model.delivery.retries import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule
 from model.durations import parse_duration
 from model.errors import WrongUse
+from model.grammar import address_of_literal, read_host, read_network
 
 _INTERVAL_MAX: Final = timedelta(days=30)
 _WAITING_MAX: Final = timedelta(minutes=20)
@@ -61,11 +61,8 @@ def _source(value: Any) -> SourceAddress:
         raise WrongUse(f"{address!r} is no address", mend="Write 192.0.2.1, or 192.0.2.1=out1.example.org.") from error
 
 
-def _network(value: Any) -> IpNetwork:
-    try:
-        return ip_network(str(value))
-    except ValueError as error:
-        raise WrongUse(f"{value!r} is no network", mend="Write it like 10.0.0.0/8, or fd00::/8.") from error
+def _own_host(value: Any) -> str:
+    return address_of_literal(str(value)) or read_host(str(value))
 
 
 def _address(value: Any) -> str:
@@ -162,7 +159,7 @@ SERVE: Final = Command(
             "--next-hops-in",
             "A network that is not of the Internet, such as 10.0.0.0/8, whose servers may be next hops that DNS names; "
             "may be given again. Loopback is one where a --source is an address of it. [default: none]",
-            type=ParsedValue("network", _network),
+            type=ParsedValue("network", read_network),
             multiple=True,
             metavar="CIDR",
         ),
@@ -171,6 +168,7 @@ SERVE: Final = Command(
             "Another name of this host, or an address in front of it: mail that DNS sends there would come back, and "
             "fails; may be given again. Its name and HELO, its interfaces and --listen are known.",
             "own_hosts",
+            type=ParsedValue("host", _own_host),
             multiple=True,
             metavar="NAME|ADDRESS",
         ),

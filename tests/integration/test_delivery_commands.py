@@ -126,6 +126,27 @@ def test_a_server_that_is_killed_in_an_attempt_loses_no_mail(
 
 
 @pytest.mark.thorough
+def test_mails_that_are_being_put_off_when_their_server_is_killed_are_delivered_once(
+    queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    """Whichever of them the queue has again at that moment: the next server puts the same ones off."""
+    names = [f"{number}" for number in range(12)]
+    sink = sinks(RCPT=[say("450 4.2.0 later")] * len(names))
+    queue.put(*names)
+
+    server = serving(sink, "--uncertain", "hold", "--retry", "3s")
+    until(lambda: sum(line.startswith("RCPT") for line in sink.lines) >= len(names) // 2)
+    server.kill()
+    server.wait()
+    following = serving(sink, "--uncertain", "hold", "--retry", "3s")
+    until(lambda: queue("size", "--json").json["mails"] + queue("size", "--json").json["delayed"] == 0)
+    following.send_signal(signal.SIGTERM)
+
+    assert following.wait(PATIENCE_SECONDS) == 0
+    assert len(sink.mails) == len(names)
+
+
+@pytest.mark.thorough
 def test_who_is_started_where_a_server_was_killed_has_its_name_and_its_part_at_once(
     queue: RealQueue,
     sinks: Callable[..., SmtpSink],
