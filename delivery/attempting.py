@@ -280,7 +280,7 @@ class EntryAttempts:
     ) -> EndedEntry:
         """How an entry ends behind an attempt; the journal has it before anything follows from it."""
         doubted = self.journal.doubted(entry, recorded) if result.uncertain else None
-        ended = doubted or self._judged(result, entry, recorded.ended_at or self.now())
+        judged = ended = doubted or self._judged(result, entry, recorded.ended_at or self.now())
         if ended.end is EntryEnd.RETURNED:
             await self.journal.end(held, recorded)
             return ended
@@ -288,7 +288,10 @@ class EntryAttempts:
         if not delivered:
             ended = await self._after(held, ended, result.stage)
         await self.journal.end(held, replace(recorded, outcome=None if doubted else OUTCOMES[ended.end]))
-        return await self._after(held, ended, result.stage) if delivered else ended
+        if delivered:
+            return await self._after(held, ended, result.stage)
+        is_as_journalled = ended is judged and not doubted
+        return replace(ended, journalled=is_as_journalled)
 
     def _judged(self, result: RecipientResult, entry: DeliveryEntry, at: datetime) -> EndedEntry:
         """How an entry ends by a result, at the time that the journal has."""

@@ -182,8 +182,13 @@ class MailDepartures:
             _log_failure("a mail comes again at once", held, error)
 
     def _again(self, held: HeldMail, settlement: MailSettlement) -> Iterable[LeavingStep]:
+        """Recipients that the journal knows come apart from others: the same ones come together after a crash."""
+        journalled = {one.entry.id.number for one in held.ended if one.journalled}
         for at, entries in settlement.again.items():
-            yield partial(self._put_off, held, entries, at)
+            known = [entry for entry in entries if entry.id.number in journalled]
+            others = [entry for entry in entries if entry.id.number not in journalled]
+            for some in filter(None, (known, others)):
+                yield partial(self._put_off, held, some, at)
 
     async def _put_off(self, held: HeldMail, entries: Sequence[DeliveryEntry], at: datetime) -> None:
         """Put a mail into its queue again, for these recipients; if need be, without the notes about it.

@@ -112,7 +112,7 @@ class AttemptJournal:
         _LOG.info("an attempt of before has its outcome", extra=_fields(last) | {"outcome": last.outcome.value})
         end, at = ENDS[last.outcome], last.ended_at or last.started_at
         why = "" if end is EntryEnd.DELIVERED else _WORDS_LOST
-        return EndedEntry(replace(entry, reply="", host=last.host), end, at, last.status, why)
+        return EndedEntry(replace(entry, reply="", host=last.host), end, at, last.status, why, journalled=True)
 
     def doubted(self, entry: DeliveryEntry, attempt: JournalledAttempt) -> EndedEntry | None:
         """How a recipient ends whose server may have the mail; None: it is to be tried again."""

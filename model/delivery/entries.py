@@ -196,6 +196,7 @@ class EndedEntry:
         arrived: whether the server that took it is the recipient's own, by LMTP.
         wait: how long it waits, where it comes again; None: as its schedule says, or not at all where it was returned.
         changed: whether the entry is not what its queue has, though it was returned.
+        journalled: whether the journal of attempts leads to the same end at the same time, whoever asks it.
     """
 
     entry: DeliveryEntry
@@ -207,3 +208,4 @@ class EndedEntry:
     arrived: bool = False
     wait: timedelta | None = None
     changed: bool = False
+    journalled: bool = False

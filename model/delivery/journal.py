@@ -110,16 +110,22 @@ class JournalledAttempt:
 
 
 def decisive(attempts: Iterable[JournalledAttempt], passage: EnqueueId) -> JournalledAttempt | None:
-    """The attempt that says what becomes of a recipient whose mail comes again in the same passage through its queue.
+    """The attempt that says what becomes of a recipient whose mail comes again.
+
+    A delivery decides in whichever passage through the queue it was made: a server that was killed while it put a
+    recipient off may leave it in two passages. Apart from that only attempts of the same passage decide.
 
     Args:
         attempts: those of the recipient, in their order.
-        passage: those of others decide nothing, as each ended before the next began.
+        passage: the mail's present one.
 
     Returns:
         One that delivered the mail, else the last one; None where it came to nothing, or there is none.
     """
-    mine = [one for one in attempts if one.mail == passage]
-    delivered = [one for one in mine if one.outcome is AttemptOutcome.DELIVERED]
-    last = next(iter(delivered or mine[-1:]), None)
+    last: JournalledAttempt | None = None
+    for attempt in attempts:
+        if attempt.outcome is AttemptOutcome.DELIVERED:
+            return attempt
+        if attempt.mail == passage:
+            last = attempt
     return None if last is None or last.outcome is AttemptOutcome.RETURNED else last

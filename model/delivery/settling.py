@@ -87,7 +87,7 @@ def settlement_of(
     entries = list(ended)
     refused_at = _refused_at(entries)
     for one in entries:
-        since = refused_at.get(one.entry.refusals, now) if one.end is EntryEnd.REFUSED else now
+        since = refused_at[one.entry.refusals, one.journalled] if one.end is EntryEnd.REFUSED else now
         decision, counted = _next(mail, one, schedule, since, expires_at)
         if decision:
             again.setdefault(_whole_second(decision.at), []).append(counted)
@@ -101,12 +101,13 @@ def settlement_of(
     return MailSettlement(notices, again, failed, tuple(untold))
 
 
-def _refused_at(ended: Iterable[EndedEntry]) -> Mapping[int, datetime]:
-    """When the last of the entries was refused that were refused equally often before."""
-    found = dict[int, datetime]()
+def _refused_at(ended: Iterable[EndedEntry]) -> Mapping[tuple[int, bool], datetime]:
+    """When the last of the entries was refused that were refused equally often before, and are journalled or not."""
+    found = dict[tuple[int, bool], datetime]()
     for one in ended:
         if one.end is EntryEnd.REFUSED:
-            found[one.entry.refusals] = max(one.at, found.get(one.entry.refusals, one.at))
+            alike = (one.entry.refusals, one.journalled)
+            found[alike] = max(one.at, found.get(alike, one.at))
     return found
 
 

@@ -376,6 +376,23 @@ async def test_at_each_step_a_kill_loses_nothing_and_doubles_only_what_may_be(
     assert any(max(one) > 1 for one in deaths) or policy is not RETRY
 
 
+async def test_a_kill_while_a_recipient_without_an_attempt_is_put_off_does_not_double_it() -> None:
+    """Given one whose server was not known then, and is known to the next process, which delivers at once."""
+    for dies_at in count(1):
+        site = DeliverySite(journals=True)
+        site.relay.scripts[CY] = [LATER, ACCEPTED]
+        site.hops.table["one.example"] = SmtpReply(451, "4.4.3", "DNS does not answer", ours=True)
+        await site.put(BOB, CY)
+        await site.serve(30, dies_at=dies_at, uncertain=HOLD)
+        if not site.relay.life.dead:
+            break
+        site.hops.table.clear()
+        await site.serve(900, uncertain=HOLD)
+        assert sorted(site.relay.had) == sorted({BOB, CY} - {one.entry.recipient for one in await site.held()})
+        assert len(await site.mails()) == len(await site.held())
+    assert dies_at > 8
+
+
 def decided(site: DeliverySite) -> int:
     return round(sum(one.value for one in site.server.samples() if one.metric is UNCERTAIN))
 

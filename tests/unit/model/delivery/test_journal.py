@@ -40,11 +40,11 @@ def attempt(
 def test_a_delivery_decides_else_the_last_attempt_unless_it_came_to_nothing(
     here: list[AttemptOutcome | None], there: list[AttemptOutcome | None]
 ) -> None:
-    """Of the passage that is asked for; what other passages tried decides nothing."""
-    mine = [attempt(one) for one in here]
-    found = decisive([*(attempt(one, THERE) for one in there), *mine], HERE)
-    if AttemptOutcome.DELIVERED in here:
-        assert found is mine[here.index(AttemptOutcome.DELIVERED)]
+    """A delivery of any passage, else the last attempt of the passage that is asked for."""
+    mine, others = [attempt(one) for one in here], [attempt(one, THERE) for one in there]
+    found = decisive([*others, *mine], HERE)
+    if AttemptOutcome.DELIVERED in [*there, *here]:
+        assert found is [*others, *mine][[*there, *here].index(AttemptOutcome.DELIVERED)]
     elif here and here[-1] is not AttemptOutcome.RETURNED:
         assert found is mine[-1]
     else:
