@@ -71,7 +71,10 @@ async def test_a_domain_is_served_and_one_that_is_this_host_is_reported_at_the_f
         await serving
         await relay.close()
 
-    told = {mail.recipients[0].split()[1]: mail.content for mail in sink.mails}
-    assert told.keys() == {"TO:<bob@nx6.test>", "TO:<ann@sender.test>"}
-    assert told["TO:<bob@nx6.test>"] == CONTENT
-    assert b"Final-Recipient: rfc822; bob@loop1.test\r\nAction: failed\r\nStatus: 5.4.6" in told["TO:<ann@sender.test>"]
+    received = {mail.recipients[0].split()[1]: mail.content for mail in sink.mails}
+    assert received.keys() == {"TO:<bob@nx6.test>", "TO:<ann@sender.test>"}
+    assert received["TO:<bob@nx6.test>"] == CONTENT
+    assert (
+        b"Final-Recipient: rfc822; bob@loop1.test\r\nAction: failed\r\nStatus: 5.4.6"
+        in received["TO:<ann@sender.test>"]
+    )
