@@ -117,6 +117,8 @@ ERRORS_WITHOUT_PAGE = {
     "Contended",
     # A fault of ours: the message says what is missing, and to keep the file.
     "OctetsLost",
+    # The ledger holds what nobody writes: the message says which record, and how to go on without it.
+    "DamagedRecord",
 }
 
 
