@@ -144,7 +144,7 @@ def kind_of(path: Path) -> FolderKind:
 
 
 def _kind_of_directory(path: Path) -> FolderKind:
-    if (path / "cur").is_dir() and (path / "new").is_dir():
+    if (path / "cur").is_dir() or (path / "new").is_dir():  # archives leave empty directories out
         return FolderKind.MAILDIR
     if any(_is_eml(file) for file in path.rglob("*")):
         return FolderKind.EML_FILES
@@ -243,7 +243,8 @@ def _start_of(path: Path) -> bytes:
 def _maildir_messages(path: Path, octets_max: int) -> Iterator[Found | Refused]:
     """Files of cur and new in the order of their names, which begin with the time of delivery."""
     keywords = _keywords_of(path)
-    inside = [file for name in ("cur", "new") for file in (path / name).iterdir()]
+    names = [name for name in ("cur", "new") if (path / name).is_dir()] or ["new"]
+    inside = [file for name in names for file in (path / name).iterdir()]
     for file in sorted((file for file in inside if not file.name.startswith(".")), key=lambda one: one.name):
         unique, *rest = _INFO.split(file.name, maxsplit=1)
         recent = file.parent.name == "new"

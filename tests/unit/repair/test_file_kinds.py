@@ -122,6 +122,20 @@ def test_an_eml_file_with_several_mails_is_refused_with_the_command_that_loads_i
     assert f"mailmend load {tmp_path / 'two.eml'} " in two.mend
 
 
+def test_a_maildir_without_its_empty_directories_is_one(tmp_path: Path) -> None:
+    """As archives and git leave it: the command that is named for a sub-folder loads it."""
+    for name in ("cur", ".Sent/cur"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "1.a:2,S").write_bytes(MAIL)
+
+    _, skipped = mail_in(tmp_path, kind_of(tmp_path))
+
+    assert isinstance(skipped, Refused)
+    assert skipped.mend == f"Load it: mailmend load {tmp_path / '.Sent'} --user USER --mailbox Sent"
+    assert kind_of(tmp_path / ".Sent") is FolderKind.MAILDIR
+    assert len(list(mail_in(tmp_path / ".Sent", FolderKind.MAILDIR))) == 1
+
+
 def test_a_maildir_names_what_it_leaves_out(tmp_path: Path) -> None:
     for name in ("cur", "new", ".Sent/cur", ".Sent/new", ".Empty/cur", ".Empty/new"):
         (tmp_path / name).mkdir(parents=True)

@@ -183,7 +183,8 @@ def test_a_file_that_vanishes_or_cannot_be_read_is_refused_by_name(tmp_path: Pat
 def test_a_folder_that_goes_away_meanwhile_is_named(tmp_path: Path) -> None:
     for name in ("cur", "new"):
         (tmp_path / name).mkdir()
-    (tmp_path / "new").rmdir()
+    for name in ("cur", "new"):
+        (tmp_path / name).rmdir()
 
     with pytest.raises(BadMail, match="new cannot be read: No such file"):
         list(mail_in(tmp_path, FolderKind.MAILDIR))
