@@ -36,6 +36,7 @@ from model.projections.binding import Bound, bound, left_out
 from model.projections.family import Family
 from model.schema.sizes import TableSize
 from model.schema.table import Table
+from model.texts import wellformed
 from repair.clock import SystemClock, Timing
 from repair.decisions.engines import EngineChoice, choose_engine, estimated_rows
 from repair.ledger.jobs import JobRuns
@@ -442,7 +443,7 @@ def owner_name() -> str:
         user = getpass.getuser()
     except (OSError, KeyError):
         user = str(os.getuid())
-    return f"{user}@{socket.gethostname()} pid {os.getpid()}"
+    return wellformed(f"{user}@{socket.gethostname()} pid {os.getpid()}")
 
 
 def _system_authorities() -> str:

@@ -18,11 +18,14 @@ from model.operations import Put, Read
 from model.pickup.policy import PickupField
 from model.ports import AsyncTables
 from model.schema.table import Row
-from model.texts import noted
+from model.texts import cut, noted
 
 _WORD_BYTES_MAX: Final = 255
 """The largest number of bytes of a name or status, which hooks may set too: nothing keeps an attempt out of its
 journal."""
+
+_FIELD_BYTES_MAX: Final = 1_024
+"""The largest number of bytes of one value that policies count by: a sender may set it to any length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +66,14 @@ class LedgerAttempts:
 def _cells(attempt: JournalledAttempt) -> Row:
     return {
         "mail": attempt.mail,
-        "fields": json.dumps({one.value: text for one, text in attempt.fields.items() if text}),
+        "fields": json.dumps({one.value: cut(text, _FIELD_BYTES_MAX) for one, text in attempt.fields.items() if text}),
         "sources": json.dumps(attempt.sources),
         "readyat": attempt.ready_at,
         "startedat": attempt.started_at,
         "host": noted(attempt.host, _WORD_BYTES_MAX),
         "bytes": attempt.content_bytes,
         "urgent": attempt.urgent,
-        "server": attempt.server,
+        "server": noted(attempt.server, _WORD_BYTES_MAX),
         **_end_cells(attempt),
     }
 

@@ -17,6 +17,7 @@ from model.pickup.policy import Threshold
 from model.pickup.rates import DeliveryRate
 from model.ports import AsyncTables
 from model.schema.table import Row
+from model.texts import noted
 from repair.ledger.expiring import kept_seconds, put_order, remove_order
 
 _LIMITS: Final = frozenset({"concurrency", "rate", "connect_interval", "stop", "cluster"})
@@ -73,8 +74,8 @@ def condition_cells(made: MadeCondition) -> Row:
         "fields": json.dumps(made.fields),
         "matches": json.dumps(made.values),
         "limits": json.dumps(_limits(made.threshold)),
-        "owner": made.owner,
-        "reason": made.reason,
+        "owner": noted(made.owner),
+        "reason": noted(made.reason),
         "madeat": made.made_at,
         "endsat": made.ends_at,
     }

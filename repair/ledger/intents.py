@@ -18,6 +18,7 @@ from model.ids import EnqueueId, QueueName
 from model.operations import Put, Read, Remove
 from model.ports import AsyncTables
 from model.schema.table import Row
+from model.texts import noted
 
 KEPT_FOR: Final = timedelta(days=1)
 """How long a change waits for the end of an attempt."""
@@ -47,8 +48,8 @@ class LedgerIntents:
         seconds = round(KEPT_FOR.total_seconds())
         cells = {
             "action": change.action.value,
-            "owner": change.owner,
-            "reason": change.reason,
+            "owner": noted(change.owner),
+            "reason": noted(change.reason),
             "madeat": change.at,
             "untilat": change.until,
         }

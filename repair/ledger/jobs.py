@@ -12,6 +12,7 @@ from model.instants import MICROS, instant_of
 from model.operations import Level, Put, PutIfAbsent, Read, Remove, Scan
 from model.ports import Clock, Tables
 from model.schema.table import Row
+from model.texts import noted, wellformed
 from repair.ledger.expiring import AHEAD_SECONDS, stamp_after
 from repair.ledger.runs import RunState
 
@@ -111,7 +112,7 @@ class JobRuns:
         """
         claim, begun_at = self.clock.new_uuid(), instant_of(self.clock.micros())
         row = JOB_TURN.key_row((self.keyspace, job, due_at))
-        put = PutIfAbsent(JOB_TURN, row | {"claim": claim, "owner": self.owner, "begunat": begun_at})
+        put = PutIfAbsent(JOB_TURN, row | {"claim": claim, "owner": noted(self.owner), "begunat": begun_at})
         try:
             answer = self.tables.attempt(put)
             standing = None if answer.applied else answer.current
@@ -149,8 +150,8 @@ class JobRuns:
         Raises:
             Outweighed: a resumption by a clock more than a day ahead hides the pause: the job is not paused.
         """
-        pause = JobPause(job, instant_of(self.clock.micros()), self.owner, reason)
-        cells = {"pausedat": pause.paused_at, "owner": pause.owner, "reason": reason}
+        pause = JobPause(job, instant_of(self.clock.micros()), noted(self.owner), noted(reason))
+        cells = {"pausedat": pause.paused_at, "owner": pause.owner, "reason": pause.reason}
         row = JOB_PAUSE.key_row((self.keyspace, job)) | cells
         read = Read(JOB_PAUSE, (self.keyspace, job), times=True)
         for seconds in AHEAD_SECONDS:
@@ -185,14 +186,14 @@ class JobRuns:
 
     def _keep(self, run: JobRun) -> None:
         cells = {
-            "command": run.command,
+            "command": wellformed(run.command),
             "state": run.state.value,
             "startedat": run.started_at,
             "endsby": run.ends_by,
             "endedat": run.ended_at,
             "exitcode": run.exit_code,
-            "owner": run.owner,
-            "reason": run.reason,
+            "owner": noted(run.owner),
+            "reason": noted(run.reason),
         }
         self.tables.write(Put(JOB_RUN, JOB_RUN.key_row((self.keyspace, run.job, run.id)) | cells))
 

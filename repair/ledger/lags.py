@@ -24,6 +24,7 @@ from model.operations import Put, Read, Remove, Scan
 from model.ports import Clock, Tables
 from model.projections.findings import Suspect
 from model.schema.table import Key, Row
+from model.texts import noted
 from repair.ledger.before_images import key_text, suspect_from, suspect_text
 from repair.synced_files import make_own_folder, open_own, write_all
 
@@ -168,7 +169,7 @@ class LagJournal:
             "projection": suspect.projection,
             "rowkey": key_text(suspect.key),
             "suspect": suspect_text(suspect),
-            "cause": cause,
+            "cause": noted(cause),
         }
 
     def _put(self, rows: Sequence[Row]) -> list[Row]:

@@ -19,6 +19,7 @@ from model.pickup.conditions import MadeCondition
 from model.pickup.suspensions import MadeSuspension
 from model.ports import AsyncTables
 from model.schema.table import Row
+from model.texts import noted
 from repair.ledger.conditions import condition_cells, condition_of
 from repair.ledger.suspensions import suspension_cells, suspension_of
 
@@ -74,7 +75,7 @@ class LedgerOrderHistory:
         made = record.made
         cells = suspension_cells(made) if isinstance(made, MadeSuspension) else condition_cells(made)
         key = (self.keyspace, made.queue, _KINDS[type(made)], day_of(record.id), record.id)
-        row = {**cells, "orderid": made.id, "event": record.event.value, "changedby": record.by}
+        row = {**cells, "orderid": made.id, "event": record.event.value, "changedby": noted(record.by)}
         await self.tables.write(Put(DELIVERY_ORDER_HISTORY, DELIVERY_ORDER_HISTORY.key_row(key) | row))
 
     async def of(self, kind: type[M], queue: QueueName, now_micros: int, limit: int) -> Sequence[OrderRecord[M]]:

@@ -11,6 +11,7 @@ from model.instants import instant_of
 from model.operations import Level, Put, Scan
 from model.ports import Clock, Tables
 from model.schema.table import Row
+from model.texts import noted
 
 TO_END: Final = 0
 """The rows per second that tell a job's run to end."""
@@ -40,7 +41,7 @@ class RunLimits:
     keyspace: str = ""
 
     def put(self, run: UUID, limit: RunLimit) -> RunLimit:
-        cells = {"rowspersecond": limit.rows_per_second, "maxfixes": limit.max_fixes, "owner": limit.owner}
+        cells = {"rowspersecond": limit.rows_per_second, "maxfixes": limit.max_fixes, "owner": noted(limit.owner)}
         at = self.clock.new_uuid()
         before = self._newest_row(run)
         if before is not None:

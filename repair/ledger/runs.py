@@ -30,6 +30,7 @@ from model.ports import Clock, Tables
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row
+from model.texts import noted
 from repair.ledger.before_images import image_from, image_text, key_text
 from repair.log_fields import log_fields, put_log_field
 from repair.retries import Retries, RetryPolicy
@@ -202,7 +203,7 @@ class Ledger:
         return Put(REPAIR_FINDING, row, at=at, ttl_seconds=self._ttl, joinable=True)
 
     def _result(self, run: RunId, finding: Finding) -> Put:
-        cells = {"result": finding.result.value if finding.result else "", "error": finding.error or ""}
+        cells = {"result": finding.result.value if finding.result else "", "error": noted(finding.error or "")}
         row = REPAIR_FINDING.key_row(_finding_key(run, finding.suspect)) | cells
         return Put(REPAIR_FINDING, row, ttl_seconds=self._ttl, joinable=True)
 

@@ -13,6 +13,7 @@ from model.operations import Put, Read
 from model.pickup.suspensions import MadeSuspension
 from model.ports import AsyncTables
 from model.schema.table import Row
+from model.texts import noted
 from repair.ledger.expiring import kept_seconds, put_order, remove_order
 
 
@@ -61,8 +62,8 @@ def suspension_cells(made: MadeSuspension) -> Row:
     """All but its key."""
     return {
         "fields": json.dumps({name: list(texts) for name, texts in made.values.items()}),
-        "owner": made.owner,
-        "reason": made.reason,
+        "owner": noted(made.owner),
+        "reason": noted(made.reason),
         "endsat": made.ends_at,
     }
 

@@ -116,6 +116,18 @@ async def test_what_was_removed_is_gone(kept: Orders, queue: QueueName) -> None:
     assert await kept.ledger.find(queue, first.id) is None
 
 
+async def test_words_that_no_store_takes_are_kept_as_far_as_one_does(kept: Orders, queue: QueueName) -> None:
+    """Given an owner and a reason from a command line that is not UTF-8, and a reason without end."""
+    latin = replace(await kept.put(queue), owner="J\udcf6rg@here", reason="bis sp\ud800ter")
+    await kept.ledger.put(latin, datetime.now(UTC))
+    (one,) = await kept.ledger.of(queue)
+    assert (one.owner, one.reason) == ("J\ufffdrg@here", "bis sp\ufffdter")
+
+    await kept.ledger.put(replace(latin, reason="x" * 100_000), datetime.now(UTC))
+    (one,) = await kept.ledger.of(queue)
+    assert one.reason == "x" * 2_045 + "..."
+
+
 async def test_what_a_clock_ahead_has_written_is_removed_and_can_be_made_again(kept: Orders, queue: QueueName) -> None:
     """Its stamp outweighs a removal with this host's time; the removal's stamp outweighs what is made again."""
     made, ahead = await kept.put(queue), timedelta(minutes=10)
@@ -230,6 +242,16 @@ async def test_what_is_ordered_for_after_attempts_is_read_by_mail_until_it_is_re
     assert await ledger.of(queue, one) == {7: hold}
     assert await LedgerIntents(tables, "other").of(queue, one) == {}
     assert not await ledger.are_there(QueueName(f"{queue}2"))
+
+
+async def test_what_is_ordered_for_after_attempts_has_words_that_every_store_takes(
+    tables: AsyncTables, queue: QueueName
+) -> None:
+    ledger, mail = LedgerIntents(tables, "mail"), EnqueueId(uuid4())
+    now = datetime.now(UTC).replace(microsecond=0)
+    hold = EntryChange(action=EntryAction.HOLD, at=now, owner="J\udcf6rg", reason="sp\ud800ter")
+    await ledger.put(queue, [EntryId(mail, 0)], hold)
+    assert await ledger.of(queue, mail) == {0: replace(hold, owner="J\ufffdrg", reason="sp\ufffdter")}
 
 
 async def test_what_servers_say_that_they_count_by_is_read_until_they_leave(

@@ -65,10 +65,11 @@ def test_a_reply_in_any_bytes_is_kept_and_a_report_on_the_content_is_delivered(
     letter.write_bytes("Subject: a\r\n\r\nGrüße\r\n".encode())
     envelope = ("--recipient", "bob@example.org", "--sender", "ann@example.org")
     assert queue("enqueue", str(letter), *envelope, "--recipient", "cy@example.org").code == 0
-    server = serving(sink, "--retry", "20s")
+    server = serving(sink, "--retry", "1h")
     until(lambda: len(sink.mails) == 1)
     until(lambda: queue.line("delivery", "list", "spool", "--in-state", "defer", "--json").json["entries"] != [])
     (put_off,) = queue.line("delivery", "list", "spool", "--in-state", "defer", "--json").json["entries"]
+    assert queue.line("delivery", "retry", "spool", "--all", "--json").json["changed"] == 1
     until(lambda: len(sink.mails) == 2)
     assert queue("enqueue", str(letter), *envelope).code == 0
     until(lambda: len(sink.mails) == 3)

@@ -8,13 +8,14 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from admin.api.errors import described, error
 from admin.api.monitoring import CheckBody, checks_json
 from admin.present.document import Document
 from admin.services.delivery_desk import DeliveryDesk
 from model.errors import WrongUse
+from model.texts import wellformed
 from repair.ledger.order_history import OrderEvent
 
 LOG: Final = "mailmend.delivery"
@@ -23,6 +24,10 @@ LOG: Final = "mailmend.delivery"
 def _desk(request: Request) -> DeliveryDesk:
     desk: DeliveryDesk = request.app.state.desk
     return desk
+
+
+def _storable(given: Any) -> Any:
+    return wellformed(given) if isinstance(given, str) else given
 
 
 ServerDesk = Annotated[DeliveryDesk, Depends(_desk)]
@@ -34,7 +39,8 @@ DurationText = Annotated[
         description="Like 30s, 5m, 2h, 1d.",
     ),
 ]
-ReasonText = Annotated[str, Field(min_length=1, max_length=1000)]
+ReasonText = Annotated[str, BeforeValidator(_storable), Field(min_length=1, max_length=1000)]
+"""JSON may hold half a surrogate pair, which is no reason to refuse what is ordered."""
 DryRun = Annotated[bool, Field(description="Write nothing, and answer what would be.")]
 
 

@@ -45,6 +45,17 @@ async def outcomes(site: DeliverySite, mail: EnqueueId) -> list[tuple[int, Attem
     return [(one.entry.number, one.outcome) for one in await site.recorded(mail)]
 
 
+async def test_no_value_of_a_sender_keeps_an_attempt_out_of_the_journal(site: DeliverySite) -> None:
+    """Given a job without end, and a tenant with half a surrogate pair."""
+    broken = attribute("acme").replace("acme", "ac\\ud800me")
+    mail = await site.put(BOB, attributes={"jobid": attribute("ä" * 1_000_000), "tenantid": broken})
+    await site.serve(30)
+    (one,) = await site.recorded(mail)
+    assert one.outcome is AttemptOutcome.DELIVERED
+    assert one.fields[PickupField.JOB_ID] == "ä" * 510 + "..."
+    assert one.fields[PickupField.TENANT_ID] == "ac\ufffdme"
+
+
 async def test_an_attempt_is_recorded_with_what_policies_counted_it_by(site: DeliverySite) -> None:
     """Its times, its server and process, the addresses that it could come from; no address of a person, no reply."""
     sources = (SourceAddress("192.0.2.8"), SourceAddress("192.0.2.9"), SourceAddress("2001:db8::1"))

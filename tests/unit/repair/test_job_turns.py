@@ -141,3 +141,19 @@ def test_a_task_ends_though_the_host_that_took_it_is_ahead() -> None:
 
     leader.end(task.id, TaskStatus.COMPLETED, {})
     assert (leader.get(task.id).status, leader.open()) == (TaskStatus.COMPLETED, [])
+
+
+def test_words_of_people_are_kept_as_far_as_a_store_takes_them() -> None:
+    """Given a user whose name is not UTF-8, who pauses a job, and then limits its run."""
+    clock = VirtualClock()
+    tables = MemoryTables(clock.micros)
+    runs = JobRuns(tables, "mail", clock, "J\udcf6rg@here")
+
+    paused = runs.pause("nightly", "bis sp\ud800ter")
+    run = runs.start("nightly", "check", DUE)
+    limit = RunLimits(tables, clock).put(run.id, RunLimit(rows_per_second=1, owner="J\udcf6rg@here"))
+
+    assert (paused.owner, paused.reason) == ("J\ufffdrg@here", "bis sp\ufffdter")
+    assert runs.pause_of("nightly") == paused
+    assert [one.owner for one in runs.of("nightly")] == ["J\ufffdrg@here"]
+    assert limit.owner == "J\ufffdrg@here"

@@ -182,6 +182,15 @@ async def test_what_is_not_meant_is_refused(client: httpx.AsyncClient, path: str
 # Suspensions and policies
 
 
+async def test_a_reason_with_half_a_surrogate_pair_is_kept_with_the_rest_of_its_words(world: DeliveryWorld) -> None:
+    """JSON can say it, and no store can keep it: mails are held back all the same."""
+    async with world.client(Access(TOKENS), OPERATE) as client:
+        body = '{"everything": true, "why": "sp\\ud800ter"}'
+        answer = await client.post("/suspensions", content=body, headers={"Content-Type": "application/json"})
+        (listed,) = (await client.get("/suspensions")).json()["suspensions"]
+    assert (answer.status_code, listed["why"]) == (200, "sp\ufffdter")
+
+
 async def test_mails_are_suspended_and_go_again_in_the_name_of_the_token(world: DeliveryWorld) -> None:
     """The server that was asked heeds it like the others; so says the history too."""
     async with world.client(Access(TOKENS), OPERATE) as client:
