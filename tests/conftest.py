@@ -130,7 +130,7 @@ def cassandra() -> Iterator[CassandraServer]:
 @pytest.fixture(scope="session")
 def cassandra41() -> Iterator[CassandraServer]:
     """A real Cassandra 4.1."""
-    with local_node(ClusterRequest(version="4.1", heap_mib=512)) as server:
+    with local_node(ClusterRequest(version="4.1", heap_mib=512, yaml={"materialized_views_enabled": True})) as server:
         yield server
 
 

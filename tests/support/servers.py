@@ -38,8 +38,8 @@ _CQL_PORT = 9042
 _FAST_DDL = {"cassandra.unsafesystem": "true"}
 # A node that missed a change of the schema asks for it after seconds, not after a minute.
 _SOON_AGREED = {"cassandra.migration_delay_ms": "5000"}
-# Off by default; without them the fold of views would be compared with nothing.
-_VIEWS = {"materialized_views_enabled": True}
+# Off by default; without them views and masks would be compared with nothing.
+_VIEWS = {"materialized_views_enabled": True, "dynamic_data_masking_enabled": True}
 # The first compiler only: a node of a short life is up for half of the processor time.
 _SHORT_LIFE = ("-XX:TieredStopAtLevel=1",)
 _DOCKER_SECONDS_MAX = 20
