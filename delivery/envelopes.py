@@ -201,7 +201,7 @@ def _kept(given: Mapping[str, str]) -> Mapping[str, str]:
         written_name = wellformed(name)
         written = wellformed(text)
         size = len(written_name.encode()) + len(written.encode())
-        if size <= left:
+        if written_name and size <= left:  # James reads no attribute without a name
             kept[written_name] = written
             left -= size
         else:

@@ -200,13 +200,13 @@ class MailDepartures:
         build = partial(mail_again, mail, held.mail, entries, held.given)
         again = with_bytes(await asyncio.to_thread(build) if len(entries) > _MANY else build(), content)
         try:
-            await self.queue.enqueue(again, content, at=at, known_as=known_as)
+            await self.queue.enqueue(again, content, at=at, known_as=known_as, was_queued=True)
         except CannotReach:
             raise
         except (MailmendError, ValueError, TypeError) as error:  # the latter two: a store that cannot encode a text
             _log_failure("a mail is put off without the notes about it", held, error)
             bare = with_bytes(mail_again(mail, held.mail, [without_notes(one) for one in entries]), content)
-            await self.queue.enqueue(bare, content, at=at, known_as=known_as)
+            await self.queue.enqueue(bare, content, at=at, known_as=known_as, was_queued=True)
 
     def _report(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> Iterable[LeavingStep]:
         sender = held.mail.sender

@@ -11,8 +11,8 @@ from typing import Self
 
 from mailqueue.arrivals import RemovedMail, RestoreResult
 from mailqueue.background import BackgroundJob, run_jobs
-from mailqueue.codec.admission import admissible
-from mailqueue.codec.attributes import priority_of, with_priority
+from mailqueue.codec.admission import admissible, admitted
+from mailqueue.codec.attributes import priority_of
 from mailqueue.draining import checked_prefetch, next_turn
 from mailqueue.health import FigureScope, QueueFigures
 from mailqueue.metrics import TrafficSums
@@ -88,12 +88,13 @@ class MemoryMailQueue:
         at: datetime | None = None,
         priority: int | None = None,
         known_as: EnqueueId | None = None,
+        was_queued: bool = False,
     ) -> EnqueueId:
         due_at = due_time(self.now, delay, at)
         enqueue_id = known_as or EnqueueId(self.clock.random_uuid())
         if self.knows(enqueue_id):
             return enqueue_id
-        return self._put(enqueue_id, mail if priority is None else with_priority(mail, priority), content, due_at)
+        return self._put(enqueue_id, admitted(mail, priority, was_queued=was_queued), content, due_at)
 
     def dequeue(
         self,
@@ -156,7 +157,7 @@ class MemoryMailQueue:
             if on_change is not None and not dry_run:
                 await on_change(was)
             if not dry_run:
-                queued = replace(was.queued, mail=admissible(to_be.mail))
+                queued = replace(was.queued, mail=to_be.mail)
                 entry.listed = replace(was, queued=queued, due_at=max(to_be.due_at, self.now))
             if on_changed is not None:
                 on_changed(was)
@@ -208,7 +209,7 @@ class MemoryMailQueue:
             return RestoreResult.NOTHING
         if removed.was in self._entries:
             return RestoreResult.STAYS
-        self._put(new, removed.mail, removed.content, removed.due_at)
+        self._put(new, admissible(removed.mail), removed.content, removed.due_at)
         return RestoreResult.PUT
 
     async def arrivals(self, move: str, doubtful: Collection[EnqueueId]) -> "MemoryArrivals":
@@ -301,7 +302,7 @@ class MemoryMailQueue:
     def _put(self, enqueue_id: EnqueueId, mail: Mail, content: bytes, due_at: datetime | None) -> EnqueueId:
         blobs = MailBlobs(BlobId(f"header of {enqueue_id}"), BlobId(f"body of {enqueue_id}"))
         whereabouts = Whereabouts.DELAYED if due_at else Whereabouts.WAITING
-        listed = Listed(QueuedMail(enqueue_id, admissible(mail), blobs), self.now, whereabouts, due_at=due_at)
+        listed = Listed(QueuedMail(enqueue_id, mail, blobs), self.now, whereabouts, due_at=due_at)
         self._entries[enqueue_id] = _Entry(listed, content)
         if due_at is None:
             self._deliver(self._entries[enqueue_id])

@@ -209,6 +209,7 @@ class MailQueue(Protocol):
         at: datetime | None = None,
         priority: int | None = None,
         known_as: EnqueueId | None = None,
+        was_queued: bool = False,
     ) -> EnqueueId:
         """When this returns the mail is in the queue; after an error it is not, unless its id was chosen.
 
@@ -221,6 +222,8 @@ class MailQueue(Protocol):
             known_as: its id, for callers who do the same again after an error or a crash; None: a new id. However often
                 that is, it is one mail: over RabbitMQ it is not delivered again once it was acked. Over Pulsar a copy
                 may come under its id, so callers have to know by the id what is done.
+            was_queued: whether the mail came out of this queue. Its envelope is kept as it is, also where a new mail
+                with such an envelope is refused.
 
         Raises:
             WrongUse: a delay, instant or priority that cannot be, or a mail that James could not read.

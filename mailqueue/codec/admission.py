@@ -2,8 +2,10 @@
 
 James parses every address and attribute of a row again when it lists a queue, and of a message when it is delivered.
 One mail that it cannot parse is dead-lettered there, and breaks its listing, size and deletion of the whole queue. So
-such a mail is refused before anything of it is put anywhere. The rules are those of James's own parser, where versions
-differ the narrower: addresses are ASCII, a domain's last part does not begin with a digit unless it all is an address.
+such a mail is refused before anything of it is put anywhere. A mail that a queue has already is not judged again:
+James or an older version put it there, and a mail that is put off must not be lost for its address. The rules are those
+of James's own parser, where versions differ the narrower: addresses are ASCII, a domain's last part does not begin with
+a digit unless it all is an address.
 """
 
 import json
@@ -32,13 +34,19 @@ _LABEL: Final = r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?"
 _DOMAIN: Final = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]){_LABEL}")
 
 
-def admitted(mail: Mail, priority: int | None) -> Mail:
+def admitted(mail: Mail, priority: int | None, *, was_queued: bool = False) -> Mail:
     """The mail with this priority; None leaves the priority of its attribute.
+
+    Args:
+        mail: the envelope.
+        priority: 0 to 9, or None.
+        was_queued: whether the mail came out of the queue: then its envelope is not judged again.
 
     Raises:
         WrongUse: James could not read the mail, or there is no such priority.
     """
-    return admissible(mail if priority is None else with_priority(mail, priority))
+    prioritised = mail if priority is None else with_priority(mail, priority)
+    return prioritised if was_queued else admissible(prioritised)
 
 
 def admissible(mail: Mail) -> Mail:

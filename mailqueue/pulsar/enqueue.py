@@ -25,8 +25,9 @@ async def enqueue(
     priority: int | None,
     *,
     known_as: EnqueueId | None = None,
+    was_queued: bool = False,
 ) -> EnqueueId:
-    mail = admitted(mail, priority)
+    mail = admitted(mail, priority, was_queued=was_queued)
     enqueue_id = known_as or EnqueueId(parts.clock.random_uuid())
     try:
         await put(parts, enqueue_id, mail, content, due_at)

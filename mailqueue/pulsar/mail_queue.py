@@ -77,9 +77,10 @@ class PulsarMailQueue:
         at: datetime | None = None,
         priority: int | None = None,
         known_as: EnqueueId | None = None,
+        was_queued: bool = False,
     ) -> EnqueueId:
         due_at = due_time(self._parts.now, delay, at)
-        return await enqueue(self._parts, mail, content, due_at, priority, known_as=known_as)
+        return await enqueue(self._parts, mail, content, due_at, priority, known_as=known_as, was_queued=was_queued)
 
     def dequeue(
         self,

@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from mailqueue.codec.admission import admissible
 from mailqueue.concurrency import in_batches
 from mailqueue.metrics import QueueCount
 from mailqueue.pulsar.keeping import KeptIndex
@@ -84,7 +83,7 @@ class Mover:
                 if held:
                     if on_change is not None:
                         await on_change(one.listed)
-                    queued = replace(one.listed.queued, mail=admissible(to_be.mail))
+                    queued = replace(one.listed.queued, mail=to_be.mail)
                     due_at = max(to_be.due_at, self._parts.now)
                     copy = partial(self._again, one, replace(one.listed, queued=queued, due_at=due_at))
                     await held.replaced((one.message.place,), (copy,))

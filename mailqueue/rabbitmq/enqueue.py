@@ -33,9 +33,10 @@ async def enqueue(
     priority: int | None,
     *,
     known_as: EnqueueId | None = None,
+    was_queued: bool = False,
 ) -> EnqueueId:
     due = None if due_at is None else parts.due_mails
-    mail = admitted(mail, priority)
+    mail = admitted(mail, priority, was_queued=was_queued)
     enqueue_id, again = known_as or EnqueueId(parts.clock.random_uuid()), known_as is not None
     try:
         queued = QueuedMail(enqueue_id, mail, await put_content(parts.blobs, content))

@@ -24,7 +24,7 @@ from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailqueue.upkeep import Redriven
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
-from model.errors import BlobMissing
+from model.errors import BlobMissing, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
 from model.queue.filters import MailFilter
@@ -55,7 +55,7 @@ from tests.support.object_stores import S3
 from tests.support.pulsars import RealPulsar
 from tests.support.queues import CONTENT, enqueued, listed, mail, names
 
-SECOND = timedelta(seconds=1)
+SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
 
 
 @pytest.fixture(scope="session")
@@ -273,6 +273,22 @@ async def test_a_mail_that_is_enqueued_again_under_its_id_is_one_mail(
         found += [one.enqueue_id for one in await taken(queue)]
     assert set(found) == {known_as}
     assert len(found) == 1 or isinstance(queue, PulsarMailQueue)
+
+
+async def test_a_mail_that_came_out_of_the_queue_goes_back_as_it_was(queue: MailQueue) -> None:
+    """Given an address that a new mail may not have: James, or an older version, put it there. Nothing loses it."""
+    foreign = replace(mail("foreign"), recipients=("bøb@one.test",))
+    with pytest.raises(WrongUse, match=r"recipients\[0\] is no address"):
+        await queue.enqueue(foreign, CONTENT, delay=HOUR)
+    await queue.enqueue(foreign, CONTENT, delay=HOUR, was_queued=True)
+
+    def sooner(one: Listed) -> ChangedMail:
+        return ChangedMail(replace(one.queued.mail, error_message="later"), one.enqueued_at)
+
+    assert (await queue.change(sooner)).count == 1
+    await queue.flush()
+    (found,) = await taken(queue)
+    assert (found.mail.recipients, found.mail.error_message) == (("bøb@one.test",), "later")
 
 
 async def test_a_flush_ends_every_wait(queue: MailQueue, other: MailQueue) -> None:

@@ -447,6 +447,26 @@ async def test_a_mail_whose_notes_cannot_be_kept_is_kept_without_them(site: Deli
     assert (site.queue.dead, await site.mails()) == ([], [])
 
 
+async def test_an_address_that_no_new_mail_may_have_is_put_off_like_any_other(site: DeliverySite) -> None:
+    """Given a mail that James put into the queue: who was refused for now comes again, a failure is reported."""
+    site.relay.scripts["bøb@one.example"] = [LATER, ACCEPTED]
+    site.relay.scripts["jürg@two.example"] = [LATER, NEVER]
+    recipients = ("bøb@one.example", "jürg@two.example", "cy@three.example")
+    mail = Mail("m", recipients, sender="ann@sender.example", last_updated=site.clock.now)
+    await site.queue.enqueue(mail, CONTENT, was_queued=True)
+
+    await site.serve(30)
+    put_off = [one.recipients for one in await site.mails()]
+    await site.serve(600)
+
+    assert put_off == [("bøb@one.example", "jürg@two.example")]
+    assert (site.queue.dead, await site.mails()) == ([], [])
+    assert sorted(site.relay.had) == ["ann@sender.example", "bøb@one.example", "cy@three.example"]
+    (report,) = [content for reader, content in site.relay.taken if reader == "ann@sender.example"]
+    assert report.isascii()
+    assert b"  j=C3=BCrg@two.example\r\n    mx.two.example said: 550 5.1.1" in report
+
+
 EIGHT_BITS = "Subject: Grüße\r\n\r\nGrüße\r\n".encode()
 NOT_SO = SmtpReply(554, "5.6.1", "8 bit content is not taken here")
 
