@@ -5,7 +5,8 @@ sender is ever notified about one; a postmaster may be. How much of the mail com
 
 A report never has the fault that it is about. Every report is 7 bit with short lines. Where the form, the size or the
 content of the mail was refused, only its header comes back.
-Source: RFC 3461 (NOTIFY, RET, ENVID, ORCPT), RFC 3464 (the report), facts/mta.md 4.10 (rule 36).
+Source: RFC 3461 (NOTIFY, RET, ENVID, ORCPT), RFC 3464 (the report), RFC 6533 (addresses in UTF-8), facts/mta.md 4.10
+(rule 36).
 """
 
 import re
@@ -37,6 +38,10 @@ _CONTENT_WORDS: Final = re.compile(
     re.IGNORECASE,
 )
 """What a refusal of a mail says that is not about its recipient."""
+
+
+_UNPLAIN: Final = re.compile(r"[^!-*,-<>-\[\]-~]")
+"""What an address of the type utf-8 holds as a number: all but visible ASCII, and three signs."""
 
 
 class NoticeCondition(Enum):
@@ -153,7 +158,7 @@ class RecipientNotice:
         """The fields of the report about this recipient."""
         if self.original:
             yield "Original-Recipient", self.original
-        yield "Final-Recipient", f"rfc822; {self.recipient}"
+        yield "Final-Recipient", _typed_address(self.recipient)
         yield "Action", self.kind.value
         yield "Status", _EXPIRED_STATUS if self.expired else self.status
         if self.host:
@@ -311,3 +316,10 @@ def _lines(texts: Iterable[str]) -> bytes:
 def _printable(line: str) -> str:
     """One line, whatever a server or a sender wrote."""
     return "".join(char if char.isprintable() else " " for char in line)[:_TEXT_MAX]
+
+
+def _typed_address(address: str) -> str:
+    """An address behind its type; one that is not ASCII keeps each such character, as a number."""
+    if address.isascii():
+        return f"rfc822; {address}"
+    return "utf-8; " + _UNPLAIN.sub(lambda found: f"\\x{{{ord(found[0]):02X}}}", address)

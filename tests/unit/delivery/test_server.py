@@ -465,6 +465,7 @@ async def test_an_address_that_no_new_mail_may_have_is_put_off_like_any_other(si
     (report,) = [content for reader, content in site.relay.taken if reader == "ann@sender.example"]
     assert report.isascii()
     assert b"  j=C3=BCrg@two.example\r\n    mx.two.example said: 550 5.1.1" in report
+    assert b"\r\nFinal-Recipient: utf-8; j\\x{FC}rg@two.example\r\n" in report
 
 
 EIGHT_BITS = "Subject: Grüße\r\n\r\nGrüße\r\n".encode()

@@ -322,6 +322,22 @@ def test_what_separates_the_parts_is_not_in_the_mail_that_comes_back() -> None:
     assert "more" in str(returned.get_payload(0))
 
 
+@pytest.mark.parametrize(
+    ("address", "field"),
+    [
+        ("bob+a=b@example.com", "rfc822; bob+a=b@example.com"),
+        ("jürg@example.com", r"utf-8; j\x{FC}rg@example.com"),
+        ('"ü +=\\"@example.com', r'utf-8; "\x{FC}\x{20}\x{2B}\x{3D}\x{5C}"@example.com'),
+        ("用户@例え.jp", r"utf-8; \x{7528}\x{6237}@\x{4F8B}\x{3048}.jp"),
+    ],
+)
+def test_a_recipient_is_reported_in_ascii_and_can_be_read_back(address: str, field: str) -> None:
+    """Given addresses that are not ASCII: no letter is lost, and the type of the address says how it is written."""
+    notice = RecipientNotice(kind=NoticeKind.FAILED, recipient=address, status="5.6.7")
+    assert dict(notice.fields())["Final-Recipient"] == field
+    assert f"\r\nFinal-Recipient: {field}\r\n".encode() in report(notice)
+
+
 @given(st.text(), st.text(), st.text())
 def test_nothing_that_a_server_or_sender_wrote_makes_a_line_of_its_own(reply: str, host: str, envelope: str) -> None:
     """Line breaks, controls and letters outside of ASCII do not come through; no line is too long."""
