@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from delivery.policy_nodes import PolicyNode, ValueLists
+from delivery.policy_nodes import PolicyNode, ValueLists, read_each, read_part
 from delivery.policy_schema import CONDITION_PARTS, GROUP_NAME
 from model.pickup.policy import (
     CountedTogether,
@@ -34,19 +34,23 @@ def counted_together(
     Raises:
         BadPolicyFile: one of them cannot be used.
     """
-    fields, groups = list[PickupField](), dict[PickupField, tuple[FieldGroup, ...]]()
-    for one in parts["fields"].listed("fields") if "fields" in parts else ():
-        name, grouped = _field(one, known)
-        if name in fields:
-            one.fail(f"{name.value} is counted by twice")
-        fields.append(name)
-        if grouped:
-            groups[name] = tuple(_groups(name, grouped, lists))
-    conditions = tuple(
-        _condition(one, fields, groups, lists, limit)
-        for one in (parts["conditions"].listed("conditions") if "conditions" in parts else ())
+    fields = dict[PickupField, tuple[FieldGroup, ...]]()
+    listed = list(parts["fields"].listed("fields")) if "fields" in parts else []
+    for node, (named, grouped) in read_each(listed, lambda node: (node, _field(node, known))):
+        if named in fields:
+            node.fail(f"{named.value} is counted by twice")
+        fields[named] = tuple(_groups(named, grouped, lists)) if grouped else ()
+    known_fields = fields if len(fields) == len(listed) else None
+    conditions = read_part(
+        parts,
+        "conditions",
+        lambda node: tuple(
+            read_each(node.listed("conditions"), lambda one: _condition(one, known_fields, lists, limit))
+        ),
+        (),
     )
-    return CountedTogether(tuple(fields), groups, conditions, limit(parts["default"]) if "default" in parts else None)
+    groups = {named: found for named, found in fields.items() if found}
+    return CountedTogether(tuple(fields), groups, conditions, read_part(parts, "default", limit, None))
 
 
 def _field(node: PolicyNode, known: Collection[PickupField]) -> tuple[PickupField, PolicyNode | None]:
@@ -70,34 +74,52 @@ def _known_field(node: PolicyNode, known: Collection[PickupField]) -> PickupFiel
 def _groups(named: PickupField, node: PolicyNode, lists: ValueLists) -> Iterator[FieldGroup]:
     for name, key, patterns in node.items("groups"):
         if not GROUP_NAME.fullmatch(name):
-            key.fail(f"{name!r} is no name of a group", "Letters, digits, '.', '-' and '_' make one.")
+            key.note(f"{name!r} is no name of a group", "Letters, digits, '.', '-' and '_' make one.")
         yield FieldGroup(name, tuple(lists.patterns(named, patterns.listed("the patterns of a group"))))
 
 
 def _condition(
     node: PolicyNode,
-    fields: Sequence[PickupField],
-    groups: Mapping[PickupField, Sequence[FieldGroup]],
+    fields: Mapping[PickupField, Sequence[FieldGroup]] | None,
     lists: ValueLists,
     limit: Callable[[PolicyNode], L],
 ) -> ThresholdCondition[L]:
+    """A condition; `fields` are those with the groups of each, or None where one is refused: all fields are taken."""
     parts = node.known("a condition", *CONDITION_PARTS)
+    wanted = read_part(parts, "if", lambda node: _wanted(node, fields, lists), {})
     if "then" not in parts:
         node.fail("a condition lacks its then", "Write the limits below then; then: {} is none.")
-    wanted = dict[PickupField, tuple[ValuePattern, ...]]()
-    for _, key, values in parts["if"].items("if") if "if" in parts else ():
-        named = key.parsed(field_named, "a field")
-        if named not in fields:
-            counted = ", ".join(one.value for one in fields) or "nothing"
-            key.fail(f"this does not count by {named.value}", f"It counts by: {counted}.")
-        known = {group.name for group in groups.get(named, ())}
-        for value in values.one_or_more("values"):
-            text = value.text("a value")
-            if text.startswith("#") and text[1:] not in known:
-                value.fail(f"{named.value} has no group {text!r} here", f"It has: {', '.join(known) or 'none'}.")
-        wanted[named] = tuple(lists.patterns(named, values.one_or_more("values")))
-        _refuse_members(values, wanted[named], groups.get(named, ()))
     return ThresholdCondition(wanted, limit(parts["then"]))
+
+
+def _wanted(
+    node: PolicyNode, fields: Mapping[PickupField, Sequence[FieldGroup]] | None, lists: ValueLists
+) -> dict[PickupField, tuple[ValuePattern, ...]]:
+    wanted = dict[PickupField, tuple[ValuePattern, ...]]()
+    for _, key, values in node.items("if"):
+        for named in read_each([key], lambda node: _counted_field(node, fields)):
+            groups = fields[named] if fields is not None else ()
+            wanted[named] = tuple(lists.patterns(named, values.one_or_more("values")))
+            if fields is not None:
+                _refuse_unknown_groups(named, values, groups)
+                _refuse_members(values, wanted[named], groups)
+    return wanted
+
+
+def _counted_field(node: PolicyNode, fields: Collection[PickupField] | None) -> PickupField:
+    named = node.parsed(field_named, "a field")
+    if fields is not None and named not in fields:
+        counted = ", ".join(one.value for one in fields) or "nothing"
+        node.fail(f"this does not count by {named.value}", f"It counts by: {counted}.")
+    return named
+
+
+def _refuse_unknown_groups(named: PickupField, node: PolicyNode, groups: Sequence[FieldGroup]) -> None:
+    known = {group.name for group in groups}
+    for value in node.one_or_more("values"):
+        text = value.text("a value")
+        if text.startswith("#") and text[1:] not in known:
+            value.note(f"{named.value} has no group {text!r} here", f"It has: {', '.join(known) or 'none'}.")
 
 
 def _refuse_members(node: PolicyNode, patterns: Iterable[ValuePattern], groups: Sequence[FieldGroup]) -> None:
@@ -106,4 +128,4 @@ def _refuse_members(node: PolicyNode, patterns: Iterable[ValuePattern], groups: 
         value = None if isinstance(pattern, GroupName) else getattr(pattern, "value", None)
         group = next((one for one in groups if value and one.holds(value)), None)
         if group:
-            node.fail(f"{value} is counted as #{group.name}, and never by itself", f"Write '#{group.name}'.")
+            node.note(f"{value} is counted as #{group.name}, and never by itself", f"Write '#{group.name}'.")

@@ -3,13 +3,23 @@
 All of a file is checked before any of it counts. Source: seed mta-queue-subsystem 2.3.1, facts/mta.md 1.3, 4.1 to 4.3.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import count
 from pathlib import Path
 
 from delivery.policy_counting import ALL_FIELDS, counted_together
+from delivery.policy_errors import BadPolicyFile
 from delivery.policy_incoming import incoming_rules
-from delivery.policy_nodes import FILE_BYTES_MAX, PolicyNode, ValueLists, yes_or_no
+from delivery.policy_nodes import (
+    FILE_BYTES_MAX,
+    PolicyNode,
+    ValueLists,
+    read_each,
+    read_part,
+    read_value,
+    yes_or_no,
+)
 from delivery.policy_quotas import queue_quotas
 from delivery.policy_schema import (
     COUNT,
@@ -71,38 +81,74 @@ def read_policies(file: Path) -> PolicyFile:
 
 
 def policies_of(text: str, file: str) -> PolicyFile:
-    """The policies of a text: a list of them alone, or below `policies`, beside what else a file may hold."""
+    """The policies of a text: a list of them alone, or below `policies`, beside what else a file may hold.
+
+    Raises:
+        BadPolicyFile: something in it is refused; the error has each refused value.
+    """
     top = PolicyNode.of_text(file, text)
-    found = {"policies": top} if top.is_list else top.known("a policy file", *FILE_PARTS)
-    algorithm, lists = RateAlgorithm.TOKEN_BUCKET, ValueLists({})
-    if "rate" in found:
-        rate = found["rate"].known("rate", *RATE_PARTS)
-        algorithm = rate["algorithm"].parsed(_algorithm, "the algorithm") if "algorithm" in rate else algorithm
-    if "lists" in found:
-        named = found["lists"].items("lists")
-        lists = ValueLists({name: list(values.listed("the values of a list")) for name, _, values in named})
-        for one in chain.from_iterable(lists.values.values()):
-            one.text("a value")
-    listed = found["policies"].listed("policies") if "policies" in found else ()
-    suspended = found["suspends"].listed("suspends") if "suspends" in found else ()
-    policies = tuple(_policy(one, lists, algorithm) for one in listed)
-    suspensions = tuple(_suspension(f"suspends {number}", one, lists) for number, one in enumerate(suspended, 1))
-    incoming = incoming_rules(found["incoming"], lists) if "incoming" in found else ()
-    tenants = found["tenants"].items("tenants") if "tenants" in found else ()
-    weights = {key.parsed(read_name, "a tenant"): weight.parsed(_weight, "a weight") for _, key, weight in tenants}
-    quotas = queue_quotas(found["quotas"], lists) if "quotas" in found else ()
+    try:
+        said = _said(top)
+    except BadPolicyFile as error:
+        top.refused.setdefault(error.place, error)
+    top.raise_noted()
+    return PolicyFile(said, top)
+
+
+def _said(top: PolicyNode) -> PickupPolicies:
+    parts = {"policies": top} if top.is_list else top.known("a policy file", *FILE_PARTS)
+    lists = ValueLists(dict(_lists(parts["lists"])) if "lists" in parts else {})
+    algorithm = read_part(parts, "rate", _rate_algorithm, RateAlgorithm.TOKEN_BUCKET)
+    policies = read_part(parts, "policies", lambda node: _policies(node, lists, algorithm), ())
+    suspensions = read_part(parts, "suspends", lambda node: _suspensions(node, lists), ())
+    incoming = read_part(parts, "incoming", lambda node: incoming_rules(node, lists), ())
+    weights = read_part(parts, "tenants", _weights, {})
+    quotas = read_part(parts, "quotas", lambda node: queue_quotas(node, lists), ())
     unused = tuple(name for name in lists.values if name not in lists.used)
-    return PolicyFile(PickupPolicies(policies, algorithm, suspensions, unused, incoming, weights, quotas), top)
+    return PickupPolicies(policies, algorithm, suspensions, unused, incoming, weights, quotas)
+
+
+def _rate_algorithm(node: PolicyNode) -> RateAlgorithm:
+    parts = node.known("rate", *RATE_PARTS)
+    return read_value(parts, "algorithm", _algorithm, RateAlgorithm.TOKEN_BUCKET)
+
+
+def _lists(node: PolicyNode) -> Iterator[tuple[str, Sequence[PolicyNode]]]:
+    """The lists by name; one that is refused is there all the same, as its name is known."""
+    for name, _, values in node.items("lists"):
+        found = next(read_each([values], lambda node: list(node.listed("the values of a list"))), ())
+        for _ in read_each(found, lambda value: value.text("a value")):
+            pass
+        yield name, found
+
+
+def _policies(node: PolicyNode, lists: ValueLists, algorithm: RateAlgorithm) -> tuple[CounterPolicy, ...]:
+    return tuple(read_each(node.listed("policies"), lambda policy: _policy(policy, lists, algorithm)))
+
+
+def _suspensions(node: PolicyNode, lists: ValueLists) -> tuple[Suspension, ...]:
+    numbers = count(1)
+    return tuple(read_each(node.listed("suspends"), lambda one: _suspension(f"suspends {next(numbers)}", one, lists)))
+
+
+def _weights(node: PolicyNode) -> Mapping[str, int]:
+    weights = dict[str, int]()
+    for _, key, weight in node.items("tenants"):
+        for tenant in read_each([key], lambda node: node.parsed(read_name, "a tenant")):
+            weights[tenant] = 1
+            for turns in read_each([weight], lambda node: node.parsed(_weight, "a weight")):
+                weights[tenant] = turns
+    return weights
 
 
 def _suspension(name: str, node: PolicyNode, lists: ValueLists) -> Suspension:
     """Fields, each with its values; `{}` is every mail."""
     wanted = dict[PickupField, tuple[ValuePattern, ...]]()
     for _, key, values in node.items("a suspension"):
-        named = key.parsed(field_named, "a field")
-        wanted[named] = tuple(lists.patterns(named, values.one_or_more("values")))
-        if any(isinstance(one, GroupName) for one in wanted[named]):
-            values.fail("a suspension knows no groups", "Write the values, or '@name' of a list.")
+        for named in read_each([key], lambda node: node.parsed(field_named, "a field")):
+            wanted[named] = tuple(lists.patterns(named, values.one_or_more("values")))
+            if any(isinstance(one, GroupName) for one in wanted[named]):
+                values.note("a suspension knows no groups", "Write the values, or '@name' of a list.")
     return Suspension(name, wanted)
 
 
@@ -123,33 +169,27 @@ def _policy(node: PolicyNode, lists: ValueLists, algorithm: RateAlgorithm) -> Co
 
 def _threshold(node: PolicyNode, algorithm: RateAlgorithm) -> Threshold:
     parts = node.known("a threshold", *THRESHOLD_PARTS)
-    rate = _rate(parts["rate"]) if "rate" in parts else None
-    if rate:
-        try:
-            algorithm.state(rate)
-        except WrongUse as error:
-            parts["rate"].fail(error.what, error.mend)
-    cluster = parts["cluster"].parsed(yes_or_no, "cluster") if "cluster" in parts else True
     return Threshold(
-        concurrency=parts["concurrency"].parsed(_count, "concurrency") if "concurrency" in parts else None,
-        rate=rate,
-        connect_interval=parts["connectinterval"].parsed(_nanos, "connectinterval")
-        if "connectinterval" in parts
-        else None,
-        stop=parts["stop"].parsed(yes_or_no, "stop") if "stop" in parts else False,
-        cluster=cluster,
+        concurrency=read_value(parts, "concurrency", _count, None),
+        rate=read_part(parts, "rate", lambda node: _rate(node, algorithm), None),
+        connect_interval=read_value(parts, "connectinterval", _nanos, None),
+        stop=read_value(parts, "stop", yes_or_no, otherwise=False),
+        cluster=read_value(parts, "cluster", yes_or_no, otherwise=True),
     )
 
 
-def _rate(node: PolicyNode) -> DeliveryRate:
+def _rate(node: PolicyNode, algorithm: RateAlgorithm) -> DeliveryRate:
     """`X`, `X/Y` or `[X, Y]`: X deliveries in Y seconds, or in one."""
-    if not node.is_list:
-        return node.parsed(DeliveryRate.parse, "a rate")
-    numbers = [one.text("a number of a rate") for one in node.listed("the numbers of a rate")]
+    if node.is_list:
+        text = "/".join(number.text("a number of a rate") for number in node.listed("the numbers of a rate"))
+    else:
+        text = node.text("a rate")
     try:
-        return DeliveryRate.parse("/".join(numbers))
+        rate = DeliveryRate.parse(text)
+        algorithm.state(rate)
     except WrongUse as error:
         node.fail(error.what, error.mend)
+    return rate
 
 
 def _count(text: str) -> int:

@@ -11,6 +11,7 @@ from typing import Final, NoReturn, TypeVar
 
 import yaml
 
+from delivery.policy_errors import REFUSED_MAX, BadPolicyFile
 from model.errors import WrongUse
 from model.grammar import ascii_domain
 from model.pickup.policies import DocumentPath
@@ -18,6 +19,7 @@ from model.pickup.policy import MatchedField, ValuePattern, pattern_of
 from model.texts import Place
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 FILE_BYTES_MAX: Final = 4 * 2**20
 """Bytes of a policy file; a larger one is refused."""
@@ -39,29 +41,18 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _YES_NO: Final = {"true": True, "false": False}
 
 
-class BadPolicyFile(WrongUse):
-    """A policy file that cannot be used; the message says where, and what to write instead.
-
-    Args:
-        file: its name, as it was given.
-        place: where.
-        problem: what is wrong there.
-    """
-
-    def __init__(self, file: str, place: Place, problem: str, *, mend: str = "") -> None:
-        super().__init__(f"{file}, line {place.line}, column {place.column}: {problem}\n{place.pointed}", mend=mend)
-        self.file = file
-        self.place = place
-        self.problem = problem
-
-
 @dataclass(frozen=True, slots=True)
 class PolicyNode:
-    """A value of a policy file, and where it stands."""
+    """A value of a policy file, and where it stands.
+
+    Attributes:
+        refused: what is refused in the file so far, by its place. All nodes of a file share it.
+    """
 
     file: str
     lines: Sequence[str]
     node: yaml.Node
+    refused: dict[Place, BadPolicyFile] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of_text(cls, file: str, text: str) -> "PolicyNode":
@@ -88,8 +79,42 @@ class PolicyNode:
         return cls(file, lines, node)
 
     def fail(self, problem: str, mend: str = "") -> NoReturn:
+        raise self._error(problem, mend)
+
+    def note(self, problem: str, mend: str = "") -> None:
+        """Refuse the file for this, and read on."""
+        self.note_error(self._error(problem, mend))
+
+    def note_error(self, error: BadPolicyFile) -> None:
+        """Refuse the file for this, and read on.
+
+        Raises:
+            BadPolicyFile: so much is refused that reading stops.
+        """
+        self.refused.setdefault(error.place, error)
+        if len(self.refused) >= REFUSED_MAX:
+            raise error
+
+    def raise_noted(self) -> None:
+        """End the reading of a file.
+
+        Raises:
+            BadPolicyFile: something in it is refused.
+        """
+        errors = sorted(self.refused.values(), key=lambda error: (error.place.line, error.place.column))
+        if not errors:
+            return
+        first = errors[0]
+        if len(errors) == 1:
+            raise first
+        raise BadPolicyFile(first.file, first.place, first.problem, refused=errors)
+
+    def _error(self, problem: str, mend: str) -> BadPolicyFile:
         mark = self.node.start_mark
-        raise BadPolicyFile(self.file, _place(self.lines, mark.line, mark.column), problem, mend=mend)
+        return BadPolicyFile(self.file, _place(self.lines, mark.line, mark.column), problem, mend=mend)
+
+    def _child(self, node: yaml.Node) -> "PolicyNode":
+        return PolicyNode(self.file, self.lines, node, self.refused)
 
     def place_of(self, path: DocumentPath) -> Place:
         """Where something below this stands: an entry of a mapping at its name, one of a list at its own beginning."""
@@ -125,7 +150,7 @@ class PolicyNode:
         if not isinstance(self.node, yaml.SequenceNode):
             self.fail(f"{what} are a list", "Begin each of them with '- '.")
         for one in self.node.value:
-            yield PolicyNode(self.file, self.lines, one)
+            yield self._child(one)
 
     def one_or_more(self, what: str) -> "Iterator[PolicyNode]":
         """The values of a list, or the one that stands there."""
@@ -140,22 +165,25 @@ class PolicyNode:
             self.fail(f"{what} has entries like 'name: value'")
         names = set[str]()
         for name, value in self.node.value:
-            key = PolicyNode(self.file, self.lines, name)
+            key = self._child(name)
             if key.is_merge:
-                key.fail("merge keys (<<) are not read", "Write the entries out: YAML 1.2 has no merge keys.")
+                key.note("merge keys (<<) are not read", "Write the entries out: YAML 1.2 has no merge keys.")
+                continue
             text = key.text(f"a name in {what}")
             if text in names:
-                key.fail(f"{text!r} is there twice in {what}")
+                key.note(f"{text!r} is there twice in {what}")
+                continue
             names.add(text)
-            yield text, key, PolicyNode(self.file, self.lines, value)
+            yield text, key, self._child(value)
 
     def known(self, what: str, *names: str) -> "Mapping[str, PolicyNode]":
         """The entries of a mapping that may have no others than these."""
         found = dict[str, PolicyNode]()
         for name, key, value in self.items(what):
-            if name not in names:
-                key.fail(f"{what} has no {name!r}", f"It may have: {', '.join(names)}.")
-            found[name] = value
+            if name in names:
+                found[name] = value
+            else:
+                key.note(f"{what} has no {name!r}", f"It may have: {', '.join(names)}.")
         return found
 
     def parsed(self, parse: Callable[[str], T], what: str) -> T:
@@ -165,6 +193,29 @@ class PolicyNode:
             return parse(text)
         except WrongUse as error:
             self.fail(error.what, error.mend)
+
+
+def read_each(nodes: Iterable[PolicyNode], read: Callable[[PolicyNode], T]) -> Iterator[T]:
+    """What each node means; what is refused is noted, and the next one is read."""
+    for node in nodes:
+        try:
+            meant = read(node)
+        except BadPolicyFile as error:
+            node.note_error(error)
+        else:
+            yield meant
+
+
+def read_part(parts: Mapping[str, PolicyNode], name: str, read: Callable[[PolicyNode], T], otherwise: D) -> T | D:
+    """What a part means; `otherwise` where it is missing, or is refused, which is noted."""
+    if name not in parts:
+        return otherwise
+    return next(read_each([parts[name]], read), otherwise)
+
+
+def read_value(parts: Mapping[str, PolicyNode], name: str, parse: Callable[[str], T], otherwise: D) -> T | D:
+    """The same of a part that is one value."""
+    return read_part(parts, name, lambda node: node.parsed(parse, name), otherwise)
 
 
 @dataclass(slots=True)
@@ -274,12 +325,12 @@ class ValueLists:
 
     def patterns(self, named: MatchedField, nodes: Iterable[PolicyNode]) -> Iterator[ValuePattern]:
         """What the values of a field mean; `@name` is each value of a list."""
-        for node in nodes:
-            text = node.text("a value")
-            if text.startswith("@"):
-                yield from self._listed(named, node, text[1:])
-            else:
-                yield _pattern(named, node)
+        for patterns in read_each(nodes, lambda node: self._meant(named, node)):
+            yield from patterns
+
+    def _meant(self, named: MatchedField, node: PolicyNode) -> tuple[ValuePattern, ...]:
+        text = node.text("a value")
+        return self._listed(named, node, text[1:]) if text.startswith("@") else (_pattern(named, node),)
 
     def _listed(self, named: MatchedField, node: PolicyNode, name: str) -> tuple[ValuePattern, ...]:
         """The values of a list, which are read once for each field."""
@@ -291,7 +342,7 @@ class ValueLists:
         if self.count > PATTERNS_MAX:
             node.fail(f"lists are named too often: they come to more than {PATTERNS_MAX:,} values in this file")
         if (name, named) not in self._parsed:
-            self._parsed[name, named] = tuple(_pattern(named, value) for value in self.values[name])
+            self._parsed[name, named] = tuple(read_each(self.values[name], lambda value: _pattern(named, value)))
         return self._parsed[name, named]
 
 

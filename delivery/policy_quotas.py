@@ -1,10 +1,9 @@
 """What a policy file says of quotas: how much of what is counted together may be in the queue."""
 
-from collections.abc import Iterator
 from typing import Final
 
 from delivery.policy_counting import counted_together
-from delivery.policy_nodes import PolicyNode, ValueLists
+from delivery.policy_nodes import PolicyNode, ValueLists, read_each, read_value
 from delivery.policy_schema import BYTES, GROUP_NAME, MESSAGES, QUOTA_LIMIT_PARTS, QUOTA_PARTS
 from model.errors import WrongUse
 from model.pickup.quotas import QUOTA_FIELDS, QueueQuota, QuotaLimit
@@ -18,21 +17,20 @@ def queue_quotas(node: PolicyNode, lists: ValueLists) -> tuple[QueueQuota, ...]:
     Raises:
         BadPolicyFile: one of them cannot be used, or two have one name.
     """
-    return tuple(_quotas(node, lists))
-
-
-def _quotas(node: PolicyNode, lists: ValueLists) -> Iterator[QueueQuota]:
     names = set[str]()
-    for one in node.listed("quotas"):
-        parts = one.known("a quota", *QUOTA_PARTS)
-        if "name" not in parts:
-            one.fail("a quota lacks its name", "Clients are told which quota is full, and so are metrics: name it.")
-        name = parts["name"].parsed(_name, "a name")
-        if name in names:
-            parts["name"].fail(f"there are two quotas {name!r}")
-        names.add(name)
-        found = counted_together(parts, lists, QUOTA_FIELDS, _limit)
-        yield QueueQuota(found.fields, found.groups, found.conditions, found.default, name=name)
+    return tuple(read_each(node.listed("quotas"), lambda quota: _quota(quota, lists, names)))
+
+
+def _quota(node: PolicyNode, lists: ValueLists, names: set[str]) -> QueueQuota:
+    parts = node.known("a quota", *QUOTA_PARTS)
+    if "name" not in parts:
+        node.note("a quota lacks its name", "Clients are told which quota is full, and so are metrics: name it.")
+    name = read_value(parts, "name", _name, "")
+    if name and name in names:
+        parts["name"].note(f"there are two quotas {name!r}")
+    names.add(name)
+    found = counted_together(parts, lists, QUOTA_FIELDS, _limit)
+    return QueueQuota(found.fields, found.groups, found.conditions, found.default, name=name)
 
 
 def _name(text: str) -> str:
@@ -44,8 +42,8 @@ def _name(text: str) -> str:
 def _limit(node: PolicyNode) -> QuotaLimit:
     parts = node.known("the limits of a quota", *QUOTA_LIMIT_PARTS)
     return QuotaLimit(
-        parts["messages"].parsed(_messages, "messages") if "messages" in parts else None,
-        parts["bytes"].parsed(_bytes, "bytes") if "bytes" in parts else None,
+        read_value(parts, "messages", _messages, None),
+        read_value(parts, "bytes", _bytes, None),
     )
 
 

@@ -17,6 +17,7 @@ from admin.services.policy import (
     quota_path,
     suspension_path,
 )
+from delivery.policy_errors import BadPolicyFile
 from delivery.policy_schema import JsonSchema, schema_text
 from model.errors import ExitCode
 from model.pickup.explaining import PolicyShare, QuotaShare, SourceExplanation
@@ -35,7 +36,14 @@ def schema_document(result: JsonSchema) -> Document:
 
 def lint_document(result: PolicyLintResult) -> Document:
     found, file = result.findings, printable(str(result.file))
-    json = {"file": str(result.file), "findings": [_finding_json(one) for one in found], "exit": int(result.exit)}
+    json = {
+        "file": str(result.file),
+        "findings": [_finding_json(one) for one in found],
+        "refused": _refused_json(result.refused) if result.refused else [],
+        "exit": int(result.exit),
+    }
+    if result.refused:
+        return Document(json, (), result.exit, remarks=(f"mailmend: {result.refused.message}",))
     if not found:
         return Document(json, (f"{file}: nothing found.",), result.exit)
     rows = [(_place(one.place), one.rule.id, printable(_said(one), instead=" "), one.rule.fix) for one in found]
@@ -44,6 +52,13 @@ def lint_document(result: PolicyLintResult) -> Document:
         f"{len(found):,} found. Why each of them matters: docs/lint.md",
     )
     return Document(json, body, result.exit)
+
+
+def _refused_json(error: BadPolicyFile) -> list[dict[str, Any]]:
+    return [
+        {**fields_json(one.place, "line", "column"), "text": one.problem, "fix": one.mend}
+        for one in error.refused or (error,)
+    ]
 
 
 def _said(finding: PlacedFinding) -> str:

@@ -11,6 +11,7 @@ from admin.settings import QueueSettings
 from admin.wiring.delivery import policy_file
 from admin.wiring.queues import QueueConnections, with_queues
 from delivery.envelopes import counted_mail
+from delivery.policy_errors import BadPolicyFile
 from delivery.policy_schema import JsonSchema, policy_schema
 from model.delivery.attempts import NextHop, SourceAddress
 from model.errors import ExitCode
@@ -42,13 +43,20 @@ class PlacedFinding:
 
 @dataclass(frozen=True, slots=True)
 class PolicyLintResult:
-    """What was found, in the order of the file."""
+    """What was found, in the order of the file.
+
+    Attributes:
+        refused: why the server would not take the file; None: it would.
+    """
 
     file: Path
-    findings: tuple[PlacedFinding, ...]
+    findings: tuple[PlacedFinding, ...] = ()
+    refused: BadPolicyFile | None = None
 
     @property
     def exit(self) -> ExitCode:
+        if self.refused:
+            return self.refused.exit_code
         return ExitCode.DRIFT if self.findings else ExitCode.FINE
 
 
@@ -58,13 +66,15 @@ def schema() -> JsonSchema:
 
 
 def lint(file: Path) -> PolicyLintResult:
-    """What of a policy file the server would take, although it is surely not meant.
+    """What of a policy file the server would not take, or else what it would take although it is surely not meant.
 
     Raises:
         WrongUse: it cannot be read.
-        BadPolicyFile: the server would not take it; the message says where.
     """
-    read = policy_file(file)
+    try:
+        read = policy_file(file)
+    except BadPolicyFile as error:
+        return PolicyLintResult(file, refused=error)
     found = [
         PlacedFinding(one.rule, one.hit.text, read.place_of(one.hit.path), tuple(map(read.place_of, one.hit.because)))
         for one in lint_policies(read.said)

@@ -115,6 +115,24 @@ class TestLint:
         assert f"{file}, line 1, column 12: 'domain' is no field" in ended.err
         assert shell("policy", "lint", str(file.with_name("none.yaml"))).code == 2
 
+    def test_every_refused_value_is_one_entry_for_scripts(self, shell: CommandLine, file: Path) -> None:
+        file.write_text("suspends:\n- {recipientdomain: .example.org}\n- {recipientdomain: 'example.org:25'}\n")
+        ended = shell("policy", "lint", str(file), "--json")
+        assert ended.code == 2
+        assert ended.err.count("column 21") == 2
+        found = json.loads(ended.out)
+        assert (found["findings"], found["exit"]) == ([], 2)
+        assert [(one["line"], one["column"], one["text"]) for one in found["refused"]] == [
+            (2, 21, "'.example.org' is no domain"),
+            (3, 21, "'example.org:25' is no domain"),
+        ]
+        assert found["refused"][1]["fix"] == "Did you mean 'example.org'?"
+
+    def test_one_refused_value_is_an_entry_as_well(self, shell: CommandLine, file: Path) -> None:
+        file.write_text("- fields: [domain]\n")
+        found = json.loads(shell("policy", "lint", str(file), "--json").out)
+        assert [(one["line"], one["column"]) for one in found["refused"]] == [(1, 12)]
+
 
 LAYERED = """\
 policies:

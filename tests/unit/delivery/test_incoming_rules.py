@@ -3,8 +3,8 @@
 import pytest
 
 from delivery import intake
+from delivery.policy_errors import BadPolicyFile
 from delivery.policy_file import policies_of
-from delivery.policy_nodes import BadPolicyFile
 from delivery.reception import HEADER_READ_MAX, header_values, without_fields
 from mailqueue.codec import admission, attribute_value
 from model.delivery.attempts import DeliveryProtocol

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from delivery.policy_errors import BadPolicyFile
 from delivery.policy_file import policies_of, read_policies
-from delivery.policy_nodes import BadPolicyFile
 from model.errors import WrongUse
 from model.pickup.engine import PickupEngine
 from model.pickup.policies import PickupPolicies

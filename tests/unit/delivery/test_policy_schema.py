@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from delivery import policy_schema
+from delivery.policy_errors import BadPolicyFile
 from delivery.policy_file import policies_of
-from delivery.policy_nodes import BadPolicyFile
 from model.pickup.policy import PickupField
 from model.pickup.rates import RateAlgorithm
 from tests.unit.delivery.test_policy_file import PER_ADDRESS, PER_DOMAIN, ROLLED_UP

@@ -9,8 +9,8 @@ import pytest
 
 from delivery.envelopes import counted_mail
 from delivery.metrics import QUOTA_COUNTED, QUOTA_REFUSED, QUOTA_USED
+from delivery.policy_errors import BadPolicyFile
 from delivery.policy_file import policies_of
-from delivery.policy_nodes import BadPolicyFile
 from delivery.quotas import QueueQuotas
 from mailqueue.codec import attribute
 from mailqueue.memory import MemoryMailQueue
