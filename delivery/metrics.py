@@ -42,6 +42,13 @@ SUSPENSIONS: Final = Metric(
     ("queue",),
     no_alert="Somebody made each of them, and said why; mails that wait for long are a trouble of the queue",
 )
+SUSPENSIONS_UNREAD: Final = Metric(
+    "mailmend_delivery_suspensions_unread",
+    "Suspensions with a field that this version cannot read: each holds more mails than it names "
+    "(`mailmend suspend list QUEUE` names them)",
+    ("queue",),
+    no_alert="Mails that wait for long are a trouble of the queue, which has its alerts; the log names the suspension",
+)
 CONDITIONS: Final = Metric(
     "mailmend_delivery_conditions",
     "Run-time conditions that this server has before those of its policies: set limits, or are parked, as no policy "
@@ -106,7 +113,7 @@ SHARE: Final = Metric(
     ("queue", "state"),
     no_alert="Who cannot keep a seat cannot read what is ordered either, which has its alert",
 )
-_ORDERS: Final = (SUSPENSIONS, CONDITIONS, SUSPENSIONS_READ)
+_ORDERS: Final = (SUSPENSIONS, SUSPENSIONS_UNREAD, CONDITIONS, SUSPENSIONS_READ)
 DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, UNCERTAIN, LOST_REPORTS, *_PICKUP, *_ORDERS, SERVERS, SHARE)
 
 _THEIRS: Final = "How much clients send is theirs to say"
@@ -201,11 +208,12 @@ def share_samples(queue: QueueName, servers: int, state: ShareState) -> Iterator
 
 
 def order_samples(
-    queue: QueueName, suspensions: int, conditions: Collection[PlacedCondition], read_micros: int
+    queue: QueueName, suspensions: int, unread: int, conditions: Collection[PlacedCondition], read_micros: int
 ) -> Iterator[MetricSample]:
     """How many hold, and when they were read, in microseconds since 1970."""
     parked = sum(bool(one.parked) for one in conditions)
     yield MetricSample(SUSPENSIONS, (queue,), suspensions)
+    yield MetricSample(SUSPENSIONS_UNREAD, (queue,), unread)
     yield MetricSample(CONDITIONS, (queue, "set"), len(conditions) - parked)
     yield MetricSample(CONDITIONS, (queue, "parked"), parked)
     yield MetricSample(SUSPENSIONS_READ, (queue,), read_micros / 1_000_000)

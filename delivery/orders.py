@@ -1,6 +1,7 @@
 """What people and hooks order for a queue, as the ledger has it for all its servers: read again and again, and heeded.
 
-All of it is read before anything of it counts: what cannot be read, or is not understood, changes nothing.
+All of it is read before anything of it counts: where the ledger cannot be read, nothing changes. One order that cannot
+be read does not stop the others: a suspension holds more mails than it names, a condition is parked.
 """
 
 import asyncio
@@ -58,11 +59,7 @@ class HeededSuspensions:
     holding: Mapping[UUID, MadeSuspension] = field(default_factory=dict)
 
     def understood(self, made: Sequence[MadeSuspension]) -> Callable[[], bool]:
-        """What lets these hold from now on, and no others, and says whether anything has changed.
-
-        Raises:
-            WrongUse: something in them is not understood.
-        """
+        """What lets these hold from now on, and no others, and says whether anything has changed."""
         found = {one.id: one for one in made}
         new = [one for one in made if self.holding.get(one.id) != one]
         suspensions = [one.suspension(self.time.of(one.ends_at)) for one in new]
@@ -84,12 +81,21 @@ class HeededSuspensions:
         self.engine.suspend(suspension, now)
         shown = {"suspension": str(one.id), "owner": one.owner, "why": one.reason, "ends_at": str(one.ends_at)}
         _LOG.info("mails are suspended", extra=shown)
+        if one.unread:
+            what = "a suspension cannot be read, and holds more mails than it names"
+            _LOG.warning(what, extra={**shown, "error": "; ".join(one.unread)})
 
     @property
     def count(self) -> int:
         """How many hold now."""
         now = instant_of(self.time.clock.micros())
         return sum(not one.has_ended(now) for one in self.holding.values())
+
+    @property
+    def unread_count(self) -> int:
+        """How many of them cannot be read, and hold more mails than they name."""
+        now = instant_of(self.time.clock.micros())
+        return sum(bool(one.unread) and not one.has_ended(now) for one in self.holding.values())
 
 
 @dataclass(slots=True, eq=False)
@@ -115,7 +121,6 @@ class HeededConditions:
     def understood(self, made: Sequence[MadeCondition]) -> Callable[[], bool]:
         """As of `HeededSuspensions`."""
         found = {one.id: one for one in made}
-        with_conditions(self.policies, made, self.engine.algorithm)
 
         def heeded() -> bool:
             new = [one for name, one in found.items() if self.holding.get(name) != one]
@@ -225,7 +230,7 @@ class SharedOrders:
 
         Raises:
             CannotReach: the ledger does not answer.
-            WrongUse: something in it is not understood.
+            WrongUse: a condition has limits that this version does not know.
         """
         suspensions = await self.ledger.suspensions.of(self.queue)
         conditions = await self.ledger.conditions.of(self.queue)

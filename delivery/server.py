@@ -196,8 +196,10 @@ class DeliveryServer:
         yield from uncertain_samples(self.queue.name, self._work.journal.uncertain)
         yield from report_samples(self.queue.name, self._departures.lost_reports)
         if self.orders and self.orders.read_micros is not None:
-            suspensions, conditions = self.orders.suspensions.count, self.orders.conditions.placed
-            yield from order_samples(self.queue.name, suspensions, conditions, self.orders.read_micros)
+            suspensions, conditions = self.orders.suspensions, self.orders.conditions.placed
+            yield from order_samples(
+                self.queue.name, suspensions.count, suspensions.unread_count, conditions, self.orders.read_micros
+            )
         if self._limits:
             yield from share_samples(self.queue.name, self._limits.servers, self._limits.state)
 

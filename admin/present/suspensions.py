@@ -54,8 +54,18 @@ def list_document(
         )
         for one in found
     ]
-    return queue_document(
-        result, json, (Grid(f"Suspended in {queue}", columns, rows, frozenset({"which mails", "by"})),)
+    grid = Grid(f"Suspended in {queue}", columns, rows, frozenset({"which mails", "by"}))
+    unread = [_unread_text(one) for one in found if one.unread]
+    return queue_document(result, json, (grid, *unread))
+
+
+def _unread_text(made: MadeSuspension) -> str:
+    """What a suspension does of which a field cannot be read, and how to mend that."""
+    which = "every mail" if len(made.values) == len(made.unread) else "every mail that its other fields name"
+    lift = f"mailmend suspend remove {made.queue} {made.id}"
+    return printable(
+        f"{made.id} cannot be read: {'; '.join(made.unread)}. Until it is removed it holds {which}. "
+        f"Suspend its mails again in a way that can be read, then: {lift}"
     )
 
 
@@ -81,6 +91,7 @@ def suspension_json(made: MadeSuspension) -> dict[str, Any]:
             "ends_at": made.ends_at,
             "owner": made.owner,
             "why": made.reason,
+            "unread": made.unread,
         }
     )
     return found

@@ -157,13 +157,17 @@ def with_conditions(
 ) -> tuple[tuple[CounterPolicy, ...], tuple[PlacedCondition, ...]]:
     """The policies with the conditions before their own, in their rank; and what became of each.
 
-    Raises:
-        WrongUse: one that is not understood.
+    A condition that cannot be read is parked: an expression that an older version took, a field of a later version.
     """
     before, placed = [list[ThresholdCondition[Threshold]]() for _ in policies], list[PlacedCondition]()
     for one in sorted(made, key=lambda one: one.rank):
-        patterns, found, groups, why = one.patterns, list[int](), dict[str, str](), _refused(one.threshold, algorithm)
-        for number in _counting_by(one.counted_by, policies) if not why else ():
+        try:
+            patterns, counted_by = one.patterns, one.counted_by
+        except WrongUse as error:
+            placed.append(PlacedCondition(one, parked=f"it cannot be read: {error.what}"))
+            continue
+        found, groups, why = list[int](), dict[str, str](), _refused(one.threshold, algorithm)
+        for number in _counting_by(counted_by, policies) if not why else ():
             why = _lacking_group(policies[number], patterns)
             if not why:
                 counted = {named: _as_counted(policies[number], named, some) for named, some in patterns.items()}

@@ -102,10 +102,27 @@ class MadeSuspension:
     def has_ended(self, now: datetime) -> bool:
         return self.ends_at is not None and self.ends_at <= now
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Why fields of it cannot be read, such as an expression that an older version took; () where all can."""
+        return self._read()[1]
+
     def suspension(self, ends_at: int | None) -> Suspension:
-        """As the engine has it; `ends_at` is in nanoseconds of the engine's clock."""
-        patterns = {
-            (named := field_named(name)): tuple(kept_pattern(named, text) for text in texts)
-            for name, texts in self.values.items()
-        }
-        return Suspension(str(self.id), patterns, ends_at)
+        """As the engine has it; `ends_at` is in nanoseconds of the engine's clock.
+
+        A field that cannot be read matches every mail. The suspension then holds more mails than it names, because a
+        mail that waits can still go, and a mail that went cannot come back.
+        """
+        return Suspension(str(self.id), self._read()[0], ends_at)
+
+    def _read(self) -> tuple[Mapping[PickupField, tuple[ValuePattern, ...]], tuple[str, ...]]:
+        """The patterns of each field that can be read, and why the other fields cannot."""
+        patterns = dict[PickupField, tuple[ValuePattern, ...]]()
+        unread = list[str]()
+        for name, texts in self.values.items():
+            try:
+                named = field_named(name)
+                patterns[named] = tuple(kept_pattern(named, text) for text in texts)
+            except WrongUse as error:
+                unread.append(error.what)
+        return patterns, tuple(unread)

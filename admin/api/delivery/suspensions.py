@@ -54,6 +54,7 @@ class SuspensionBody(StrictBody):
     ends_at: Instant | None = Field(description="null: somebody lifts it.")
     owner: str
     why: str
+    unread: list[str] = Field(description="Why a field cannot be read; the suspension then holds more than it names.")
 
 
 class SuspensionsAnswer(CommandAnswer):

@@ -1,11 +1,14 @@
 """`mailmend suspend add`, `list` and `remove` as a person types them, beside a server that delivers."""
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from admin.services import delivery
+from model.catalog.ledger import DELIVERY_SUSPENSION
 from model.errors import AccessDenied
+from model.operations import Put
 from repair.ledger.order_history import LedgerOrderHistory
 from tests.support.commands import Ended
 from tests.support.queue_commands import QueueShell, queue_shell
@@ -189,3 +192,23 @@ def test_a_server_that_may_not_make_the_ledger_says_who_makes_it(
     assert ended.code == 4
     assert "the ledger has not all of its tables yet" in ended.err
     assert "mailmend schema apply --keyspace mail" in ended.err
+
+
+def test_a_suspension_that_cannot_be_read_is_listed_with_what_it_holds(shell: QueueShell) -> None:
+    """An older version took its expression. It holds more mails than it names, until it is removed."""
+    one = typed(shell, "add", "--domain", "a.org", "--job", "spring", *WHY, "--json").json["suspension"]
+    ledger = shell.cluster.keyspace("mailmend")
+    key = DELIVERY_SUSPENSION.key_row(("mail", "spool", UUID(one["id"])))
+    ledger.write(
+        Put(DELIVERY_SUSPENSION, key | {"fields": '{"recipientdomain": ["/^(?!news)/"], "jobid": ["spring"]}'})
+    )
+
+    (listed,) = typed(shell, "list", "--json").json["suspensions"]
+    assert (listed["id"], len(listed["unread"])) == (one["id"], 1)
+    assert "(?!" in listed["unread"][0]
+    out = " ".join(typed(shell, "list").out.split())
+    assert f"{one['id']} cannot be read: " in out
+    assert "Until it is removed it holds every mail that its other fields name." in out
+    assert f"mailmend suspend remove spool {one['id']}" in out
+
+    assert typed(shell, "remove", one["id"]).code == 0

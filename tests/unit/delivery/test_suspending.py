@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mailqueue.codec import attribute
 from model.catalog.ledger import DELIVERY_SUSPENSION
 from model.errors import CannotReach
 from model.operations import Put, Read
@@ -157,18 +158,37 @@ async def test_a_server_that_cannot_read_them_at_its_start_takes_no_mail(site: D
     assert site.relay.recipients == []
 
 
-async def test_what_a_later_version_suspended_in_a_way_that_is_not_understood_changes_nothing(
+async def keep(site: DeliverySite, fields: str) -> None:
+    """A row as another version has written it."""
+    key = DELIVERY_SUSPENSION.key_row(("mail", site.queue.name, site.clock.new_uuid()))
+    site.tables.write(Put(DELIVERY_SUSPENSION, key | {"fields": fields}))
+
+
+async def test_an_expression_of_an_older_version_holds_every_mail_of_the_other_fields(
     site: DeliverySite, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is said, and what was read before holds on."""
+    """A server starts beside it, heeds the other suspensions, and says which one cannot be read."""
+    await keep(site, '{"recipientdomain": ["/^(?!news)/"], "jobid": ["spring"]}')
     await suspended(site, "one.example")
     await site.put(ONE)
+    await site.put(TWO)
+    await site.put(TWO, attributes={"jobid": attribute("spring")})
+    with caplog.at_level("WARNING", "mailmend.delivery"):
+        await site.serve(120)
+    assert site.relay.recipients == [TWO]
+    values = {one.metric.name: one.value for one in site.server.samples()}
+    assert values["mailmend_delivery_suspensions"] == 2
+    assert values["mailmend_delivery_suspensions_unread"] == 1
+    (record,) = [one for one in caplog.records if "cannot be read" in one.message]
+    assert "(?!" in record.__dict__["error"]
 
-    async def put_something() -> None:
-        await site.clock.pause(20)
-        key = DELIVERY_SUSPENSION.key_row(("mail", site.queue.name, site.clock.new_uuid()))
-        site.tables.write(Put(DELIVERY_SUSPENSION, key | {"fields": '{"weather": ["rain"]}'}))
 
-    await site.serve(120, beside=put_something())
+async def test_what_a_later_version_suspends_by_a_field_of_its_own_holds_every_mail(
+    site: DeliverySite, caplog: pytest.LogCaptureFixture
+) -> None:
+    await site.put(ONE)
+    await keep(site, '{"weather": ["rain"]}')
+    with caplog.at_level("WARNING", "mailmend.delivery"):
+        await site.serve(120)
     assert site.relay.recipients == []
     assert "'weather' is no field" in caplog.records[-1].__dict__["error"]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -113,6 +114,27 @@ def test_it_is_of_each_policy_with_its_fields_and_of_none_without_its_group() ->
     assert {one.made.id: one.policies, other.made.id: other.policies} == {grouped.id: (1,), of_all.id: (0, 1)}
     _, (parked,) = with_conditions([plain], [grouped], BUCKET)
     assert parked.parked == "the policy has no group #big of recipientdomain"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"values": {"recipientdomain": ("/^(?!news)/",)}}, "look"),
+        ({"values": {"weather": ("rain",)}}, "'weather' is no field"),
+        ({"fields": ("weather",)}, "'weather' is no field"),
+    ],
+)
+def test_a_condition_that_cannot_be_read_is_parked_and_the_others_set_limits(change: dict[str, Any], why: str) -> None:
+    """An expression that an older version took, or a field of a later one."""
+    unread = replace(made({"recipientdomain": ("a.org",)}, Threshold(1)), **change)
+    read = made({"recipientdomain": ("x.org",)}, Threshold(2), after=1)
+
+    (merged,), (parked, placed) = with_conditions([FILE], [unread, read], BUCKET)
+
+    assert parked.parked.startswith("it cannot be read: ")
+    assert why in parked.parked
+    assert (placed.policies, placed.parked) == ((0,), "")
+    assert [one.threshold for one in merged.conditions] == [Threshold(2), Threshold(7)]
 
 
 def test_a_rate_that_the_servers_way_to_count_cannot_keep_is_parked() -> None:

@@ -27,6 +27,30 @@ def test_each_field_must_match_and_one_of_its_values() -> None:
     assert not one.holds({DOMAIN: "a.org", LOCAL_IP: "192.0.2.99"})
 
 
+@pytest.mark.parametrize("text", ["/^(?!news)/", r"/(a)\1/", "/a++/"])
+def test_a_field_that_cannot_be_read_matches_every_mail(text: str) -> None:
+    """An older version took such expressions. What is to be held must not go: the readable fields alone decide."""
+    kept = made(recipientdomain=("a.org", text), jobid=("spring",))
+
+    one = kept.suspension(None)
+
+    assert one.holds({DOMAIN: "a.org", PickupField.JOB_ID: "spring"})
+    assert one.holds({DOMAIN: "b.org", PickupField.JOB_ID: "spring"})
+    assert not one.holds({DOMAIN: "a.org", PickupField.JOB_ID: "autumn"})
+    (why,) = kept.unread
+    assert text.strip("/") in why
+
+
+def test_a_field_of_a_later_version_matches_every_mail() -> None:
+    kept = made(weather=("rain",))
+    assert kept.suspension(None).holds({DOMAIN: "a.org"})
+    assert "'weather' is no field" in kept.unread[0]
+
+
+def test_a_suspension_that_can_be_read_has_nothing_unread() -> None:
+    assert made(recipientdomain=("a.org", "/^mx/")).unread == ()
+
+
 def test_no_field_is_every_mail() -> None:
     assert made().suspension(None).holds({})
 
