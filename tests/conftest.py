@@ -13,6 +13,7 @@ from tests.support.lane_journal import heed_person, interrupts_fail_the_test, ke
 from tests.support.object_stores import S3, one_s3
 from tests.support.pulsars import RealPulsar, one_pulsar
 from tests.support.servers import (
+    OPTIONAL_PARTS_4_1,
     CassandraServer,
     ThreeNodes,
     demanded,
@@ -130,7 +131,7 @@ def cassandra() -> Iterator[CassandraServer]:
 @pytest.fixture(scope="session")
 def cassandra41() -> Iterator[CassandraServer]:
     """A real Cassandra 4.1."""
-    with local_node(ClusterRequest(version="4.1", heap_mib=512, yaml={"materialized_views_enabled": True})) as server:
+    with local_node(ClusterRequest(version="4.1", heap_mib=512, yaml=OPTIONAL_PARTS_4_1)) as server:
         yield server
 
 

@@ -3,7 +3,9 @@
 Rules need the columns and the values compared with them; the server checks whether a value fits its column.
 """
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from cql.language.lexer import Token, TokenKind
@@ -21,6 +23,9 @@ _OPERATORS = ("+", "-", "*", "/", "%")
 _COMPARISONS = ("<=", ">=", "!=", "<", ">")
 _RESERVED_VALUES = ("NULL", "NAN", "INFINITY", "TOKEN")
 """Reserved words that are values or functions."""
+_CONSTANTS = frozenset({"NULL", "NAN", "INFINITY", "TRUE", "FALSE"})
+_ISO_DURATION = re.compile(r"P(?=[0-9T])(?:[0-9]+[YMWD])*(?:T(?:[0-9]+[HMS])+)?", re.IGNORECASE)
+"""A duration in the form of ISO 8601, which is a word for the lexer: P1Y2M, PT5M."""
 
 
 def cql_type(stream: Stream) -> str:
@@ -110,9 +115,21 @@ def term(stream: Stream) -> str:
     with stream.nested():
         _operand(stream)
         while stream.next.text in _OPERATORS and stream.next.kind is TokenKind.MARK:
+            if stream.next.text == "+" and names_column(stream, 1):
+                break  # SET list = [...] + list: the column is no part of the value
             stream.take()
             _operand(stream)
     return stream.text[begin : stream.last_end]
+
+
+def names_column(stream: Stream, ahead: int = 0) -> bool:
+    """Whether the name of a column comes there: a name that is neither a constant nor a function."""
+    token = stream.ahead(ahead)
+    if token.kind is TokenKind.WORD:
+        is_value = token.word in _CONSTANTS or _ISO_DURATION.fullmatch(token.text) is not None
+    else:
+        is_value = token.kind is not TokenKind.QUOTED
+    return not is_value and stream.ahead(ahead + 1).text not in {"(", "."}
 
 
 def bind_mark(stream: Stream) -> bool:
@@ -145,26 +162,33 @@ def _operand(stream: Stream) -> None:
 
 
 def _named(stream: Stream) -> None:
-    """A word alone, a function with its arguments, or an element or field of a column."""
+    """A constant, or a function with its arguments."""
+    if names_column(stream):
+        raise stream.unexpected("a value")
+    constant = stream.next.word in _CONSTANTS or stream.ahead(1).text not in {"(", "."}
     if stream.next.word in _RESERVED_VALUES:
         stream.take()
     else:
         stream.name("a value")
         while stream.dot():
             stream.name("a name")
-    if stream.accept("("):
-        stream.until(")", term)
-    elif stream.accept("["):
-        _element(stream)
+    if not constant:
+        stream.expect("(")
+        stream.until(")", _argument)
 
 
-def _element(stream: Stream) -> None:
-    """What is between [ and ]: an index, a key, or a slice of either."""
-    if not stream.sees("."):
-        term(stream)
-    if stream.accept(".", ".") and not stream.sees("]"):
-        term(stream)
+def _argument(stream: Stream) -> None:
+    """An argument of a function: a value, with the type that a cast gives it."""
+    term(stream)
+    if stream.accept("AS"):
+        cql_type(stream)
+
+
+def _element(stream: Stream) -> str:
+    """Take what is between [ and ], and the closing bracket; returns the text of the index or key."""
+    text = term(stream)
     stream.expect("]")
+    return text
 
 
 def _bracketed(stream: Stream) -> None:
@@ -189,7 +213,10 @@ def _is_cast(stream: Stream) -> bool:
 
 
 def _term_or_pair(stream: Stream) -> None:
-    term(stream)
+    if names_column(stream) and stream.ahead(1).text == ":":
+        stream.name("a field")
+    else:
+        term(stream)
     if stream.accept(":"):
         term(stream)
 
@@ -200,37 +227,43 @@ def conditions(stream: Stream) -> tuple[Compared, ...]:
 
 
 def _condition(stream: Stream) -> Compared:
-    columns, left = _left(stream)
+    left = _left(stream)
     if stream.accept("="):
-        return Compared(columns, "=", term(stream), left)
+        return replace(left, operator="=", value=term(stream))
     if stream.accept("IS"):
         stream.expect("NOT", "NULL")
-        return Compared(columns, "IS NOT NULL", "", left)
+        return replace(left, operator="IS NOT NULL")
     if stream.accept("BETWEEN"):
         low = term(stream)
         stream.expect("AND")
-        return Compared(columns, "BETWEEN", f"({low}, {term(stream)})", left)
+        return replace(left, operator="BETWEEN", value=f"({low}, {term(stream)})")
     negated = "NOT " if stream.accept("NOT") else ""
     operator = stream.one_of("IN", "CONTAINS", *(() if negated else (*_COMPARISONS, "LIKE")))
     key = " KEY" if operator == "CONTAINS" and stream.accept("KEY") else ""
-    return Compared(columns, f"{negated}{operator}{key}", term(stream), left)
+    return replace(left, operator=f"{negated}{operator}{key}", value=term(stream))
 
 
-def _left(stream: Stream) -> tuple[tuple[str, ...], LeftSide]:
-    """The columns on the left side of a condition, and what of them it compares."""
+def _left(stream: Stream) -> Compared:
+    """The left side of a condition: which columns, and what of them it compares."""
     is_token = stream.accept("TOKEN", "(")
     if is_token or stream.accept("("):
         names = stream.separated(lambda _: stream.name("a column"))
         stream.expect(")")
-        return tuple(name_of(name.text) for name in names), LeftSide.TOKEN if is_token else LeftSide.TUPLE
+        kind = LeftSide.TOKEN if is_token else LeftSide.TUPLE
+        return Compared(tuple(name_of(name.text) for name in names), "", "", kind)
     name = (name_of(stream.column().text),)
+    element, field_name = part_of_column(stream)
+    kind = LeftSide.PART if element or field_name else LeftSide.COLUMN
+    return Compared(name, "", "", kind, element, field_name)
+
+
+def part_of_column(stream: Stream) -> tuple[str, str]:
+    """Take what follows a column's name: (the text of [an element], the name of .a field); "" without."""
     if stream.accept("["):
-        _element(stream)
-        return name, LeftSide.PART
+        return _element(stream), ""
     if stream.dot():
-        stream.name("a field")
-        return name, LeftSide.PART
-    return name, LeftSide.COLUMN
+        return "", name_of(stream.name("a field").text)
+    return "", ""
 
 
 _OPENING, _CLOSING = ("(", "[", "{", ".", "-"), (")", "]", "}", ".", ",", ":")

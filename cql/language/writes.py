@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from cql.language.lexer import TokenKind
 from cql.language.stream import Stream
-from cql.language.values import bind_mark, conditions, term, text_value
+from cql.language.values import bind_mark, conditions, names_column, part_of_column, term, text_value
 from model.schema.names import name_of
-from model.schema.relations import Compared
+from model.schema.relations import CellChange, CellOperator, Compared
 from model.schema.statements import Batch, Name, WriteKind, WriteRows
 
 
@@ -22,6 +22,7 @@ class _Extras:
     values: dict[str, str] = field(default_factory=dict)
     where: tuple[Compared, ...] = ()
     only_if: tuple[Compared, ...] = ()
+    cells: list[CellChange] = field(default_factory=list)
 
 
 def insert(stream: Stream) -> WriteRows:
@@ -85,48 +86,73 @@ def update(stream: Stream) -> WriteRows:
     extras = _Extras()
     _using(stream, extras)
     stream.expect("SET")
-    columns = stream.separated(lambda _: _assignment(stream, extras))
+    stream.separated(lambda _: _assignment(stream, extras))
     _where(stream, extras)
-    return _write(WriteKind.UPDATE, name, tuple(dict.fromkeys(columns)), extras)
+    return _write(WriteKind.UPDATE, name, _changed(extras), extras)
 
 
-def _assignment(stream: Stream, extras: _Extras) -> str:
-    first, token = stream.position, stream.next
-    column = _column_or_part(stream)
-    whole = stream.position == first + 1
-    for operator in ("+", "-"):
-        whole = not stream.accept(operator) and whole
-    stream.expect("=")
-    value = term(stream)
-    if whole:
-        if column in extras.values:
-            raise stream.wrong(f"the column {column} is set here a second time", token)
-        extras.values[column] = value
-    return column
+def _changed(extras: _Extras) -> tuple[str, ...]:
+    """The columns that the statement changes, each once."""
+    return tuple(dict.fromkeys(change.column for change in extras.cells))
 
 
-def _column_or_part(stream: Stream) -> str:
-    """Take a column, or an element or field of one; returns the column's name."""
+def _assignment(stream: Stream, extras: _Extras) -> None:
+    token = stream.next
     column = _column(stream)
-    if stream.accept("["):
-        term(stream)
-        stream.expect("]")
-    elif stream.dot():
-        stream.name("a field")
-    return column
+    element, field_name = part_of_column(stream)
+    if element or field_name:
+        stream.expect("=")
+        change = CellChange(column, CellOperator.SET, term(stream), element, field_name)
+    else:
+        change = _change_of_column(stream, column)
+    if any(change.conflicts_with(earlier) for earlier in extras.cells):
+        raise stream.wrong(f"the column {column} is set here a second time", token)
+    extras.cells.append(change)
+    if change.whole and change.operator is CellOperator.SET:
+        extras.values[column] = change.value
+
+
+_SIGNS = {"+": CellOperator.ADD, "-": CellOperator.SUBTRACT}
+
+
+def _change_of_column(stream: Stream, column: str) -> CellChange:
+    """What follows the name of a whole column in SET."""
+    for sign, operator in _SIGNS.items():
+        if stream.accept(sign):
+            stream.expect("=")
+            return CellChange(column, operator, term(stream))
+    stream.expect("=")
+    if names_column(stream) and stream.ahead(1).text in _SIGNS:
+        _same_column(stream, column)
+        operator = _SIGNS[stream.one_of(*_SIGNS)]
+        return CellChange(column, operator, term(stream))
+    value = term(stream)
+    if stream.next.text == "+":
+        stream.take()
+        _same_column(stream, column)
+        return CellChange(column, CellOperator.PREPEND, value)
+    return CellChange(column, CellOperator.SET, value)
+
+
+def _same_column(stream: Stream, column: str) -> None:
+    token = stream.name("a column")
+    if name_of(token.text) != column:
+        problem = f"only {column} itself can be added to or taken from here, not {token.text}"
+        raise stream.wrong(problem, token)
 
 
 def delete(stream: Stream) -> WriteRows:
-    columns: list[str] = []
-    while not stream.accept("FROM"):
-        if columns:
-            stream.expect(",")
-        columns.append(_column_or_part(stream))
-    name = stream.named("the name of a table")
     extras = _Extras()
+    while not stream.accept("FROM"):
+        if extras.cells:
+            stream.expect(",")
+        column = _column(stream)
+        element, field_name = part_of_column(stream)
+        extras.cells.append(CellChange(column, CellOperator.DELETE, "", element, field_name))
+    name = stream.named("the name of a table")
     _using(stream, extras)
     _where(stream, extras)
-    return _write(WriteKind.DELETE, name, tuple(dict.fromkeys(columns)), extras)
+    return _write(WriteKind.DELETE, name, _changed(extras), extras)
 
 
 def _where(stream: Stream, extras: _Extras) -> None:
@@ -181,6 +207,7 @@ def _write(change: WriteKind, name: Name, columns: tuple[str, ...], extras: _Ext
         extras.values,
         extras.where,
         extras.only_if,
+        tuple(extras.cells),
     )
 
 
@@ -189,8 +216,7 @@ _WRITES: dict[str, Callable[[Stream], WriteRows]] = {"INSERT": insert, "UPDATE":
 
 def batch(stream: Stream) -> Batch:
     logged = not stream.accept("UNLOGGED")
-    if logged:
-        stream.accept("COUNTER")
+    counter = logged and stream.accept("COUNTER")
     stream.expect("BATCH")
     extras, opening = _Extras(), stream.next
     _using(stream, extras)
@@ -205,4 +231,4 @@ def batch(stream: Stream) -> Batch:
         stream.name_in_batch(len(writes) - 1)
         stream.accept(";")
     stamped = (replace(one, timestamp=one.timestamp or extras.timestamp) for one in writes)
-    return Batch(tuple(stamped), logged)
+    return Batch(tuple(stamped), logged, counter)

@@ -136,6 +136,10 @@ def _problem(schema: Schema, kind: CqlType, value: Literal) -> str:  # noqa: PLR
     if value.form in {LiteralForm.OTHER, LiteralForm.NULL}:
         return ""
     if kind.name in _SCALARS:
+        while value.form is LiteralForm.TUPLE and len(value.parts) == 1:
+            value = value.parts[0]  # (5) is 5
+            if value.form is LiteralForm.NULL:
+                return ""
         forms, judge = _SCALARS[kind.name]
         if value.form not in forms:
             return f"{_shown(value)} is not of type {kind}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from model.schema.cell_rules import change_problem, condition_problem
 from model.schema.keyspace import Schema
 from model.schema.literals import LiteralForm, parse_literal, value_problem
 from model.schema.relations import Compared, LeftSide
@@ -19,7 +20,9 @@ TTL_MAX = 630_720_000
 """The greatest time to live that Cassandra takes: twenty years, in seconds."""
 
 _EXACT = frozenset({"=", "IN"})
-_NEVER = frozenset({"!=", "LIKE", "IS NOT NULL"})
+_NEVER = frozenset({"!=", "LIKE", "IS NOT NULL", "CONTAINS", "CONTAINS KEY"})
+_LOWER_BOUNDS = frozenset({">", ">="})
+_UPPER_BOUNDS = frozenset({"<", "<="})
 
 
 class WriteKind(Enum):
@@ -114,8 +117,27 @@ def _where_problem(write: "WriteRows", table: Table) -> str:
     only_static = bool(written) and all(column.kind is Kind.STATIC for column in written)
     whole = write.change is WriteKind.UPDATE or bool(written) or write.conditional
     open_keys = [column.spelling for column in table.clustering if column.name not in exact]
-    if whole and not only_static and open_keys and COMPACT_STORAGE not in table.options:
+    needs_row = not only_static or _compares_rows(write, table)
+    if whole and needs_row and open_keys and COMPACT_STORAGE not in table.options:
         return f"its WHERE must say which {open_keys[0]}, as part of the key"
+    return _rows_problem(write, table, only_static=only_static)
+
+
+def _compares_rows(write: "WriteRows", table: Table) -> bool:
+    """Whether its IF compares columns that are not static."""
+    compared = [name for relation in write.only_if for name in relation.columns]
+    return any(name in table and table.column(name).kind is not Kind.STATIC for name in compared)
+
+
+def _rows_problem(write: "WriteRows", table: Table, *, only_static: bool) -> str:
+    """Why it cannot write to the rows that its WHERE names."""
+    lists = [name for relation in write.where if relation.operator == "IN" for name in relation.columns]
+    if write.conditional and lists:
+        return f"a write with IF is for one row, and its WHERE lists several {table.column(lists[0]).spelling}"
+    clustering = {column.name for column in table.clustering}
+    named = [name for relation in write.where for name in relation.columns if name in clustering]
+    if only_static and named and not write.conditional:
+        return f"it writes only static columns, so its WHERE cannot name {table.column(named[0]).spelling}"
     return ""
 
 
@@ -144,6 +166,9 @@ def _restricted_twice(where: Sequence[Compared]) -> str:
         for name in relation.columns:
             seen[name] = seen.get(name, 0) + 1
     exact = [name for relation in where if relation.operator in _EXACT for name in relation.columns]
+    for bounds in (_LOWER_BOUNDS, _UPPER_BOUNDS):
+        bounded = [name for relation in where if relation.operator in bounds for name in relation.columns]
+        exact += [name for name in bounded if bounded.count(name) > 1]
     return next((name for name in exact if seen[name] > 1), "")
 
 
@@ -162,26 +187,51 @@ def _value_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
         if name not in table:
             return f"the table has no column {name}"
         column = table.column(name)
-        if column.is_counter and parse_literal(text).form is not LiteralForm.OTHER:
+        if column.is_counter:
             return f"the counter {column.spelling} can be increased or decreased, not set"
         if problem := value_problem(schema, column.type, text):
             return f"{column.spelling}: {problem}"
-    for relation in (*write.where, *write.only_if):
-        if problem := _compared_problem(relation, schema, table):
+    for change in write.cells:
+        if problem := change_problem(schema, table.column(change.column), change):
             return problem
-    return ""
+    return _comparison_problem(write, schema, table)
 
 
-def _compared_problem(relation: Compared, schema: Schema, table: Table) -> str:
-    """Why a value that a whole column is compared with is not of the column's type."""
-    if relation.left is not LeftSide.COLUMN or "CONTAINS" in relation.operator:
+def _comparison_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
+    """Why a value in its WHERE or IF is refused."""
+    for relation in write.only_if:
+        if relation.left in {LeftSide.TUPLE, LeftSide.TOKEN}:
+            return "its IF compares several columns at once, which only WHERE does"
+        if problem := condition_problem(schema, table.column(relation.columns[0]), relation):
+            return problem
+    for relation in (*write.where, *write.only_if):
+        if problem := compared_problem(relation, schema, table):
+            return problem
+    nulls = [relation for relation in write.where if _has_null(relation)]
+    return f"its WHERE compares {nulls[0].columns[0]} with null" if nulls else ""
+
+
+def _has_null(relation: Compared) -> bool:
+    value = parse_literal(relation.value)
+    return any(literal.form is LiteralForm.NULL for literal in (value, *value.parts))
+
+
+def compared_problem(relation: Compared, schema: Schema, table: Table) -> str:
+    """Why a value that whole columns are compared with is not of the columns' type."""
+    if relation.left in {LeftSide.PART, LeftSide.TOKEN} or "CONTAINS" in relation.operator:
         return ""
-    column = table.column(relation.columns[0])
-    kind = column.type
-    if relation.operator in {"IN", "NOT IN", "BETWEEN"}:
-        count = len(parse_literal(relation.value).parts)
-        if not count:
-            return ""
-        kind = f"tuple<{','.join([column.type] * count)}>"
-    problem = value_problem(schema, kind, relation.value)
-    return f"{column.spelling}: {problem}" if problem else ""
+    columns = [table.column(name) for name in relation.columns]
+    kind = columns[0].type
+    if relation.left is LeftSide.TUPLE:
+        kind = f"tuple<{','.join(column.type for column in columns)}>"
+    spelling = columns[0].spelling
+    value = parse_literal(relation.value)
+    if relation.operator not in {"IN", "NOT IN", "BETWEEN"}:
+        if relation.left is LeftSide.TUPLE and value.form is LiteralForm.TUPLE and len(value.parts) != len(columns):
+            return f"{spelling}: {len(columns)} columns are compared with {len(value.parts)} values"
+        problem = value_problem(schema, kind, relation.value)
+    elif value.parts:
+        problem = value_problem(schema, f"tuple<{','.join([kind] * len(value.parts))}>", relation.value)
+    else:
+        return ""
+    return problem and f"{spelling}: {problem}"

@@ -38,8 +38,15 @@ _CQL_PORT = 9042
 _FAST_DDL = {"cassandra.unsafesystem": "true"}
 # A node that missed a change of the schema asks for it after seconds, not after a minute.
 _SOON_AGREED = {"cassandra.migration_delay_ms": "5000"}
-# Off by default; without them views and masks would be compared with nothing.
-_VIEWS = {"materialized_views_enabled": True, "dynamic_data_masking_enabled": True}
+# Off by default; without them views, masks and SASI would be compared with nothing.
+_OPTIONAL_PARTS = {
+    "materialized_views_enabled": True,
+    "sasi_indexes_enabled": True,
+    "dynamic_data_masking_enabled": True,
+}
+"""Parts of CQL that a server's configuration switches off by default."""
+OPTIONAL_PARTS_4_1 = {"materialized_views_enabled": True, "sasi_indexes_enabled": True}
+"""The same for Cassandra 4.1, which has no masks."""
 # The first compiler only: a node of a short life is up for half of the processor time.
 _SHORT_LIFE = ("-XX:TieredStopAtLevel=1",)
 _DOCKER_SECONDS_MAX = 20
@@ -159,7 +166,9 @@ def one_node(java_options: tuple[str, ...] = _SHORT_LIFE) -> Iterator[CassandraS
         with _container() as server:
             yield server
     else:
-        with local_node(ClusterRequest(properties=_FAST_DDL, yaml=_VIEWS, java_options=java_options)) as server:
+        with local_node(
+            ClusterRequest(properties=_FAST_DDL, yaml=_OPTIONAL_PARTS, java_options=java_options)
+        ) as server:
             yield server
 
 

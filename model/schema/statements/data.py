@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from model.errors import SchemaRefused
 from model.schema.keyspace import Schema
+from model.schema.literals import LiteralForm, parse_literal
 from model.schema.names import name_of
-from model.schema.relations import Compared
+from model.schema.relations import CellChange, Compared
 from model.schema.risk import Before, Danger, Risk
 from model.schema.statements.base import NamedStatement, Statement, table_of
 from model.schema.statements.tables import ROWS_GONE
@@ -24,6 +25,7 @@ class WriteRows(NamedStatement):
         values: by column, the text of the value that it is set to or compared with (a literal or a bind mark).
         where: the conditions of its WHERE.
         only_if: the conditions of its IF.
+        cells: the assignments of an UPDATE; the columns and parts of columns that a DELETE names.
     """
 
     change: WriteKind
@@ -34,6 +36,7 @@ class WriteRows(NamedStatement):
     values: Mapping[str, str] = field(default_factory=dict)
     where: tuple[Compared, ...] = ()
     only_if: tuple[Compared, ...] = ()
+    cells: tuple[CellChange, ...] = ()
     harmless = _WRITES_ROWS
 
     def _deletes(self, before: Before) -> bool:
@@ -49,6 +52,17 @@ class WriteRows(NamedStatement):
         table = table_of(schema, self.name, self.change.value)
         self.must(write_problem(self, schema, table))
         return schema
+
+    def counts(self, schema: Schema) -> bool:
+        """Whether it changes counters."""
+        return any(column.is_counter for column in table_of(schema, self.name, self.change.value).regular)
+
+    def partition(self, schema: Schema) -> tuple[str, ...] | None:
+        """The table, and the texts of the values of its partition key; None where they are not known."""
+        table = table_of(schema, self.name, self.change.value)
+        texts = tuple(self.values.get(column.name, "") for column in table.partition)
+        known = all(parse_literal(text).form is not LiteralForm.OTHER for text in texts)
+        return (table.name, *texts) if known else None
 
     def refused(self, reason: str, *, mend: str = "") -> SchemaRefused:
         return SchemaRefused(self.change.value, str(self.name), reason, mend=mend)
@@ -68,6 +82,7 @@ class Batch(Statement):
 
     writes: tuple[WriteRows, ...]
     logged: bool = True
+    counter: bool = False
     harmless = _WRITES_ROWS
     unfit = "its statements cannot be resumed one by one: write them one by one"
 
@@ -93,7 +108,24 @@ class Batch(Statement):
     def apply(self, schema: Schema) -> Schema:
         for write in self.writes:
             write.apply(schema)
+        if problem := self._problem(schema):
+            raise SchemaRefused("BATCH", self.subject, problem)
         return schema
+
+    def _problem(self, schema: Schema) -> str:
+        """Why the server refuses these statements together."""
+        counts = [write.counts(schema) for write in self.writes]
+        if any(counts) and not all(counts):
+            return "no batch changes both counters and other columns"
+        if self.counter and not all(counts):
+            return "a COUNTER batch changes only counters"
+        if any(counts) and self.logged and not self.counter:
+            return "counters are changed in a COUNTER batch or an UNLOGGED one"
+        conditional = any(write.conditional for write in self.writes)
+        partitions = {write.partition(schema) for write in self.writes}
+        if conditional and len(partitions) > 1 and None not in partitions:
+            return "a batch with IF changes only one partition"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

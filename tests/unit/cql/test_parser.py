@@ -7,7 +7,7 @@ import pytest
 from cql.language.parser import parse
 from model.errors import CqlSyntaxError, ExitCode
 from model.schema.keyspace import Index
-from model.schema.relations import Compared, LeftSide
+from model.schema.relations import CellChange, CellOperator, Compared, LeftSide
 from model.schema.statements import (
     AddColumns,
     AddField,
@@ -164,7 +164,7 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
         "ALTER TABLE IF EXISTS t ALTER a MASKED WITH system.mask_inner(1,NULL)",
         MaskColumn(Name("t"), "a", "mask_inner(1, null)", if_exists=True),
     ),
-    ("BEGIN COUNTER BATCH APPLY BATCH", Batch((), logged=True)),
+    ("BEGIN COUNTER BATCH APPLY BATCH", Batch((), counter=True)),
     ("BEGIN UNLOGGED BATCH APPLY BATCH", Batch((), logged=False)),
 )
 
@@ -215,7 +215,7 @@ WRITES: tuple[tuple[str, WriteRows], ...] = (
             "UPDATE k.t USING TIMESTAMP -5 SET a = a + 1, b['x'] = {1: 'y'}, c.f = (frozen<list<int>>) [1], a += 2 "
             "WHERE k = 'x' AND (c, d) >= (1, 2) AND m CONTAINS KEY 5 IF a IN (1, 2) AND b[1] = 2"
         ),
-        WriteRows(Name("t", "k"), WriteKind.UPDATE, ("a", "b", "c"), "-5", None, True, {"a": "a + 1", "k": "'x'"}),
+        WriteRows(Name("t", "k"), WriteKind.UPDATE, ("a", "b", "c"), "-5", None, True, {"k": "'x'"}),
     ),
     (
         "DELETE a, b[1], c.d FROM t WHERE k = ? IF EXISTS",
@@ -229,7 +229,30 @@ WRITES: tuple[tuple[str, WriteRows], ...] = (
 def test_data_statements_are_read_as_far_as_rules_ask(text: str, write: WriteRows) -> None:
     parsed = one(text)
     assert isinstance(parsed, WriteRows)
-    assert replace(parsed, where=(), only_if=()) == write
+    assert replace(parsed, where=(), only_if=(), cells=()) == write
+
+
+def test_the_changes_of_cells_are_kept() -> None:
+    parsed = one("UPDATE t SET a = a + 1, b[0] = 'x', c.\"F\" = 2, d = [1] + d, e -= {3}, f = 4 - 1 WHERE k = 1")
+    assert isinstance(parsed, WriteRows)
+    assert parsed.cells == (
+        CellChange("a", CellOperator.ADD, "1"),
+        CellChange("b", CellOperator.SET, "'x'", element="0"),
+        CellChange("c", CellOperator.SET, "2", field_name="F"),
+        CellChange("d", CellOperator.PREPEND, "[1]"),
+        CellChange("e", CellOperator.SUBTRACT, "{3}"),
+        CellChange("f", CellOperator.SET, "4 - 1"),
+    )
+
+
+def test_the_parts_that_a_delete_names_are_kept() -> None:
+    parsed = one("DELETE a, b['x'], c.f FROM t WHERE k = 1")
+    assert isinstance(parsed, WriteRows)
+    assert parsed.cells == (
+        CellChange("a", CellOperator.DELETE),
+        CellChange("b", CellOperator.DELETE, element="'x'"),
+        CellChange("c", CellOperator.DELETE, field_name="f"),
+    )
 
 
 def test_the_conditions_of_a_write_are_kept() -> None:
@@ -240,7 +263,7 @@ def test_the_conditions_of_a_write_are_kept() -> None:
         Compared(("c", "d"), ">=", "(1, 2)", LeftSide.TUPLE),
         Compared(("e",), "=", "5", LeftSide.TOKEN),
     )
-    assert parsed.only_if == (Compared(("v",), "=", "2", LeftSide.PART), Compared(("w",), "!=", "3"))
+    assert parsed.only_if == (Compared(("v",), "=", "2", LeftSide.PART, "1"), Compared(("w",), "!=", "3"))
 
 
 def test_a_clustering_order_names_the_first_columns_and_the_rest_ascends() -> None:
