@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import reduce
 
@@ -19,6 +19,7 @@ from pyspark.sql import functions as sf
 
 from cql.driver.contact import Contact
 from model.catalog.ledger import KEEP
+from model.ids import MailboxId
 from model.ports import Progress
 from model.projections.family import Family
 from model.projections.filters import Filter
@@ -28,6 +29,7 @@ from model.projections.projection import Projection
 from model.projections.verdicts import Verdict
 from repair.log_fields import with_log_fields
 from repair.mending.engine import Detection, RepairSettings
+from repair.mending.generators import BehindGenerator, Numbers
 from repair.mending.throttle import Throttle
 from repair.staging.area import StagingArea
 from spark_repair import fixing
@@ -36,6 +38,7 @@ from spark_repair.connector import Source
 from spark_repair.executor_pace import place_of
 from spark_repair.executors import runs_here, tasks_at_once
 from spark_repair.failures import translated
+from spark_repair.generators import confirmed, numbers_behind
 from spark_repair.interruption import ended_when_interrupted, release
 from spark_repair.progress import rows_read, share_of_tasks, watched
 from spark_repair.staged import segments_read
@@ -106,6 +109,7 @@ class _Found:
     family: Family
     scanned: Mapping[str, int]
     counts: Mapping[str, Counter[Verdict]]
+    numbers: Mapping[MailboxId, Numbers]  # of mailboxes whose generators look behind
     few: Sequence[Suspect] = ()
     many: DataFrame | None = None
 
@@ -127,15 +131,16 @@ class SparkDetection(Detection):
         try:
             found = check.found()
             counts = found.counts()
+            numbers = found.numbers_behind(tables.source)
             suspects = found.suspects(counts)
             if _number(counts, family.projections) <= IN_DRIVER_MAX and self._engine.is_local:
                 projections = {one.name: one for one in family.projections}
                 few = [fixing.suspect_of(row.asDict(), projections) for row in suspects.collect()] if counts else []
-                return _Found(family, tables.rows, counts, few)
+                return _Found(family, tables.rows, counts, numbers, few)
             many = suspects.persist(StorageLevel.DISK_ONLY)
             self._frames.append(many)
             many.count()
-            return _Found(family, tables.rows, counts, many=many)
+            return _Found(family, tables.rows, counts, numbers, many=many)
         finally:
             check.close()
 
@@ -161,6 +166,11 @@ class SparkDetection(Detection):
             yield from found.few
             if found.many is not None:
                 yield from self._streamed(found, found.many)
+
+    def generators_behind(self) -> list[BehindGenerator]:
+        contact = contact_of_executors(self._engine.session, self._engine.contact)
+        place = (contact, self._engine.keyspace)
+        return [behind for found in self._found for behind in confirmed(*place, found.family, found.numbers)]
 
     def _streamed(self, found: _Found, frame: DataFrame) -> Iterator[Suspect]:
         projections = {one.name: one for one in found.family.projections}
@@ -310,6 +320,15 @@ class _Suspicious:
         """One row for each suspect; the truth is asked for the ids of its rows only where some place is wrong."""
         placed = _number(counts, (self.family.mirror, *self.family.filters))
         return self._suspects(_truth_id(self.family) if placed else None)
+
+    def numbers_behind(self, source: Source) -> dict[MailboxId, Numbers]:
+        """The mailboxes whose generators look behind; the rows are held by now, so the generators are read after them.
+
+        A staged scan began long ago: generators are read from their tables all the same.
+        """
+        wrong = self.wrong[native.place_of(self.family.mirror, self.family)]
+        unheld = native.mirror_only(self.family, wrong)
+        return numbers_behind(replace(source, staging=None), self.family, self.truth, unheld)
 
     def _suspects(self, truth_id: str | None) -> DataFrame:
         placed = (

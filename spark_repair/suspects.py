@@ -127,11 +127,13 @@ def truth_frame(family: Family, rows: DataFrame, *, accept_torn: bool) -> DataFr
     mirror = family.mirror
     kept = {column.name for column in family.truth.partition} | {union.column for union in family.unions}
     kept |= {theirs for projection in family.projections for _, theirs in projection.key}
+    if any(counts.generators for counts in family.counts):
+        kept.add("modseq")
     torn = [sf.lit(False)] if accept_torn else [_lacks(mirror)]  # noqa: FBT003 - a literal of SQL
     held = [sf.coalesce(cell_of(when.column), sf.lit(False)) == when.value for when in family.conditions]  # noqa: FBT003
     one, two = fingerprints(mirror.compared, _sources(mirror))
     return rows.select(
-        *(cell_of(name) for name in family.truth.names if name in kept),
+        *(cell_of(name) for name in family.truth.names if name in kept and name in rows.columns),
         bits_of([*torn, sf.lit(False), *held]).alias(BITS),  # noqa: FBT003
         one.alias(ONE),
         two.alias(TWO),
@@ -233,6 +235,13 @@ def place_suspects(family: Family, projections: Sequence[Mirror | Filter], known
         judged = judged.withColumn(_verdict_of(projection), _place_verdict(layout, projection))
     wrong = reduce(or_, (~_agrees(_verdict_of(projection)) for projection in projections))
     return judged.where(wrong).drop(TRUTHS, BITS, ONE, TWO)
+
+
+def mirror_only(family: Family, wrong: DataFrame) -> DataFrame:
+    """The suspect places that the mirror has and no truth, by their key alone."""
+    place = place_of(family.mirror, family)
+    without_truth = cell_of(_verdict_of(family.mirror)) == Verdict.WITHDRAW.value
+    return wrong.where(without_truth).select(*map(cell_of, place))
 
 
 def _place_verdict(layout: RowBits, projection: Mirror | Filter) -> Expression:

@@ -108,8 +108,8 @@ CHECK: Final = Command(
     their blobs is looked at where --blobs names their store; over Pulsar, where --broker names it too: every mail of
     the namespace, and that is refused where a topic cannot be read whole.
 
-    The local engine also compares the generators of uids and modseqs (messageCounter, modseq) with the messages: one
-    that is behind is named with the statement that raises it (`generators` in the JSON, exit code 1).""",
+    The generators of uids and modseqs (messageCounter, modseq) are compared with the messages: one that is behind
+    is named with the statement that raises it (`generators` in the JSON, exit code 1).""",
     service="admin.services.blobs:check",
     present="admin.present.blobs:check_document",
     options=(

@@ -1,23 +1,25 @@
 """Generators of uids and modseqs that are behind the messages of their mailbox, as after a restored backup.
 
 James gives a number from `messageCounter` or `modseq` to each new message, and writes over the row of the message that
-has it already. What a scan of the mirror shows of each mailbox is compared with the last number of its generators,
-which are read after the rows: a generator is moved before a row is written, so none is called behind by accident. A
-generator only ever grows: raising one to the numbers in use is safe at any time, and is never undone.
+has it already. What a scan shows of each mailbox is compared with the last number of its generators, which are read
+after the rows: a generator is moved before a row is written, so none is called behind by accident. A generator only
+ever grows: raising one to the numbers in use is safe at any time, and is never undone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from uuid import UUID
 
-from model.catalog.mail import MESSAGE_COUNTER, MODSEQ
-from model.errors import AccessDenied, DoubtfulWrite, MailmendError
+from model.catalog.mail import MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MODSEQ
+from model.errors import AccessDenied, DoubtfulWrite, MailmendError, SchemaMismatch
 from model.ids import MailboxId
-from model.operations import ChangeIf, Level, PutIfAbsent, Read, Seen
+from model.operations import ChangeIf, Level, PutIfAbsent, Read, Scan, Seen
 from model.ports import Clock, Tables
 from model.projections.family import Family
-from model.schema.table import Row, Table
+from model.schema.table import Table
+from repair.joins.records import Spill
 from repair.retries import Retries
 
 SHOWN_MAX = 1000
@@ -25,7 +27,7 @@ SHOWN_MAX = 1000
 
 _READS_AT_ONCE = 500
 PENDING_MAX = 100_000
-"""The largest number of mailboxes whose numbers are held in memory, which takes some 30 MB."""
+"""The largest number of mailboxes whose numbers are held in memory, which takes some 30 MB; more go to files."""
 _ROUNDS = 5
 
 
@@ -66,15 +68,15 @@ class Generators:
     clock: Clock
     keyspace: str
 
-    def behind(
-        self, in_use: Mapping[MailboxId, "Numbers"], with_rows: set[str] | None = None
-    ) -> Iterator[BehindGenerator]:
+    def behind(self, in_use: Mapping[MailboxId, "Numbers"]) -> Iterator[BehindGenerator]:
         """Those of these mailboxes whose last number is below the one in use.
+
+        A generator without a row is behind as well, except in a keyspace where nothing gives numbers.
 
         Args:
             in_use: the mailboxes, with the numbers of their messages.
-            with_rows: the tables in which a mailbox has a row are added to it.
         """
+        used: bool | None = None  # asked for the first generator without a row
         waiting = iter(in_use)
         while some := list(islice(waiting, _READS_AT_ONCE)):
             for table in self._tables.values():
@@ -82,11 +84,21 @@ class Generators:
                 for mailbox, answer in zip(some, answers, strict=True):
                     if isinstance(answer, MailmendError):
                         raise answer
-                    last, highest = _number(table, answer), in_use[mailbox].of(table)
-                    if last and with_rows is not None:
-                        with_rows.add(table.spelling)
-                    if last < highest:
+                    last = _number(table, answer)
+                    highest = in_use[mailbox].of(table)
+                    if last >= highest:
+                        continue
+                    if not last and used is None:
+                        used = self.used()
+                    if last or used:
                         yield from self._confirmed(table, mailbox, highest)
+
+    def used(self) -> bool:
+        """Whether something gives numbers in this keyspace: a generator has a row, or a mailbox is registered.
+
+        Nobody adds a message to a mailbox without a name, so rows of messages alone need no generator.
+        """
+        return any(self._has_rows(table) for table in (*self._tables.values(), MAILBOX_PATH, MAILBOX))
 
     def raised(self, found: BehindGenerator) -> BehindGenerator:
         """Raise a generator to the numbers in use; unchanged where the role may not write it."""
@@ -100,9 +112,14 @@ class Generators:
                     self.mail.attempt(_raise(table, found.mailbox, last, found.in_use))
         return found
 
-    def has(self, table: Table) -> bool:
-        """Whether the family has this generator, in the live schema."""
-        return table.spelling in self._tables
+    def _has_rows(self, table: Table) -> bool:
+        key = tuple(column.name for column in table.partition)
+        try:
+            return any(True for _ in self.mail.scan(Scan(table, key, limit=1)))
+        except SchemaMismatch:  # the keyspace lacks the table
+            return False
+        except AccessDenied:  # a needless report costs less than a message that is overwritten
+            return True
 
     def _confirmed(self, table: Table, mailbox: MailboxId, in_use: int) -> Iterator[BehindGenerator]:
         """The generator, where a look at SERIAL still shows it behind."""
@@ -146,50 +163,67 @@ class Numbers:
 
 @dataclass(slots=True)
 class GeneratorWatch:
-    """Looks at the mirror's rows as a scan reads them, mostly one mailbox after the other, in bounded memory.
+    """Looks at the rows of messages as a scan reads them, in any order and in bounded memory.
 
-    Attributes:
-        found: the first generators that are behind; a table in which no mailbox has a row is not in use.
+    Args:
+        spill: where the numbers of mailboxes go that are too many for memory; None for a few mailboxes.
     """
 
     generators: Generators
-    found: list[BehindGenerator] = field(default_factory=list)
-    _mailbox: MailboxId | None = None
+    spill: Spill | None = None
+    _mailbox: UUID | None = None
     _numbers: Numbers = Numbers()
     _pending: dict[MailboxId, Numbers] = field(default_factory=dict)
-    _absent: list[BehindGenerator] = field(default_factory=list)
-    _with_rows: set[str] = field(default_factory=set)
+    _spilled: bool = False
 
-    def add(self, row: Row) -> None:
-        """One row of the mirror."""
-        mailbox, uid, modseq = row["mailboxid"], row["uid"], row.get("modseq") or 0
+    def add(self, mailbox: UUID, uid: int, modseq: int | None = None) -> None:
+        """A message's numbers; rows of one mailbox that come together cost least."""
         if mailbox != self._mailbox:
             self._close()
             self._mailbox = mailbox
         before = self._numbers
+        modseq = modseq or 0
         if uid > before.uid or modseq > before.modseq:
             self._numbers = Numbers(max(uid, before.uid), max(modseq, before.modseq))
 
     def end(self) -> list[BehindGenerator]:
-        """All rows were added: the generators behind, at most `SHOWN_MAX`. The generators are read now."""
+        """The generators behind, at most `SHOWN_MAX`; call it once, after all rows. The generators are read now."""
         self._close()
-        self._compare()
-        self.found += [one for one in self._absent if one.table in self._with_rows]
-        return self.found[:SHOWN_MAX]
+        found: list[BehindGenerator] = []
+        for numbers in self._parts():
+            found += islice(self.generators.behind(numbers), SHOWN_MAX - len(found))
+        return in_order(found)
 
     def _close(self) -> None:
         if self._mailbox is not None:
-            self._pending[self._mailbox] = self._numbers.with_(self._pending.get(self._mailbox))
+            mailbox = MailboxId(self._mailbox)
+            self._pending[mailbox] = self._numbers.with_(self._pending.get(mailbox))
         self._numbers = Numbers()
-        if len(self._pending) >= PENDING_MAX:
-            self._compare()
+        if self.spill is not None and len(self._pending) >= PENDING_MAX:
+            self._put_away(self.spill)
 
-    def _compare(self) -> None:
-        for one in self.generators.behind(self._pending, self._with_rows):
-            kept = self.found if one.last else self._absent
-            if len(kept) < SHOWN_MAX:
-                kept.append(one)
+    def _put_away(self, spill: Spill) -> None:
+        for mailbox, numbers in self._pending.items():
+            spill.add((mailbox.bytes, numbers.uid, numbers.modseq))
         self._pending = {}
+        self._spilled = True
+
+    def _parts(self) -> Iterator[dict[MailboxId, Numbers]]:
+        if self.spill is None or not self._spilled:
+            yield self._pending
+            return
+        self._put_away(self.spill)
+        for part in self.spill.parts():
+            numbers: dict[MailboxId, Numbers] = {}
+            for key, uid, modseq in part:
+                mailbox = MailboxId(UUID(bytes=key))
+                numbers[mailbox] = Numbers(uid, modseq).with_(numbers.get(mailbox))
+            yield numbers
+
+
+def in_order(found: Sequence[BehindGenerator]) -> list[BehindGenerator]:
+    """The generators by mailbox, whichever engine found them."""
+    return sorted(found, key=lambda generator: (generator.mailbox, generator.table))
 
 
 def _number(table: Table, rows: Sequence[Seen]) -> int:

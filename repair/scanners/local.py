@@ -143,14 +143,15 @@ class _FamilyScan:
 
     def run(self) -> None:
         family = self.family
-        self._keep_mirror()
+        watch = self._watch()
+        self._keep(family.mirror, self._mirror_keeper(watch))
         for number, one in enumerate(family.filters):
             self._keep(one, self._filter_keeper(one, int(Tag.FILTER) + number))
         for number, group in enumerate(self.forms.groups):
             self._keep(group, self._group_keeper(group, number))
         if family.content:
             self._keep(family.content, self._content_keeper(family.content))
-        self._read(family.truth, family.truth_columns, self._truth_keeper())
+        self._read(family.truth, family.truth_columns, self._watched(watch, self._truth_keeper()))
         self.progress.stage("compare")
         if family.content:
             self._join_contents(family.content)
@@ -176,20 +177,34 @@ class _FamilyScan:
     def _keep(self, projection: Projection, keep: Callable[[Row], None]) -> None:
         self._read(projection.table, projection.read_columns, keep)
 
-    def _keep_mirror(self) -> None:
-        """The rows of the mirror come one mailbox after the other, and tell which numbers are in use."""
+    def _watch(self) -> GeneratorWatch | None:
+        """Collects the numbers in use; None where the family has no generators."""
+        if not any(counts.generators for counts in self.family.counts):
+            return None
         engine, keyspace = self.engine, self.settings.keyspace
-        watch = GeneratorWatch(Generators(engine.mail, self.family, engine.clock, keyspace))
-        watched = any(counts.generators for counts in self.family.counts)
+        watch = GeneratorWatch(Generators(engine.mail, self.family, engine.clock, keyspace), self._spill("numbers"))
+        self.detection.watches.append(watch)
+        return watch
+
+    def _mirror_keeper(self, watch: GeneratorWatch | None) -> Callable[[Row], None]:
+        """A uid is in use also where only the mirror has it; a modseq that only the mirror has goes with a repair."""
 
         def keep(row: Row) -> None:
             self.places.add(self._mirror_record(row))
-            if watched:
-                watch.add(row)
+            if watch is not None:
+                watch.add(row["mailboxid"], row["uid"])
 
-        self._keep(self.family.mirror, keep)
-        if watched:
-            self.detection.watches.append(watch)
+        return keep
+
+    def _watched(self, watch: GeneratorWatch | None, keep: Callable[[Row], None]) -> Callable[[Row], None]:
+        if watch is None:
+            return keep
+
+        def keep_and_watch(row: Row) -> None:
+            watch.add(row["mailboxid"], row["uid"], row.get("modseq"))
+            keep(row)
+
+        return keep_and_watch
 
     def _filter_keeper(self, filtered: Filter, tag: int) -> Callable[[Row], None]:
         place_of = self.forms.place_of(filtered)

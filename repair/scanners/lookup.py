@@ -32,7 +32,7 @@ from repair.mending.counter_reads import Tallies
 from repair.mending.counters import truths_beside
 from repair.mending.engine import LocalSuspects, RepairSettings
 from repair.mending.fixer import BATCH_SUSPECTS, SecondLook
-from repair.mending.generators import BehindGenerator, Generators, Numbers
+from repair.mending.generators import BehindGenerator, Generators, GeneratorWatch
 
 ROWS_AT_ONCE = 1000
 """The largest number of rows, of a partition or a paged table, in memory at once."""
@@ -179,11 +179,14 @@ class _FamilyLook:
                     self._look(self._of_truths(self._rows(self.family.truth, (message,))))
                     self._look(self._of_content((message,)))
             case TargetMailboxes(ids=ids, scan=scan):
+                place = (self.engine.mail, self.family, self.engine.clock, self.settings.keyspace)
+                watch = GeneratorWatch(Generators(*place))
                 self._look_at_orphans(ids)
-                self._look_at_partitions(ids, gaps=not scan)
+                self._look_at_partitions(ids, watch, gaps=not scan)
                 if scan:
-                    self._look(self._of_truths(self._paged(frozenset(ids))))
+                    self._look(self._of_truths(self._paged(frozenset(ids), watch)))
                 self._look_at_counters(ids)
+                self.found.behind += watch.end()
 
     def _look(self, candidates: Iterator[Suspect], *, only_with_truth: bool = False) -> None:
         looks = SecondLook(self.engine.mail, (self.family,), self.policy, self.engine.clock)
@@ -198,15 +201,16 @@ class _FamilyLook:
             named = (row for rows in self._named(partition) for row in rows if row[self._lead] in messages)
             self._look(self._of_mirror(named))
 
-    def _look_at_partitions(self, ids: Iterable[UUID], *, gaps: bool) -> None:
+    def _look_at_partitions(self, ids: Iterable[UUID], watch: GeneratorWatch, *, gaps: bool) -> None:
         """Places of the mirror's rows, half-written ones too; filters only where a truth was found."""
         mirror = self.family.mirror
         (_, uid) = (truth for _, truth in mirror.key)
-        generators = Generators(self.engine.mail, self.family, self.engine.clock, self.settings.keyspace)
         for mailbox in ids:
             last_given = self._last_uid(mailbox)  # before the rows: a row that is read has its uid counted
             last, shown = last_given, 0
             for rows in self._named((mailbox,)):
+                for row in rows:
+                    watch.add(mailbox, row[uid], row.get("modseq"))
                 named = [row for row in rows if row.get(self._lead) is not None]
                 last, shown = max(last, *(row[uid] for row in rows)), shown + len(named)
                 halves = (row for row in rows if row.get(self._lead) is None)
@@ -214,8 +218,6 @@ class _FamilyLook:
                 self._look(self._of_mirror(named))
                 self._look(self._of_groups(named), only_with_truth=True)
             self.found.gaps += last - shown if gaps else 0
-            if generators.has(MESSAGE_COUNTER) and 0 < last_given < last:
-                self.found.behind += generators.behind({MailboxId(mailbox): Numbers(uid=last)})
 
     def _last_uid(self, mailbox: UUID) -> int:
         """The last one that the mailbox has given; 0 before the first. Uids are given once, from 1 on."""
@@ -226,6 +228,8 @@ class _FamilyLook:
         """What the mirror's rows tell of the truth, in bounded lists; a half-written row names no message."""
         mirror = self.family.mirror
         columns = dict.fromkeys((*(column.name for column in mirror.table.key), self._lead_in_mirror))
+        if "modseq" in mirror.table.names:
+            columns["modseq"] = None
         rows = self._streamed(Scan(mirror.table, tuple(columns), self.settings.level, under=under))
         while some := list(islice(rows, ROWS_AT_ONCE)):
             yield [mirror.restored(row) for row in some]
@@ -274,10 +278,12 @@ class _FamilyLook:
         self.found.scanned[table.spelling] += len(rows)
         return rows
 
-    def _paged(self, ids: frozenset[UUID]) -> Iterator[Row]:
-        truth, ((_, mailbox), *_) = self.family.truth, self.family.mirror.key
-        rows = self._streamed(Scan(truth, self.family.truth_columns, self.settings.level))
-        return (row for row in rows if row[mailbox] in ids)
+    def _paged(self, ids: frozenset[UUID], watch: GeneratorWatch) -> Iterator[Row]:
+        truth, ((_, mailbox), (_, uid)) = self.family.truth, self.family.mirror.key
+        for row in self._streamed(Scan(truth, self.family.truth_columns, self.settings.level)):
+            if row[mailbox] in ids:
+                watch.add(row[mailbox], row[uid], row.get("modseq"))
+                yield row
 
     def _streamed(self, scan: Scan) -> Iterator[Row]:
         rows = self.engine.mail.scan(scan)

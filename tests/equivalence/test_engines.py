@@ -1,17 +1,20 @@
 """Two engines, one answer: what Spark finds in a keyspace and what the local engine finds are the same suspects.
 
 The keyspace is that of James with its recorded damages, and every other kind of damage besides: clashes, torn rows,
-lost content, wrong filters, unions and counters, paths without mailboxes.
+lost content, wrong filters, unions and counters, paths without mailboxes, generators behind the messages.
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID, uuid1
 
 import pytest
 
 from cql.driver.session import CassandraCluster, Contact, connect
 from cql.memory import MemoryTables
+from model.catalog.mail import MESSAGE_COUNTER, MODSEQ
 from model.operations import Change, Count, Put, Remove, Write
 from model.ports import Tables
 from model.projections.family import Family
@@ -20,6 +23,7 @@ from model.projections.verdicts import DETECTED
 from repair.clock import SystemClock
 from repair.ledger.runs import Ledger
 from repair.mending.engine import Engine, RepairSettings
+from repair.mending.generators import BehindGenerator
 from repair.scanners.local import LocalEngine
 from tests.support.james import james_families, james_rows, load_james
 from tests.support.keyspaces import dropped
@@ -34,6 +38,8 @@ pytestmark = [pytest.mark.cassandra, pytest.mark.spark]
 NAME = "d_engines"
 CLOCK = SystemClock()
 MESSAGES, PATHS = james_families()
+ALONE = 90_000
+"""A uid above all others of its mailbox."""
 
 
 @pytest.fixture(scope="module")
@@ -80,28 +86,60 @@ def further_damage(chance: random.Random) -> list[Write]:
         pairs = zip(chance.sample(truths, 6), deltas, strict=True)
         writes += [Count(counts.table, counts.key_of(row), delta) for row, delta in pairs]
     writes += [Remove(PATHS.truth, PATHS.truth.key_of(row)) for row in chance.sample(james_rows("mailboxpathv3"), 5)]
-    return writes
+    return [*writes, *generators_set_back()]
 
 
-def found(engine: Engine, families: tuple[Family, ...], **survey: Any) -> tuple[list[Suspect], dict[str, int]]:
-    detection = engine.detect(RepairSettings("mail", families, policy=RepairPolicy(**survey)), SilentProgress())
+def generators_set_back() -> list[Write]:
+    """A last number of 1 and no row, for each generator of some mailboxes; a mirror's row that has no truth."""
+    mailboxes = with_messages()
+    writes: list[Write] = [Put(MESSAGE_COUNTER, {"mailboxid": one, "nextuid": 1}) for one in mailboxes[:3]]
+    writes += [Put(MODSEQ, {"mailboxid": one, "nextmodseq": 1}) for one in mailboxes[2:5]]
+    writes += [Remove(table, (mailboxes[5],)) for table in (MESSAGE_COUNTER, MODSEQ)]
+    alone = {"mailboxid": mailboxes[6], "uid": ALONE, "messageid": uuid1(), "modseq": ALONE}
+    return [*writes, Put(MESSAGES.mirror.table, alone)]
+
+
+def with_messages() -> list[UUID]:
+    """The mailboxes of at least 2 messages, in order."""
+    numbers = Counter(row["mailboxid"] for row in james_rows("imapuidtable", damaged=True))
+    return sorted(mailbox for mailbox, messages in numbers.items() if messages > 1)
+
+
+class Found(NamedTuple):
+    """What an engine found."""
+
+    suspects: list[Suspect]
+    scanned: dict[str, int]
+    generators: list[BehindGenerator]
+
+
+def found(engine: Engine, families: tuple[Family, ...], **survey: Any) -> Found:
+    detection = engine.detect(RepairSettings(NAME, families, policy=RepairPolicy(**survey)), SilentProgress())
     suspects = sorted(detection.suspects(), key=lambda one: (one.projection, str(one.key)))
     scanned = dict(detection.scanned)
     counts = {name: dict(sums) for name, sums in detection.counts.items()}
+    generators = detection.generators_behind()
     detection.close()
     assert sum(sum(sums.values()) for sums in counts.values()) == len(suspects)
-    return suspects, scanned
+    return Found(suspects, scanned, generators)
 
 
 @pytest.mark.parametrize("accept_torn", first_of([False, True]))
 def test_both_engines_find_the_same(mail: Tables, contact: Contact, spark: Any, *, accept_torn: bool) -> None:
-    """Key by key: verdicts, the truths that were seen, what is wanted; and the same rows were read for it."""
+    """Key by key: verdicts, the truths that were seen, what is wanted; the same rows were read, and the generators."""
     spark_engine = pytest.importorskip("spark_repair.message_inconsistencies").SparkEngine(spark, contact, NAME)
     ledger = Ledger(MemoryTables(CLOCK.micros), CLOCK)
     families = (MESSAGES, PATHS)
-    local, rows = found(LocalEngine(mail, ledger, CLOCK), families, accept_torn=accept_torn)
-    distributed, rows_of_spark = found(spark_engine, families, accept_torn=accept_torn)
-    assert distributed == local
-    assert rows_of_spark == rows
+    local = found(LocalEngine(mail, ledger, CLOCK), families, accept_torn=accept_torn)
+    distributed = found(spark_engine, families, accept_torn=accept_torn)
+    assert distributed.suspects == local.suspects
+    assert distributed.scanned == local.scanned
+    assert distributed.generators == local.generators
     if not accept_torn:
-        assert {suspect.verdict for suspect in local} == set(DETECTED)
+        assert {suspect.verdict for suspect in local.suspects} == set(DETECTED)
+        mailboxes = with_messages()
+        uids = {one.mailbox: one.last for one in local.generators if one.table == "messageCounter"}
+        modseqs = {one.mailbox: one.last for one in local.generators if one.table == "modseq"}
+        assert uids.items() >= dict.fromkeys(mailboxes[:3], 1).items() | {(mailboxes[5], 0)}
+        assert modseqs.items() >= dict.fromkeys(mailboxes[2:5], 1).items() | {(mailboxes[5], 0)}
+        assert ALONE in {one.in_use for one in local.generators if one.mailbox == mailboxes[6]}

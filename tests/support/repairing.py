@@ -64,13 +64,19 @@ def mirror_row(truth: Row, **columns: Any) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Meter:
-    """Surrounds tables in memory, and counts the rows that are read or written; a read of nothing counts as one."""
+    """Surrounds tables in memory, and counts the rows that are read or written: one at least for a read by key."""
 
     rows: int = 0
 
     def __call__(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
         answer = carry_out()
-        self.rows += max(1, len(answer)) if isinstance(operation, Read | Scan) else 1
+        match operation:
+            case Scan():
+                self.rows += len(answer)
+            case Read():
+                self.rows += max(1, len(answer))
+            case _:
+                self.rows += 1
         return answer
 
 

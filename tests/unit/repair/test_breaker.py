@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.statements import Operation
-from model.catalog.mail import MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
+from model.catalog.mail import MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID, MESSAGES, MODSEQ
 from model.errors import CannotReach, ExitCode, MailmendError, TimedOut
-from model.operations import Count, Put
+from model.operations import Count, Put, Read
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from repair.clock import Timing
@@ -190,13 +190,11 @@ def test_the_ledger_knows_that_a_run_was_cut_short(world: World) -> None:
 
 
 def test_a_check_that_loses_its_cluster_finds_no_drift_and_says_so(world: World) -> None:
-    """Exit 4: nothing was confirmed."""
+    """Exit 4: nothing was confirmed. The generators are read with the scan, so the second look is the first to fail."""
     unprojected(world, 20)
-    scanned: list[Operation] = []
 
     def after_the_scan(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        scanned.append(operation)
-        if "Read" in type(operation).__name__:
+        if isinstance(operation, Read) and operation.table not in (MESSAGE_COUNTER, MODSEQ):
             raise CannotReach("no node")
         return carry_out()
 

@@ -1,15 +1,17 @@
 """Generators of uids and modseqs that are behind the messages: found by a scan, raised and never lowered."""
 
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from cql.memory import MemoryTables
-from model.catalog.mail import MESSAGE_COUNTER, MESSAGES, MODSEQ
-from model.errors import AccessDenied, DoubtfulWrite
+from model.catalog.mail import MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MESSAGES, MODSEQ
+from model.errors import AccessDenied, DoubtfulWrite, MailmendError, SchemaMismatch
 from model.ids import MailboxId
-from model.operations import ChangeIf, Put, PutIfAbsent, Read
+from model.operations import ChangeIf, Put, PutIfAbsent, Read, Remove, Scan
 from model.schema.table import Table
+from repair.joins.records import Spill, Workshop
 from repair.mending import generators
 from repair.mending.generators import BehindGenerator, Generators, GeneratorWatch
 from tests.support.clock import VirtualClock, uuid_at
@@ -31,10 +33,12 @@ class Place:
             if number is not None:
                 self.tables.write(Put(table, {"mailboxid": mailbox, column: number}))
 
-    def watched(self, *rows: tuple[UUID, int, int | None]) -> list[tuple[str, UUID, int, int]]:
-        watch = GeneratorWatch(self.generators)
+    def watched(
+        self, *rows: tuple[UUID, int, int | None], spill: Spill | None = None
+    ) -> list[tuple[str, UUID, int, int]]:
+        watch = GeneratorWatch(self.generators, spill)
         for mailbox, uid, modseq in rows:
-            watch.add({"mailboxid": mailbox, "uid": uid, "modseq": modseq})
+            watch.add(mailbox, uid, modseq)
         return [(one.table, one.mailbox, one.last, one.in_use) for one in watch.end()]
 
     def last(self, table: Table, mailbox: UUID) -> int:
@@ -49,26 +53,76 @@ def test_generators_above_all_messages_are_fine() -> None:
     assert place.watched((BOB, 1, 9), (BOB, 3, None)) == []
 
 
-@pytest.mark.parametrize("chunk", [1, 500])
+@pytest.mark.parametrize("in_memory", [1, 500])
 def test_each_generator_is_compared_with_the_highest_number_of_its_mailbox(
-    chunk: int, monkeypatch: pytest.MonkeyPatch
+    in_memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generators, "PENDING_MAX", chunk)
+    """The rows of the truth come in any order, and more mailboxes than memory holds go to files."""
+    monkeypatch.setattr(generators, "PENDING_MAX", in_memory)
     place = Place()
     place.gave(BOB, uid=5, modseq=2)
     place.gave(EVE, uid=2, modseq=1)
 
-    found = place.watched((BOB, 30, 7), (EVE, 1, 1), (EVE, 2, 1), (BOB, 4, 40))
+    with Workshop(tmp_path) as workshop:
+        rows = (BOB, 30, 7), (EVE, 1, 1), (BOB, 4, 40), (EVE, 2, 1)
+        found = place.watched(*rows, spill=Spill(workshop, "numbers"))
 
-    assert found == [("messageCounter", BOB, 5, 30), *([("modseq", BOB, 2, 7)] * (chunk == 1)), ("modseq", BOB, 2, 40)]
+    assert found == [("messageCounter", BOB, 5, 30), ("modseq", BOB, 2, 40)]
 
 
-def test_a_mailbox_without_a_generator_is_behind_where_others_have_one() -> None:
-    """Of a mailbox that was made after the backup; a table without any row is not in use."""
+BOBS_PATH = {"namespace": "#private", "user": "bob", "mailboxname": "INBOX", "mailboxid": BOB}
+USES = {
+    "another mailbox of the same table": Put(MESSAGE_COUNTER, {"mailboxid": EVE, "nextuid": 9}),
+    "a mailbox of the other generator": Put(MODSEQ, {"mailboxid": EVE, "nextmodseq": 9}),
+    "the path of a mailbox": Put(MAILBOX_PATH, BOBS_PATH),
+    "the name of a mailbox": Put(MAILBOX, {"id": BOB, "name": "INBOX"}),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_generator_without_a_row_is_behind_where_anything_gives_numbers(use: Put) -> None:
+    """Of a mailbox that was made after the backup, or of a table that was truncated: the next uid would be 1."""
     place = Place()
-    assert place.watched((BOB, 4, None)) == []
-    place.gave(EVE, uid=9)
-    assert place.watched((BOB, 4, None), (EVE, 9, None)) == [("messageCounter", BOB, 0, 4)]
+    place.tables.write(use)
+
+    assert ("messageCounter", BOB, 0, 4) in place.watched((BOB, 4, None))
+    assert ("modseq", BOB, 0, 6) in place.watched((BOB, 4, 6))
+
+
+def test_messages_alone_need_no_generators() -> None:
+    """A keyspace without mailboxes and generators: nobody adds a message to what has no name."""
+    assert Place().watched((BOB, 4, 6)) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [(AccessDenied("no"), [("messageCounter", BOB, 0, 4)]), (SchemaMismatch("mail", ("mailboxPathV3",)), [])],
+    ids=["not allowed", "not there"],
+)
+def test_a_table_of_mailboxes_that_cannot_be_read_counts_as_used_and_one_that_is_not_there_does_not(
+    error: MailmendError, found: list[object]
+) -> None:
+    place = Place()
+    place.faults.fail(on(MAILBOX_PATH, Scan), error, times=10)
+    assert place.watched((BOB, 4, None)) == found
+
+
+@pytest.mark.parametrize("emptied", [MESSAGE_COUNTER, MODSEQ], ids=["messageCounter", "modseq"])
+def test_the_statement_of_a_truncated_table_mends_it(emptied: Table) -> None:
+    place = Place()
+    place.gave(BOB, uid=4, modseq=6)
+    place.tables.write(Remove(emptied, (BOB,)))
+
+    watch = GeneratorWatch(place.generators)
+    watch.add(BOB, 4, 6)
+    (behind,) = watch.end()
+
+    number = {"messageCounter": 4, "modseq": 6}[emptied.spelling]
+    column = emptied.regular[0].spelling
+    assert behind.statement == (
+        f"INSERT INTO mail.{emptied.spelling} (mailboxId, {column}) VALUES ({BOB}, {number}) IF NOT EXISTS;"
+    )
+    assert (place.generators.raised(behind).raised, place.last(emptied, BOB)) == (True, number)
 
 
 def test_a_generator_that_was_raised_meanwhile_is_fine() -> None:

@@ -8,7 +8,7 @@ import pytest
 from admin.extras import missing_extra
 from admin.services import checking
 from cql.driver import session
-from model.catalog.mail import MAILBOX, MESSAGE_COUNTER, MODSEQ
+from model.catalog.mail import MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MODSEQ
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
 from model.errors import AccessDenied, ExitCode, MailmendError, TimedOut
 from model.operations import Put, Read, Scan
@@ -94,10 +94,31 @@ class TestCheck:
         (seen,) = mail.tables.read(Read(MESSAGE_COUNTER, (mail.mailbox,)))
         assert seen.row["nextuid"] == 4
 
+    @pytest.mark.parametrize("near", [False, True], ids=["a scan", "one mailbox"])
+    def test_a_mailbox_that_lost_its_generators_is_named(
+        self, mailmend: CommandLine, mail: MailKeyspace, *, near: bool
+    ) -> None:
+        """Its rows alone, or the whole tables: what is left is the path of the mailbox, so James adds to it."""
+        path = {"namespace": "#private", "user": "bob", "mailboxname": "INBOX", "mailboxid": mail.mailbox}
+        mail.tables.write(Put(MAILBOX_PATH, path))
+        target = ("--user", "bob") if near else QUICK
+
+        looked = mailmend("repair", "messages", *target, "--dry-run", "--json")
+
+        highest = max(truth["modseq"] for truth in mail.truths)
+        place = f"VALUES ({mail.mailbox}, "
+        assert looked.code == 1, looked.err
+        assert [(one["table"], one["last"], one["in_use"], one["statement"]) for one in looked.json["generators"]] == [
+            ("messageCounter", 0, 4, f"INSERT INTO mail.messageCounter (mailboxId, nextUid) {place}4) IF NOT EXISTS;"),
+            ("modseq", 0, highest, f"INSERT INTO mail.modseq (mailboxId, nextModseq) {place}{highest}) IF NOT EXISTS;"),
+        ]
+
     def test_paths_of_mailboxes_are_checked_with_all_and_not_with_messages(
         self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
     ) -> None:
         """`mailbox` follows from mailboxPathV3: one row is missing, one says another name, one has no path."""
+        mail.tables.write(Put(MESSAGE_COUNTER, {"mailboxid": mail.mailbox, "nextuid": 4}))
+        mail.tables.write(Put(MODSEQ, {"mailboxid": mail.mailbox, "nextmodseq": 100}))
         for number, name in enumerate(("missing", "renamed", "sound")):
             register(mail, number, name, row_says={"missing": None, "renamed": "old name"}.get(name, name))
         base = {"namespace": "#private", "user": "bob"}

@@ -36,7 +36,7 @@ class Interrupting:
     scans: list[Scan] = field(default_factory=list)
 
     def __call__(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if not isinstance(operation, Scan) or operation.under:
+        if not isinstance(operation, Scan) or operation.tokens is None:
             return carry_out()
         self.scans.append(operation)
         rows = carry_out()
