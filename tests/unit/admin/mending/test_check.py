@@ -113,6 +113,21 @@ class TestCheck:
             ("modseq", 0, highest, f"INSERT INTO mail.modseq (mailboxId, nextModseq) {place}{highest}) IF NOT EXISTS;"),
         ]
 
+    @pytest.mark.parametrize("near", [False, True], ids=["a scan", "one mailbox with --scan"])
+    def test_a_uid_that_the_truth_alone_shows_is_in_use(
+        self, mailmend: CommandLine, mail: MailKeyspace, *, near: bool
+    ) -> None:
+        """The generator is behind a message that the mirror does not show, and the next message would get its uid."""
+        mail.tables.write(Put(MESSAGE_COUNTER, {"mailboxid": mail.mailbox, "nextuid": 3}))
+        mail.tables.write(Put(MODSEQ, {"mailboxid": mail.mailbox, "nextmodseq": 100}))
+        mail.lose_projection(mail.truths[3])
+        target = ("--mailbox", str(mail.mailbox), "--scan") if near else QUICK
+
+        looked = mailmend("repair", "messages", *target, "--dry-run", "--json")
+
+        behind = [(one["table"], one["last"], one["in_use"]) for one in looked.json["generators"]]
+        assert (looked.code, behind) == (1, [("messageCounter", 3, 4)]), looked.err
+
     def test_paths_of_mailboxes_are_checked_with_all_and_not_with_messages(
         self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
     ) -> None:
