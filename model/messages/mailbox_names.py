@@ -60,10 +60,21 @@ def mailbox_name(text: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A sentence that names the most similar known name; "" where none is similar."""
-    by_lower = {one.lower(): one for one in known}
-    found = get_close_matches(name.lower(), by_lower, n=1, cutoff=_ALIKE)
+    """A sentence that names the most similar known name; "" where none is similar.
+
+    Users of one domain are compared by what is before it as well: most of such names is the same.
+    """
+    lower = name.lower()
+    local = _local(lower)
+    by_lower = {other.lower(): other for other in known}
+    alike = [other for other in by_lower if get_close_matches(local, [_local(other)], 1, _ALIKE)]
+    found = get_close_matches(lower, alike, n=1, cutoff=_ALIKE)
     return f"Did you mean '{printable(by_lower[found[0]])}'?" if found else ""
+
+
+def _local(name: str) -> str:
+    local, _, _ = name.partition("@")
+    return local
 
 
 def _wrong_with_user(name: str) -> str:

@@ -98,3 +98,16 @@ def test_a_name_that_is_accepted_stays_as_it_is(text: str) -> None:
 @pytest.mark.parametrize(("name", "meant"), [("sent", "Sent"), ("Snet", "Sent"), ("Receipts", "")])
 def test_a_similar_name_is_suggested(name: str, meant: str) -> None:
     assert did_you_mean(name, ["Sent", "INBOX", "Archive"]) == (f"Did you mean '{meant}'?" if meant else "")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("eve@example.org", ""),
+        ("bobb@example.org", "bob@example.org"),
+        ("bob@exmaple.org", "bob@example.org"),
+        ("bob", ""),
+    ],
+)
+def test_a_user_of_the_same_domain_alone_is_not_similar(name: str, meant: str) -> None:
+    assert did_you_mean(name, ["bob@example.org"]) == (f"Did you mean '{meant}'?" if meant else "")
