@@ -191,6 +191,31 @@ async def test_a_reason_with_half_a_surrogate_pair_is_kept_with_the_rest_of_its_
     assert (answer.status_code, listed["why"]) == (200, "sp\ufffdter")
 
 
+@pytest.mark.parametrize("path", ["/suspensions", "/conditions", "/entries/hold", "/entries/retry"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[" * 20_000,
+        "[" * 20_000 + "]" * 20_000,
+        '{"a":' * 20_000 + "1" + "}" * 20_000,
+        '{"why": "x", "fields": ' + "[" * 20_000 + "]" * 20_000 + "}",
+        '{"why": "x", "everything": true, "ttl": ' + "9" * 5_000 + "}",
+        '{"why": "x", "everything": true, "ttl": 1e' + "9" * 5_000 + "}",
+        '{"why": "x", "fields": {"recipientdomain": ["\\ud800.example"]}}',
+        '{"why": "x", "fields": {"\\ud800": ["a.example"]}}',
+        "\ud800",
+    ],
+    ids=("open", "lists", "objects", "fields", "digits", "exponent", "half a domain", "half a field", "half alone"),
+)
+async def test_json_beyond_every_limit_is_refused_in_words(client: httpx.AsyncClient, path: str, body: str) -> None:
+    """Deep brackets, long numbers, halves of surrogate pairs; nothing is changed."""
+    content = body.encode("utf-8", "surrogatepass")
+    answer = await client.post(path, content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["message"], answer.text
+    assert (await client.get("/suspensions")).json()["suspensions"] == []
+
+
 async def test_mails_are_suspended_and_go_again_in_the_name_of_the_token(world: DeliveryWorld) -> None:
     """The server that was asked heeds it like the others; so says the history too."""
     async with world.client(Access(TOKENS), OPERATE) as client:
