@@ -284,6 +284,38 @@ def test_a_client_that_ends_its_input_is_answered_and_hides_no_field(
     assert sink.mails[1].content == b"Subject: hi\r\nX-Internal-Auth: yes\r\n\r\nbody\r\n.\r\nend\r\n"
 
 
+@pytest.mark.thorough
+def test_patterns_that_took_for_ever_leave_a_server_that_delivers(
+    queue: RealQueue,
+    sinks: Callable[..., SmtpSink],
+    serving: Callable[..., "subprocess.Popen[str]"],
+    tmp_path: Path,
+) -> None:
+    """Given an expression with nested repetition and a header of 26 letters; and 100 stars of a token that may read."""
+    sink, port, policies, tokens = sinks(), free_port(["127.0.0.1"]), tmp_path / "policies.yaml", tmp_path / "tokens"
+    where, token = f"127.0.0.1:{free_port(['127.0.0.1'])}", "r" * 32
+    policies.write_text("incoming: [{if: {header: {X-Job: '/^(([a-z0-9]+)[-_.]?)+$/'}}, set: {jobid: a}}]")
+    tokens.write_text(f"watcher read {token}\n")
+    tokens.chmod(0o600)
+    queue.put("waits", options=("--due-in", "1h"))
+    listening = ("--listen", f"127.0.0.1:{port}", "--policies", str(policies))
+    server = serving(sink, *listening, "--http", where, "--tokens-file", str(tokens))
+    with client_of(lambda: smtplib.SMTP("127.0.0.1", port, "client.example")) as client:
+        client.sendmail("ann@example.org", ["bob@example.org"], b"X-Job: " + b"a" * 26 + b"!\r\n" + LETTER)
+    until(lambda: len(sink.mails) == 1)
+    query = {"recipient": "*" * 100 + "x"}
+    answer = httpx.get(f"http://{where}/entries", params=query, headers={"Authorization": f"Bearer {token}"})
+    queue.put("after")
+    until(lambda: len(sink.mails) == 2)
+    server.send_signal(signal.SIGTERM)
+    _, said = server.communicate(timeout=PATIENCE_SECONDS)
+
+    assert server.returncode == 0, said
+    assert sink.mails[0].content.endswith(b"X-Job: " + b"a" * 26 + b"!\r\n" + LETTER)
+    assert (answer.status_code, answer.json()["entries"]) == (200, [])
+    assert sink.mails[1].content == LETTER
+
+
 def test_what_is_held_waits_until_it_is_released(
     queue: RealQueue, sinks: Callable[..., SmtpSink], serving: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
