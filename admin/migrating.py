@@ -20,6 +20,7 @@ from model.errors import LeaseHeld, WrongUse
 from model.migrations.history import LedgerRecord, Unlock
 from model.migrations.migration import Migration
 from model.ports import Progress
+from model.texts import keyspace_option
 from repair.ledger.leases import TTL_SECONDS, Lease, Leases, sure_seconds
 
 
@@ -141,8 +142,8 @@ def _named_way_out(keyspace: str) -> Iterator[None]:
     try:
         yield
     except LeaseHeld as held:
-        see = f"See how far it is with: mailmend schema history --keyspace {keyspace}."
-        unlock = f"mailmend schema force-unlock --keyspace {keyspace} --reason 'its holder is gone: ...'"
+        see = f"See how far it is with: mailmend schema history {keyspace_option(keyspace)}."
+        unlock = f"mailmend schema force-unlock {keyspace_option(keyspace)} --reason 'its holder is gone: ...'"
         raise LeaseHeld(held.what, mend=f"{held.mend} {see} Where it surely is gone: {unlock}") from held
 
 

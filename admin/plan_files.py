@@ -28,7 +28,7 @@ from model.projections.findings import Finding, RepairPolicy, Suspect
 from model.projections.reasons import Why
 from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Kind
-from model.texts import wellformed
+from model.texts import keyspace_option, wellformed
 from repair.ledger.before_images import BROKEN, image_digest, suspect_json, suspect_of_json
 from repair.mending.engine import RepairSettings
 
@@ -93,7 +93,7 @@ class PlanHead:
         if self.keyspace != keyspace:
             raise PlanRefused(
                 f"the plan is of keyspace {self.keyspace!r}, not of {keyspace!r}",
-                mend=f"Name that with --keyspace {self.keyspace}.",
+                mend=f"Name that with {keyspace_option(self.keyspace)}.",
             )
         if self.tables != tables:
             raise PlanRefused(

@@ -25,7 +25,7 @@ from model.durations import format_duration
 from model.errors import BadSettings, WrongUse
 from model.ids import QueueName
 from model.queue.blob_ids import BlobNaming, BlobsMode
-from model.schema.table import identifier
+from model.schema.names import keyspace_spelling
 
 PORT_DEFAULT: Final = 9042
 KEYSPACE_DEFAULT: Final = "apache_james"
@@ -143,7 +143,7 @@ def parse_spark_setting(text: str) -> tuple[str, str]:
 
 
 def parse_keyspace(name: str) -> str:
-    return identifier(name, "keyspace name")
+    return keyspace_spelling(name)
 
 
 def first_line(file: Path) -> str:

@@ -12,7 +12,8 @@ from model.errors import SchemaMismatch, TablesOfOthers
 from model.ports import SchemaServer
 from model.schema.difference import Aspect, Difference, differences
 from model.schema.keyspace import Schema
-from model.schema.table import Table, identifier
+from model.schema.names import keyspace_spelling
+from model.schema.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def _with_id(keyspace: str, table: Table) -> Table:
     No lease can be taken before the table of leases exists. Without the id, two creators make two tables of one
     name, each node keeps one of them, and rows are lost (CASSANDRA-10699).
     """
-    table_id = uuid5(_LEDGER_IDS, f"{identifier(keyspace)}.{table.name}")
+    table_id = uuid5(_LEDGER_IDS, f"{keyspace_spelling(keyspace)}.{table.name}")
     return replace(table, options={"id": str(table_id), **table.options})
 
 
@@ -90,7 +91,7 @@ def _carry_out(server: SchemaServer, steps: tuple[Step, ...]) -> tuple[str, ...]
 
 
 def keyspace_step(keyspace: str, replication: Replication) -> Step:
-    return Step(f"keyspace {identifier(keyspace, 'keyspace name')}", keyspace_cql(keyspace, replication))
+    return Step(f"keyspace {keyspace_spelling(keyspace)}", keyspace_cql(keyspace, replication))
 
 
 def creations(keyspace: str, wanted: Schema, live: Schema, version: ServerVersion) -> Iterator[Step]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from model.errors import AccessDenied, WrongUse
 from model.ports import SchemaServer
 from model.schema.grants import Grant, HeldGrant, Holding, Resource
+from model.schema.names import spelled
 from model.schema.table import Row, identifier
 
 _TABLE = re.compile(r"<table ([^.>]+)\.([^>]+)>")
@@ -87,7 +88,7 @@ def _resource(text: str) -> Resource:
         return Resource(found[1])
     found = _TABLES_OF.fullmatch(text)
     words = text.strip("<>")
-    return Resource(other=f"ALL TABLES IN KEYSPACE {found[1]}" if found else _in_capitals(words))
+    return Resource(other=f"ALL TABLES IN KEYSPACE {spelled(found[1])}" if found else _in_capitals(words))
 
 
 def _in_capitals(words: str) -> str:

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from model.errors import UnknownKeyspace
 from model.migrations.history import digests, fingerprint_of
 from model.ports import SchemaServer
 from model.schema.cql_types import normal_type
 from model.schema.difference import option_text
 from model.schema.keyspace import Index, Schema, View, in_order_of_use
-from model.schema.names import map_literal, name_of, short_class, spelled, text_literal
-from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Row, Table, UserType, identifier
+from model.schema.names import keyspace_spelling, map_literal, name_of, short_class, spelled, text_literal
+from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Row, Table, UserType
 
 _KINDS = {
     "partition_key": Kind.PARTITION,
@@ -33,6 +34,13 @@ _NOT_OPTIONS = frozenset(
 def keyspace_exists(server: SchemaServer, keyspace: str) -> bool:
     name = (_own_name(keyspace),)
     return bool(server.query("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", name))
+
+
+def unknown_keyspace(server: SchemaServer, keyspace: str) -> UnknownKeyspace:
+    """The error for a keyspace that does not exist; it names a keyspace whose name differs only in case."""
+    name = name_of(keyspace)
+    alike = (other for other in keyspaces_of(server) if other.lower() == name.lower() and other != name)
+    return UnknownKeyspace(keyspace, *(spelled(other) for other in alike))
 
 
 def tables_of(server: SchemaServer, keyspace: str) -> frozenset[str]:
@@ -149,7 +157,7 @@ _PARTS = {
 
 def _own_name(keyspace: str) -> str:
     """The keyspace's name as the server knows it, without quotes."""
-    return name_of(keyspace) if keyspace.startswith('"') else identifier(keyspace, "keyspace name")
+    return name_of(keyspace_spelling(keyspace))
 
 
 def _by_table(rows: Iterable[Row]) -> Mapping[str, Sequence[Row]]:

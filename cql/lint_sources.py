@@ -11,6 +11,7 @@ from model.ports import SchemaServer
 from model.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge, known_of
 from model.schema.lint.servers import ServerRelease, parse_release
 from model.schema.lint.subject import Subject
+from model.schema.names import name_of
 from model.schema.statements import Parsed
 
 _SETTING = "SELECT value FROM system_views.settings WHERE name = ?"
@@ -45,7 +46,7 @@ def live_subject(
     knowledge = replace(settings, hint_window=window, paxos_variant=_setting(server, "paxos_variant"))
     return Subject(
         schema,
-        keyspace,
+        name_of(keyspace),
         replication=replication,
         release=release or release_of(server),
         knowledge=knowledge.with_facts_of(known_of(schema)),

@@ -14,7 +14,7 @@ from cql.replication import Replication
 from model.errors import WrongUse
 from model.schema.cql_types import parse_type
 from model.schema.keyspace import Index, Schema, View
-from model.schema.names import checked_spelling, map_literal, text_literal
+from model.schema.names import checked_spelling, keyspace_spelling, map_literal, text_literal
 from model.schema.statements import (
     AddColumns,
     AddField,
@@ -38,7 +38,7 @@ from model.schema.statements import (
     Truncate,
     Use,
 )
-from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Table, UserType, identifier
+from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Table, UserType
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -98,13 +98,13 @@ class _Renderer:
         match statement:
             case CreateKeyspace(name, options, unless):
                 given = self._options(options)
-                return f"CREATE KEYSPACE {_UNLESS * unless}{_keyspace_name(name)} WITH {given}"
+                return f"CREATE KEYSPACE {_UNLESS * unless}{keyspace_spelling(name)} WITH {given}"
             case AlterKeyspace(name, options, only):
-                return f"ALTER KEYSPACE {_ONLY * only}{_keyspace_name(name)} WITH {self._options(options)}"
+                return f"ALTER KEYSPACE {_ONLY * only}{keyspace_spelling(name)} WITH {self._options(options)}"
             case DropKeyspace(name, only):
-                return f"DROP KEYSPACE {_ONLY * only}{_keyspace_name(name)}"
+                return f"DROP KEYSPACE {_ONLY * only}{keyspace_spelling(name)}"
             case Use(name):
-                return f"USE {_keyspace_name(name)}"
+                return f"USE {keyspace_spelling(name)}"
             case CreateType(name, user_type, unless):
                 return self._type(user_type, name, unless=unless)
             case AddField(name, field, kind, only, unless):
@@ -149,7 +149,7 @@ class _Renderer:
 
     def _name(self, name: Name) -> str:
         own, keyspace = checked_spelling(name.spelling), name.keyspace or self.keyspace
-        return f"{_keyspace_name(keyspace)}.{own}" if keyspace is not None else own
+        return f"{keyspace_spelling(keyspace)}.{own}" if keyspace is not None else own
 
     def _options(self, options: Mapping[str, str]) -> str:
         return " AND ".join(_option_cql(name, value) for name, value in options.items())
@@ -199,7 +199,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def keyspace_cql(keyspace: str, replication: Replication) -> str:
-    return f"CREATE KEYSPACE IF NOT EXISTS {_keyspace_name(keyspace)} WITH replication = {replication};"
+    return f"CREATE KEYSPACE IF NOT EXISTS {keyspace_spelling(keyspace)} WITH replication = {replication};"
 
 
 def type_cql(keyspace: str | None, user_type: UserType) -> str:
@@ -220,11 +220,6 @@ def schema_cql(keyspace: str, schema: Schema, server: ServerVersion = CASSANDRA_
         yield ddl_cql(CreateIndex(Name(index.table), index, if_not_exists=True), keyspace, server)
     for view in schema.views:
         yield ddl_cql(CreateView(Name(view.table.spelling), view, if_not_exists=True), keyspace, server)
-
-
-def _keyspace_name(keyspace: str) -> str:
-    """The keyspace's name as the server has it; in double quotes only where the spelling needs them."""
-    return checked_spelling(keyspace) if keyspace.startswith('"') else identifier(keyspace, "keyspace name")
 
 
 def _column_cql(column: Column) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from model.operations import Change, ChangeIf, Conditional, Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Scan, Write
+from model.schema.names import keyspace_spelling
 from model.schema.table import Column, Row, Table, identifier
 
 Operation = Read | Scan | Write | Conditional
@@ -91,7 +92,7 @@ def selection_of(read: Read | Scan, *, collection_times: bool) -> Selection:
 
 
 def render(keyspace: str, operation: Operation, *, collection_times: bool = False) -> str:  # noqa: PLR0911 - one for each kind
-    name = f"{identifier(keyspace, 'keyspace name')}.{identifier(operation.table.spelling, 'table name')}"
+    name = f"{keyspace_spelling(keyspace)}.{identifier(operation.table.spelling, 'table name')}"
     match operation:
         case Read() | Scan():
             selected = _render_selection(selection_of(operation, collection_times=collection_times))

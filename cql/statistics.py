@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from model.errors import AccessDenied, MailmendError, WrongUse
+from model.schema.names import name_of
 from model.schema.table import Row
 
 MIB: Final = 1_048_576
@@ -91,7 +92,7 @@ class Statistics:
 def read_statistics(ask: Ask, keyspace: str, tables: Sequence[str]) -> Statistics:
     """All figures that can be read of these tables (lower-case names)."""
     notes: Counter[str] = Counter()
-    recorded = _rows_of(ask(SIZE_ESTIMATES, (keyspace,)), "system.size_estimates", notes)
+    recorded = _rows_of(ask(SIZE_ESTIMATES, (name_of(keyspace),)), "system.size_estimates", notes)
     estimates = {name: _estimate(recorded, name) for name in tables}
     views: dict[str, Any] = {view.figure: _view(ask, keyspace, view, notes) for view in VIEWS}
     found = {
@@ -118,7 +119,7 @@ def _view(ask: Ask, keyspace: str, view: NodeFigure, notes: Counter[str]) -> dic
     rows = _rows_of(ask(text, ()), place, notes) or ()
     figures: dict[str, list[float]] = {}
     for row in rows:
-        if row["keyspace_name"] == keyspace and row[view.column] is not None:
+        if row["keyspace_name"] == name_of(keyspace) and row[view.column] is not None:
             figures.setdefault(row["table_name"], []).append(float(row[view.column]) * view.unit)
     return {name: view.together(found) for name, found in figures.items()}
 

@@ -26,7 +26,8 @@ from model.ports import SchemaServer
 from model.queue.configuration import AGGREGATE, QueueConfiguration, configuration_of
 from model.queue.slices import SECOND
 from model.schema.keyspace import Schema
-from model.schema.table import Row, identifier
+from model.schema.names import keyspace_spelling
+from model.schema.table import Row
 
 ENQUEUED: Final = "enqueuedmailsv4"
 BROWSE_START: Final = "browsestart"
@@ -93,7 +94,7 @@ def queue_traffic(reading: Reading, keyspace: str, live: Schema, now_micros: int
     """
     if live.table(ENQUEUED) is None:
         return None
-    name, now = identifier(keyspace, "keyspace name"), now_micros // MICROS
+    name, now = keyspace_spelling(keyspace), now_micros // MICROS
     counts = _mails_by_partition(reading, name)
     mails = Counter[tuple[str, int]]()
     for (of_queue, start, _), count in counts.items():
@@ -112,7 +113,7 @@ def message_traffic(
     reading: Reading, keyspace: str, live: Schema, now_micros: int, partitions: int | None
 ) -> MessageTraffic:
     """The message tables' traffic; `partitions` is the estimated number of all messages."""
-    name = identifier(keyspace, "keyspace name")
+    name = keyspace_spelling(keyspace)
     if live.table("imapuidtable") is None:
         return MessageTraffic(None, None)
     place = f"{name}.imapuidtable"
@@ -142,7 +143,7 @@ def queue_settings(reading: Reading, keyspace: str, live: Schema) -> QueueConfig
     """The queue configuration by the last event that can be read; None where there is none."""
     if live.table(EVENTS) is None:
         return None
-    place = f"{identifier(keyspace, 'keyspace name')}.{EVENTS}"
+    place = f"{keyspace_spelling(keyspace)}.{EVENTS}"
     rows = reading.rows(place, f"SELECT event FROM {place} WHERE aggregateid = ?", (AGGREGATE,))  # noqa: S608 - validated
     for row in reversed(rows):
         with suppress(BadPayload):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import ClassVar, Self
 
-from model.texts import Place
+from model.texts import Place, keyspace_option
 
 
 class ExitCode(IntEnum):
@@ -114,7 +114,7 @@ class LikeAnotherKeyspace(WrongUse):
     def __init__(self, keyspace: str, other: str) -> None:
         super().__init__(
             f"keyspace {keyspace!r} does not exist: did you mean {other!r}?",
-            mend=f"Name that with --keyspace {other}; to create {keyspace} all the same: --new-keyspace.",
+            mend=f"Name that with {keyspace_option(other)}; to create {keyspace} all the same: --new-keyspace.",
         )
         self.keyspace = keyspace
         self.other = other
@@ -137,12 +137,13 @@ TABLES_SHOWN = 5
 
 
 class BadIdentifier(WrongUse):
-    """A keyspace, table or column name that CQL would not take unquoted."""
+    """A keyspace, table or column name that CQL would not take as it is spelled."""
 
-    def __init__(self, name: str, what: str = "name") -> None:
+    def __init__(self, name: str, what: str = "name", *, mend: str = "") -> None:
         super().__init__(
             f"{name!r} is not a valid {what}",
-            mend="A name starts with a letter, holds at most 48 letters, digits and underscores, "
+            mend=mend
+            or "A name starts with a letter, holds at most 48 letters, digits and underscores, "
             "and is no word of CQL's own.",
         )
         self.name = name
@@ -247,13 +248,18 @@ class DoubtfulWrite(TimedOut):
 
 
 class UnknownKeyspace(WrongUse):
-    """The keyspace does not exist."""
+    """The keyspace does not exist.
 
-    def __init__(self, keyspace: str) -> None:
-        super().__init__(
-            f"keyspace {keyspace!r} does not exist",
-            mend=f"Create it with: mailmend schema apply --keyspace {keyspace}, or name another with --keyspace.",
-        )
+    Args:
+        alike: keyspaces that exist and whose names differ only in case, as CQL spells them.
+    """
+
+    def __init__(self, keyspace: str, *alike: str) -> None:
+        mend = f"Create it with: mailmend schema apply {keyspace_option(keyspace)}, or name another with --keyspace."
+        if alike:
+            named = " or ".join(keyspace_option(other) for other in alike)
+            mend = f"Did you mean {named}? A name without double quotes is read in lower case."
+        super().__init__(f"keyspace {keyspace!r} does not exist", mend=mend)
         self.keyspace = keyspace
 
 
@@ -265,7 +271,7 @@ class SchemaMismatch(WrongUse):
     def __init__(self, keyspace: str, missing: tuple[str, ...], *, mend: str = "") -> None:
         super().__init__(
             f"keyspace {keyspace!r} lacks {', '.join(missing)}",
-            mend=mend or f"See what differs with: mailmend schema verify --keyspace {keyspace}",
+            mend=mend or f"See what differs with: mailmend schema verify {keyspace_option(keyspace)}",
         )
         self.keyspace = keyspace
         self.missing = missing

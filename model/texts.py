@@ -1,9 +1,11 @@
 """Texts that people or foreign programs wrote. Pure.
 
-Places in files: line, column, and the line with a caret. Notes about mails: texts that every store can keep.
+Places in files: line, column, and the line with a caret. Notes about mails: texts that every store can keep. Options of
+commands that messages show.
 """
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +21,11 @@ _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u2
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _CUT: Final = "..."
+
+
+def keyspace_option(keyspace: str) -> str:
+    """The option that names a keyspace, as a shell takes it: a name in double quotes needs quotes around them."""
+    return f"--keyspace {shlex.quote(keyspace)}"
 
 
 def wellformed(text: str) -> str:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as sf
 
 from cql.driver.contact import Contact
 from model.operations import Level, Scan
+from model.schema.names import name_of
 from model.schema.table import Table
 from repair.clock import SystemClock
 from repair.mending.limits import share
@@ -54,7 +55,7 @@ class Source:
         if self.staging:
             return self._staged(self.staging).rows(self.session, Scan(table, tuple(columns), self.level))
         reader = self.session.read.format(_FORMAT).options(**read_options(self))
-        rows = opened(reader.options(keyspace=self.keyspace, table=table.name))
+        rows = opened(reader.options(keyspace=name_of(self.keyspace), table=table.name))
         wanted = rows.select(*(sf.col(name).alias(name) for name in columns))
         held = paced(wanted, self.rows_per_second, self.throttle)
         if self.throttle is None or runs_here(str(self.session.sparkContext.master)):

@@ -14,6 +14,7 @@ from cql.render import parse_version
 from model.errors import CannotReach, ExitCode, MailmendError
 from model.instants import MICROS
 from model.queue.health import HealthReason
+from model.texts import keyspace_option
 from repair.clock import SKEW_SECONDS, ClockReading
 
 
@@ -333,7 +334,7 @@ def _keyspaces(found: ClusterFound) -> Iterator[PartFound]:
         yield PartFound("keyspace", _CHANGE, absent, "Name yours with --keyspace, or make one: mailmend schema apply")
     elif found.lacking:
         seen = f"{found.keyspace} lacks {', '.join(found.lacking)}"
-        yield PartFound("keyspace", _CHANGE, seen, f"mailmend schema verify --keyspace {found.keyspace}")
+        yield PartFound("keyspace", _CHANGE, seen, f"mailmend schema verify {keyspace_option(found.keyspace)}")
     else:
         yield PartFound("keyspace", _OK, found.keyspace)
     if found.ledger_there:

@@ -185,7 +185,11 @@ _CONNECTION: Final = (
     shared_option("--port", f"Port for CQL. [default: {PORT_DEFAULT}]", type=PORT, metavar="PORT"),
     shared_option("--local-dc", "Data centre whose nodes are asked. [default: that of the first node]", metavar="NAME"),
     shared_option(
-        "--keyspace", "Keyspace with the mail tables.", type=KEYSPACE, default=KEYSPACE_DEFAULT, metavar="NAME"
+        "--keyspace",
+        "Keyspace with the mail tables. CQL reads a name in lower case unless it has double quotes: '\"MailData\"'.",
+        type=KEYSPACE,
+        default=KEYSPACE_DEFAULT,
+        metavar="NAME",
     ),
     shared_option(
         "--ledger-keyspace",

@@ -15,6 +15,7 @@ from model.errors import ExitCode
 from model.queue.configuration import DEFAULT, QueueConfiguration, window_text
 from model.queue.slices import SECOND
 from model.schema.table import Compaction
+from model.texts import keyspace_option
 
 TWCS_DAYS: Final = int(TWCS_MESSAGES.options["compaction_window_size"])
 MARKS: Final = "deletedmailsv2"
@@ -166,7 +167,7 @@ def next_lines(advised: Advised) -> Iterator[str]:
         yield f"mailmend schema apply --compaction {advice.choice.value} --keyspace NEW    for a keyspace to come"
     yield from _queue_lines(advised)
     chosen = f" --compaction {advice.choice.value}" if advice else ""
-    yield f"mailmend schema plan --from-model --include-options{chosen} --keyspace {advised.keyspace}"
+    yield f"mailmend schema plan --from-model --include-options{chosen} {keyspace_option(advised.keyspace)}"
 
 
 def _queue_lines(advised: Advised) -> Iterator[str]:
@@ -335,7 +336,7 @@ def advise_document(advised: QueueAdvised) -> Document:
 def _configure_command(advised: QueueAdvised) -> str:
     wanted = advised.advice.advised
     options = f"--slice-window {window_text(wanted.slicing.window)} --buckets {wanted.slicing.buckets}"
-    return f"mailmend queue configure {options} --browse-start-every {wanted.pace} --keyspace {advised.keyspace}"
+    return f"mailmend queue configure {options} --browse-start-every {wanted.pace} {keyspace_option(advised.keyspace)}"
 
 
 def _advised_words(configuration: QueueConfiguration) -> str:

@@ -16,6 +16,7 @@ from model.instants import MICROS
 from model.projections.comparison import ComparedColumn, compared
 from model.projections.projection import Projection
 from model.projections.verdicts import MENDABLE, NEEDS_SCAN, Verdict
+from model.texts import keyspace_option
 
 LEFT_OUT: Final = "left out"
 _PERSONAL: Final = frozenset({"mailboxbase.user", "name", "user", "mailboxname"})
@@ -75,7 +76,7 @@ def _command(due: AbstractSet[Verdict], keyspace: str, mailbox: UUID) -> str:
     if not due:
         return ""
     scan = " --scan" if due & NEEDS_SCAN else ""
-    return f"mailmend repair messages --keyspace {keyspace} --mailbox {mailbox}{scan} --dry-run"
+    return f"mailmend repair messages {keyspace_option(keyspace)} --mailbox {mailbox}{scan} --dry-run"
 
 
 def _user(affected: Affected, mailbox: UUID | None) -> str:
@@ -158,7 +159,7 @@ def _exact_command(one: Example, keyspace: str) -> str:
     mended = one.finding.result is Verdict.FIXED or one.verdict not in MENDABLE
     if mended or one.projection != MESSAGES.mirror.name or len(truths) != 1:
         return ""
-    return f"mailmend repair messages --keyspace {keyspace} --message {truths[0].row.get('messageid')} --dry-run"
+    return f"mailmend repair messages {keyspace_option(keyspace)} --message {truths[0].row.get('messageid')} --dry-run"
 
 
 def value_text(value: Any) -> str:

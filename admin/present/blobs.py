@@ -12,6 +12,7 @@ from admin.services.blobs import BlobsResult, summary_of
 from admin.services.mending import MendingResult
 from model.advice.queue_settings import MIB
 from model.blob_collection import BlobVerdict
+from model.texts import keyspace_option
 
 MEANINGS: Final[Mapping[BlobVerdict, str]] = {
     BlobVerdict.KEEP: "something refers to it",
@@ -89,7 +90,7 @@ def _next(result: BlobsResult) -> Iterator[str]:
     if result.run is None and verdicts[BlobVerdict.COLLECT] and not result.found.failed:
         plan = result.plan and shlex.quote(str(result.plan))
         next_one, words = (f"apply {plan}", result.stores) if plan else ("repair blobs", result.options)
-        yield f"Next: mailmend {next_one} --keyspace {result.keyspace} {words}".rstrip()
+        yield f"Next: mailmend {next_one} {keyspace_option(result.keyspace)} {words}".rstrip()
     if verdicts[BlobVerdict.TOO_YOUNG]:
         days = (2 * result.rule.generation) / timedelta(days=1)
         yield f"What is too young goes once its generation and the next are over: {days:g} days at most."

@@ -27,6 +27,7 @@ from model.projections.findings import Finding
 from model.projections.reasons import Why
 from model.projections.verdicts import HARMLESS, MENDABLE, Verdict
 from model.schema.table import Key, Row, Table
+from model.texts import keyspace_option
 from repair.decisions.left_sample import LEFT_SAMPLE
 from repair.mending.runner import RepairResult
 
@@ -157,7 +158,7 @@ def _closing(result: MendingResult) -> list[str]:
     summary, plan = result.summary, result.plan
     if plan is None or result.queues is None:
         return closing_lines(summary, result.options, plan)
-    keyspace, file = f" --keyspace {summary.keyspace}", shlex.quote(str(plan))
+    keyspace, file = f" {keyspace_option(summary.keyspace)}", shlex.quote(str(plan))
     again, done_by = (f"{keyspace} {words}".rstrip() for words in (result.options, result.stores))
     return [*sum_lines(summary), *after_a_plan(summary, again, file, f"mailmend apply {file}{done_by}")]
 
@@ -221,7 +222,7 @@ def _again(seconds: int | None) -> str:
 
 def next_lines(summary: RepairResult, options: str = "", plan: Path | None = None) -> list[str]:
     """What to do next; a repair is named with the options that were given, a plan to be applied by its file."""
-    keyspace = f" --keyspace {summary.keyspace}"
+    keyspace = f" {keyspace_option(summary.keyspace)}"
     asked = keyspace + (f" {options}" if options else "")
     if summary.command.startswith("check"):
         lines = _after_check(summary, keyspace, asked)

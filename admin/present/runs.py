@@ -11,6 +11,7 @@ from admin.present.values import plain, shown
 from admin.present.verdicts import steps_grid, steps_lines
 from admin.services.runs import RunResult, RunsResult
 from model.projections.verdicts import Verdict
+from model.texts import keyspace_option
 from repair.decisions.left_sample import LEFT_SAMPLE
 from repair.ledger.runs import Run
 from repair.mending.undo import NOT_UNDONE
@@ -78,7 +79,8 @@ def run_document(result: RunResult) -> Document:
     whose = tuple(mailboxes_part(result.affected, run.keyspace))
     found = {name: _by_verdict(counts) for name, counts in run.summary.get("findings", {}).items()}
     few = result.examples[:EXAMPLES_SHOWN]
-    back = [] if run.command in NOT_UNDONE else [f"To put it back: mailmend undo {run.id} --keyspace {run.keyspace}"]
+    undo = f"mailmend undo {run.id} {keyspace_option(run.keyspace)}"
+    back = [] if run.command in NOT_UNDONE else [f"To put it back: {undo}"]
     return Document(
         json | affected_json(result.affected),
         (

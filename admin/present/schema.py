@@ -18,6 +18,7 @@ from model.schema.difference import Aspect, Difference
 from model.schema.keyspace import Schema
 from model.schema.names import name_of
 from model.schema.risk import OPTION_DEFAULTS, Assessment, Risk, allow_text, risk_text
+from model.texts import keyspace_option
 
 
 def document_of(result: PlanResult | ModelPlan | ApplyResult | OptionalResult) -> Document:
@@ -131,7 +132,8 @@ def _risk_line(assessment: Assessment, estimate: str) -> str:
 def _closing_lines(rollout: RolloutPlan, keyspace: str) -> Iterator[str]:
     plan = rollout.migrations
     if rollout.foreign:
-        yield f"-- {keyspace} was not made by mailmend. Take it over with: mailmend schema adopt --keyspace {keyspace}"
+        adopt = f"mailmend schema adopt {keyspace_option(keyspace)}"
+        yield f"-- {keyspace} was not made by mailmend. Take it over with: {adopt}"
     elif plan.left:
         yield f"-- left: {', '.join(str(one.file) for one in plan.left)}" + (
             f" ({plan.stopped})" if plan.stopped else ""
@@ -182,7 +184,7 @@ def _apply_parts(result: ApplyResult) -> Iterator[Part]:
     elif plan.empty and not plan.foreign:
         yield "Nothing was missing."
     if plan.foreign:
-        yield f"Take the keyspace over with: mailmend schema adopt --keyspace {keyspace}"
+        yield f"Take the keyspace over with: mailmend schema adopt {keyspace_option(keyspace)}"
     elif plan.migrations.left:
         yield f"Left: {', '.join(str(one.file) for one in plan.migrations.left)}. {plan.migrations.stopped}."
     if isinstance(result.found, Recognition):
@@ -261,7 +263,7 @@ def _optional_lines(one: OptionalMigration, keyspace: str, shown: dict[str, Any]
     yield from (f"--   {text}" for text in (one.why, one.caution, f"Undo: {one.undo}") if text)
     for statement in shown["plan"]:
         yield from (f"--   risk: {statement['risk']}. {statement['why']}", statement["cql"])
-    yield f"--   run it with: mailmend schema apply --optional {one.name} --keyspace {keyspace}"
+    yield f"--   run it with: mailmend schema apply --optional {one.name} {keyspace_option(keyspace)}"
 
 
 AS_EXPECTED: Final = "The schema is as expected."
@@ -283,14 +285,14 @@ def recognition_json(keyspace: str, recognition: Recognition) -> dict[str, Any]:
 
 def mend_of(difference: Difference, keyspace: str, *, made_here: bool) -> str:  # noqa: PLR0911 - one for each kind
     """The command that mends a difference, or what a person has to decide."""
-    apply_again = f"mailmend schema apply --keyspace {keyspace}{'' if made_here else ' --complete'}"
-    from_model = f"mailmend schema plan --from-model --keyspace {keyspace}"
+    apply_again = f"mailmend schema apply {keyspace_option(keyspace)}{'' if made_here else ' --complete'}"
+    from_model = f"mailmend schema plan --from-model {keyspace_option(keyspace)}"
     table = f"{keyspace}.{difference.owner}"
     match difference.aspect:
         case Aspect.MISSING_TABLE | Aspect.MISSING_TYPE:
             return apply_again
         case Aspect.MISSING_COLUMN if not made_here and (note := note_adding(difference.owner, difference.subject)):
-            return f"mailmend schema apply --optional {note} --keyspace {keyspace}"
+            return f"mailmend schema apply --optional {note} {keyspace_option(keyspace)}"
         case Aspect.MISSING_COLUMN:
             return cqlsh(f"ALTER TABLE {table} ADD {difference.subject} {difference.expected};")
         case Aspect.UNEXPECTED_COLUMN:
@@ -311,7 +313,8 @@ def mend_of(difference: Difference, keyspace: str, *, made_here: bool) -> str:  
             return f"{from_model} | cqlsh"
         case _ if difference.owner in REBUILDABLE:
             dropped = cqlsh(f"DROP TABLE {table};")
-            return f"while nothing writes: {dropped} && {apply_again} && mailmend repair messages --keyspace {keyspace}"
+            repair = f"mailmend repair messages {keyspace_option(keyspace)}"
+            return f"while nothing writes: {dropped} && {apply_again} && {repair}"
         case _:
             return f"nothing in place: mailmend schema apply --keyspace ANOTHER, then copy the rows of {table} there"
 

@@ -34,6 +34,7 @@ from model.migrations.history import (
     StatementState,
 )
 from model.schema.difference import Aspect, Difference
+from model.texts import keyspace_option
 from repair.ledger.leases import Lease
 
 _IN_FLIGHT: Final = "migration in flight"
@@ -129,7 +130,7 @@ def _head_lines(result: VerifyResult) -> Iterator[str]:
     elif recognition:
         yield generation_line(name, recognition)
         if not recognition.made_here and result.found.baseline is None:
-            yield f"It was not adopted; take it over with: mailmend schema adopt --keyspace {name}"
+            yield f"It was not adopted; take it over with: mailmend schema adopt {keyspace_option(name)}"
     if found.baseline:
         yield (
             f"Adopted {found.baseline.adopted_at:%Y-%m-%d} as generation {found.baseline.generation}, "
@@ -156,7 +157,7 @@ def _drift_lines(result: VerifyResult) -> Iterator[str]:
 def _again(result: VerifyResult | HistoryResult | UnlockResult) -> str:
     """The options that name the same keyspace and the same migrations once more."""
     folder = f" --migrations {shlex.quote(str(result.folder))}" if result.folder else ""
-    return f"{folder} --keyspace {result.keyspace}"
+    return f"{folder} {keyspace_option(result.keyspace)}"
 
 
 def history_document(result: HistoryResult) -> Document:
@@ -310,6 +311,7 @@ def _adopt_lines(outcome: AdoptResult) -> Iterator[str]:
         name=name,
         generation=recognition.generation.name,
         done="would be adopted" if outcome.dry_run else "is adopted",
+        option=keyspace_option(outcome.keyspace),
         when=f"{outcome.baseline.adopted_at:%Y-%m-%d %H:%M} UTC by {outcome.baseline.owner}"
         if outcome.baseline
         else "",
@@ -333,18 +335,19 @@ def _version_lines(outcome: AdoptResult) -> Iterator[str]:
     if step.caution:
         yield step.caution
     if written.key:
-        yield f'Undo: cqlsh -e "{written.undo(outcome.keyspace)}"'
+        undo = written.undo(outcome.keyspace).replace('"', r"\"")
+        yield f'Undo: cqlsh -e "{undo}"'
 
 
 _SAID = {
     Standing.ADOPTABLE: "{name}: {done} as generation {generation}. Nothing in it was altered.",
     Standing.ADOPTED: "{name} was adopted before, on {when}: nothing was changed. Give it back with: mailmend schema "
-    "adopt --forget --keyspace {name}",
-    Standing.OURS: "{name} was made by mailmend: it needs no adoption. See: mailmend schema history --keyspace {name}",
+    "adopt --forget {option}",
+    Standing.OURS: "{name} was made by mailmend: it needs no adoption. See: mailmend schema history {option}",
     Standing.EMPTY: "{name} holds none of James's tables of messages: there is nothing to adopt. Create them with: "
-    "mailmend schema apply --keyspace {name}",
+    "mailmend schema apply {option}",
     Standing.HALF_MADE: "{name} lacks tables that every James creates when it starts: it is not adopted. Start James "
-    "once, or create them with: mailmend schema apply --complete --keyspace {name}",
+    "once, or create them with: mailmend schema apply --complete {option}",
     Standing.UNKNOWN: "{name} has tables of James's names in another shape: it is not adopted. The nearest generation "
     "is {generation}.",
 }

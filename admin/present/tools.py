@@ -18,6 +18,7 @@ from admin.services.runbooks import RunbookPage
 from admin.services.versions import Versions
 from admin.settings import LOOPBACK
 from model.errors import ExitCode
+from model.texts import keyspace_option
 from repair.writing.loading import Loaded
 from repair.writing.mail_files import FolderKind, Refused
 
@@ -69,7 +70,7 @@ def _part_line(found: PartFound) -> Line:
 
 def load_document(result: LoadResult) -> Document:
     sums, keyspace = result.sums, result.keyspace
-    unnoted = f"Next: mailmend repair messages --keyspace {keyspace}"
+    unnoted = f"Next: mailmend repair messages {keyspace_option(keyspace)}"
     said = (
         (True, f"Stored {sums.stored:,} messages ({sums.octets:,} bytes)."),
         (sums.already, f"{sums.already:,} had been stored by an earlier load that was interrupted."),
@@ -78,7 +79,7 @@ def load_document(result: LoadResult) -> Document:
         (sums.deleted, f"{sums.deleted:,} messages that the source marks as deleted stay away."),
         (sums.doubtful, f"{sums.doubtful:,} lines may begin a message or not; each was named with its offset."),
         (result.kind is FolderKind.MBOX, _octets_line(sums)),
-        (sums.lagged, f"{sums.lagged:,} lag. Next: mailmend repair lags --keyspace {keyspace}"),
+        (sums.lagged, f"{sums.lagged:,} lag. Next: mailmend repair lags {keyspace_option(keyspace)}"),
         (sums.unjournalled, f"{sums.unjournalled:,} of them nobody could take note of. {unnoted}"),
     )
     lines = tuple(line for wanted, line in said if wanted)

@@ -6,6 +6,7 @@ from typing import Final
 from admin.present.document import Grid, RunbookLink, Styled
 from model.catalog.mail import MESSAGES, PATHS
 from model.projections.verdicts import HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict
+from model.texts import keyspace_option
 
 MEANINGS: Mapping[Verdict, str] = {
     Verdict.AGREE: "nothing to mend",
@@ -105,7 +106,7 @@ def next_command(projection: str, verdict: Verdict, keyspace: str, options: str 
 
     `options` are those that were typed with the command that found them.
     """
-    on = f" --keyspace {keyspace}"
+    on = f" {keyspace_option(keyspace)}"
     asked = on + (f" {options}" if options else "")
     if projection == PATHS.mirror.name:
         return ""

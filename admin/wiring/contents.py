@@ -20,6 +20,7 @@ from model.ids import BlobId, micros_of
 from model.operations import Scan
 from model.ports import Blobs
 from model.queue.blob_ids import BlobNaming, BlobsMode, is_blob_id, naming_of
+from model.texts import keyspace_option
 
 ROWS_READ: Final = 200
 """How many rows are read, in token order, so that old and new messages are among them."""
@@ -81,7 +82,7 @@ def _refuse_without_tables(opened: OpenCluster, keyspace: str) -> None:
         raise SchemaMismatch(
             keyspace,
             lacking,
-            mend=f"{_NAME_STORE}. Where it should have them: mailmend schema verify --keyspace {keyspace}",
+            mend=f"{_NAME_STORE}. Where it should have them: mailmend schema verify {keyspace_option(keyspace)}",
         )
 
 

@@ -50,6 +50,7 @@ from model.queue.blob_ids import is_blob_id
 from model.queue.mails import Listed
 from model.schema.keyspace import Schema
 from model.schema.table import Table
+from model.texts import keyspace_option
 from repair.clock import SystemClock
 from repair.ledger.attempts import LedgerAttempts
 from repair.ledger.conditions import LedgerConditions
@@ -222,7 +223,7 @@ class QueueConnections:
         try:
             ensure_ledger(self.ledger_cluster.cluster, connection.ledger_keyspace, connection.keyspace)
         except AccessDenied as error:
-            mend = f"Have who may create tables type: mailmend schema apply --keyspace {connection.keyspace}"
+            mend = f"Have who may create tables type: mailmend schema apply {keyspace_option(connection.keyspace)}"
             raise AccessDenied(f"the ledger has not all of its tables yet: {error.what}", mend=mend) from error
 
     def _has(self, table: Table) -> bool:

@@ -17,7 +17,7 @@ from cql.introspect import keyspace_exists
 from cql.rows import normalised
 from cql.statistics import SIZE_ESTIMATES, NodeAnswer
 from model.errors import MailmendError
-from model.schema.names import checked_spelling, name_of
+from model.schema.names import keyspace_spelling, name_of
 from model.schema.sizes import TableSize, table_sizes
 from model.schema.table import Row
 
@@ -116,7 +116,7 @@ _ON_DISK = "SELECT table_name, mebibytes FROM system_views.disk_usage WHERE keys
 
 def sizes_in(cluster: CassandraCluster, keyspace: str) -> Mapping[str, TableSize]:
     """Table sizes by table name, as far as the nodes report them; empty for an unknown keyspace."""
-    name = name_of(checked_spelling(keyspace, "keyspace name"))
+    name = name_of(keyspace_spelling(keyspace))
     if not keyspace_exists(cluster, keyspace):
         return {}
     recorded, on_disk = (_rows(ask_every_node(cluster, text, (name,))) for text in (SIZE_ESTIMATES, _ON_DISK))

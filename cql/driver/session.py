@@ -31,12 +31,14 @@ from cql.driver.driver_errors import FAILURES, our_error, our_errors, our_errors
 from cql.driver.failures import Purpose, purpose_of
 from cql.driver.joined_reads import read_joined
 from cql.driver.joined_writes import JoinedWrite, write_joined
+from cql.introspect import unknown_keyspace
 from cql.rows import Conversion, adaptation_of, adapted_values, answer_of, normalised
 from cql.statements import Operation, render, shape_of, values_of
-from model.errors import BadSettings, MailmendError, SchemaDisagreement, UnknownKeyspace, WrongUse
+from model.errors import BadSettings, MailmendError, SchemaDisagreement, WrongUse
 from model.ids import micros_of
 from model.operations import Applied, Conditional, Level, Read, Scan, Seen, Write
-from model.schema.table import Row, Table, identifier
+from model.schema.names import keyspace_spelling, name_of
+from model.schema.table import Row, Table
 
 __all__ = ["CassandraCluster", "Contact", "Keyspace", "connect"]
 
@@ -138,16 +140,16 @@ class CassandraCluster:
             BadIdentifier: the text is no name of a keyspace.
             UnknownKeyspace: no keyspace has that name.
         """
-        keyspace = Keyspace(self, identifier(name, "keyspace name"))
+        keyspace = Keyspace(self, keyspace_spelling(name))
         self.replication_of(keyspace.name)
         return keyspace
 
     def replication_of(self, keyspace: str) -> Mapping[str, str]:
         """The keyspace's replication options as the server has them."""
-        name = identifier(keyspace, "keyspace name")
-        rows = self.query("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?", (name,))
+        name = keyspace_spelling(keyspace)
+        rows = self.query("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?", (name_of(name),))
         if not rows:
-            raise UnknownKeyspace(name)
+            raise unknown_keyspace(self, name)
         return dict(rows[0]["replication"])
 
     def query(self, text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from model.migrations.migration import Migration
 from model.operations import Level, Put, RemoveIf, Scan
 from model.ports import Clock, LeaseSource, SchemaServer, Tables
 from model.schema.keyspace import Schema
+from model.texts import keyspace_option
 
 _ADOPTED = "adopted as "
 """How the note of an adoption's entries begins; those of a keyspace that we made ourselves have another note."""
@@ -84,7 +85,7 @@ def forget(history: History, leases: LeaseSource) -> Baseline | None:
         if baseline is not None and applied:
             raise UnsafeRequest(
                 f"{keyspace} was adopted, and then migrated: {', '.join(applied)}; forgetting would lose that history",
-                mend=f"See it with: mailmend schema history --keyspace {keyspace}",
+                mend=f"See it with: mailmend schema history {keyspace_option(keyspace)}",
             )
         held.check()
         if baseline is not None:

@@ -27,6 +27,7 @@ from model.migrations.migration import FileName, Migration, Phase, checksum_of
 from model.operations import Change, ChangeIf, Conditional, Level, Put, PutIfAbsent, Read, RemoveIf
 from model.ports import Clock, Tables
 from model.schema.table import Row
+from model.texts import keyspace_option
 
 _OF_ENTRIES = {name: name for name in ("checksum", "chain", "statements", "claim", "owner", "note")} | {
     "donestatements": "done",
@@ -131,7 +132,7 @@ class History:
         if not applied:
             raise LeaseLost(
                 f"somebody else has written the baseline of {self.keyspace} meanwhile",
-                mend=f"See what stands there with: mailmend schema verify --keyspace {self.keyspace}",
+                mend=f"See what stands there with: mailmend schema verify {keyspace_option(self.keyspace)}",
             )
 
     def begun(self, number: int, position: int, author_text: str, cql: str, attempt: UUID) -> StatementEntry:
@@ -194,7 +195,7 @@ class History:
             return wanted
         raise LeaseLost(
             f"another applier has written into the history of {self.keyspace} at number {wanted.number:04}",
-            mend=f"See what it does with: mailmend schema history --keyspace {self.keyspace}",
+            mend=f"See what it does with: mailmend schema history {keyspace_option(self.keyspace)}",
         )
 
     def _entry(self, migration: Migration, state: MigrationState, claim: UUID) -> Entry:

@@ -142,10 +142,10 @@ def _refuse_unknown(planned: PlannedStatement, release: ServerRelease | None) ->
 
 def _refuse_typo(server: SchemaServer, request: RolloutRequest) -> None:
     """Refuse to create a keyspace whose name is almost that of one with tables: of mail, where ours are created."""
-    for name in () if request.new else slips(request.keyspace, keyspaces_of(server)):
+    for name in () if request.new else slips(name_of(request.keyspace), keyspaces_of(server)):
         live = live_schema(server, spelled(name))
         if holds_mail(live) if request.ours else live.tables:
-            raise LikeAnotherKeyspace(request.keyspace, name)
+            raise LikeAnotherKeyspace(request.keyspace, spelled(name))
 
 
 def _replication(server: SchemaServer, request: RolloutRequest) -> Replication:

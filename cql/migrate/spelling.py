@@ -20,8 +20,8 @@ from cql.render import ServerVersion, ddl_cql, lacking_options
 from model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES, CompactionChoice
 from model.ids import micros_of
 from model.migrations.migration import Migration
+from model.schema.names import keyspace_spelling
 from model.schema.statements import Parsed, WriteKind, WriteRows
-from model.schema.table import identifier
 
 _OPEN, _CLOSE = "([{", ")]}"
 
@@ -95,7 +95,7 @@ def _keyspace(parsed: Parsed, keyspace: str) -> list[Insertion]:
     named = getattr(parsed.statement, "name", None)
     if parsed.name_at is None or named is None or named.keyspace is not None:
         return []
-    return [(parsed.name_at.start - parsed.span.start, f"{identifier(keyspace, 'keyspace name')}.")]
+    return [(parsed.name_at.start - parsed.span.start, f"{keyspace_spelling(keyspace)}.")]
 
 
 def _once(text: str, parsed: Parsed, attempt: UUID) -> Iterator[Insertion]:

@@ -21,6 +21,7 @@ from model.schema.cql_types import normal_type
 from model.schema.keyspace import Schema
 from model.schema.names import text_of
 from model.schema.table import Column, Kind, Table
+from model.texts import keyspace_option
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +82,11 @@ def time_to_live(table: Table | None) -> int:
 def _mend(keyspace: str, live: Schema) -> str:
     if any(_missing(JAMES_QUEUE_TABLES, live)):
         return (
-            f"Create them with: mailmend schema apply --keyspace {keyspace}; where James made the keyspace, with: "
-            f"mailmend schema apply --optional mail-queue --keyspace {keyspace}"
+            f"Create them with: mailmend schema apply {keyspace_option(keyspace)}; "
+            "where James made the keyspace, with: "
+            f"mailmend schema apply --optional mail-queue {keyspace_option(keyspace)}"
         )
-    return f"See what differs with: mailmend schema verify --keyspace {keyspace}"
+    return f"See what differs with: mailmend schema verify {keyspace_option(keyspace)}"
 
 
 def _missing(tables: Iterable[Table], live: Schema) -> Iterator[str]:

@@ -16,6 +16,7 @@ from model.schema.difference import Aspect, differences
 from model.schema.keyspace import EMPTY, Schema
 from model.schema.risk import Assessment, DroppedColumns, Risky
 from model.schema.statements import Effect, Statement, apply_all
+from model.texts import keyspace_option
 
 
 class Way(Enum):
@@ -142,7 +143,7 @@ def refuse_tampering(keyspace: str, migrations: Sequence[Migration], record: Led
         mends = dict.fromkeys(one.mend for one in drift)
         raise HistoryMismatch(
             f"the migrations are not those that were applied to {keyspace}: " + "; ".join(str(one) for one in drift),
-            mend=" ".join(mends) + f" See: mailmend schema history --keyspace {keyspace}",
+            mend=" ".join(mends) + f" See: mailmend schema history {keyspace_option(keyspace)}",
         )
 
 
@@ -234,7 +235,7 @@ class _Rehearsal:
             case Effect.DIFFERENT:
                 raise BadMigration(
                     f"{planned.place}: what the statement names is in {self.keyspace} already, and is different",
-                    mend=f"See how with: mailmend schema verify --keyspace {self.keyspace}",
+                    mend=f"See how with: mailmend schema verify {keyspace_option(self.keyspace)}",
                 )
 
     def _folded(self, planned: PlannedStatement) -> Schema:

@@ -22,6 +22,7 @@ from model.projections.projection import Projection
 from model.schema.cql_types import normal_type
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table, identifier
+from model.texts import keyspace_option
 
 P = TypeVar("P", Mirror, Filter, Union, Counts, Content)
 
@@ -149,7 +150,7 @@ def _lost(keyspace: str, found: Bound, *, may_leave_out: bool) -> SchemaMismatch
     tables = (MESSAGES.truth.spelling, MESSAGES.mirror.name)
     names = (one.column if one.table in tables else one.table for one in found.missing_columns)
     leave = tuple(dict.fromkeys((*found.missing_tables, *names)))
-    mend = f"See the statement that adds it with: mailmend schema verify --keyspace {keyspace}"
+    mend = f"See the statement that adds it with: mailmend schema verify {keyspace_option(keyspace)}"
     if may_leave_out and set(_may_be_left_out_of(FAMILIES).values()) >= set(leave):
         mend += f"; or leave it out: {' '.join(f'--without {name}' for name in leave)}"
     return SchemaMismatch(keyspace, (*found.missing_tables, *map(str, found.missing_columns)), mend=mend)

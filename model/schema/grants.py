@@ -33,7 +33,7 @@ from model.catalog.mail import (
 )
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.projections.family import Family
-from model.schema.names import spelled
+from model.schema.names import name_of, spelled
 from model.schema.table import Table
 
 
@@ -76,7 +76,7 @@ class Resource:
     @property
     def enclosing(self) -> tuple["Resource", ...]:
         """The resource and all that contain it: permissions on any of these hold for it."""
-        tables = Resource(other=f"ALL TABLES IN KEYSPACE {self.keyspace}")
+        tables = Resource(other=f"ALL TABLES IN KEYSPACE {spelled(self.keyspace)}")
         return (self, tables, Resource(self.keyspace), Resource()) if self.table else (self, Resource())
 
 
@@ -250,7 +250,7 @@ ROLES: Mapping[str, Role] = {
 
 @dataclass(frozen=True, slots=True)
 class Keyspaces:
-    """The names of the keyspaces, and the tables that exist; None: all tables are assumed to exist.
+    """The keyspaces as CQL spells them, and the tables that exist; None: all tables are assumed to exist.
 
     Attributes:
         referring: the tables of the live mail keyspace that may refer to blobs.
@@ -263,7 +263,8 @@ class Keyspaces:
     referring: frozenset[str] = frozenset()
 
     def name(self, where: GrantScope) -> str:
-        return {GrantScope.MAIL: self.mail, GrantScope.LEDGER: self.ledger}.get(where, where.value)
+        """The keyspace's name as the server knows it."""
+        return name_of({GrantScope.MAIL: self.mail, GrantScope.LEDGER: self.ledger}.get(where, where.value))
 
     def has(self, where: GrantScope, table: str) -> bool:
         found = {GrantScope.MAIL: self.mail_tables, GrantScope.LEDGER: self.ledger_tables}.get(where)

@@ -6,6 +6,7 @@ with their quotes doubled, maps as pairs.
 """
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -69,10 +70,28 @@ def checked_spelling(spelling: str, what: str = "name") -> str:
     raise BadIdentifier(spelling, what)
 
 
+def keyspace_spelling(text: str) -> str:
+    """The keyspace as CQL spells it, in one spelling for each keyspace: plain in lower case, or in double quotes.
+
+    Commands, statements and the ledger name keyspaces in this form; `name_of` gives the server's own name.
+
+    Raises:
+        BadIdentifier: the text is no name of a keyspace; nothing else can be put into a statement.
+    """
+    name = name_of(text)
+    is_quoted = text.startswith('"')
+    if KEYSPACE_NAME.fullmatch(name) and (is_quoted or spelled(name) == name):
+        return spelled(name)
+    mend = "A name of a keyspace holds 1 to 48 letters, digits and underscores."
+    if KEYSPACE_NAME.fullmatch(name):
+        mend = f"Only in double quotes is this a name of a keyspace: {shlex.quote(spelled(text))}"
+    raise BadIdentifier(text, "keyspace name", mend=mend)
+
+
 def slips(typed: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The known names that differ from the typed one by one letter (in long names two), the nearest first."""
+    """The known names that differ by one letter (long names: two) or in case from the typed one, the nearest first."""
     allowed = 2 if len(typed) >= _LONG else 1
-    near = sorted((_edits(typed, name), name) for name in known if name != typed)
+    near = sorted((_edits(typed.lower(), name.lower()), name) for name in known if name != typed)
     return tuple(name for edits, name in near if edits <= allowed)
 
 

@@ -23,8 +23,9 @@ from model.ids import micros_of
 from model.operations import Put, Read, Remove, Scan
 from model.ports import Clock, Tables
 from model.projections.findings import Suspect
+from model.schema.names import name_of
 from model.schema.table import Key, Row
-from model.texts import noted
+from model.texts import keyspace_option, noted
 from repair.ledger.before_images import key_text, suspect_from, suspect_text
 from repair.synced_files import make_own_folder, open_own, write_all
 
@@ -50,8 +51,8 @@ class Spool:
     """Lags in a local directory, one file per process, each line on disk before `append` returns."""
 
     def __init__(self, directory: Path, keyspace: str) -> None:
-        self._directory, self._keyspace = directory, keyspace
-        self._path = directory / f"lags-{keyspace}-{os.getpid()}.jsonl"
+        self._directory, self._keyspace = directory, name_of(keyspace)
+        self._path = directory / f"lags-{self._keyspace}-{os.getpid()}.jsonl"
         self._lock = threading.Lock()
 
     def append(self, lines: Sequence[str]) -> None:
@@ -187,7 +188,7 @@ class LagJournal:
                 _LOG.error("unjournalled lag", extra={"keyspace": self._keyspace, "lag": line})
             raise Unjournalled(
                 f"{len(rows)} lags in {self._keyspace} could not be journalled: {error.strerror}",
-                mend=f"Find and mend them with: mailmend repair messages --keyspace {self._keyspace}",
+                mend=f"Find and mend them with: mailmend repair messages {keyspace_option(self._keyspace)}",
             ) from error
 
 

@@ -11,6 +11,7 @@ from model.projections.ages import older_than_a_day
 from model.projections.findings import Excess, RepairPolicy, Suspect, counts_of
 from model.projections.projection import Projection
 from model.projections.verdicts import BY_POLICY
+from model.texts import keyspace_option
 from repair.mending.engine import Detection, RepairSettings
 
 SAMPLES_MAX = 5
@@ -43,7 +44,7 @@ def stop_at_limit(  # noqa: PLR0917 - as many parts
         raise FixLimit(
             f"{excess.total:,} suspects in {excess.keyspace} could be mended, --max-fixes allows {excess.allowed:,}; "
             "nothing was written",
-            mend=f"See what they are with: mailmend check messages --keyspace {excess.keyspace}; "
+            mend=f"See what they are with: mailmend check messages {keyspace_option(excess.keyspace)}; "
             f"if that is what you want mended, type the same command with --max-fixes {excess.total}.",
         )
 

@@ -25,6 +25,7 @@ from model.projections.mirror import Mirror
 from model.projections.reasons import Reason, Why
 from model.projections.verdicts import Verdict
 from model.schema.table import Table
+from model.texts import keyspace_option
 from repair.clock import SKEW_SECONDS
 from repair.decisions.recheck import fixed_at
 from repair.ledger.leases import Leases, TakenLease
@@ -95,7 +96,7 @@ def undoable(ledger: Ledger, run: UUID, keyspace: str) -> Run:
     if undone.keyspace != keyspace:
         raise WrongUse(
             f"run {undone.id} belongs to keyspace {undone.keyspace!r}, not to {keyspace!r}",
-            mend=f"Give --keyspace {undone.keyspace}.",
+            mend=f"Give {keyspace_option(undone.keyspace)}.",
         )
     if undone.command in NOT_UNDONE:
         raise WrongUse(

@@ -18,6 +18,7 @@ from model.advice.queue_slices import ConfigurationAdvice, advise_configuration
 from model.ports import Progress
 from model.queue.configuration import DEFAULT, ConfigurationEvent, QueueConfiguration, change
 from model.queue.slices import Slicing
+from model.texts import keyspace_option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,8 @@ def advise_on_queue(opened: OpenCluster, given: GivenTraffic, progress: Progress
     live = live_schema(opened.cluster, keyspace)
     measured, notes = measure(opened, live, given, progress), list[str]()
     if not live.table(ENQUEUED):
-        notes.append(f"{keyspace} has no queue yet; mailmend schema apply --keyspace {keyspace} makes its tables.")
+        notes.append(
+            f"{keyspace} has no queue yet; mailmend schema apply {keyspace_option(keyspace)} makes its tables."
+        )
     advice = advise_configuration(measured.traffic, measured.settings)
     return QueueAdvised(keyspace, measured.traffic, advice, (*measured.notes, *notes))

@@ -17,6 +17,7 @@ from model.errors import MailmendError
 from model.operations import Level, Scan
 from model.ports import AsyncTables, Clock
 from model.queue.disk import OnDisk, Rewritten, compactions, key_text, on_disk
+from model.schema.names import name_of
 from model.schema.table import Kind, Table
 
 T = TypeVar("T")
@@ -154,7 +155,7 @@ def collector_for(command: str, connections: QueueConnections) -> GarbageCollect
     tool, own = Nodetool.parse(command), connections.own
     lives = ((ENQUEUED_MAILS, own.row_ttl_seconds), (DELETED_MAILS, own.mark_ttl_seconds))
     tables = tuple(table for table, seconds in lives if not seconds)
-    return GarbageCollector(tool, connections.clock, connections.cluster.mail.name, tables) if tables else None
+    return GarbageCollector(tool, connections.clock, name_of(connections.cluster.mail.name), tables) if tables else None
 
 
 async def agreed(

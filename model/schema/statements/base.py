@@ -227,7 +227,7 @@ class NamedStatement(Statement):
 
     def refusal_in_migration(self, keyspace: str = "") -> str:
         named = self.name.keyspace
-        if not self.unfit and named is not None and keyspace and named.lower() != keyspace.lower():
+        if not self.unfit and named is not None and keyspace and name_of(named) != name_of(keyspace):
             return f"it names the keyspace {named}, the migrations are applied to {keyspace}"
         return self.unfit
 

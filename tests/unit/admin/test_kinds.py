@@ -70,7 +70,7 @@ def test_what_a_repair_cannot_mend_cannot_be_asked_for(verdict: Verdict) -> None
         (PORT, "-1", "'-1' is not a port"),
         (PORT, "70000", "70000 is not a port. Ports lie"),
         (PORT, "x", "'x' is not a port"),
-        (KEYSPACE, "a-b", "'a-b' is not a valid keyspace name. A name starts with a letter"),
+        (KEYSPACE, "a-b", "'a-b' is not a valid keyspace name. A name of a keyspace holds"),
     ],
 )
 def test_ports_and_keyspaces_are_checked_before_anything_is_dialled(

@@ -277,7 +277,7 @@ def test_tls_files_are_looked_for_before_anything_is_dialled(ask: Ask, home: Pat
         ("[host]\nx = 1\n", "line 1: 'host' is not a setting"),
         ('\nport = "many"\n', "line 2: 'many' is not a port"),
         ('[look]\ndepth = "deep"\n', "line 2: 'deep' is not a valid integer"),
-        ('keyspace = "a-b"\n', "line 1: 'a-b' is not a valid keyspace name. A name starts"),
+        ('keyspace = "a-b"\n', "line 1: 'a-b' is not a valid keyspace name. A name of a keyspace"),
     ],
 )
 def test_a_wrong_settings_file_is_named_with_its_line(ask: Ask, home: Path, text: str, said: str) -> None:

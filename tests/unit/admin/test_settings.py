@@ -68,10 +68,17 @@ def test_a_port_that_cannot_be_is_refused(port: int) -> None:
         parse_port(port)
 
 
-@pytest.mark.parametrize("name", ["1abc", "a-b", "a b", "", "a;drop", "x" * 49, "ä"])
+@pytest.mark.parametrize("name", ["1abc", "a-b", '"Odd-Ks"', '"a"b"', "a b", "", "a;drop", "x" * 49, "ä"])
 def test_a_keyspace_that_cql_would_not_take_is_refused(name: str) -> None:
     with pytest.raises(BadIdentifier):
         parse_keyspace(name)
+
+
+@pytest.mark.parametrize(
+    ("typed", "keyspace"), [("OddKs", "oddks"), ('"OddKs"', '"OddKs"'), ('"mail"', "mail"), ('"select"', '"select"')]
+)
+def test_only_a_quoted_keyspace_keeps_its_case(typed: str, keyspace: str) -> None:
+    assert parse_keyspace(typed) == keyspace
 
 
 @pytest.mark.parametrize(

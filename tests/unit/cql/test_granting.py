@@ -7,7 +7,7 @@ import pytest
 
 from cql.granting import create_role_cql, drop_role_cql, grant_cql, holding_of, login_cql, revoke_cql
 from model.errors import AccessDenied, BadIdentifier, MailmendError, WrongUse
-from model.schema.grants import Grant, HeldGrant, Resource
+from model.schema.grants import ROLES, Grant, HeldGrant, Keyspaces, Resource, grants_of
 from model.schema.table import Row
 from tests.support.schema_twin import SchemaTwin
 
@@ -134,3 +134,14 @@ def test_a_refusal_keeps_the_servers_own_words() -> None:
 def test_names_with_capitals_are_in_quotes() -> None:
     assert revoke_cql(Grant(Resource("Mail", "Odd"), "SELECT"), "r") == 'REVOKE SELECT ON TABLE "Mail"."Odd" FROM r;'
     assert grant_cql(Grant(Resource("Mail"), "SELECT"), "r") == 'GRANT SELECT ON KEYSPACE "Mail" TO r;'
+
+
+def test_a_quoted_keyspace_is_granted_on_by_its_own_name() -> None:
+    keyspaces = Keyspaces('"OddKs"', '"OddKs_ledger"')
+
+    resources = {grant.on for role in ROLES.values() for grant in grants_of(role, keyspaces)}
+
+    named = {resource.keyspace for resource in resources} - {"", "system", "system_views", "system_schema"}
+    assert named == {"OddKs", "OddKs_ledger"}
+    assert 'TABLE "OddKs".imapuidtable' in {str(resource) for resource in resources}
+    assert str(Resource("OddKs", "t").enclosing[1]) == 'ALL TABLES IN KEYSPACE "OddKs"'

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cql.introspect import beside_model, keyspace_exists, live_schema
+from cql.introspect import beside_model, keyspace_exists, live_schema, unknown_keyspace
 from cql.lint_sources import live_subject, release_of, statements_of
 from model.catalog.generations import GENERATIONS, Generation
 from model.catalog.mail import SCHEMA
@@ -198,7 +198,9 @@ def test_types_come_before_those_that_use_them() -> None:
     assert [one.name for one in live_schema(RowsServer(types=rows), "mail").types] == ["b", "a"]
 
 
-@pytest.mark.parametrize(("spelling", "bound"), [("Mail", "mail"), ('"Mail"', "Mail"), ('"a ""b"""', 'a "b"')])
+@pytest.mark.parametrize(
+    ("spelling", "bound"), [("Mail", "mail"), ('"Mail"', "Mail"), ('"1ks"', "1ks"), ('"select"', "select")]
+)
 def test_a_keyspace_is_asked_for_by_the_name_that_the_server_knows(spelling: str, bound: str) -> None:
     server = RowsServer(keyspaces=[{"keyspace_name": bound}])
 
@@ -228,6 +230,14 @@ def test_a_keyspace_is_asked_for_by_a_valid_name_only() -> None:
     for ask in (live_schema, keyspace_exists):
         with pytest.raises(BadIdentifier):
             ask(SchemaTwin(), "mail; DROP KEYSPACE mail")
+
+
+def test_a_keyspace_that_differs_in_case_only_is_named() -> None:
+    there = RowsServer(keyspaces=[{"keyspace_name": name} for name in ("OddKs", "mail", "oddks2")])
+
+    assert "Did you mean --keyspace '\"OddKs\"'?" in str(unknown_keyspace(there, "oddks"))
+    assert "Did you mean --keyspace mail?" in str(unknown_keyspace(there, '"Mail"'))
+    assert "mailmend schema apply --keyspace nowhere" in str(unknown_keyspace(there, "nowhere"))
 
 
 class ServerTwin(SchemaTwin):

@@ -113,3 +113,12 @@ def test_what_the_file_does_not_create_is_named_in_it() -> None:
     assert "-- This file does not create these; DESCRIBE KEYSPACE mail shows them:\n" in text
     assert [line for line in text.splitlines() if line.startswith("--   ")] == [f"--   {name}" for name in beside]
     assert len(parse(text)) == len(parse(live_file_text("mail", LIVE, in_every_data_centre(3), "5.0.9")))
+
+
+def test_a_quoted_keyspace_is_exported_by_its_own_name() -> None:
+    text = live_file_text('"OddKs"', LIVE, in_every_data_centre(1), "5.0.9", beside=("function f(int)",))
+
+    assert 'CREATE KEYSPACE IF NOT EXISTS "OddKs" WITH' in text
+    assert 'CREATE TABLE IF NOT EXISTS "OddKs".mail (' in text
+    assert 'DESCRIBE KEYSPACE "OddKs" shows them' in text
+    assert "oddks" not in text

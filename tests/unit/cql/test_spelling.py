@@ -44,6 +44,11 @@ def test_the_keyspace_stands_before_the_name_and_nothing_else_is_changed(author:
     assert qualified(text, parsed, "ks") == expected
 
 
+def test_a_quoted_keyspace_stands_before_the_name_in_its_quotes() -> None:
+    (parsed,) = parse("DROP TABLE t")
+    assert qualified("DROP TABLE t", parsed, '"OddKs"') == 'DROP TABLE "OddKs".t'
+
+
 SENT = [
     ("CREATE TABLE t (a int PRIMARY KEY)", f"CREATE TABLE ks.t (a int PRIMARY KEY) WITH ID = {ATTEMPT}"),
     (

@@ -138,6 +138,11 @@ def test_each_kind_has_its_text_and_its_values(operation: Operation, text: str, 
     assert text.count("?") == len(values)
 
 
+@pytest.mark.parametrize(("operation", "text", "_"), TEXTS)
+def test_a_quoted_keyspace_stands_in_its_quotes(operation: Operation, text: str, _: tuple[Any, ...]) -> None:
+    assert render('"OddKs"', operation) == text.replace(" ks.", ' "OddKs".')
+
+
 def test_times_of_collections_are_read_where_the_server_tells_them() -> None:
     read = Read(T, (M,), times=True)
     assert render("ks", read, collection_times=True).startswith(
@@ -169,7 +174,14 @@ def test_every_declared_table_can_be_read(family: Any) -> None:
 
 @pytest.mark.parametrize(
     ("keyspace", "table"),
-    [("ks; DROP TABLE x", T), ("1ks", T), ("ks", Table("a b", T.columns)), ("ks", Table('a"', T.columns))],
+    [
+        ("ks; DROP TABLE x", T),
+        ("1ks", T),
+        ('"a"b"', T),
+        ('"Odd-Ks"', T),
+        ("ks", Table("a b", T.columns)),
+        ("ks", Table('a"', T.columns)),
+    ],
 )
 def test_names_that_cql_would_not_take_are_refused(keyspace: str, table: Table) -> None:
     with pytest.raises(BadIdentifier):

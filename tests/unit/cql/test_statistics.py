@@ -63,6 +63,14 @@ def test_sizes_are_added_up_and_latencies_are_those_of_the_worst_node() -> None:
     assert found.notes == ()
 
 
+def test_figures_of_a_quoted_keyspace_are_found_by_its_own_name() -> None:
+    disk = ([view("mebibytes", 3, keyspace="OddKs"), view("mebibytes", 99, keyspace="oddks")],)
+
+    found = read_statistics(Nodes({"system_views.disk_usage": disk}), '"OddKs"', ["imapuidtable"])
+
+    assert found.tables["imapuidtable"].disk_bytes == 3 * MIB
+
+
 def test_a_refused_permission_is_a_note_that_says_what_to_grant() -> None:
     nodes = Nodes({}, {"system_views.disk_usage": AccessDenied("no"), "system.size_estimates": AccessDenied("no")})
 

@@ -242,6 +242,7 @@ def test_a_refusal_tells_how_to_mend_it_and_that_nothing_ran() -> None:
         ("GRANT SELECT ON orders TO bob", "roles: see `mailmend schema grants`"),
         ("DROP TABLE other.orders", "it names the keyspace other, the migrations are applied to shop"),
         ("ALTER TABLE Other.orders ADD a int", "it names the keyspace"),
+        ('ALTER TABLE "Shop".orders ADD a int', 'it names the keyspace "Shop", the migrations are applied to shop'),
         ("UPDATE orders SET total = 1 WHERE id = 5 IF total = 2", "nobody would see whether its condition held"),
         ("DELETE FROM orders WHERE id = 5 IF EXISTS", "only INSERT ... IF NOT EXISTS may have one"),
     ],
@@ -262,6 +263,7 @@ def test_what_no_migration_may_hold_is_refused_at_its_line(cql: str, why: str) -
         "DELETE FROM orders WHERE id = 5ac1a1ba-65d2-4a26-b4e6-8f0a3c0c0a01",
         "ALTER TABLE shop.orders ADD note text",
         "ALTER TABLE SHOP.orders ADD note text",
+        'ALTER TABLE "shop".orders ADD note text',
         "DROP TABLE IF EXISTS nowhere",
     ],
 )
@@ -269,6 +271,12 @@ def test_rows_and_the_own_keyspace_may_stand_in_a_migration(cql: str) -> None:
     good = folder({"0001_pre_a.cql": f"{SHOP['0001_pre_orders.cql']}{cql};"})
     plan = decide("shop", good, LedgerRecord(), EMPTY, MigrationTarget())
     assert [one.place for one in plan.statements][-1] == "0001_pre_a.cql, line 8"
+
+
+@pytest.mark.parametrize(("named", "is_refused"), [('"OddKs"', False), ("OddKs", True), ('"oddks"', True)])
+def test_a_migration_names_a_quoted_keyspace_with_its_case(named: str, is_refused: bool) -> None:
+    (parsed,) = parse(f"DROP TABLE {named}.orders")
+    assert bool(parsed.statement.refusal_in_migration('"OddKs"')) is is_refused
 
 
 def test_a_folder_may_be_read_before_its_keyspace_is_known() -> None:

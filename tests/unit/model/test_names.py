@@ -1,5 +1,7 @@
 """Names and literals as CQL spells them and as servers know them: what is written reads back."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from model.schema.keyspace import EMPTY, Schema, in_order_of_use
 from model.schema.names import (
     checked_spelling,
     columns_of,
+    keyspace_spelling,
     map_literal,
     name_of,
     pairs_of,
@@ -218,3 +221,52 @@ def test_a_slip_of_the_finger_is_no_other_name(typed: str, meant: tuple[str, ...
 
 def test_the_nearest_name_comes_first() -> None:
     assert slips("maill_2", ["maill22x", "mail_2", "maill_3"]) == ("mail_2", "maill_3", "maill22x")
+
+
+@pytest.mark.parametrize(
+    ("text", "spelling"),
+    [
+        ("mail", "mail"),
+        ("Mail", "mail"),
+        ('"mail"', "mail"),
+        ('"OddKs"', '"OddKs"'),
+        ('"1ks"', '"1ks"'),
+        ('"_ks"', '"_ks"'),
+        ('"select"', '"select"'),
+        (f'"{"X" * 48}"', f'"{"X" * 48}"'),
+    ],
+)
+def test_each_keyspace_has_one_spelling(text: str, spelling: str) -> None:
+    assert keyspace_spelling(text) == spelling
+    assert keyspace_spelling(spelling) == spelling
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", '"', '""', '"Odd-Ks"', '"a""b"', '"a b"', '"a"; DROP KEYSPACE b', 'a"', "a.b", '"a"."b"', '"a', "ä", '"ä"'],
+)
+def test_what_no_server_takes_as_a_keyspace_is_refused(text: str) -> None:
+    with pytest.raises(BadIdentifier):
+        keyspace_spelling(text)
+
+
+@given(st.text())
+def test_no_text_gets_out_of_the_name_of_a_keyspace(text: str) -> None:
+    try:
+        spelling = keyspace_spelling(text)
+    except BadIdentifier:
+        return
+    assert re.fullmatch(r'[a-z][a-z0-9_]{0,47}|"[A-Za-z0-9_]{1,48}"', spelling)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"), [("1Ks", """'"1Ks"'"""), ("_ks", """'"_ks"'"""), ("select", """'"select"'""")]
+)
+def test_a_name_that_lacks_its_quotes_is_shown_with_them(text: str, named: str) -> None:
+    with pytest.raises(BadIdentifier) as refused:
+        keyspace_spelling(text)
+    assert refused.value.mend.endswith(named)
+
+
+def test_a_name_in_another_case_is_a_slip() -> None:
+    assert slips("oddks", ["OddKs", "mail"]) == ("OddKs",)
