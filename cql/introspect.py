@@ -129,9 +129,13 @@ def _compact(table: Table, row: Row) -> Table:
 
 
 def beside_model(server: SchemaServer, keyspace: str) -> tuple[str, ...]:
-    """What the keyspace has and `Schema` has no place for: its functions, aggregates and triggers, by name."""
+    """What the keyspace has and `Schema` has no place for, by name.
+
+    These are functions, aggregates, triggers, and writes that skip the commit log.
+    """
     own = (_own_name(keyspace),)
-    found = []
+    keyspaces = server.query("SELECT * FROM system_schema.keyspaces WHERE keyspace_name = ?", own)
+    found = ["durable_writes = false" for row in keyspaces if row.get("durable_writes") is False]
     for part, column in (("functions", "function_name"), ("aggregates", "aggregate_name")):
         for row in server.query(f"SELECT * FROM system_schema.{part} WHERE keyspace_name = ?", own):  # noqa: S608 - these two
             arguments = ", ".join(row["argument_types"] or ())

@@ -57,6 +57,7 @@ def verified_json(result: VerifyResult) -> dict[str, Any]:
             *(_history_json(_IN_FLIGHT, str(one.file), _why(one), _mend_running(result)) for one in found.running),
         ],
         "notes": [difference_json(one) for one in found.against.notes],
+        "not_compared": list(result.not_compared),
         "history": {"applied": found.applied, "pending": list(found.pending)} if found.applied is not None else None,
         "since_adoption": [{"change": since.value, "object": name} for since, name in found.since],
         "exit": int(result.exit),
@@ -113,6 +114,8 @@ def _planned_mend(result: VerifyResult, difference: Difference) -> str:
 def _verified_parts(result: VerifyResult) -> Iterator[Part]:
     found = result.found
     yield from _head_lines(result)
+    if result.not_compared:
+        yield f"Not compared: {'; '.join(result.not_compared)}."
     if found.against.notes:
         yield differences_table("Noted, not wrong", found.against.notes)
     if found.agrees:

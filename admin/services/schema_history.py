@@ -16,7 +16,7 @@ from admin.migrating import (
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
 from admin.wiring.cluster import OpenCluster, open_cluster
-from cql.introspect import live_schema
+from cql.introspect import beside_model, live_schema
 from cql.migrate import adoption as adopting
 from cql.migrate.adoption import VersionWritten
 from cql.render import ServerVersion, parse_version
@@ -37,11 +37,13 @@ class VerifyResult:
 
     Attributes:
         folder: of the migrations that it was made by; None for our own.
+        not_compared: what the keyspace has and the model has no place for, by name.
     """
 
     keyspace: str
     folder: Path | None
     found: Verification
+    not_compared: tuple[str, ...] = ()
 
     @property
     def exit(self) -> ExitCode:
@@ -119,8 +121,9 @@ def verify(connection: ConnectionSettings, migrations: Path | None = None) -> Ve
         history = history_of(opened)
         record = history.record() if history else None
         live = live_schema(opened.cluster, keyspace)
+        not_compared = beside_model(opened.cluster, keyspace)
     found = (verify_ours if migrations is None else verify_migrations)(live, wanted, record)
-    return VerifyResult(keyspace, _folder_of(record or LedgerRecord(), migrations), found)
+    return VerifyResult(keyspace, _folder_of(record or LedgerRecord(), migrations), found, not_compared)
 
 
 def history(connection: ConnectionSettings, migrations: Path | None = None) -> HistoryResult:

@@ -89,6 +89,7 @@ def test_a_keyspace_that_agrees_says_so() -> None:
         "adopted": False,
         "drift": [],
         "notes": [],
+        "not_compared": [],
         "history": {"applied": 4, "pending": []},
         "since_adoption": [],
         "exit": 0,
@@ -191,6 +192,14 @@ def test_an_adopted_keyspace_tells_what_has_changed_since() -> None:
     assert "new since adoption: table other" in output
     assert verified_json(verified)["since_adoption"] == [{"change": "new since adoption", "object": "table other"}]
     assert verified.exit == 0
+
+
+def test_what_was_not_compared_is_named_and_is_no_drift() -> None:
+    verified = replace(of_shop(LIVE), not_compared=("function half(int)", "trigger copy on orders"))
+
+    assert verified.exit == 0
+    assert "Not compared: function half(int); trigger copy on orders." in text_of(verify_document(verified))
+    assert verified_json(verified)["not_compared"] == ["function half(int)", "trigger copy on orders"]
 
 
 def test_a_keyspace_of_james_that_was_not_adopted_is_answered_with_how() -> None:

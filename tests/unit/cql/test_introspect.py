@@ -381,9 +381,11 @@ def test_what_the_model_has_no_place_for_is_named() -> None:
         functions=[{"function_name": "Half", "argument_types": ["int"]}],
         aggregates=[{"aggregate_name": "total", "argument_types": ["int", "text"]}],
         triggers=[{"trigger_name": "copy", "table_name": "mail"}],
+        keyspaces=[{"keyspace_name": "mail", "durable_writes": False}],
     )
     assert beside_model(server, "mail") == (
         "aggregate total(int, text)",
+        "durable_writes = false",
         'function "Half"(int)',
         "trigger copy on mail",
     )
