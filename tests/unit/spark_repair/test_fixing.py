@@ -67,9 +67,10 @@ _cells = st.one_of(
     st.binary(),
     st.datetimes(timezones=st.just(UTC)),
 )
-_seen = st.builds(
-    Seen, st.dictionaries(st.text(), _cells, max_size=5), st.dictionaries(st.text(), st.integers(), max_size=3)
-)
+_micros = st.integers(-(2**63), 2**63 - 1)
+"""Write times are of type bigint."""
+
+_seen = st.builds(Seen, st.dictionaries(st.text(), _cells, max_size=5), st.dictionaries(st.text(), _micros, max_size=3))
 _outcomes = st.builds(
     Finding,
     suspect=st.builds(
