@@ -62,6 +62,8 @@ KEPT = 'mailmend_listener_mails_total{queue="spool"}'
 DELIVERY_AT_TWO = DELIVERY_AT.replace("one", "two")
 REFUSED = 'mailmend_delivery_recipients_total{queue="spool",end="refused"}'
 DELIVERED = REFUSED.replace("refused", "delivered")
+REPORTS_LOST = 'mailmend_delivery_lost_reports_total{queue="spool",told="nobody"}'
+REPORTS_TO_POSTMASTER = REPORTS_LOST.replace("nobody", "postmaster")
 SUSPENSIONS_AT = 'mailmend_delivery_suspensions_read_timestamp_seconds{queue="spool"}'
 OVER_QUOTA = 'mailmend_listener_quota_refused_total{queue="spool",quota="per-customer"}'
 COUNTED_AT = 'mailmend_listener_quota_counted_timestamp_seconds{queue="spool"}'
@@ -133,6 +135,14 @@ CASES = (
     ),
     Case("MailmendDeliveryOnlyRefused", 2, {REFUSED: "0+10x30", DELIVERED: "0+1x30"}),
     Case("MailmendDeliveryOnlyRefused", 2, {REFUSED: "0+1x30", DELIVERED: "0+0x30"}),
+    Case(
+        "MailmendReportsLost",
+        1,
+        {REPORTS_LOST: "0+1x12"},
+        "12 reports of queue spool could not be delivered within 6 hours",
+        "queue=spool",
+    ),
+    Case("MailmendReportsLost", 1, {REPORTS_LOST: "7+0x12", REPORTS_TO_POSTMASTER: "0+1x12"}),
     Case(
         "MailmendSuspensionsUnread",
         1,

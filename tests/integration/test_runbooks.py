@@ -199,7 +199,8 @@ def _ledger_was_lost(scene: Scene) -> None:
 
 
 def _table_was_restored(scene: Scene) -> None:
-    """The uids of the mailbox are those of a backup of yesterday, and one of its messages came since."""
+    """The uids of the mailbox are those of yesterday, messages came since, and two of them lost their projection."""
+    _message_lost_its_projection(scene)
     scene.mail.tables.write(Put(MESSAGE_COUNTER, {"mailboxid": scene.mail.mailbox, "nextuid": 3}))
 
 

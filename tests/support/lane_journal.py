@@ -102,7 +102,10 @@ class JournalPlugin:
 
 def keep_journal(config: pytest.Config) -> None:
     """Write a journal where this process is a lane; then SIGTERM ends it in good order."""
-    if file := os.environ.get(VARIABLE):
+    # Taken out of the environment: the pytest that a test starts is no lane.
+    file = os.environ.pop(VARIABLE, None)
+    if file:
+        config.stash[IS_LANE] = True
         config.pluginmanager.register(JournalPlugin(Path(file)))
         signal.signal(signal.SIGTERM, _end_lane)
 
@@ -120,7 +123,7 @@ def interrupts_fail_the_test(config: pytest.Config) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        if VARIABLE not in os.environ and config.stash.get(PERSON, False):
+        if config.stash.get(PERSON, False) and not config.stash.get(IS_LANE, False):
             raise
         raise InterruptedTestError("a KeyboardInterrupt came out of this test") from interrupt
 
@@ -128,6 +131,9 @@ def interrupts_fail_the_test(config: pytest.Config) -> Iterator[None]:
 class InterruptedTestError(Exception):
     """A signal of the test's own, or of the code that it tests, was not caught."""
 
+
+IS_LANE = pytest.StashKey[bool]()
+"""Whether this process is a lane of `tests/lanes.py`."""
 
 PERSON = pytest.StashKey[bool]()
 """Whether somebody has pressed Ctrl-C."""
