@@ -12,6 +12,7 @@ from cql.language.values import conditions, cql_type, literal, spaced, term, tex
 from model.schema.keyspace import View
 from model.schema.literals import LiteralForm, parse_literal
 from model.schema.names import name_of, spelled, text_literal
+from model.schema.relations import Compared
 from model.schema.statements import CreateTable, CreateView
 from model.schema.table import COMPACT_STORAGE, Column, Kind, Table
 
@@ -216,13 +217,13 @@ def create_view(stream: Stream) -> CreateView:
     stream.expect("FROM")
     base, span = stream.qualified("the name of a table")
     stream.mark(("base", ""), span)
-    where = _where(stream) if stream.accept("WHERE") else ""
+    where, compared = _where(stream) if stream.accept("WHERE") else ("", ())
     stream.expect("PRIMARY", "KEY")
     _key(stream, body)
     for token in body.key:
         body.columns.setdefault(name_of(token.text), Column(token.text, ""))
     table = _table(stream, name.spelling, body, whole_order=True)
-    return CreateView(name, View(table, base.spelling, where, every), unless)
+    return CreateView(name, View(table, base.spelling, where, every), unless, compared)
 
 
 def _selected(stream: Stream) -> dict[str, Column]:
@@ -231,7 +232,8 @@ def _selected(stream: Stream) -> dict[str, Column]:
     return {name_of(token.text): Column(token.text, "") for token in tokens}
 
 
-def _where(stream: Stream) -> str:
+def _where(stream: Stream) -> tuple[str, tuple[Compared, ...]]:
+    """The normalised text of the conditions, and the conditions."""
     first = stream.position
-    conditions(stream)
-    return spaced(stream.taken_since(first))
+    compared = conditions(stream)
+    return spaced(stream.taken_since(first)), compared

@@ -85,10 +85,9 @@ def literal(stream: Stream) -> str:
     """Take a literal; returns it normalised: single quotes, one space after each comma of a map or set."""
     if stream.next.kind is TokenKind.STRING:
         return text_literal(text_value(stream.take()))
-    for opening, closing, part in (("{", "}", _literal_or_pair), ("[", "]", literal)):
-        if stream.accept(opening):
-            with stream.nested():
-                return f"{opening}{', '.join(stream.until(closing, part))}{closing}"
+    if stream.accept("{"):
+        with stream.nested():
+            return _map(stream)
     sign = "-" if stream.accept("-") else ""
     if stream.next.kind in _PLAIN:
         return sign + stream.take().text
@@ -98,9 +97,19 @@ def literal(stream: Stream) -> str:
     raise stream.unexpected("a text in quotes", "a number", "a map")
 
 
-def _literal_or_pair(stream: Stream) -> str:
-    key = literal(stream)
-    return f"{key}: {literal(stream)}" if stream.accept(":") else key
+def _map(stream: Stream) -> str:
+    """The rest of a map: pairs of a key and a value, each key once."""
+    pairs: dict[str, str] = {}
+    while not stream.accept("}"):
+        if pairs:
+            stream.expect(",")
+        token = stream.next
+        key = literal(stream)
+        if key in pairs:
+            raise stream.wrong(f"the key {key} stands here a second time", token)
+        stream.expect(":")
+        pairs[key] = literal(stream)
+    return f"{{{', '.join(f'{key}: {value}' for key, value in pairs.items())}}}"
 
 
 def text_value(token: Token) -> str:

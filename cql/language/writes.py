@@ -18,6 +18,7 @@ class _Extras:
 
     timestamp: str | None = None
     ttl: str | None = None
+    timeout: bool = False
     conditional: bool = False
     values: dict[str, str] = field(default_factory=dict)
     where: tuple[Compared, ...] = ()
@@ -180,6 +181,7 @@ def _attribute(stream: Stream, extras: _Extras) -> None:
             extras.ttl = _amount(stream)
         case _:
             stream.of_kind(TokenKind.DURATION)
+            extras.timeout = True
     stream.place("option", token)
 
 
@@ -208,6 +210,7 @@ def _write(change: WriteKind, name: Name, columns: tuple[str, ...], extras: _Ext
         extras.where,
         extras.only_if,
         tuple(extras.cells),
+        extras.timeout,
     )
 
 
@@ -230,5 +233,8 @@ def batch(stream: Stream) -> Batch:
             raise stream.wrong("a batch with a TIMESTAMP holds no statement with another", token)
         stream.name_in_batch(len(writes) - 1)
         stream.accept(";")
-    stamped = (replace(one, timestamp=one.timestamp or extras.timestamp) for one in writes)
+    stamped = (
+        replace(write, timestamp=write.timestamp or extras.timestamp, timeout=write.timeout or extras.timeout)
+        for write in writes
+    )
     return Batch(tuple(stamped), logged, counter)

@@ -106,7 +106,7 @@ def _where_problem(write: "WriteRows", table: Table) -> str:
     for relation in write.where:
         if problem := _relation_problem(relation, table):
             return problem
-    twice = _restricted_twice(write.where)
+    twice = restricted_twice(write.where)
     if twice:
         return f"its WHERE restricts {twice} twice"
     exact = {name for one in write.where if one.operator in _EXACT for name in one.columns}
@@ -159,7 +159,7 @@ def _relation_problem(relation: Compared, table: Table) -> str:
     return ""
 
 
-def _restricted_twice(where: Sequence[Compared]) -> str:
+def restricted_twice(where: Sequence[Compared]) -> str:
     """A column that one condition sets exactly and another one restricts too; "" where there is none."""
     seen: dict[str, int] = {}
     for relation in where:

@@ -197,7 +197,7 @@ def _compression(pairs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         return
     if not enabled and len(pairs) > 1:
         yield "compression.enabled", "compression that is not enabled takes no other option"
-    elif enabled and "class" not in pairs:
+    elif enabled and not pairs.get("class"):
         yield "compression.class", "compression names no class"
     compressor = short_class(pairs.get("class", ""))
     known = _OF_COMPRESSORS.get(compressor)

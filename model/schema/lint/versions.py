@@ -171,6 +171,8 @@ def _of_type(kind: str, place: tuple[str, str]) -> Iterator[TooNew]:
 
 def _of_writes(statement: Statement) -> Iterator[TooNew]:
     for write in statement.row_writes:
+        if write.timeout:
+            yield "USING TIMEOUT", None, ("option", "timeout")
         for relation in (*write.where, *write.only_if):
             if relation.operator in _IN_NO_RELEASE:
                 yield f"{relation.operator} in conditions", None, ("column", relation.columns[0])

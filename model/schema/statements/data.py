@@ -25,6 +25,7 @@ class WriteRows(NamedStatement):
         values: by column, the text of the value that it is set to or compared with (a literal or a bind mark).
         where: the conditions of its WHERE.
         only_if: the conditions of its IF.
+        timeout: whether USING TIMEOUT is part of it, or of its batch (only ScyllaDB has it).
         cells: the assignments of an UPDATE; the columns and parts of columns that a DELETE names.
     """
 
@@ -37,6 +38,7 @@ class WriteRows(NamedStatement):
     where: tuple[Compared, ...] = ()
     only_if: tuple[Compared, ...] = ()
     cells: tuple[CellChange, ...] = ()
+    timeout: bool = False
     harmless = _WRITES_ROWS
 
     def _deletes(self, before: Before) -> bool:

@@ -1,23 +1,30 @@
 """CREATE and DROP MATERIALIZED VIEW: a view's columns get their types from its base."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from model.schema.keyspace import Schema, View, find, put, without
 from model.schema.names import Name, columns_of, name_of, text_of
+from model.schema.relations import Compared, LeftSide
 from model.schema.risk import Before, Danger, Risk
 from model.schema.statements.base import Drop, Effect, NamedStatement, makes_alike, table_of
 from model.schema.statements.indexes import QUERIES_REFUSED
 from model.schema.statements.tables import name_problem
 from model.schema.table import Column, Kind, Table
+from model.schema.write_rules import compared_problem, restricted_twice
 
 
 @dataclass(frozen=True, slots=True)
 class CreateView(NamedStatement):
-    """CREATE MATERIALIZED VIEW."""
+    """CREATE MATERIALIZED VIEW.
+
+    Attributes:
+        compared: the conditions of its WHERE, where it was read from a text.
+    """
 
     view: View
     if_not_exists: bool = False
+    compared: tuple[Compared, ...] = field(default=(), compare=False)
     verb = "CREATE MATERIALIZED VIEW"
     creates = "view"
     harmless = "The base table does not exist yet, or is empty."
@@ -53,7 +60,8 @@ class CreateView(NamedStatement):
                 return schema
             raise self.refused("it exists already", mend="Add IF NOT EXISTS, or leave it out.")
         view = self.view
-        self.must(name_problem(view.name) or _base_problem(base, view) or _key_problem(base, view))
+        self.must(name_problem(view.name) or _base_problem(base, view) or _key_problem(base, view, self.compared))
+        self.must(_condition_problem(schema, base, self.compared))
         return replace(schema, views=put(schema.views, replace(view, table=_typed(base, view))))
 
     def took_effect(self, live: Schema) -> Effect:
@@ -75,12 +83,28 @@ def _base_problem(base: Table, view: View) -> str:
         return f"{statics[0]} is static, which no view can hold"
     if text_of(base.options.get("gc_grace_seconds", "")) == "0":
         return "gc_grace_seconds of its base is 0, so updates that were not delivered would be lost"
-    if "default_time_to_live" in view.table.options:
+    if text_of(view.table.options.get("default_time_to_live", "0")) != "0":
         return "rows of a view expire with those of its base: default_time_to_live belongs there"
     return ""
 
 
-def _key_problem(base: Table, view: View) -> str:
+def _condition_problem(schema: Schema, base: Table, compared: Sequence[Compared]) -> str:
+    """Why the view cannot have these conditions; they name columns of its key."""
+    for relation in compared:
+        column = base.column(relation.columns[0])
+        if relation.left is LeftSide.TOKEN:
+            return "its condition compares a token, which only SELECT does"
+        if relation.operator in {"!=", "LIKE"}:
+            return f"its condition has {relation.operator}, which no view takes"
+        if not column.in_key and relation.operator != "IS NOT NULL":
+            return f"its condition must say that {column.spelling} IS NOT NULL, and nothing else of it"
+        if problem := compared_problem(relation, schema, base):
+            return problem
+    twice = restricted_twice([relation for relation in compared if relation.operator != "IS NOT NULL"])
+    return f"its condition restricts {twice} twice" if twice else ""
+
+
+def _key_problem(base: Table, view: View, compared: Sequence[Compared]) -> str:
     names = [column.name for column in view.table.key]
     lacking = [column.spelling for column in base.key if column.name not in names]
     if lacking:
@@ -88,7 +112,10 @@ def _key_problem(base: Table, view: View) -> str:
     added = [name for name in names if not base.column(name).in_key]
     if len(added) > 1:
         return f"its key has {' and '.join(added)}, but only one column outside the key of {base.spelling} can be in it"
-    restricted = columns_of(view.where)
+    restricted = tuple(name for relation in compared for name in relation.columns) or columns_of(view.where)
+    collections = [name for name in names if base.column(name).is_collection]
+    if collections:
+        return f"{base.column(collections[0]).spelling} is a collection, which cannot be part of its key"
     free = [name for name in names if name not in restricted]
     if free:
         return f"its condition must say that {free[0]} IS NOT NULL"
