@@ -131,7 +131,7 @@ def _compact(table: Table, row: Row) -> Table:
 def beside_model(server: SchemaServer, keyspace: str) -> tuple[str, ...]:
     """What the keyspace has and `Schema` has no place for, by name.
 
-    These are functions, aggregates, triggers, and writes that skip the commit log.
+    These are functions, aggregates, triggers, extensions of tables, and writes that skip the commit log.
     """
     own = (_own_name(keyspace),)
     keyspaces = server.query("SELECT * FROM system_schema.keyspaces WHERE keyspace_name = ?", own)
@@ -142,6 +142,8 @@ def beside_model(server: SchemaServer, keyspace: str) -> tuple[str, ...]:
             found.append(f"{part[:-1]} {spelled(row[column])}({arguments})")
     triggers = server.query("SELECT * FROM system_schema.triggers WHERE keyspace_name = ?", own)
     found += [f"trigger {spelled(row['trigger_name'])} on {spelled(row['table_name'])}" for row in triggers]
+    tables = server.query(_PARTS["tables"], own)
+    found += [f"extensions of {spelled(row['table_name'])}" for row in tables if row.get("extensions")]
     return tuple(sorted(found))
 
 

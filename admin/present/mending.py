@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from admin.present.affected import findings_parts, mailboxes_part
 from admin.present.charts import by_time, by_verdict
-from admin.present.document import Document, Grid, Part, Styled
+from admin.present.document import Document, Grid, Part, Styled, Verbatim
 from admin.present.queue_cleanup import about_queues, after_a_plan, queue_lines, queues_grid, queues_json
 from admin.present.runs import trend_parts
 from admin.present.values import NOTHING_WRITTEN, counts_json, fields_json, plain
@@ -95,7 +95,7 @@ def _sums(result: MendingResult, findings: Grid) -> Iterator[Part]:
     if summary.findings:
         yield findings
     if summary.generators:
-        yield _behind(summary)
+        yield from _behind(summary)
     if result.queues:
         yield queues_grid(result.queues, removed=summary.run is not None)
     if summary.run and (summary.fixed or summary.left):
@@ -112,13 +112,23 @@ def _findings(summary: RepairResult) -> Grid:
     return Grid(f"Findings in {summary.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
 
 
-def _behind(summary: RepairResult) -> Grid:
+def _behind(summary: RepairResult) -> Iterator[Part]:
+    """The generators, and below them the statements: a statement within a column is cut into lines."""
     rows = [
-        (one.table, str(one.mailbox), f"{one.last:,}", f"{one.in_use:,}", "raised" if one.raised else one.statement)
-        for one in summary.generators
+        (
+            found.table,
+            str(found.mailbox),
+            f"{found.last:,}",
+            f"{found.in_use:,}",
+            "raised" if found.raised else "behind",
+        )
+        for found in summary.generators
     ]
-    columns = ("generator", "mailbox", "last number", "in use", "statement that raises it")
-    return Grid("Generators behind the messages", columns, rows, frozenset({"statement that raises it"}))
+    yield Grid("Generators behind the messages", ("generator", "mailbox", "last number", "in use", "state"), rows)
+    statements = [found.statement for found in summary.generators if not found.raised]
+    if statements:
+        yield "They are raised by a repair, or by these statements in cqlsh:"
+        yield Verbatim("".join(f"    {statement}\n" for statement in statements))
 
 
 def _mended(summary: RepairResult) -> Grid:

@@ -229,6 +229,8 @@ class NamedStatement(Statement):
         named = self.name.keyspace
         if not self.unfit and named is not None and keyspace and name_of(named) != name_of(keyspace):
             return f"it names the keyspace {named}, the migrations are applied to {keyspace}"
+        if "extensions" in (self.options_set or {}):
+            return "extensions belong to Java classes of the server, and the schema here has no place for them"
         return self.unfit
 
     def refused(self, reason: str, *, mend: str = "") -> SchemaRefused:

@@ -381,11 +381,13 @@ def test_what_the_model_has_no_place_for_is_named() -> None:
         functions=[{"function_name": "Half", "argument_types": ["int"]}],
         aggregates=[{"aggregate_name": "total", "argument_types": ["int", "text"]}],
         triggers=[{"trigger_name": "copy", "table_name": "mail"}],
+        tables=[{"table_name": "mail", "extensions": {"search": b"1"}}, {"table_name": "box", "extensions": {}}],
         keyspaces=[{"keyspace_name": "mail", "durable_writes": False}],
     )
     assert beside_model(server, "mail") == (
         "aggregate total(int, text)",
         "durable_writes = false",
+        "extensions of mail",
         'function "Half"(int)',
         "trigger copy on mail",
     )

@@ -367,3 +367,16 @@ def test_whatever_was_interrupted_goes_on_where_it_was(cql: str) -> None:
         plan = decide("shop", (one,), past, held, MigrationTarget())
         assert [planned.way for planned in plan.statements] == [way]
         assert plan.expected == done
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE t (a int PRIMARY KEY) WITH extensions = {'x': '0x01'}",
+        "ALTER TABLE t WITH extensions = {'x': '0x01'}",
+    ],
+)
+def test_a_migration_sets_no_extensions(text: str) -> None:
+    """A live value is neither read nor compared, so the migration would be drift for ever."""
+    (parsed,) = parse(text)
+    assert "extensions" in parsed.statement.refusal_in_migration()

@@ -88,6 +88,7 @@ class TestCheck:
         }
         assert (checked.code, checked.json["findings"], checked.json["generators"]) == (1, {}, [behind]), checked.err
         assert "mailmend runbook show table-was-restored" in shown.out
+        assert f"    {statement}\n" in shown.out, "a statement on one line can be copied"
         assert (near.code, near.json["generators"]) == (1, [behind])
         assert (mended.code, mended.json["generators"]) == (0, [behind | {"raised": True}])
         assert (after.code, "No drift." in after.out) == (0, True)
