@@ -31,7 +31,10 @@ QUIET: Mapping[str, str] = {
 """Nobody else writes to a test's keyspace: no margin, and counters need not be looked at twice 21 seconds apart."""
 
 _GENERATORS = tuple(table for counts in MESSAGES.counts for table in counts.generators)
-_FILLED = (IMAP_UID, MESSAGE_ID, MESSAGE_V3, APPLICABLE_FLAG, *(one.table for one in MESSAGES.filters), *_GENERATORS)
+_FILTERS = tuple(projection.table for projection in MESSAGES.filters)
+_NAMES = (catalog.MAILBOX, catalog.MAILBOX_PATH)
+"""Empty together with the generators: a mailbox that has a name and messages must have its generators too."""
+_FILLED = (IMAP_UID, MESSAGE_ID, MESSAGE_V3, APPLICABLE_FLAG, *_FILTERS, *_GENERATORS, *_NAMES)
 
 
 @dataclass(slots=True)
