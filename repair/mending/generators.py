@@ -105,7 +105,7 @@ class Generators:
         table = self._tables[found.table]
         with suppress(AccessDenied):
             for _ in range(_ROUNDS):
-                last = self._last(table, found.mailbox)
+                last = self._last(table, found.mailbox, Level.SERIAL)
                 if last >= found.in_use:
                     return replace(found, raised=True)
                 with suppress(DoubtfulWrite):  # the next SERIAL read decides
@@ -122,14 +122,14 @@ class Generators:
             return True
 
     def _confirmed(self, table: Table, mailbox: MailboxId, in_use: int) -> Iterator[BehindGenerator]:
-        """The generator, where a look at SERIAL still shows it behind."""
-        last = self._last(table, mailbox)
+        """The generator, where a second look still shows it behind; at QUORUM, so that a check leaves no promise."""
+        last = self._last(table, mailbox, Level.QUORUM)
         if last < in_use:
             statement = self._statement(table, mailbox, last, in_use)
             yield BehindGenerator(table.spelling, mailbox, last, in_use, statement)
 
-    def _last(self, table: Table, mailbox: MailboxId) -> int:
-        read = Read(table, (mailbox,), Level.SERIAL)
+    def _last(self, table: Table, mailbox: MailboxId, level: Level) -> int:
+        read = Read(table, (mailbox,), level)
         return _number(table, Retries(self.clock).call(lambda: self.mail.read(read)))
 
     def _statement(self, table: Table, mailbox: MailboxId, last: int, in_use: int) -> str:
