@@ -186,9 +186,7 @@ def summary(runs: Sequence[LaneRun]) -> str:
         for found in re.findall(rf"^(\d+) {re.escape(LEFT_TO_ALL)}", "".join(run.lines), re.MULTILINE)
     )
     lines = ["", f"In all lanes: {left} {LEFT_TO_ALL}"]
-    for run in runs:
-        said = "".join(run.lines).strip().splitlines() or ["no output"]
-        lines.append(f"{run.lane.title}: {said[-1].strip('= ')}")
+    lines += [f"{run.lane.title}: {_last_words(run)}" for run in runs]
     for run in runs:
         lines += [f"Did not run, {run.lane.title}: {file} ({tests} tests)" for file, tests in run.journal.unrun.items()]
     for run in runs:
@@ -198,6 +196,13 @@ def summary(runs: Sequence[LaneRun]) -> str:
         tests = dict.fromkeys(test for run in runs if run.lane.python == python for test in run.failed)
         lines.append(f"To run them again: {shlex.join([python, '-m', 'pytest', *tests])}")
     return "\n".join(lines) + "\n"
+
+
+def _last_words(run: LaneRun) -> str:
+    """How pytest summed the lane up; threads that end late may print lines behind that."""
+    said = "".join(run.lines).strip().splitlines() or ["no output"]
+    sums = [line for line in said if re.match(r"=+ .*\bin [0-9.]+s\b", line)]
+    return (sums or said)[-1].strip("= ")
 
 
 def _run_at_once(runs: Sequence[LaneRun], options: Sequence[str]) -> None:
