@@ -8,6 +8,21 @@ STORE_PASSWORD = "of-the-test"
 _KEY = ("-newkey", "rsa:2048", "-nodes")
 _VALID_DAYS = 2
 _EXPIRED_DAYS = -1
+_AUTHORITY = """[req]
+distinguished_name = name
+x509_extensions = authority
+[name]
+[authority]
+basicConstraints = critical, CA:TRUE
+keyUsage = critical, keyCertSign, cRLSign
+subjectKeyIdentifier = hash
+"""
+_END_ENTITY = """basicConstraints = critical, CA:FALSE
+keyUsage = critical, digitalSignature, keyEncipherment
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid
+"""
+"""What RFC 5280 asks of an authority and of what it signs: Python 3.13 verifies it (`ssl.VERIFY_X509_STRICT`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +62,7 @@ class Authority:
         """A certificate for a name as OpenSSL writes it: `IP:127.0.0.1`, `DNS:mail.example`."""
         files = Signed(self.folder / f"{name}.pem", self.folder / f"{name}.key")
         wish, names = self.folder / f"{name}.csr", self.folder / f"{name}.names"
-        names.write_text(f"subjectAltName={alternative}\n")
+        names.write_text(f"{_END_ENTITY}subjectAltName={alternative}\n")
         _openssl(
             self.folder, "req", *_KEY, "-keyout", str(files.key), "-out", str(wish), "-subj", f"/CN=mailmend {name}"
         )
@@ -62,8 +77,10 @@ class Authority:
 
 def authority(folder: Path, name: str) -> Authority:
     own = Signed(folder / f"{name}.pem", folder / f"{name}.key")
+    config = folder / f"{name}.cnf"
+    config.write_text(_AUTHORITY)
     subject = ("-subj", f"/CN=mailmend {name}", "-days", str(_VALID_DAYS))
-    _openssl(folder, "req", "-x509", *_KEY, "-keyout", str(own.key), "-out", str(own.certificate), *subject)
+    _openssl(folder, "req", "-x509", "-config", str(config), *_KEY, "-keyout", str(own.key), "-out", str(own.certificate), *subject)
     return Authority(folder, own)
 
 
