@@ -22,6 +22,7 @@ MAILBOX_MAX = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _FORBIDDEN = re.compile(r"[%*]")
 _WHITE = re.compile(r"\s")
+_DIGITS = re.compile(r"\d+")
 _ALIKE = 0.7
 _SHOWN = 60
 
@@ -62,11 +63,13 @@ def mailbox_name(text: str) -> str:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A sentence that names the most similar known name; "" where none is similar.
 
-    Users of one domain are compared by what is before it as well: most of such names is the same.
+    Users of one domain are compared by what is before it as well: most of such names is the same. People number their
+    mailboxes and users (`box1`, `box2`), so a name with other digits is another name, not a typing error.
     """
     lower = name.lower()
     local = _local(lower)
-    by_lower = {other.lower(): other for other in known}
+    digits = _DIGITS.findall(lower)
+    by_lower = {other.lower(): other for other in known if _DIGITS.findall(other) == digits}
     alike = [other for other in by_lower if get_close_matches(local, [_local(other)], 1, _ALIKE)]
     found = get_close_matches(lower, alike, n=1, cutoff=_ALIKE)
     return f"Did you mean '{printable(by_lower[found[0]])}'?" if found else ""

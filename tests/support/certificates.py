@@ -80,7 +80,19 @@ def authority(folder: Path, name: str) -> Authority:
     config = folder / f"{name}.cnf"
     config.write_text(_AUTHORITY)
     subject = ("-subj", f"/CN=mailmend {name}", "-days", str(_VALID_DAYS))
-    _openssl(folder, "req", "-x509", "-config", str(config), *_KEY, "-keyout", str(own.key), "-out", str(own.certificate), *subject)
+    _openssl(
+        folder,
+        "req",
+        "-x509",
+        "-config",
+        str(config),
+        *_KEY,
+        "-keyout",
+        str(own.key),
+        "-out",
+        str(own.certificate),
+        *subject,
+    )
     return Authority(folder, own)
 
 

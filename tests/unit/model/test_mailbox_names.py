@@ -101,6 +101,21 @@ def test_a_similar_name_is_suggested(name: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "known", "meant"),
+    [
+        ("box2", "box1", ""),
+        ("box", "box1", ""),
+        ("Archive.2026", "Archive.2025", ""),
+        ("user12@example.org", "user21@example.org", ""),
+        ("Archvie.2025", "Archive.2025", "Archive.2025"),
+        ("BOX1", "box1", "box1"),
+    ],
+)
+def test_a_name_with_other_digits_is_another_name(name: str, known: str, meant: str) -> None:
+    assert did_you_mean(name, [known]) == (f"Did you mean '{meant}'?" if meant else "")
+
+
+@pytest.mark.parametrize(
     ("name", "meant"),
     [
         ("eve@example.org", ""),
