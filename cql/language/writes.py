@@ -1,12 +1,12 @@
 """INSERT, UPDATE, DELETE and batches of them, as far as the rules need them."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from cql.language.lexer import TokenKind
 from cql.language.stream import Stream
 from cql.language.values import bind_mark, conditions, names_column, part_of_column, term, text_value
+from model.schema.json_values import columns_in, first_value
 from model.schema.names import name_of
 from model.schema.relations import CellChange, CellOperator, Compared
 from model.schema.statements import Batch, Name, WriteKind, WriteRows
@@ -24,13 +24,14 @@ class _Extras:
     where: tuple[Compared, ...] = ()
     only_if: tuple[Compared, ...] = ()
     cells: list[CellChange] = field(default_factory=list)
+    json: dict[str, object] | None = None
 
 
 def insert(stream: Stream) -> WriteRows:
     stream.expect("INTO")
     name = stream.named("the name of a table")
     extras = _Extras()
-    columns = _json(stream) if stream.accept("JSON") else _columns_and_values(stream, extras)
+    columns = _json(stream, extras) if stream.accept("JSON") else _columns_and_values(stream, extras)
     extras.conditional = stream.if_not_exists()
     _using(stream, extras)
     return _write(WriteKind.INSERT, name, columns, extras)
@@ -59,27 +60,26 @@ def _column(stream: Stream) -> str:
     return name_of(stream.column().text)
 
 
-def _json(stream: Stream) -> tuple[str, ...]:
+def _json(stream: Stream, extras: _Extras) -> tuple[str, ...]:
     """The columns of a JSON object; empty where it is bound later."""
     token = stream.next
-    columns: tuple[str, ...] = ()
     if not bind_mark(stream):
-        columns = tuple(map(name_of, _object(stream, text_value(stream.of_kind(TokenKind.STRING)))))
-        for name in columns:
+        extras.json = _object(stream, text_value(stream.of_kind(TokenKind.STRING)))
+        for name in extras.json:
             stream.place("column", token, name)
     if stream.accept("DEFAULT"):
         stream.one_of("NULL", "UNSET")
-    return columns
+    return tuple(extras.json or ())
 
 
-def _object(stream: Stream, text: str) -> tuple[str, ...]:
+def _object(stream: Stream, text: str) -> dict[str, object]:
     try:
-        found = json.loads(text)
+        found = first_value(text)
     except (ValueError, RecursionError) as error:
         raise stream.wrong(f"the text after JSON is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise stream.wrong("the text after JSON is no object: it names no columns")
-    return tuple(found)
+    return columns_in(found)
 
 
 def update(stream: Stream) -> WriteRows:
@@ -211,6 +211,7 @@ def _write(change: WriteKind, name: Name, columns: tuple[str, ...], extras: _Ext
         extras.only_if,
         tuple(extras.cells),
         extras.timeout,
+        extras.json,
     )
 
 

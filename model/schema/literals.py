@@ -132,6 +132,17 @@ def value_problem(schema: Schema, kind: str, text: str) -> str:
     return _problem(schema, parse_type(kind), parse_literal(text))
 
 
+def text_problem(kind: str, form: LiteralForm, text: str) -> str:
+    """Why a native type does not take the text, as a literal of that form; "" where it does."""
+    forms, judge = _SCALARS[kind]
+    return judge(Literal(form, text)) if form in forms else f"{text!r} is not of type {kind}"
+
+
+def duration_problem(text: str) -> str:
+    """Why the text, which has the form of a duration with units, is none; "" where it is one."""
+    return _duration(Literal(LiteralForm.DURATION, text))
+
+
 def _problem(schema: Schema, kind: CqlType, value: Literal) -> str:  # noqa: PLR0911 - one for each kind of type
     if value.form in {LiteralForm.OTHER, LiteralForm.NULL}:
         return ""

@@ -3,13 +3,15 @@
 Source: the answers of Cassandra 4.1 and 5.0, which a test compares with this module.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from model.schema.cell_rules import change_problem, condition_problem
+from model.schema.json_values import json_problem
 from model.schema.keyspace import Schema
 from model.schema.literals import LiteralForm, parse_literal, value_problem
+from model.schema.names import spelled
 from model.schema.relations import Compared, LeftSide
 from model.schema.table import COMPACT_STORAGE, Column, Kind, Table
 
@@ -35,9 +37,9 @@ class WriteKind(Enum):
 
 def write_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
     """Why the server refuses the write; "" where nothing shows that it would."""
-    unknown = next((name for name in write.columns if name not in table), "")
+    unknown = [name for name in write.columns if name not in table]
     if unknown:
-        return f"the table has no column {unknown}"
+        return f"the table has no column {spelled(unknown[0])}"
     return (
         _amount_problem(write)
         or _counter_problem(write, table)
@@ -87,6 +89,8 @@ def _column_problem(write: "WriteRows", table: Table) -> str:
 
 
 def _insert_problem(write: "WriteRows", table: Table, written: Sequence[Column]) -> str:
+    if write.json is not None:
+        return _json_key_problem(write.json, table)
     if not written or COMPACT_STORAGE in table.options:
         return ""
     others = [column for column in written if not column.in_key]
@@ -97,6 +101,16 @@ def _insert_problem(write: "WriteRows", table: Table, written: Sequence[Column])
         return f"it lacks {lacking[0]}, which is part of the key"
     null = [one.spelling for one in table.key if parse_literal(write.values.get(one.name, "")).form is LiteralForm.NULL]
     return f"{null[0]} is part of the key, which cannot be null" if null else ""
+
+
+def _json_key_problem(values: Mapping[str, object], table: Table) -> str:
+    """Why the object of INSERT ... JSON names no row: what it leaves out is null."""
+    null = [column.spelling for column in table.key if values.get(column.name) is None]
+    if null:
+        return f"{null[0]} is part of the key, which cannot be null"
+    if len(table.partition) == 1 and values[table.partition[0].name] == "":
+        return f"{table.partition[0].spelling} is the whole partition key, which cannot be empty"
+    return ""
 
 
 def _where_problem(write: "WriteRows", table: Table) -> str:
@@ -191,6 +205,9 @@ def _value_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
             return f"the counter {column.spelling} can be increased or decreased, not set"
         if problem := value_problem(schema, column.type, text):
             return f"{column.spelling}: {problem}"
+    for name, value in (write.json or {}).items():
+        if problem := json_problem(schema, table.column(name).type, value):
+            return f"{table.column(name).spelling}: {problem}"
     for change in write.cells:
         if problem := change_problem(schema, table.column(change.column), change):
             return problem

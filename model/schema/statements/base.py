@@ -49,10 +49,14 @@ class Effect(Enum):
 
     @staticmethod
     def of_renames(renames: Iterable[tuple[str, str]], names: Iterable[str]) -> "Effect":
-        """NOT_APPLIED where each old name exists and no new one does, APPLIED the other way round."""
+        """NOT_APPLIED where each old name exists and no new one does, APPLIED the other way round.
+
+        A name that is renamed twice gets the last new name, as on servers.
+        """
         there = set(names)
+        last = {name_of(old): name_of(new) for old, new in renames}
         steps = {(True, False): Effect.NOT_APPLIED, (False, True): Effect.APPLIED}
-        found = ((name_of(old) in there, name_of(new) in there) for old, new in renames)
+        found = ((old in there, new in there) for old, new in last.items())
         return Effect.of_all([steps.get(one, Effect.DIFFERENT) for one in found])
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from model.schema.cql_types import normal_type, parse_type
 from model.schema.keyspace import Index, Schema, View, find, put
-from model.schema.names import columns_of, name_of, renamed_in
+from model.schema.names import columns_of, name_of, renamed_in, spelled
 from model.schema.risk import Before, Danger, DroppedColumns, Risk
 from model.schema.statements.base import Effect, NamedStatement, Statement
 from model.schema.table import COMPACT_STORAGE, Column, Kind, Table
@@ -209,12 +209,12 @@ class RenameColumns(NamedStatement):
         if self.if_exists and self.lacks_table(schema):
             return schema
         table = self.table_in(schema)
-        renames: dict[str, str] = {}
-        for old, new in self.renames:
-            self.must(_rename_problem(schema, table, old, new))
-            if name_of(old) in renames or name_of(new) in map(name_of, renames.values()):
-                raise self.refused(f"{old} or {new} is named twice")
-            renames[name_of(old)] = new
+        renames = {name_of(old): new for old, new in self.renames}  # servers take the last new name of a column
+        for old, new in renames.items():
+            self.must(_rename_problem(schema, table, spelled(old), new))
+        new_names = [name_of(new) for new in renames.values()]
+        twice = next((name for name in new_names if new_names.count(name) > 1), "")
+        self.must(f"two columns would be named {twice}" if twice else "")
         for view in schema.views_of(table):
             schema = replace(schema, views=put(schema.views, _renamed_view(view, renames)))
         return replace(schema, tables=put(schema.tables, table.with_columns(_renamed(table.columns, renames))))

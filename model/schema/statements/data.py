@@ -26,6 +26,7 @@ class WriteRows(NamedStatement):
         where: the conditions of its WHERE.
         only_if: the conditions of its IF.
         timeout: whether USING TIMEOUT is part of it, or of its batch (only ScyllaDB has it).
+        json: by column, the values of the object after INSERT ... JSON; None without, or where it is bound later.
         cells: the assignments of an UPDATE; the columns and parts of columns that a DELETE names.
     """
 
@@ -39,6 +40,7 @@ class WriteRows(NamedStatement):
     only_if: tuple[Compared, ...] = ()
     cells: tuple[CellChange, ...] = ()
     timeout: bool = False
+    json: Mapping[str, object] | None = None
     harmless = _WRITES_ROWS
 
     def _deletes(self, before: Before) -> bool:

@@ -208,7 +208,7 @@ WRITES: tuple[tuple[str, WriteRows], ...] = (
     ),
     (
         'INSERT INTO t JSON \'{"a": 1, "\\"B\\"": "it\'\'s"}\' DEFAULT UNSET',
-        WriteRows(Name("t"), WriteKind.INSERT, ("a", "B")),
+        WriteRows(Name("t"), WriteKind.INSERT, ("a", "B"), json={"a": 1, "B": "it's"}),
     ),
     (
         (

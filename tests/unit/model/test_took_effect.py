@@ -33,6 +33,7 @@ MORE = """
     ALTER TYPE place RENAME town TO city;
     CREATE TABLE events (day text, at timestamp, PRIMARY KEY (day, at)) WITH CLUSTERING ORDER BY (at DESC);
     ALTER TABLE events RENAME at TO happened;
+    ALTER TABLE events RENAME happened TO at AND happened TO occurred;
     ALTER TABLE events ADD (who text, what text);
     CREATE INDEX ON events (who);
     DROP INDEX by_label;
