@@ -5,6 +5,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
+# Images of containers often set this. Every process of the tests would then compile all modules again: libraries too.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 DRIVER ?= cassandra
 SPARK  ?= spark

@@ -1,6 +1,6 @@
 """The servers that tests share: started when the first test asks, ended with the session."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from importlib.metadata import distributions
 from platform import python_version
 
@@ -9,14 +9,12 @@ import pytest
 from admin.local import ClusterRequest
 from tests.support.brokers import Broker, one_rabbitmq
 from tests.support.guarded import GuardedNode, guarded_node
-from tests.support.lane_journal import heed_person, interrupts_fail_the_test, keep_journal
 from tests.support.object_stores import S3, one_s3
 from tests.support.pulsars import RealPulsar, one_pulsar
 from tests.support.servers import (
     OPTIONAL_PARTS_4_1,
     CassandraServer,
     ThreeNodes,
-    demanded,
     local_node,
     one_node,
     patient_driver,
@@ -26,6 +24,8 @@ from tests.support.spark import shared_spark, spark
 from tests.support.thorough import ALL, LEFT_TO_ALL, SEED, configure, left_out, seeds_of
 
 __all__ = ["shared_spark", "spark"]
+
+pytest_plugins = ["tests.support.lane_rules"]
 
 _NEEDS = {
     "cassandra": {"cassandra", "cassandra41", "guarded", "three_nodes", "throwaway"},
@@ -49,29 +49,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Before Hypothesis reads its options."""
     configure(config)
-    heed_person(config)
-    keep_journal(config)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """No test ends the session by an interrupt."""
-    with interrupts_fail_the_test(item.config):
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """No test ends the session by an interrupt."""
-    with interrupts_fail_the_test(item.config):
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """No test ends the session by an interrupt."""
-    with interrupts_fail_the_test(item.config):
-        return (yield)
 
 
 def pytest_report_header() -> str:
@@ -79,18 +56,6 @@ def pytest_report_header() -> str:
     names = ("cassandra-driver", "scylla-driver", "pyspark")
     parts = {one.name.lower(): one.version for name in names for one in distributions(name=name)}
     return ", ".join((*(f"{name} {parts[name]}" for name in names if name in parts), f"Python {python_version()}"))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Where every part must be there, a test that would be skipped for want of one fails."""
-    return demanded((yield))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """So does a file."""
-    return demanded((yield))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 from uuid import uuid4
 
 import pytest
@@ -30,7 +30,6 @@ from cql.replication import in_every_data_centre
 from model.errors import JavaMissing, LocalServerError, SchemaDisagreement
 
 GIVEN = "MAILMEND_TEST_CASSANDRA"
-NO_SKIPS = "MAILMEND_TEST_NO_SKIPS"
 PREFIX = "mailmend-test-"
 _IMAGE = "cassandra:5.0.9"
 _CQL_PORT = 9042
@@ -70,9 +69,6 @@ def throwaway_server(kind: ServerKind) -> Iterator[LocalServer]:
                 raise
             unavailable(error)
         yield run
-
-
-Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,14 +218,6 @@ def docker_answers() -> bool:
     except subprocess.TimeoutExpired:
         return False
     return answer.returncode == 0
-
-
-def demanded(report: Report) -> Report:
-    """A person may go on without a missing part; `.ci/run` says that the build may not: then what is skipped fails."""
-    if os.environ.get(NO_SKIPS) and report.skipped and not hasattr(report, "wasxfail"):
-        report.outcome = "failed"
-        report.longrepr = f"{NO_SKIPS} is set, and a part is missing. {report.longreprtext}"
-    return report
 
 
 def unavailable(reason: object) -> NoReturn:

@@ -50,7 +50,7 @@ def lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LaneRun:
     folder = tmp_path / "tests"
     folder.mkdir()
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
-    words = ("-p", "tests.conftest", "-c", "pyproject.toml", "--rootdir", str(folder), str(folder))
+    words = ("-p", "tests.support.lane_rules", "-c", "pyproject.toml", "--rootdir", str(folder), str(folder))
     return LaneRun(Lane("one", words), tmp_path / "journal")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.lanes import UNIT_WITH_DRIVER
-from tests.support.servers import NO_SKIPS
+from tests.support.lane_rules import NO_SKIPS
 
 NO_LIBRARY = "import pytest; pytest.importorskip('no_such_library')"
 NO_SERVER = """
@@ -27,7 +27,15 @@ def test_java(): ...
 def test_where_no_part_may_be_missing_nothing_is_skipped(tmp_path: Path, no_skips: str, said: str) -> None:
     (tmp_path / "test_server.py").write_text(NO_SERVER)
     (tmp_path / "test_library.py").write_text(NO_LIBRARY)
-    words = ("-p", "tests.conftest", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-q", str(tmp_path))
+    words = (
+        "-p",
+        "tests.support.lane_rules",
+        "-p",
+        "no:cacheprovider",
+        "--continue-on-collection-errors",
+        "-q",
+        str(tmp_path),
+    )
     environment = os.environ | {NO_SKIPS: no_skips}
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", *words],
@@ -64,6 +72,19 @@ def test_another_driver_spark_or_python_is_installed_anew(tmp_path: Path, other:
     )
     assert (" sync " in ended.stdout) == (installed is not None)
     assert (installed or "").format(other_python=python) in ended.stdout
+
+
+def test_no_process_of_the_tests_compiles_anew_what_another_has_compiled() -> None:
+    rule = "shown: ; @echo $${PYTHONDONTWRITEBYTECODE-not set}"
+    ended = subprocess.run(
+        ["make", "--silent", f"--eval={rule}", "shown"],
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert ended.stdout.strip() == "not set"
 
 
 def test_what_imports_the_driver_is_run_with_scylladbs_too() -> None:
