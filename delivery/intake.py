@@ -29,7 +29,7 @@ from delivery.reception import (
     without_fields,
 )
 from mailqueue.codec import attribute
-from mailqueue.codec.admission import admissible, check_room
+from mailqueue.codec.admission import RECIPIENTS_TOGETHER, admissible, check_room
 from mailqueue.concurrency import all_of
 from mailqueue.queue import MailQueue
 from model.delivery.attempts import SmtpReply
@@ -43,9 +43,6 @@ from model.queue.mails import Mail
 
 _Part = tuple[IncomingOutcome, list[NamedRecipient]]
 _MadeMail = Callable[[IncomingOutcome, Sequence[NamedRecipient]], Mail]
-
-RECIPIENTS_TOGETHER: Final = 5_000
-"""Recipients of one mail of the queue; a client's mail with more becomes several, so that each fits into any queue."""
 
 AT_ONCE: Final = 16
 """How many of the mails that one became are put into the queue at once."""

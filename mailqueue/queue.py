@@ -226,7 +226,8 @@ class MailQueue(Protocol):
                 with such an envelope is refused.
 
         Raises:
-            WrongUse: a delay, instant or priority that cannot be, or a mail that James could not read.
+            WrongUse: a delay, instant or priority that cannot be, a mail that James could not read, or a new one whose
+                envelope no queue has room for.
             Delayed: a delay, where mails cannot be delayed.
             CannotReach, PublishFailed: it is not in the queue; where it could not be undone, the message says what is
                 left.

@@ -28,6 +28,7 @@ QueueName = NewType("QueueName", str)
 BlobId = NewType("BlobId", str)
 """The id under which a blob store keeps bytes."""
 
+_KEYED = UUID("6f0c4f0e-2d43-5c7e-9a7b-35d6a3d1c9b2")
 _UUID_EPOCH_100NS = 0x01B21DD213814000  # 1582-10-15 to 1970-01-01 in units of 100 ns (RFC 9562)
 
 
@@ -73,6 +74,17 @@ def put_off_id(was: EnqueueId, numbers: Iterable[int]) -> EnqueueId:
 def report_id(was: EnqueueId) -> EnqueueId:
     """The id of the report about a passage through the queue: the same on every retry."""
     return EnqueueId(uuid5(was, "mailmend:report"))
+
+
+def keyed_id(key: str, *told: str) -> UUID:
+    """The id of what a caller does under a key: the same for the same key and texts, on every retry."""
+    length_and_text = (f"{len(text)}:{text}" for text in (key, *told))
+    return uuid5(_KEYED, "".join(length_and_text))
+
+
+def part_id(whole: UUID, part: int) -> EnqueueId:
+    """The id of one of the mails that a new mail becomes, by its place: the same on every retry."""
+    return EnqueueId(uuid5(whole, f"mailmend:part:{part}"))
 
 
 def moved_id(was: EnqueueId, queue: QueueName) -> EnqueueId:

@@ -45,9 +45,13 @@ def enqueue_document(result: EnqueueResult) -> Document:
         line = f"Nothing was enqueued. {len(done):,} mails ({size:,} bytes) would go into {request.queue}, {due}."
         remarks = [f"would not be enqueued: {one.file}: {one.error}" for one in failed]
         return queue_document(result, json, (line,), remarks)
-    enqueued = [{"file": one.file, "id": str(one.enqueue_id)} for one in done]
+    enqueued = [
+        {"file": one.file, "id": str(one.enqueue_ids[0]), "ids": [str(enqueue_id) for enqueue_id in one.enqueue_ids]}
+        for one in done
+    ]
     json = {"dry_run": False, "enqueued": enqueued, "failed": not_done}
-    body = [*(f"{one.enqueue_id}  {one.file}" for one in done), f"{len(done):,} mails are in {request.queue}."]
+    body = [f"{enqueue_id}  {one.file}" for one in done for enqueue_id in one.enqueue_ids]
+    body.append(f"{len(body):,} mails are in {request.queue}.")
     remarks = [f"not enqueued: {one.file}: {one.error}" for one in failed]
     return queue_document(result, json, body, remarks)
 

@@ -11,6 +11,7 @@ a digit unless it all is an address.
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
@@ -23,6 +24,9 @@ DOMAIN_CHARACTERS_MAX: Final = 253
 
 ENVELOPE_BYTES_MAX: Final = 4 * 2**20
 """Bytes of a mail without its content. Messages have at most 5 MiB in Pulsar and 16 in RabbitMQ, rows 16."""
+
+RECIPIENTS_TOGETHER: Final = 5_000
+"""Recipients of one mail of the queue; a new mail with more becomes several, so that each fits into any queue."""
 
 REMEMBERED_BYTES: Final = 200
 """What may be noted of each recipient while a mail is tried again, counted from the beginning."""
@@ -43,10 +47,12 @@ def admitted(mail: Mail, priority: int | None, *, was_queued: bool = False) -> M
         was_queued: whether the mail came out of the queue: then its envelope is not judged again.
 
     Raises:
-        WrongUse: James could not read the mail, or there is no such priority.
+        WrongUse: James could not read the mail, no queue has room for its envelope, or there is no such priority.
     """
     prioritised = mail if priority is None else with_priority(mail, priority)
-    return prioritised if was_queued else admissible(prioritised)
+    if not was_queued:
+        check_room(admissible(prioritised))
+    return prioritised
 
 
 def admissible(mail: Mail) -> Mail:
@@ -65,14 +71,48 @@ def check_room(mail: Mail) -> None:
     Raises:
         WrongUse: it never will.
     """
-    texts = [text for _, text in (*_addresses(mail), *_texts(mail))]
-    count = sum(map(_json_bytes, texts)) + REMEMBERED_BYTES * len(mail.recipients)
+    count = _envelope_bytes(mail)
     if count > ENVELOPE_BYTES_MAX:
         raise WrongUse(
             f"the envelope of this mail, with {len(mail.recipients):,} recipients and {len(mail.attributes):,} "
             f"attributes, comes to {count:,} bytes, and no queue takes more than {ENVELOPE_BYTES_MAX:,}",
             mend="Enqueue it as several mails with fewer recipients each, or with smaller attributes.",
         )
+
+
+def parted(mail: Mail) -> list[Mail]:
+    """A new mail as the mails of which each has room in any queue: the recipients in their order, else the same.
+
+    A mail stays whole whose recipients fit. A part with one recipient may still be too large: `check_room` refuses it.
+    """
+    room = ENVELOPE_BYTES_MAX - _envelope_bytes(replace(mail, recipients=(), recipient_headers=()))
+    headers: dict[str, int] = {}
+    for header in mail.recipient_headers:
+        size = sum(map(_json_bytes, (header.recipient, header.name, header.value)))
+        headers[header.recipient] = headers.get(header.recipient, 0) + size
+    groups: list[list[str]] = [[]]
+    used = 0
+    for recipient in mail.recipients:
+        size = _json_bytes(recipient) + REMEMBERED_BYTES + headers.get(recipient, 0)
+        is_full = len(groups[-1]) >= RECIPIENTS_TOGETHER or used + size > room
+        if groups[-1] and is_full:
+            groups.append([])
+            used = 0
+        groups[-1].append(recipient)
+        used += size
+    return [mail] if len(groups) == 1 else [_for_recipients(mail, group) for group in groups]
+
+
+def _for_recipients(mail: Mail, recipients: list[str]) -> Mail:
+    own = frozenset(recipients)
+    headers = tuple(header for header in mail.recipient_headers if header.recipient in own)
+    return replace(mail, recipients=tuple(recipients), recipient_headers=headers)
+
+
+def _envelope_bytes(mail: Mail) -> int:
+    """As JSON writes its texts, with what may be noted of each recipient."""
+    texts = [text for _, text in (*_addresses(mail), *_texts(mail))]
+    return sum(map(_json_bytes, texts)) + REMEMBERED_BYTES * len(mail.recipients)
 
 
 def _json_bytes(text: str) -> int:

@@ -46,6 +46,11 @@ ENQUEUE: Final = Command(
     seen. Quotas go by --attribute (tenantid, jobid, transportid, grouping) and the recipients' domains; the rules of
     `incoming` are for mails of clients.
 
+    A mail with more than 5,000 recipients, or with recipients of more than 4 MiB, becomes several mails of the queue,
+    each with some of them. They are put one after the other, so a kill or an error may leave some of them in the queue:
+    with --idempotency-key the same command puts the others, and none twice. Where there is no key, the message of an
+    error names one.
+
     What is empty, or white space alone, is no mail: a file that is named is refused before anything is put. Arguments
     are UTF-8; others are refused.""",
     service="admin.services.queue.enqueue:enqueue",
@@ -60,8 +65,13 @@ ENQUEUE: Final = Command(
             "Recipient of the mail: of its envelope; may be given again.",
             "recipients",
             multiple=True,
-            required=True,
             metavar="ADDRESS",
+        ),
+        option(
+            "--recipients-file",
+            "More recipients of the mail: a file with one address a line.",
+            type=FILE,
+            metavar="FILE",
         ),
         option("--name", "Name of the mail: as listings show it. [default: a name of its own]", metavar="NAME"),
         option("--state", "Processor that the mail waits for: it gets the mail.", default="root", metavar="STATE"),
@@ -97,6 +107,12 @@ ENQUEUE: Final = Command(
             type=FILE,
             metavar="FILE",
         ),
+        option(
+            "--idempotency-key",
+            "A text that no other command has: the ids of the mails follow from it and from their content. The same "
+            "command with the same key, after an error or a kill, puts no mail twice. [default: the ids are random]",
+            metavar="KEY",
+        ),
         DRY_RUN,
     ),
     shared=(queue_settings(broker=unless(), blobs=unless()),),
@@ -105,6 +121,7 @@ ENQUEUE: Final = Command(
         mailmend queue enqueue *.eml --recipient archive@example.org --due-in 2h --priority 1
         mailmend queue enqueue *.eml --recipient archive@example.org --due-in 2h --dry-run     whether all of them could
         mailmend queue enqueue *.eml --recipient bob@example.org --attribute tenantid=acme --policies policies.yaml
+        mailmend queue enqueue letter.eml --recipients-file members.txt --idempotency-key letter-2026-05
         mail-source | mailmend queue enqueue - --recipient bob@example.org --at 2026-05-01T08:00:00Z""",
     exits="0 every mail is in the queue, confirmed by the broker; 2 wrong use; 3 some are not, or none as a quota is "
     "full (each is named); 4 none is: broker, tables or blobs cannot be reached.",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailqueue.codec import attribute, listed_of, queued_of
-from mailqueue.codec.admission import admissible, check_room, is_address
+from mailqueue.codec.admission import admissible, check_room, is_address, parted
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import WrongUse
 from model.queue.mails import Mail, RecipientHeader
@@ -195,3 +195,21 @@ def test_an_envelope_that_no_broker_and_no_row_takes_is_refused() -> None:
         check_room(replace(MAIL, recipients=many.recipients[:1] * 50_000))
     with pytest.raises(WrongUse, match="1 attributes"):
         check_room(replace(MAIL, attributes={"large": attribute('"' * 1_500_000)}))
+
+
+def test_a_new_mail_is_parted_until_each_part_has_room() -> None:
+    """By the number of recipients, and by their length; each recipient, with its headers, is in one part."""
+    long = f"{'a' * 60}@{'b' * 60}.{'c' * 60}.org"
+    recipients = tuple(f"{number}{long}" for number in range(50_000))
+    headers = (RecipientHeader(recipients[0], "X-First", "x" * 3 * 2**20), RecipientHeader(recipients[-1], "X", "last"))
+    mail = replace(MAIL, recipients=recipients, recipient_headers=headers, attributes={})
+
+    parts = parted(mail)
+
+    for part in parts:
+        check_room(part)
+        assert len(part.recipients) <= 5_000
+    assert tuple(one for part in parts for one in part.recipients) == recipients
+    assert (parts[0].recipient_headers, parts[-1].recipient_headers) == (headers[:1], headers[1:])
+    assert len(parts[0].recipients) < 5_000
+    assert parted(MAIL) == [MAIL]

@@ -39,8 +39,8 @@ def test_a_file_becomes_a_mail_with_its_envelope(queue: QueueShell, letter: str)
     ended = queue("enqueue", letter, *envelope, *more, "--json")
 
     (listed,) = queue.listed()
-    mail = listed.queued.mail
-    assert (ended.code, ended.json["enqueued"]) == (0, [{"file": letter, "id": str(listed.queued.enqueue_id)}])
+    mail, id_text = listed.queued.mail, str(listed.queued.enqueue_id)
+    assert (ended.code, ended.json["enqueued"]) == (0, [{"file": letter, "id": id_text, "ids": [id_text]}])
     assert (mail.sender, mail.recipients) == ("ann@example.org", ("bob@example.org", "carol@example.org"))
     assert (mail.name, mail.state, priority_of(mail)) == ("mine", "transport", 7)
     assert attribute_value(mail.attributes["dkim"]) == "ok=yes"
@@ -164,6 +164,94 @@ def test_an_envelope_that_no_queue_takes_is_refused_before_any_file_is_put(
     for options in ((), ("--dry-run",)):
         ended = queue("enqueue", letter, *TO_BOB, "--attribute", f"large={'a' * 10_000}", *options)
         assert (ended.code, "no queue takes more than 10,000" in ended.err) == (2, True), ended.err
+    assert queue.listed() == []
+
+
+MEMBERS = tuple(f"member{number}@example.org" for number in range(5))
+TO_MEMBERS = tuple(word for member in MEMBERS for word in ("--recipient", member))
+
+
+@pytest.fixture
+def few_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "RECIPIENTS_TOGETHER", 2)
+
+
+def recipients_in(queue: QueueShell) -> list[tuple[str, ...]]:
+    return sorted(one.queued.mail.recipients for one in queue.listed())
+
+
+@pytest.mark.usefixtures("few_together")
+def test_a_mail_with_many_recipients_becomes_several(queue: QueueShell, letter: str) -> None:
+    """Each recipient is in one of them, and the result names all their ids."""
+    ended = queue("enqueue", letter, *TO_MEMBERS, "--sender", "ann@example.org", "--json")
+
+    assert ended.code == 0, ended.err
+    assert recipients_in(queue) == [MEMBERS[:2], MEMBERS[2:4], MEMBERS[4:]]
+    mails = [one.queued.mail for one in queue.listed()]
+    assert {(mail.sender, mail.name) for mail in mails} == {("ann@example.org", mails[0].name)}
+    (enqueued,) = ended.json["enqueued"]
+    assert sorted(enqueued["ids"]) == sorted(str(one.queued.enqueue_id) for one in queue.listed())
+    assert enqueued["id"] == enqueued["ids"][0]
+
+
+@pytest.mark.usefixtures("few_together")
+def test_what_an_error_left_out_of_several_mails_is_put_by_the_key_that_it_names(
+    queue: QueueShell, letter: str
+) -> None:
+    """None is put twice, not even one that was delivered meanwhile."""
+    queue.broker.will(Fate.KEPT, Fate.REFUSED)
+
+    failed = queue("enqueue", letter, letter, *TO_MEMBERS, "--name", "mine")
+    key = failed.err.partition("--idempotency-key ")[2].split()[0]
+    delivered = queue.delivered(1)
+    again = queue("enqueue", letter, letter, *TO_MEMBERS, "--name", "mine", "--idempotency-key", key, "--json")
+
+    assert failed.code == 3, failed.err
+    assert "of the 3 mails that it became are in the queue" in failed.err
+    assert (again.code, len(delivered)) == (0, 1), again.err
+    assert len(queue.delivered(5)) == 5
+    assert queue.delivers_nothing()
+
+
+def test_the_same_key_puts_a_mail_once_and_another_mail_too(queue: QueueShell, letter: str, tmp_path: Path) -> None:
+    """Two files with the same bytes are two mails."""
+    other = tmp_path / "other.eml"
+    other.write_bytes(LETTER + b"More.\r\n")
+    keyed = (*TO_BOB, "--idempotency-key", "letter-1", "--json")
+
+    first = queue("enqueue", letter, letter, *keyed)
+    again = queue("enqueue", letter, letter, *keyed)
+    beside = queue("enqueue", str(other), *keyed)
+
+    assert (first.code, first.json["enqueued"]) == (0, again.json["enqueued"]), first.err
+    assert beside.code == 0
+    assert len({one.queued.enqueue_id for one in queue.listed()}) == 3
+
+
+def test_recipients_come_from_a_file_too(queue: QueueShell, letter: str, tmp_path: Path) -> None:
+    file = tmp_path / "members.txt"
+    file.write_text("cy@example.org\r\n\n  #dan@example.org\n")
+
+    ended = queue("enqueue", letter, *TO_BOB, "--recipients-file", str(file))
+
+    assert ended.code == 0, ended.err
+    assert recipients_in(queue) == [("bob@example.org", "cy@example.org", "#dan@example.org")]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"\n", "the mail has no recipient"), (b"\xff", "is not UTF-8"), (b"", "no recipient"), (None, "cannot be read")],
+)
+def test_a_file_without_recipients_is_refused(
+    queue: QueueShell, letter: str, tmp_path: Path, content: bytes | None, said: str
+) -> None:
+    file = tmp_path / "members.txt"
+    if content is not None:
+        file.write_bytes(content)
+
+    ended = queue("enqueue", letter, "--recipients-file", str(file))
+
+    assert (ended.code, said in ended.err) == (2, True), ended.err
     assert queue.listed() == []
 
 
