@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.brokers import Broker
+from tests.support.dns_twin import DnsTwin
 from tests.support.object_stores import S3
 from tests.support.real_queue import RealQueue, real_queue
 from tests.support.servers import CassandraServer
@@ -38,19 +39,17 @@ def queue(servers: RealQueue) -> RealQueue:
 
 
 @pytest.fixture
-def sinks() -> Iterator[Callable[..., SmtpSink]]:
-    """Begin servers of mail in a thread of their own; they end with the test."""
+def beside() -> Iterator[Callable[[SmtpSink | DnsTwin], None]]:
+    """Begin servers of a test in a thread of their own; they end with the test."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     with ExitStack() as stack:
 
-        def start(**script: Sequence[Answer]) -> SmtpSink:
-            sink = SmtpSink(script)
-            running = sink.running()
+        def start(server: SmtpSink | DnsTwin) -> None:
+            running = server.running()
             asyncio.run_coroutine_threadsafe(running.__aenter__(), loop).result()
             stack.callback(lambda: asyncio.run_coroutine_threadsafe(running.__aexit__(None, None, None), loop).result())
-            return sink
 
         yield start
     loop.call_soon_threadsafe(loop.stop)
@@ -59,14 +58,28 @@ def sinks() -> Iterator[Callable[..., SmtpSink]]:
 
 
 @pytest.fixture
+def sinks(beside: Callable[[SmtpSink | DnsTwin], None]) -> Callable[..., SmtpSink]:
+    """Begin servers of mail that answer as a script says."""
+
+    def start(**script: Sequence[Answer]) -> SmtpSink:
+        sink = SmtpSink(script)
+        beside(sink)
+        return sink
+
+    return start
+
+
+@pytest.fixture
 def serving(queue: RealQueue) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Begin `delivery serve` to a sink, as a process of its own."""
+    """Begin `delivery serve` to a sink, or to the servers that DNS names, as a process of its own."""
     with ExitStack() as stack:
 
-        def start(sink: SmtpSink, *options: str) -> "subprocess.Popen[str]":
-            hop = ("--next-hop", f"127.0.0.1:{sink.port}", "--retry", "1s", "--helo", "out.example.org", *options)
+        def start(sink: SmtpSink | None, *options: str, within: Sequence[str] = ()) -> "subprocess.Popen[str]":
+            """Begin it; `within` is the command line that the words of this one are put behind."""
+            hop = ("--next-hop", f"127.0.0.1:{sink.port}") if sink else ()
+            named = ("--retry", "1s", "--helo", "out.example.org", *hop, *options)
             process = subprocess.Popen(
-                [sys.executable, "-m", "mailmend", "delivery", "serve", "spool", *hop],
+                [*within, sys.executable, "-m", "mailmend", "delivery", "serve", "spool", *named],
                 env={**queue.line.environment, "HOME": str(queue.line.home), "PATH": "/usr/bin:/bin"},
                 stderr=subprocess.PIPE,
                 text=True,

@@ -30,6 +30,7 @@ class DnsTwin:
         truncating: types of which it tells nothing by UDP but that the answer is too long.
         ttl_seconds: of every record.
         missing_ttl_seconds: of the news that there is none.
+        host, port: where it listens; port 0 is any that is free.
     """
 
     records: Mapping[tuple[str, str], Sequence[str]]
@@ -38,6 +39,7 @@ class DnsTwin:
     truncating: frozenset[str] = frozenset()
     ttl_seconds: int = 300
     missing_ttl_seconds: int = 60
+    host: str = HOST
     port: int = 0
     asked: Counter[tuple[str, str]] = field(default_factory=Counter)
     by_tcp: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -56,15 +58,18 @@ class DnsTwin:
 
     async def _listening(self) -> tuple[asyncio.Server, asyncio.DatagramTransport]:
         """On one port, which another socket may have by UDP alone."""
+        wanted = self.port
         while True:
-            server = await asyncio.start_server(self._by_tcp, HOST, 0)
+            server = await asyncio.start_server(self._by_tcp, self.host, wanted)
             self.port = server.sockets[0].getsockname()[1]
             try:
                 transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-                    lambda: _Answering(self), local_addr=(HOST, self.port)
+                    lambda: _Answering(self), local_addr=(self.host, self.port)
                 )
             except OSError:
                 server.close()
+                if wanted:
+                    raise
             else:
                 return server, transport
 

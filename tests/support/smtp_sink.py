@@ -64,6 +64,7 @@ class SmtpSink:
     script: Mapping[str, Sequence[Answer]] = field(default_factory=dict)
     extensions: Sequence[str] = EXTENSIONS
     tls: ssl.SSLContext | None = None
+    host: str = HOST
     port: int = 0
     lmtp: bool = False
     mails: list[TakenMail] = field(default_factory=list)
@@ -78,11 +79,11 @@ class SmtpSink:
         self.ended = asyncio.Event()
 
     def hop(self, host: str = "localhost") -> NextHop:
-        return NextHop(host, HOST, self.port)
+        return NextHop(host, self.host, self.port)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["SmtpSink"]:
-        server = await asyncio.start_server(self._connected, HOST, self.port)
+        server = await asyncio.start_server(self._connected, self.host, self.port)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
