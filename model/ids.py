@@ -76,9 +76,9 @@ def report_id(was: EnqueueId) -> EnqueueId:
     return EnqueueId(uuid5(was, "mailmend:report"))
 
 
-def keyed_id(key: str, *told: str) -> UUID:
+def keyed_id(key: str, *texts: str) -> UUID:
     """The id of what a caller does under a key: the same for the same key and texts, on every retry."""
-    length_and_text = (f"{len(text)}:{text}" for text in (key, *told))
+    length_and_text = (f"{len(text)}:{text}" for text in (key, *texts))
     return uuid5(_KEYED, "".join(length_and_text))
 
 
