@@ -10,26 +10,38 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import StrEnum
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
-from uuid import UUID
 
+from admin.plan_lines import (
+    NotOfItsForm,
+    blob_of,
+    is_number,
+    mark_of,
+    need,
+    seconds,
+    suspect_of_messages,
+    suspect_of_queues,
+    text,
+    texts,
+)
 from admin.whole_files import named_when_refused, whole_file
-from model.catalog.mail import FAMILIES
+from model.blob_collection import ListedBlob
 from model.durations import format_duration
 from model.errors import PlanRefused
+from model.ids import EnqueueId, QueueName
 from model.instants import MICROS, instant_of
 from model.operations import Level
 from model.projections.findings import Finding, RepairPolicy, Suspect
 from model.projections.reasons import Why
 from model.projections.verdicts import MENDABLE, Verdict
-from model.schema.table import Kind
-from model.texts import keyspace_option, wellformed
-from repair.ledger.before_images import BROKEN, image_digest, suspect_json, suspect_of_json
+from model.texts import keyspace_option
+from repair.ledger.before_images import BROKEN, image_digest, suspect_json
 from repair.mending.engine import RepairSettings
 
 T = TypeVar("T")
@@ -52,6 +64,15 @@ LOOKS: Final = ("delay", "clock_skew", "margin")
 _KINDS: Final = frozenset(PlanKind)
 _OWNER_ALONE: Final = 0o600
 _HEAD_BYTES_MAX: Final = 1_000_000
+_CLOSING_LINES: Final = 2
+"""The counts and the seal."""
+
+_LINES: Final[Mapping[PlanKind, Mapping[str, Callable[[Mapping[str, Any]], Any]]]] = {
+    PlanKind.MESSAGES: {"suspect": suspect_of_messages},
+    PlanKind.QUEUES: {"suspect": suspect_of_queues, "mark": mark_of},
+    PlanKind.BLOBS: {"blob": blob_of},
+}
+"""The lines of each kind of plan, by the field that tells them apart."""
 
 
 def _anew(kind: PlanKind = PlanKind.MESSAGES) -> str:
@@ -249,6 +270,7 @@ class PlanFile:
                 f"{file} is a plan of format {first.get('format')}; this version of mailmend knows format {FORMAT}",
                 mend=f"Apply it with the version that made it. Or: {_anew(first['plan'])}",
             )
+        self._kind = PlanKind(first["plan"])
         sums, self.seal = self._read_whole(file)
         with self._refused("its first line"):
             self.head = _head_of(first)
@@ -256,6 +278,7 @@ class PlanFile:
             self.counts = _counts_of(sums)
             if self.head.kind is PlanKind.MESSAGES:
                 self.verdicts  # noqa: B018 - each verdict is known
+        self._check_lines()
 
     @property
     def recorded(self) -> dict[str, str]:
@@ -264,8 +287,15 @@ class PlanFile:
 
     def suspects(self) -> Iterator[Suspect]:
         """The findings, to be looked at again."""
-        build = _suspect_of_messages if self.head.kind is PlanKind.MESSAGES else _planned_suspect
-        return self.values("suspect", build)
+        return self.values("suspect", _LINES[self.head.kind]["suspect"])
+
+    def marks(self) -> Iterator[tuple[QueueName, EnqueueId]]:
+        """The marks that may go."""
+        return self.values("mark", mark_of)
+
+    def blobs(self) -> Iterator[ListedBlob]:
+        """The blobs that may go, as their store listed them."""
+        return self.values("blob", blob_of)
 
     @property
     def verdicts(self) -> Mapping[str, Counter[Verdict]]:
@@ -290,14 +320,29 @@ class PlanFile:
                     value = build(fields)
                 yield value
 
+    def _check_lines(self) -> None:
+        """Refuse a line that no reader of this kind of plan takes, before anything is done: half a plan is no plan."""
+        self._stream.seek(0)
+        builders = _LINES[self.head.kind]
+        count = sum(1 for _ in self._stream)
+        self._stream.seek(0)
+        for number, line in enumerate(islice(self._stream, count - _CLOSING_LINES), 1):
+            if number == 1:
+                continue
+            fields = _fields(line)
+            with self._refused(f"line {number}"):
+                names = builders.keys() & fields.keys()
+                need(len(names) == 1, "it", f"a line of a plan of {self.head.kind}")
+                builders[names.pop()](fields)
+
     @contextmanager
     def _refused(self, what: str) -> Iterator[None]:
         """The seal is no signature: whoever writes a plan by hand may seal anything."""
         try:
             yield
         except BROKEN as error:
-            why = str(error) if isinstance(error, _NotOfItsForm) else type(error).__name__
-            raise PlanRefused(f"{self.file}: {what} is not of a plan: {why}", mend=_anew()) from error
+            why = str(error) if isinstance(error, NotOfItsForm) else type(error).__name__
+            raise PlanRefused(f"{self.file}: {what} is not of a plan: {why}", mend=_anew(self._kind)) from error
 
     def _read_whole(self, file: Path) -> tuple[dict[str, Any], str]:
         """The counts and the seal: the last two lines."""
@@ -308,7 +353,8 @@ class PlanFile:
             before, last = last, line
         seal = digest.hexdigest()
         if _fields(last) != {"seal": seal}:
-            raise PlanRefused(f"{file} is not as it was written: it was edited, or is not whole", mend=_anew())
+            why = f"{file} is not as it was written: it was edited, or is not whole"
+            raise PlanRefused(why, mend=_anew(self._kind))
         return _fields(before), seal
 
 
@@ -347,45 +393,21 @@ def _fields(line: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _planned_suspect(fields: Mapping[str, Any]) -> Suspect:
-    return replace(suspect_of_json(fields["suspect"]), planned=_text(fields, "before"))
-
-
-def _suspect_of_messages(fields: Mapping[str, Any]) -> Suspect:
-    suspect = _planned_suspect(fields)
-    table = _TABLES.get(suspect.projection)
-    _need(table is not None, "projection", "one of the mail tables")
-    if table is not None:
-        types = [column.type for column in table.columns if column.kind is not Kind.REGULAR]
-        kinds = [_KINDS_OF_KEYS[type_] for type_ in types]
-        fits = [isinstance(part, kind) for part, kind in zip(suspect.key, kinds, strict=False)]
-        _need(all(fits) and len(suspect.key) == len(kinds), "key", f"a key of {suspect.projection}")
-    return suspect
-
-
-_TABLES: Final = {projection.name: projection.table for family in FAMILIES for projection in family.projections}
-_KINDS_OF_KEYS: Final = {"timeuuid": UUID, "uuid": UUID, "bigint": int, "int": int, "text": str, "boolean": bool}
-
-
-class _NotOfItsForm(ValueError):
-    """A field is not of its form."""
-
-
 def _head_of(fields: Mapping[str, Any]) -> PlanHead:
     kind = PlanKind(fields["plan"])
     head = PlanHead(
         kind=kind,
-        keyspace=_text(fields, "keyspace"),
-        tables=_text(fields, "tables"),
-        options=_text(fields, "options"),
+        keyspace=text(fields, "keyspace"),
+        tables=text(fields, "tables"),
+        options=text(fields, "options"),
         policy=_policy_of(fields["policy"]),
-        without=tuple(_texts(fields, "without")),
-        margin_seconds=_seconds(fields, "margin_seconds"),
+        without=tuple(texts(fields, "without")),
+        margin_seconds=seconds(fields, "margin_seconds"),
     )
     if kind is PlanKind.MESSAGES:
         _of_messages(head.repair_policy)
     else:
-        _need(set(head.policy) >= _NEEDED[kind], "its policy", f"with {', '.join(sorted(_NEEDED[kind]))}")
+        need(set(head.policy) >= _NEEDED[kind], "its policy", f"with {', '.join(sorted(_NEEDED[kind]))}")
     return head
 
 
@@ -399,7 +421,6 @@ _NEEDED: Final = {
 _FLAGS: Final = frozenset({"beat_ahead", "accept_torn", "serial", "all_truths", "no_blobs", "no_broker", "only_broker"})
 _LISTS: Final = frozenset({"only", "references", "references_file", "queues"})
 _AS_OF_MAX: Final = 253_402_300_799 * MICROS
-_SECONDS_MAX: Final = 10**10
 _RATE_MAX: Final = 2**31
 _LEVELS: Final = frozenset(one.value for one in Level)
 
@@ -408,63 +429,36 @@ def _policy_of(policy: Mapping[str, Any]) -> Mapping[str, Any]:
     """A policy each of whose fields has its type, by its name."""
     for name, value in policy.items():
         if name == "as_of":
-            _need(_is_number(value, int) and 0 <= value < _AS_OF_MAX, name, "an instant in microseconds")
+            need(is_number(value, int) and 0 <= value < _AS_OF_MAX, name, "an instant in microseconds")
         elif name == "rows_per_second":
-            _need(value is None or (_is_number(value, int) and 0 < value < _RATE_MAX), name, "a rate, or null")
+            need(value is None or (is_number(value, int) and 0 < value < _RATE_MAX), name, "a rate, or null")
         elif name.endswith("_seconds"):
-            _need(value is None or _seconds(policy, name) >= 0, name, "a duration, or null")
+            need(value is None or seconds(policy, name) >= 0, name, "a duration, or null")
         elif name == "family":
-            _need(_is_number(value, int) and 0 <= value < _RATE_MAX, name, "a number of a family")
+            need(is_number(value, int) and 0 <= value < _RATE_MAX, name, "a number of a family")
         elif name == "level":
-            _need(value in _LEVELS, name, "a read level")
+            need(value in _LEVELS, name, "a read level")
         elif name in _FLAGS:
-            _need(isinstance(value, bool), name, "true or false")
+            need(isinstance(value, bool), name, "true or false")
         elif name in _LISTS:
-            _texts(policy, name)
+            texts(policy, name)
         elif value is not None:
-            _text(policy, name)
+            text(policy, name)
     return policy
 
 
 def _of_messages(policy: RepairPolicy) -> None:
-    _need(policy.run is None, "run", "null")
-    _need(policy.only <= MENDABLE, "only", "verdicts that can be mended")
-    _need(policy.orphans in {"report", "quarantine"}, "orphans", "report or quarantine")
-    _need(policy.dangling in {"withdraw", "restore", "report"}, "dangling", "withdraw, restore or report")
-    _need(policy.leaks in {"report", "collect"}, "leaks", "report or collect")
-    _need(None not in {policy.skew_seconds, policy.margin_seconds}, "skew_seconds", "a duration")
+    need(policy.run is None, "run", "null")
+    need(policy.only <= MENDABLE, "only", "verdicts that can be mended")
+    need(policy.orphans in {"report", "quarantine"}, "orphans", "report or quarantine")
+    need(policy.dangling in {"withdraw", "restore", "report"}, "dangling", "withdraw, restore or report")
+    need(policy.leaks in {"report", "collect"}, "leaks", "report or collect")
+    need(None not in {policy.skew_seconds, policy.margin_seconds}, "skew_seconds", "a duration")
 
 
 def _counts_of(sums: Mapping[str, Any]) -> Mapping[str, Mapping[str, int]]:
     counts: Mapping[str, Mapping[str, int]] = sums["counts"]
     for of_verdicts in counts.values():
         for verdict, count in of_verdicts.items():
-            _need(_is_number(count, int) and 0 <= count < _AS_OF_MAX, verdict, "a number of findings")
+            need(is_number(count, int) and 0 <= count < _AS_OF_MAX, verdict, "a number of findings")
     return counts
-
-
-def _text(fields: Mapping[str, Any], name: str) -> str:
-    value = fields[name]
-    _need(isinstance(value, str) and wellformed(value) == value and "\0" not in value, name, "a text")
-    return str(value)
-
-
-def _texts(fields: Mapping[str, Any], name: str) -> list[str]:
-    value = fields[name]
-    _need(isinstance(value, list), name, "a list")
-    return [_text({name: one}, name) for one in value]
-
-
-def _seconds(fields: Mapping[str, Any], name: str) -> float:
-    value = fields[name]
-    _need(_is_number(value, int | float) and abs(value) < _SECONDS_MAX, name, "a number of seconds")
-    return float(value)
-
-
-def _is_number(value: Any, kind: Any) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def _need(holds: bool, name: str, form: str) -> None:  # noqa: FBT001 - a condition
-    if not holds:
-        raise _NotOfItsForm(f"{name} is not {form}")

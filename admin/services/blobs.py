@@ -40,7 +40,7 @@ from mailqueue.maintenance.blob_collection import (
     Removing,
     TablesStore,
 )
-from mailqueue.maintenance.blob_scan import blob_fields, blob_of
+from mailqueue.maintenance.blob_scan import blob_fields
 from mailqueue.maintenance.topic_references import topic_references
 from mailqueue.pulsar.settings import PulsarSettings
 from model.blob_collection import BlobVerdict, CollectionRule, ListedBlob, MissingBlob
@@ -230,7 +230,7 @@ async def _carried_out(
 ) -> CollectedBlobs:
     if request.approved is None:
         return await collection.run(removing)
-    return await collection.apply(request.approved.values("blob", lambda fields: blob_of(*fields["blob"])), removing)
+    return await collection.apply(request.approved.blobs(), removing)
 
 
 def _adder(plan: PlanWriter) -> Callable[[ListedBlob], None]:

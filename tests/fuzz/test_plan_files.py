@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,11 @@ from hypothesis import strategies as st
 
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import QUICK, CommandLine
-from tests.support.fuzzing import fuzzing, nested, spoilt_document
+from tests.support.fuzzing import fuzzing, nested, sealed, spoilt_document
 from tests.support.mail_states import MailKeyspace
 from tests.unit.admin.conftest import cluster, mail, mailmend
 
 __all__ = ["cluster", "mail", "mailmend"]
-
-
-def sealed(lines: Sequence[str]) -> str:
-    """The lines under a seal that is right: whoever may write the file can make one."""
-    text = "".join(f"{line}\n" for line in lines)
-    return text + json.dumps({"seal": sha256(text.encode()).hexdigest()}) + "\n"
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ the examples: a failure prints its example, and the run prints its seed. `make t
 import json
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from hashlib import sha256
 from typing import Any, Final, TypeVar
 
 from hypothesis import HealthCheck, settings
@@ -36,6 +37,12 @@ def result_or_our_error(call: Callable[[], T]) -> T | MailmendError:
         return call()
     except MailmendError as error:
         return error
+
+
+def sealed(lines: Sequence[str]) -> str:
+    """The lines of a plan under a seal that is right: whoever may write the file can make one."""
+    text = "".join(f"{line}\n" for line in lines)
+    return text + json.dumps({"seal": sha256(text.encode()).hexdigest()}) + "\n"
 
 
 def nested(opening: str, closing: str, inner: str = "", depth: int = DEPTH) -> str:

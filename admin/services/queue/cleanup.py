@@ -1,13 +1,13 @@
 """Look at all queues of a keyspace, and clean away what no sweep has reached, and marks that never expire."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import starmap
 from pathlib import Path
-from typing import Any, Final
-from uuid import UUID
+from typing import Final
 
 from admin.event_loop import run_async
 from admin.nodetool import NODETOOL
@@ -30,13 +30,12 @@ from model.catalog.ledger import KEEP, KeyspaceLease
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.durations import format_duration
 from model.errors import ExitCode, WrongUse
-from model.ids import EnqueueId, QueueName
+from model.ids import QueueName
 from model.operations import Level
 from model.projections.findings import Finding, Suspect
 from model.projections.reasons import Why
 from model.projections.verdicts import Verdict
 from model.queue.cleanup import MarksRule, QueuePlace
-from model.queue.mails import queue_name
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, Timing, take_as_of
 from repair.joins.records import Workshop
 from repair.ledger.runs import Ledger
@@ -235,13 +234,8 @@ def _planned_in(plan: PlanFile) -> PlannedCleanup:
     suspects = {QueuePlace(one.verdict, one.key): one for one in plan.suspects()}
     return PlannedCleanup(
         suspects,
-        lambda: plan.values("mark", _mark_of),
+        lambda: starmap(Mark, plan.marks()),
     )
-
-
-def _mark_of(fields: Mapping[str, Any]) -> Mark:
-    queue, mail = fields["mark"]
-    return Mark(queue_name(queue), EnqueueId(UUID(mail)))
 
 
 def _head_of(request: CleanupRequest, opened: OpenCluster, as_of: int) -> PlanHead:

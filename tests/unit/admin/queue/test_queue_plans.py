@@ -15,6 +15,7 @@ from model.operations import Put, Read, Remove, Scan
 from model.queue.messages import BlobKind
 from model.schema.table import Table
 from tests.support.commands import Ended, Typed
+from tests.support.fuzzing import sealed
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queue_reconciled import row_of, stray_blob
 from tests.support.striking import Strike, of
@@ -294,6 +295,21 @@ class TestRefused:
             file.write_text(edited)
             refused = apply() if edited != whole else None
             assert refused is None or (refused.code, "edited" in refused.err) == (2, True)
+
+    def test_one_whose_last_finding_was_damaged_and_sealed(
+        self, james: QueueShell, apply: Typed, file: Path, kind: str
+    ) -> None:
+        """It is refused whole: the findings before that line are not carried out either."""
+        *lines, last, counts, _ = file.read_text().splitlines()
+        fields = json.loads(last)
+        damaged = fields | {name: 7 for name in ("suspect", "blob") if name in fields}
+        file.write_text(sealed([*lines, json.dumps(damaged), counts]))
+
+        refused = apply()
+
+        assert (refused.code, f"line {len(lines) + 1} is not of a plan" in refused.err) == (2, True), refused.err
+        assert f"mailmend repair {kind} --plan" in refused.err
+        assert set(james.cluster.keyspaces) == {KEYSPACE}
 
     def test_what_is_of_messages(self, apply: Typed) -> None:
         for word in ("--yes", "--no-writers"):
