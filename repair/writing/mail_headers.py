@@ -7,11 +7,10 @@ empty line ends the header. What cannot be understood gives way to the next best
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from email.errors import HeaderParseError
-from email.header import decode_header, make_header
 from email.utils import parsedate_to_datetime
 
 from model.messages.flags import Flags, SystemFlag
+from repair.writing.gmail_labels import gmail_flags
 from repair.writing.mbox import BOM, FIELD, LINE_END, date_text
 
 _HEADER_OCTETS_MAX = 2**20
@@ -51,17 +50,6 @@ _ABOVE_MOZILLA = frozenset(
     {*_MOZILLA_STATUS, "x-account-key", "x-uidl", "x-imap", "status", "x-status", "x-keywords", "content-length"}
 )
 _MOZILLA_KEYS = {"junk": "$Junk", "nonjunk": "$NotJunk"}
-
-_GMAIL_SYSTEM = {
-    "starred": SystemFlag.FLAGGED,
-    "draft": SystemFlag.DRAFT,
-    "drafts": SystemFlag.DRAFT,
-    "trash": SystemFlag.DELETED,
-}
-_GMAIL_KEYWORDS = {"spam": "$Junk", "important": "$Important"}
-_GMAIL_READ = frozenset({"unread", "opened"})
-_LABEL = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,]+)')
-_NO_ATOM = re.compile(r"[\s(){%*\"\\\],\x00-\x1f\x7f]+")
 
 HeaderFields = Mapping[str, Sequence[str]]
 """The values of a header by the names of its fields, lower-cased, in the header's order."""
@@ -123,14 +111,7 @@ def mozilla_flags(fields: HeaderFields, envelope: bytes) -> Flags | None:
 
 def _gmail_flags(fields: HeaderFields) -> Flags | None:
     """Flags from the labels of a Gmail export; None without them."""
-    if "x-gmail-labels" not in fields:
-        return None
-    labels = gmail_labels(_text(fields, "x-gmail-labels"))
-    lowered = {label.lower() for label in labels}
-    system = {flag for label, flag in _GMAIL_SYSTEM.items() if label in lowered}
-    if "unread" not in lowered:
-        system.add(SystemFlag.SEEN)
-    return Flags(frozenset(system), _gmail_keywords(labels))
+    return gmail_flags(_text(fields, "x-gmail-labels")) if "x-gmail-labels" in fields else None
 
 
 def flags_in_name(info: str, *, recent: bool, keywords: Sequence[str] = ()) -> Flags:
@@ -164,16 +145,6 @@ def dovecot_keywords(text: str) -> list[str]:
         if number.isascii() and number.isdigit() and int(number) < len(names) and _KEYWORD.fullmatch(name):
             names[int(number)] = name
     return names
-
-
-def gmail_labels(text: str) -> list[str]:
-    """The labels of an `X-Gmail-Labels` field: separated by commas, quoted where they contain one."""
-    try:
-        decoded = str(make_header(decode_header(text)))
-    except (HeaderParseError, UnicodeError, LookupError, ValueError):
-        decoded = text
-    found = (quoted or bare for quoted, bare in _LABEL.findall(decoded))
-    return [label.strip() for label in found if label.strip()]
 
 
 def envelope_date(line: bytes) -> str:
@@ -220,12 +191,6 @@ def _mozilla_keywords(fields: HeaderFields, first: int, second: int) -> frozense
     labels = [f"$Label{label}"] if label else []
     passed = [_PASSED] if first & _MOZILLA_FORWARDED else []
     return frozenset((*words, *labels, *passed))
-
-
-def _gmail_keywords(labels: Sequence[str]) -> frozenset[str]:
-    others = [label for label in labels if label.lower() not in {*_GMAIL_SYSTEM, *_GMAIL_READ}]
-    atoms = [_GMAIL_KEYWORDS.get(label.lower()) or _NO_ATOM.sub("_", label).strip("_")[:200] for label in others]
-    return frozenset(atom for atom in atoms if atom)
 
 
 def _hexadecimal(text: str) -> int:

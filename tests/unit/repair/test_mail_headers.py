@@ -1,6 +1,7 @@
 """Dates and flags out of headers of every kind: nothing fails, and a bad source gives way to the next."""
 
 from datetime import UTC, datetime
+from email.header import Header
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,52 @@ def test_a_sender_cannot_mark_a_mail_as_deleted(tmp_path: Path) -> None:
 )
 def test_labels_of_gmail(labels: bytes, flags: list[str]) -> None:
     content = b"X-GM-THRID: 1594\nX-Gmail-Labels: " + labels + b"\n" + MAIL
+    assert flags_in(content, envelope=ENVELOPE) == parse_flags(flags)
+
+
+@pytest.mark.parametrize(
+    ("labels", "flags"),
+    [
+        ("Posteingang,Wichtig,Ungelesen", ["Inbox", "$Important"]),
+        ("Gesendet,Geöffnet,Markiert", ["Sent", r"\Seen", r"\Flagged"]),
+        ("Papierkorb,Geöffnet", [r"\Seen", r"\Deleted"]),
+        ("Boîte de réception,Non lus,Famille", ["Inbox", "Famille"]),
+        ("Messages archivés,Ouvert,Favoris", ["Archived", r"\Seen", r"\Flagged"]),
+        ("Corbeille,Non lus", [r"\Deleted"]),
+        ("Recibidos,No leídos", ["Inbox"]),
+        ("Papelera,Abierto", [r"\Seen", r"\Deleted"]),
+        ("Posta in arrivo,Da leggere,Speciali", ["Inbox", r"\Flagged"]),
+        ("Cestino,Aperti", [r"\Seen", r"\Deleted"]),
+        ("Inbox,Ongelezen,Met ster", ["Inbox", r"\Flagged"]),
+        ("Prullenbak,Geopend", [r"\Seen", r"\Deleted"]),
+        ("Odebrane,Nieprzeczytane,Ważne", ["Inbox", "$Important"]),
+        ("Kosz,Otwarte", [r"\Seen", r"\Deleted"]),
+        ("Caixa de entrada,Não lidas", ["Inbox"]),
+        ("Lixeira,Aberto", [r"\Seen", r"\Deleted"]),
+        ("受信トレイ,未読,重要", ["Inbox", "$Important"]),
+        ("ゴミ箱,開封済み", [r"\Seen", r"\Deleted"]),
+        ("迷惑メール,未読", ["$Junk"]),
+        ("下書き", [r"\Seen", r"\Draft"]),
+        ("Archivováno,Nepřečtené,Facebook", ["Archived", "Facebook"]),
+    ],
+)
+@pytest.mark.parametrize("encoded", [False, True])
+def test_labels_of_gmail_in_other_languages(labels: str, flags: list[str], encoded: bool) -> None:
+    text = Header(labels, "utf-8", maxlinelen=40).encode() if encoded else labels
+    content = b"X-Gmail-Labels: " + text.encode() + b"\n" + MAIL
+    assert flags_in(content, envelope=ENVELOPE) == parse_flags(flags)
+
+
+@pytest.mark.parametrize(
+    ("labels", "flags"),
+    [
+        ("Opened,Inbox,Corbeille", [r"\Seen", "Inbox", "Corbeille"]),
+        ("Unread,Sent,Kosz", ["Sent", "Kosz"]),
+        ("Boîte\u00a0de re\u0301ception,NON LUS", ["Inbox"]),
+    ],
+)
+def test_a_label_of_the_user_is_not_read_in_another_language(labels: str, flags: list[str]) -> None:
+    content = b"X-Gmail-Labels: " + labels.encode() + b"\n" + MAIL
     assert flags_in(content, envelope=ENVELOPE) == parse_flags(flags)
 
 
