@@ -57,7 +57,7 @@ def keyspaces_of(server: SchemaServer) -> tuple[str, ...]:
 def live_schema(server: SchemaServer, keyspace: str) -> Schema:
     """The keyspace's types, tables, indexes and views; empty for an unknown keyspace."""
     own = (_own_name(keyspace),)
-    rows = {part: server.query(text, own) for part, text in _PARTS.items()}
+    rows = _rows_of_parts(server, own)
     columns, dropped = _by_table(rows["columns"]), _by_table(rows["dropped_columns"])
     masks = _masks(server, own)
     return Schema(
@@ -70,6 +70,24 @@ def live_schema(server: SchemaServer, keyspace: str) -> Schema:
         tuple(_index(row) for row in rows["indexes"]),
         tuple(_view(row, columns[row["view_name"]], masks) for row in rows["views"]),
     )
+
+
+_LOOKS_MAX = 10
+
+
+def _rows_of_parts(server: SchemaServer, own: tuple[str]) -> Mapping[str, Sequence[Row]]:
+    """The rows of each of the server's tables of schemas.
+
+    One request reads one of these tables. Where somebody creates or drops a table meanwhile, its row was read and its
+    columns were not, or the other way round: all are read again.
+    """
+    for _ in range(_LOOKS_MAX):
+        rows = {part: server.query(text, own) for part, text in _PARTS.items()}
+        named = {row["table_name"] for row in rows["tables"]} | {row["view_name"] for row in rows["views"]}
+        with_columns = {row["table_name"] for row in rows["columns"]}
+        if named == with_columns:
+            break
+    return rows
 
 
 Masks = Mapping[tuple[str, str], str]

@@ -53,6 +53,26 @@ def table_of(*columns: Row, **others: Sequence[Row]) -> Table:
     return found
 
 
+class ServerInTheMiddle(SchemaTwin):
+    """A server on which somebody makes a table after the columns of all tables were read."""
+
+    def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
+        rows = super().query(text, values)
+        if "system_schema.columns" in text:
+            self.keyspaces["mail"] = SCHEMA
+        return rows
+
+
+def test_a_table_that_is_made_while_the_schema_is_read_has_its_columns() -> None:
+    server = ServerInTheMiddle(mail=Schema((), SCHEMA.tables[:1]))
+
+    read = live_schema(server, "mail")
+
+    assert {table.name: len(table.columns) for table in read.tables} == {
+        table.name: len(table.columns) for table in SCHEMA.tables
+    }
+
+
 def test_names_that_need_quotes_get_them() -> None:
     rows: dict[str, list[Row]] = {
         "types": [{"type_name": "Place", "field_names": ["Street", "order", "town"], "field_types": ["text"] * 3}],
