@@ -34,7 +34,8 @@ class Seen:
     Attributes:
         ttls: for each visible cell that expires, the seconds that it had left when it was read; for a collection those
             of the expiring element that lives longest. Two looks at one row differ in it: it is never compared.
-        expires_at: the same as instants, in whole seconds since 1970; set by the caller, who knows when it asked.
+        expires_at: the same as instants, in whole seconds since 1970; set by the caller, who knows when it asked. A row
+            that consists of its key shows no TTL: where its expiry is known from another row, its key columns have it.
     """
 
     row: Row
@@ -51,7 +52,7 @@ class Seen:
     @property
     def ends_at(self) -> int | None:
         """When the whole row is gone, in seconds since 1970; None: never, or its cells do not tell."""
-        if not self.written_at or not self.written_at.keys() <= self.expires_at.keys():
+        if not self.expires_at or not self.written_at.keys() <= self.expires_at.keys():
             return None
         return max(self.expires_at.values())
 

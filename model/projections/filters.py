@@ -1,6 +1,7 @@
 """A filter: a row made of a key alone for each truth row that satisfies a condition."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from model.operations import Conditional, Put, Read, Remove, Seen, Write
@@ -56,6 +57,21 @@ class Filter(Projection):
         mirror = family.mirror
         truth = {column: part for (_, column), part in zip(self.key, key, strict=True)}
         return [Read(self.table, key, times=True), Read(mirror.table, mirror.key_of(truth), times=True)]
+
+    def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":
+        """The look with its truth rows, and with the expiry of the filter's own row."""
+        seen = Projection.looked_at(self, look, rows, accept_torn=accept_torn)
+        if seen.projected is None:
+            return seen
+        beside = seen.truths[0] if seen.truths else seen.mirrored
+        return replace(seen, projected=self.lasting_with(seen.projected, beside))
+
+    def lasting_with(self, seen: Seen, beside: Seen | None) -> Seen:
+        """The filter's row, which shows no TTL itself, with the expiry of the truth's row or of the mirror's."""
+        ends_at = beside.ends_at if beside else None
+        if ends_at is None:
+            return seen
+        return replace(seen, expires_at=dict.fromkeys((column.name for column in self.table.key), ends_at))
 
     def verdict(self, look: "Look") -> Verdict:
         symptoms = FilterSymptoms(

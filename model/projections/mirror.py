@@ -227,7 +227,8 @@ class Mirror(Projection):
             key = filtered.table.key_of(seen.row)
             writes.append(Remove(filtered.table, key, at=at))
             suspect = replace(look.suspect, projection=filtered.name, key=key)
-            beside.append(replace(finding, suspect=suspect, projected=seen))
+            lasting = filtered.lasting_with(seen, look.truths[0])
+            beside.append(replace(finding, suspect=suspect, projected=lasting))
         return replace(finding, writes=tuple(writes), condition=condition, beside=tuple(beside))
 
     def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | MovedVerdict | None:

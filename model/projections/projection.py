@@ -192,12 +192,14 @@ def row_writes(table: Table, row: Row, expires_at: Mapping[str, int], at: int) -
     """The writes of a whole row, null columns too, whose cells expire as `expires_at` says (seconds since 1970).
 
     One write has one TTL. So the first one has the cells that live longest, and with them the row lives; each other
-    instant is a write of its own.
+    instant is a write of its own. A row that consists of its key lives as long as its key columns.
     """
     cells = [column.name for column in table.regular if column.name in row and row[column.name] is not None]
     known = [name for name in cells if name in expires_at]
     timed = [name for name in cells if name in expires_at or not table.column(name).is_collection]
     ends_at = max(expires_at[name] for name in known) if known and known == timed else None
+    if not cells:
+        ends_at = max(expires_at.values(), default=None)
     sooner = {name: expires_at[name] for name in known if expires_at[name] != ends_at}
     first = {name: value for name, value in row.items() if name not in sooner}
     key = table.key_of(row)

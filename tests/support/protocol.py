@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from uuid import UUID
 
-from cql.memory import MemoryTables
+from cql.memory import MemoryTables, Surround
 from cql.statements import Operation
 from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID
 from model.instants import MICROS
-from model.operations import ChangeIf, PutIfAbsent, Read, RemoveIf, Scan, Write
+from model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, RemoveIf, Scan, Seen, Write
 from model.projections.family import Family
 from model.projections.filters import Filter
 from model.projections.findings import Finding
@@ -28,8 +28,8 @@ from model.schema.table import Table
 from repair.ledger.runs import Ledger
 from tests.support.clock import VirtualClock, uuid_at
 
-TICK = 10
-"""Microseconds in a tick: an undo at T + 1 lies between two ticks."""
+TICK = MICROS // 2
+"""Microseconds in a tick: an undo at T + 1 lies between two ticks, and a TTL, of whole seconds, ends at every other."""
 
 BEGIN = 100_000_000
 """The tick at which the story begins."""
@@ -80,6 +80,8 @@ class Setting:
         attempts: how often a repair goes on with one scan; all but the last are killed somewhere.
         scan_in_order: the scan reads the truth last, as the local engine does; else in any order, as Spark does.
         filters: whether firstUnseen is there too; without it every order can be tried in seconds.
+        lives: the TTLs, in seconds, that are drawn from for the rows of the beginning; None: a row stays.
+        lifetime: `default_time_to_live` of all tables, in seconds.
         variant: what is broken on purpose: "" | "truth first" | "late T" | "no digests" | "as of now".
     """
 
@@ -102,6 +104,8 @@ class Setting:
     attempts: int = 1
     scan_in_order: bool = False
     filters: bool = True
+    lives: tuple[int | None, ...] = (None,)
+    lifetime: int | None = None
     variant: str = ""
 
     @property
@@ -111,6 +115,10 @@ class Setting:
     @property
     def projections(self) -> tuple[Mirror | Filter, ...]:
         return (self.family.mirror, *self.family.filters)
+
+    @property
+    def expires(self) -> bool:
+        return self.lifetime is not None or self.lives != (None,)
 
 
 @dataclass(slots=True)
@@ -123,6 +131,7 @@ class Story:
     unsettled: dict[str, Verdict] = field(default_factory=dict)
     outcomes: list[Finding] = field(default_factory=list)
     unapproved: list[Finding] = field(default_factory=list)
+    outlived: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
 
@@ -190,25 +199,92 @@ class Delivery:
     copies: int = 1
 
 
+class ExpiringTables(MemoryTables):
+    """Tables whose rows expire by the time of the story, whatever the stamps of the writes are.
+
+    Args:
+        stamp: the stamp of the next conditional write, in microseconds.
+        seconds: the time, in seconds since 1970.
+        lifetime: `default_time_to_live`, in seconds.
+        mortal: False in a world without expiry.
+    """
+
+    def __init__(
+        self,
+        stamp: Callable[[], int],
+        seconds: Callable[[], int],
+        lifetime: int | None,
+        surround: Surround | None = None,
+        *,
+        mortal: bool = True,
+    ) -> None:
+        super().__init__(stamp, surround)
+        self._time = seconds
+        self._lifetime = lifetime
+        self._mortal = mortal
+
+    def do(self, operation: Operation) -> None:
+        """Carry out what a user did."""
+        if isinstance(operation, PutIfAbsent | ChangeIf | RemoveIf):
+            self.attempt(operation)
+        else:
+            self.write(operation)  # type: ignore[arg-type]
+
+    def shown(self, read: Read) -> list[Seen]:
+        """What stands there, read by nobody in the story."""
+        return self._read(read.table, read.key, times=read.times)
+
+    def _seconds(self) -> int:
+        return self._time()
+
+    def _expiry(self, table: Table, ttl: int | None) -> int | None:
+        return super()._expiry(table, ttl or self._lifetime) if self._mortal else None
+
+
 class World:
-    """The tables, the time, and who moves next."""
+    """The tables, the time, and who moves next.
+
+    Attributes:
+        mail: the tables.
+        alone: the tables as they would be, had the users been alone.
+        immortal: the same, if nothing expired.
+        undated: projections of which an undo brings back a row whose before-image has no expiry.
+        in_flight: the longest time, in ticks, that a write of a repair was under way.
+    """
 
     def __init__(self, setting: Setting, chooser: Chooser) -> None:
         self.setting, self.chooser = setting, chooser
         self.now = BEGIN
         self.stamp = BEGIN * TICK
-        self.mail = MemoryTables(lambda: self.stamp, self._surround)
+        self.mail = self._tables(self._surround)
+        self.alone = self._tables()
+        self.immortal = self._tables(mortal=False)
+        self.undated: set[str] = set()
+        self.in_flight = 0
+        self.each_tick: Callable[[], None] = lambda: None
         self.ledger_clock = VirtualClock()
         self.ledger = Ledger(MemoryTables(self.ledger_clock.micros), self.ledger_clock)
         self.actors: list[Actor] = []
         self.deliveries: list[Delivery] = []
-        self.trace: list[tuple[Operation, int]] = []
         self.story = Story()
         self.uid_given = False
         self._known = {table.name for table in (TRUTH, *(one.table for one in setting.projections))}
         self._scheduler = threading.Lock()
         self._scheduler.acquire()
         self._moving: Actor | None = None
+
+    def _tables(self, surround: Surround | None = None, *, mortal: bool = True) -> ExpiringTables:
+        return ExpiringTables(lambda: self.stamp, self.seconds, self.setting.lifetime, surround, mortal=mortal)
+
+    def seconds(self) -> int:
+        return self.now * TICK // MICROS
+
+    def users_did(self, operation: Operation) -> None:
+        """Carry out what a user did where there are no repairs."""
+        self.uid_given = self.uid_given or operation.table.name == TRUTH.name
+        self.alone.do(operation)
+        if self.setting.expires:
+            self.immortal.do(operation)
 
     def clock_of(self, actor: Actor) -> "ActorClock":
         return ActorClock(self, actor)
@@ -259,13 +335,14 @@ class World:
         match mover:
             case None:
                 self.now += 1
-                self.ledger_clock.advance(1e-6)
+                self.ledger_clock.advance(TICK / MICROS)
+                self.each_tick()
             case Delivery(write=write):
                 mover.copies -= 1
                 if not mover.copies:
                     self.deliveries.remove(mover)
                 self._note("late", write)
-                self.trace.append((write, self.stamp))
+                self.users_did(write)
                 self._carry_out(write)
             case Actor():
                 self._moving = mover
@@ -294,7 +371,9 @@ class World:
             self.stamp = self._ballot(actor) * TICK
             actor.until = None
         if actor.is_user and not isinstance(operation, Read | Scan):
-            self.trace.append((operation, self.stamp))
+            self.users_did(operation)
+        if not actor.is_user and isinstance(operation, Put | Change):
+            self.in_flight = max(self.in_flight, self.now - actor.asked)
         answer = carry_out()
         self._note(actor.name, operation)
         if actor.writes_left is not None and not isinstance(operation, Read | Scan):

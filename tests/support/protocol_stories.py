@@ -6,20 +6,19 @@ Each actor runs the product's own code: `repair.writing.truth_writes` and `repai
 wrong in the end, and right when the same writes of the users are replayed without any repair.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from cql.memory import MemoryTables
-from cql.statements import Operation
 from model.catalog.mail import FIRST_UNSEEN
 from model.errors import MailmendError
 from model.ids import RunId
 from model.instants import MICROS
 from model.messages.message import MessageKey
-from model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
+from model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, Remove, Seen, Write
 from model.projections.findings import Finding, Look, RepairPolicy, Suspect
 from model.projections.projection import Projection
 from model.projections.verdicts import MENDABLE, Verdict
@@ -47,6 +46,7 @@ from tests.support.protocol import (
     ActorClock,
     Chance,
     Chooser,
+    ExpiringTables,
     Script,
     Setting,
     Story,
@@ -59,6 +59,9 @@ T_APART = 2
 
 APART = 1
 """Ticks between the Ts of a plan's runs."""
+
+ROUNDED = 2
+"""Seconds by which a fix may expire before its truth: both instants are rounded down to whole seconds."""
 
 STAMPS = {"ours": StampSource.TRUTH, "floor": StampSource.FLOOR, "clock": StampSource.CLOCK}
 """The kinds of our writers."""
@@ -84,11 +87,32 @@ def start(world: World) -> None:
         "filter ahead": [Put(FIRST_UNSEEN, unseen, at=FUTURE * TICK)],
         "mirror ahead": [Put(MIRROR, mirror, at=FUTURE * TICK)],
     }
-    for write in rows[damage]:
+    left = world.pick(world.setting.lives)
+    later = world.pick((0, 1)) if left else 0
+    writes: list[Put | Remove | Change] = [
+        _lasting(write, left if write.table is TRUTH else left and left + later) for write in rows[damage]
+    ]
+    if left and world.pick((False, True)):
+        writes += [replace(change, at=long_ago + 1) for change in _flag_expires_first(rows[damage])]
+    for write in writes:
         dated = write if write.at else replace(write, at=long_ago)
-        world.trace.append((dated, 0))
+        world.users_did(dated)
         world.mail.write(dated)
-    world.story.log.append(f"begin: {damage}")
+    lives = f", {left} s left" if left else ""
+    world.story.log.append(f"begin: {damage}{lives}")
+
+
+def _lasting(write: Put | Remove, seconds: int | None) -> Put | Remove:
+    return replace(write, ttl_seconds=seconds) if isinstance(write, Put) else write
+
+
+def _flag_expires_first(rows: Sequence[Put | Remove]) -> list[Change]:
+    """Changes of the flags, as they are, that live for a second only."""
+    flagged = [put for put in rows if isinstance(put, Put) and "flagseen" in put.row]
+    return [
+        Change(put.table, put.table.key_of(put.row), {"flagseen": put.row["flagseen"]}, ttl_seconds=1)
+        for put in flagged
+    ]
 
 
 def _put(table: Table, row: Row) -> Put:
@@ -111,7 +135,7 @@ def _ours(change: str, world: World, stamp: StampSource) -> Callable[[Actor], No
         seen = truth.read(MessageKey(MESSAGE, MAILBOX, UID))  # type: ignore[arg-type]
         if change == "insert":
             made = truth.insert(truth_row(1, seen=False), fresh=True) if seen is None and _is_new(world) else None
-        elif seen is None:
+        elif seen is None or seen.row["modseq"] is None:  # absent, or its modseq has expired
             made = None
         elif change == "delete":
             made = truth.remove(seen)
@@ -141,7 +165,7 @@ def _james(change: str, world: World) -> Callable[[Actor], None]:
                 stamp = clock.micros()
                 world.deliver(Put(MIRROR, FAMILY.mirror.row_of(row), at=stamp), late)
                 world.deliver(Put(FIRST_UNSEEN, FIRST_UNSEEN.key_row(PLACE), at=stamp), late)
-        elif change == "flags" and old is not None:
+        elif change == "flags" and old is not None and old["modseq"] is not None:
             new = {"modseq": old["modseq"] + 1, "flagseen": not old["flagseen"]}
             key = (MESSAGE, MAILBOX, UID)
             if mail.attempt(ChangeIf(TRUTH, key, {"modseq": old["modseq"]}, assign=new)).applied:
@@ -166,7 +190,7 @@ def _unseen(*, seen: bool, stamp: int) -> Write:
 
 def _is_new(world: World) -> bool:
     """Whether the uid is still to be given: it is never given twice, not even to two who ask at once."""
-    given = world.uid_given or any(operation.table.name == TRUTH.name for operation, _ in world.trace)
+    given = world.uid_given
     world.uid_given = True
     return not given
 
@@ -188,6 +212,7 @@ def repairer(world: World) -> Callable[[Actor], None]:
                 world.story.outcomes += revisit(world, clock, suspects, run, as_of)
             rest(world, clock)
         if setting.undo and world.pick((False, True)):
+            actor.offset = world.pick((0, setting.skew)) if setting.expires else actor.offset  # on any host
             take_back(world, clock, run)
 
     return act
@@ -229,10 +254,16 @@ def _apply(world: World, clock: ActorClock, plan: Sequence[Suspect], as_of: int)
 
 
 def take_back(world: World, clock: ActorClock, run: RunId) -> None:
+    again = _undone(world, clock, run)
+    if again is not None and world.pick((False, True)):
+        _undone(world, clock, again)
+
+
+def _undone(world: World, clock: ActorClock, run: RunId) -> RunId | None:
+    images = [image for image in world.ledger.findings(run) if image.projected and not image.projected.expires_at]
+    world.undated |= {image.suspect.projection for image in images}
     tools = UndoTools(world.mail, world.ledger, clock, SilentProgress())
-    undone = undo(UndoSettings(run, "mail", (world.setting.family,)), tools, world.story.outcomes.append)
-    if undone.run is not None and world.pick((False, True)):
-        undo(UndoSettings(undone.run, "mail", (world.setting.family,)), tools, world.story.outcomes.append)
+    return undo(UndoSettings(run, "mail", (world.setting.family,)), tools, world.story.outcomes.append).run
 
 
 def rest(world: World, clock: VirtualClock) -> None:
@@ -291,7 +322,7 @@ def verdict_of(projection: Projection, truths: Sequence[Seen], rows: Sequence[Se
     return Look(suspect, FAMILY, projection, rows[0] if rows else None, truths=tuple(truths)).verdict
 
 
-def verdicts(mail: MemoryTables, setting: Setting) -> dict[str, Verdict]:
+def verdicts(mail: ExpiringTables, setting: Setting) -> dict[str, Verdict]:
     truths = tuple(mail.read(Read(TRUTH, (MESSAGE,))))
     found = {}
     for one in setting.projections:
@@ -300,22 +331,12 @@ def verdicts(mail: MemoryTables, setting: Setting) -> dict[str, Verdict]:
     return found
 
 
-def without_repairs(trace: Sequence[tuple[Operation, int]], setting: Setting) -> dict[str, Verdict]:
-    """What each projection would be worth, had the users been alone."""
-    stamp = [0]
-    mail = MemoryTables(lambda: stamp[0])
-    for operation, at in trace:
-        stamp[0] = at
-        if isinstance(operation, PutIfAbsent | ChangeIf | RemoveIf):
-            mail.attempt(operation)
-        else:
-            mail.write(operation)  # type: ignore[arg-type]
-    return verdicts(mail, setting)
-
-
 def tell(setting: Setting, chooser: Chooser) -> Story:
     """One story from its beginning to what two quiet runs make of it."""
     world = World(setting, chooser)
+    if setting.expires:
+        watch = ExpiryWatch(world)
+        world.each_tick = watch.look
     start(world)
     for number, kind in enumerate(setting.users):
         world.add(f"{kind} {number}", user(kind, world))
@@ -328,11 +349,53 @@ def tell(setting: Setting, chooser: Chooser) -> Story:
     return world.story
 
 
+class ExpiryWatch:
+    """Looks after each tick whether a repair keeps, or brings back, what has expired.
+
+    A row is outlived where it is only there by a repair, and its truth (or, without a truth, itself) has expired where
+    users are alone. A TTL counts from when the server executes a write: so a row may stay for as long as the write was
+    under way, in whole seconds, and where an undo of another host wrote it, for the difference of the clocks. A row of
+    which no before-image tells when it expires is left out: a key without truth and mirror.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._ticks: Counter[str] = Counter()
+
+    def look(self) -> None:
+        world, setting = self._world, self._world.setting
+        late = world.in_flight + (setting.skew if setting.undo else 0)
+        allowed = -(-late * TICK // MICROS) * MICROS // TICK
+        dated = (one for one in setting.projections if one.name not in world.undated)
+        for one in dated:
+            kept = self._is_kept(one)
+            self._ticks[one.name] = self._ticks[one.name] + 1 if kept else 0
+            if self._ticks[one.name] > allowed:
+                world.story.outlived.append(f"{world.now - BEGIN}: {one.name}")
+
+    def _is_kept(self, projection: Projection) -> bool:
+        own = Read(projection.table, PLACE)
+        if not _stored(self._world.mail, own) or _stored(self._world.alone, own):
+            return False
+        truth = Read(TRUTH, (MESSAGE, MAILBOX, UID))
+        if _stored(self._world.alone, truth):
+            return False
+        return _stored(self._world.immortal, truth) or _stored(self._world.immortal, own)
+
+
+def _stored(tables: ExpiringTables, read: Read) -> bool:
+    return bool(tables.shown(read))
+
+
 def _judge(world: World) -> None:
-    story, alone = world.story, without_repairs(world.trace, world.setting)
+    story = world.story
+    alone = verdicts(world.alone, world.setting)
     found = verdicts(world.mail, world.setting)
     story.drift = {name: verdict for name, verdict in found.items() if verdict is not Verdict.AGREE}
-    story.harm = {name: verdict for name, verdict in story.drift.items() if alone[name] is Verdict.AGREE}
+    if world.setting.expires:
+        _wait_for_expiry(world)
+    else:
+        story.harm = {name: verdict for name, verdict in story.drift.items() if alone[name] is Verdict.AGREE}
     quiet = _quiet(world, 50)
     now = verdicts(world.mail, world.setting)
     story.false_fixed = [
@@ -342,6 +405,26 @@ def _judge(world: World) -> None:
     story.unsettled = {
         name: verdict for name, verdict in verdicts(world.mail, world.setting).items() if verdict is not Verdict.AGREE
     }
+
+
+def _wait_for_expiry(world: World) -> None:
+    """Pass the time until everything has expired, with a look at each tick."""
+    longest = max(world.setting.lifetime or 0, *(left or 0 for left in world.setting.lives)) + 2
+    for _ in range(longest * MICROS // TICK):
+        _note_harm(world)
+        world.now += 1
+        world.each_tick()
+
+
+def _note_harm(world: World) -> None:
+    """Note the harm at this tick, while the truth is there and loses nothing soon: a TTL is rounded down."""
+    truth = world.alone.shown(Read(TRUTH, (MESSAGE, MAILBOX, UID), times=True))
+    if not truth or any(left <= ROUNDED for left in truth[0].ttls.values()):
+        return
+    alone, found = verdicts(world.alone, world.setting), verdicts(world.mail, world.setting)
+    for name, verdict in found.items():
+        if verdict is not Verdict.AGREE and alone[name] is Verdict.AGREE:
+            world.story.harm[name] = verdict
 
 
 def _quiet(world: World, ticks: int) -> list[Finding]:

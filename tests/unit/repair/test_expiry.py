@@ -12,7 +12,7 @@ from model.operations import Change, Put, Seen, lasting, run_out
 from model.projections.findings import Finding, Suspect
 from model.projections.projection import row_writes
 from model.projections.verdicts import Verdict
-from model.schema.table import Row
+from model.schema.table import Row, Table
 from repair.ledger.before_images import image_digest, image_from, image_text
 from repair.mending.undo import UndoSettings, UndoTools, still_alive, undo
 from tests.support.clock import START
@@ -192,6 +192,53 @@ def test_a_cell_that_has_run_out_stays_away_and_the_others_come_back(world: Worl
 
     row = world.seen(MESSAGE_ID, place(truth)).row
     assert (row["modseq"], row["flagseen"]) == (0, None)
+
+
+def stale_filter(world: World, table: Table, mirror: int | None, truth: int | None) -> Row:
+    """A filter's row that no flag demands, beside a mirror row and perhaps a truth of these lives, in seconds."""
+    row = truth_row(flagseen=True)
+    world.put(table, table.key_row(place(row)))
+    world.mail.write(Put(MESSAGE_ID, mirror_row(row), at=LONG_AGO, ttl_seconds=mirror))
+    if truth is not None:
+        expiring(world, row, truth)
+    return row
+
+
+@pytest.mark.parametrize(("mirror", "truth", "left"), [(HOUR, None, HOUR), (None, 2 * HOUR, 2 * HOUR)])
+def test_a_filter_row_comes_back_for_the_life_of_the_truth_or_of_the_mirror(
+    world: World, mirror: int | None, truth: int | None, left: int
+) -> None:
+    """Its own row shows no TTL."""
+    row = stale_filter(world, FIRST_UNSEEN, mirror, truth)
+    (outcome,) = world.revisit([replace(filter_suspect(row, FIRST_UNSEEN.spelling), verdict=Verdict.WITHDRAW)])
+    assert (outcome.verdict, outcome.result) == (Verdict.WITHDRAW, Verdict.FIXED)
+    world.clock.advance(HOUR // 2)
+
+    undone(world)
+
+    assert world.get(FIRST_UNSEEN, place(row)) is not None
+    world.clock.advance(left - HOUR // 2)
+    assert world.get(FIRST_UNSEEN, place(row)) is None
+
+
+def test_a_filter_row_that_has_run_out_does_not_come_back(world: World) -> None:
+    row = stale_filter(world, FIRST_UNSEEN, HOUR, None)
+    world.revisit([replace(filter_suspect(row, FIRST_UNSEEN.spelling), verdict=Verdict.WITHDRAW)])
+    world.clock.advance(HOUR)
+
+    undone(world)
+
+    assert world.get(FIRST_UNSEEN, place(row)) is None
+
+
+def test_a_filter_row_stays_where_neither_truth_nor_mirror_expires(world: World) -> None:
+    row = stale_filter(world, FIRST_UNSEEN, None, None)
+    world.revisit([replace(filter_suspect(row, FIRST_UNSEEN.spelling), verdict=Verdict.WITHDRAW)])
+
+    undone(world)
+
+    world.clock.advance(1000 * HOUR)
+    assert world.get(FIRST_UNSEEN, place(row)) is not None
 
 
 def test_a_before_image_keeps_when_each_cell_expires() -> None:

@@ -10,11 +10,15 @@ from dataclasses import replace
 
 import pytest
 
+from model.operations import Change, Lasting, Put
 from model.projections.findings import Finding
 from model.projections.verdicts import Verdict
+from repair.decisions import recheck
+from repair.mending import fixer
 from repair.mending.fixer import Mending
 from tests.support.protocol import Setting, Story
 from tests.support.protocol_stories import every_story, stories
+from tests.support.thorough import first_of
 
 STORIES = 125
 """Random stories of each setting from each seed: a few seconds for all of them."""
@@ -77,6 +81,31 @@ SETTINGS |= {
     "two staged scans, both of us": replace(STAGED, attempts=2, repairs=2, users=("ours", "ours")),
 }
 
+EXPIRING = replace(
+    RULES, users=("ours", "james"), damages=DAMAGES, lives=(None, 3, 6), lifetime=5, skew=3, margin=6, horizon=20
+)
+"""Rows of the beginning expire, with or without a TTL of their own, while users write rows that expire too.
+
+A tick is half a second: rows expire between the looks, between look and write, and between write and undo.
+"""
+
+SETTINGS |= {
+    "rows expire": replace(EXPIRING, users=("ours",)),
+    "rows expire, two repairs": replace(EXPIRING, users=(), repairs=2),
+    "rows expire after a plan": replace(EXPIRING, users=("ours",), repairs=0, plans=1, horizon=40, lives=(None, 3, 12)),
+}
+
+WHOLE = {
+    "rows expire, both users": EXPIRING,
+    "rows expire, two repairs, both users": replace(EXPIRING, repairs=2),
+    "rows expire without a default": replace(EXPIRING, users=(), lifetime=None, repairs=2),
+    "rows expire, segments apart": replace(EXPIRING, apart=6, horizon=40, lives=(None, 6, 12)),
+}
+"""More settings, for `make test-all`."""
+
+UNDONE = replace(EXPIRING, users=(), undo=True)
+"""A repair is taken back by any host, sooner or later, and perhaps the undo is taken back too."""
+
 ALONE = Setting(users=("ours",) * 3, skew=3, stamp_age=1, nodes=True, repairs=0, damages=("sound", "absent"))
 """Nobody repairs: whatever is wrong in the end our own writers did."""
 
@@ -84,6 +113,10 @@ ALONE = Setting(users=("ours",) * 3, skew=3, stamp_age=1, nodes=True, repairs=0,
 def harmed(stories: Iterable[Story]) -> Story | None:
     """The first story in which a repair did harm."""
     return next((story for story in stories if story.harm), None)
+
+
+def _without_expiry(write: Lasting, now: int) -> Lasting:
+    return replace(write, expires_at=None) if isinstance(write, Put | Change) else write
 
 
 def text(story: Story | None) -> str:
@@ -94,15 +127,16 @@ def text(story: Story | None) -> str:
 class TestRules:
     """With every rule kept."""
 
-    @pytest.mark.parametrize("name", SETTINGS)
+    @pytest.mark.parametrize("name", first_of([*SETTINGS, *WHOLE], len(SETTINGS)))
     def test_no_story_at_random_ends_badly(self, name: str, story_seed: int) -> None:
         """No harm, nothing said to be fixed that is not, and one quiet repair converges."""
-        for story in stories(SETTINGS[name], STORIES, story_seed):
+        for story in stories((SETTINGS | WHOLE)[name], STORIES, story_seed):
             assert not story.harm, text(story)
             assert not story.false_fixed, text(story)
             assert not story.unsettled, text(story)
             assert not [one.error for one in story.outcomes if one.error], text(story)
             assert not story.unapproved, text(story)
+            assert not story.outlived, text(story)
 
     @pytest.mark.parametrize(
         "setting",
@@ -116,6 +150,12 @@ class TestRules:
         """Such writes leave drift by themselves; the next run says the truth about it and mends it."""
         for story in stories(setting, STORIES, story_seed):
             assert not story.false_fixed, text(story)
+            assert not story.unsettled, text(story)
+
+    def test_no_undo_brings_back_what_has_expired(self, story_seed: int) -> None:
+        """A row that is restored ends with its before-image, whenever it is restored."""
+        for story in stories(UNDONE, 2 * STORIES, story_seed):
+            assert not story.outlived, text(story)
             assert not story.unsettled, text(story)
 
     @pytest.mark.parametrize("setting", [DELETE, INSERT], ids=["delete", "insert"])
@@ -207,6 +247,18 @@ class TestBrokenRules:
         setting = replace(PLANNED, damages=DAMAGES, variant="as of now")
 
         assert harmed(stories(setting, 16 * STORIES)) is not None
+
+    def test_fixes_that_do_not_expire_outlive_their_truth(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A fix without a TTL has the default one of its table, from now on."""
+        monkeypatch.setattr(fixer, "lasting", _without_expiry)
+
+        assert any(story.outlived for story in stories(replace(EXPIRING, users=()), 4 * STORIES))
+
+    def test_pairs_that_expire_about_now_must_not_be_mended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The truth is read last, and has expired where its projection had not."""
+        monkeypatch.setattr(recheck, "_expires_now", lambda *_: False)
+
+        assert harmed(stories(EXPIRING, 4 * STORIES)) is not None
 
     def test_without_reading_back_hidden_fixes_pass_for_fixed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A tombstone or a key-only row from the future shows no time."""
