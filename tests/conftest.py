@@ -22,6 +22,7 @@ from tests.support.servers import (
 )
 from tests.support.spark import shared_spark, spark
 from tests.support.thorough import ALL, LEFT_TO_ALL, SEED, configure, left_out, seeds_of
+from tests.support.thread_calls import count_thread_calls
 
 __all__ = ["shared_spark", "spark"]
 
@@ -49,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Before Hypothesis reads its options."""
     configure(config)
+    count_thread_calls()
 
 
 def pytest_report_header() -> str:

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, HTTPException, Request
@@ -30,10 +30,10 @@ _BEARER: Final = HTTPBearer(
 )
 
 
-def needs(role: TokenRole) -> Callable[..., str]:
+def needs(role: TokenRole) -> Callable[..., Awaitable[str]]:
     """A dependency: the name of who calls, who must have that role."""
 
-    def caller(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> str:
+    async def caller(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> str:
         access: Access = request.app.state.access
         name = access.caller(
             given.credentials if given else None,

@@ -33,7 +33,7 @@ class HealthBody(BaseModel):
     checks: list[CheckBody]
 
 
-def _desk(request: Request) -> TaskDesk | DeliveryDesk:
+async def _desk(request: Request) -> TaskDesk | DeliveryDesk:
     desk: TaskDesk | DeliveryDesk = request.app.state.desk
     return desk
 

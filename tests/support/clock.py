@@ -9,6 +9,7 @@ from typing import Self
 from uuid import UUID
 
 from model.ports import Clock, TimeAfter
+from tests.support.thread_calls import calls_of_this_loop
 
 _UUID_EPOCH_100NS = 0x01B21DD213814000
 _NODE = 0x0123456789AB
@@ -81,11 +82,14 @@ class VirtualClock:
             self._stirs += 1
 
     async def _is_over(self, waking: int) -> bool:
-        """Whether it is; time moves on only when nobody began or ended a pause for some turns."""
-        stirs = self._stirs
+        """Whether it is; time moves on only after some turns without a new pause, and without a call in a thread."""
+        calls = calls_of_this_loop()
+        await calls.ended()
+        stirs, begun = self._stirs, calls.begun
         for _ in range(_TURNS):
             await asyncio.sleep(0)
-        if self._stirs == stirs and waking == min(self._wakings) and self.micros() < waking:
+        is_quiet = self._stirs == stirs and calls.begun == begun
+        if is_quiet and waking == min(self._wakings) and self.micros() < waking:
             self.advance((waking - self.micros()) / 1_000_000)
         return self.micros() >= waking
 

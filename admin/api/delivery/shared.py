@@ -21,7 +21,7 @@ from repair.ledger.order_history import OrderEvent
 LOG: Final = "mailmend.delivery"
 
 
-def _desk(request: Request) -> DeliveryDesk:
+async def _desk(request: Request) -> DeliveryDesk:
     desk: DeliveryDesk = request.app.state.desk
     return desk
 

@@ -55,7 +55,7 @@ TASKS_OF: Final = {"/messages": tuple(MessagesTask), "/mailboxes": tuple(Mailbox
 """The values of `task` by path."""
 
 
-def _desk(request: Request) -> TaskDesk:
+async def _desk(request: Request) -> TaskDesk:
     desk: TaskDesk = request.app.state.desk
     return desk
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -172,7 +173,14 @@ async def test_a_client_that_speaks_plainly_to_tls_leaves_nothing_behind(world: 
     ],
 )
 async def test_a_request_has_to_come_in_time(world: TaskWorld, sent: bytes, phase: HttpPhase, seconds: int) -> None:
-    """Bytes that drip do not extend it."""
+    """Bytes that drip do not extend it. The route reads no body: it answers late, so that the body could come."""
+    answers = asyncio.Event()
+
+    async def late(call: Callable[..., Any], *given: Any) -> Any:
+        await answers.wait()
+        return call(*given)
+
+    world.desk = replace(world.desk, apart=late)
     async with serving(world, PLAIN) as site:
         (client,) = await site.silent(1)
         client.writer.write(sent)
@@ -185,6 +193,7 @@ async def test_a_request_has_to_come_in_time(world: TaskWorld, sent: bytes, phas
         site.passes(1)
         assert not site.server.door.open
         assert await client.status() == 0
+        answers.set()
 
 
 async def test_a_connection_may_be_used_again_for_a_while(world: TaskWorld) -> None:
