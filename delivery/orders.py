@@ -205,6 +205,7 @@ class SharedOrders:
     _ordered: asyncio.Event = field(default_factory=asyncio.Event)
     _failing: set[str] = field(default_factory=set)
     _said: ServedPolicies | None = None
+    _said_at: float = 0.0
 
     def __post_init__(self) -> None:
         time = EngineTime(self.clock)
@@ -289,11 +290,15 @@ class SharedOrders:
         await self._hooks.write(self.ledger)
 
     async def _say_policies(self) -> None:
-        now, policies = instant_of(self.clock.micros()), tuple(self.conditions.policies)
-        if self._said is None or self._said.policies != policies or now - self._said.said_at >= SAID_FOR / 3:
+        policies = tuple(self.conditions.policies)
+        began = self.clock.monotonic()
+        is_old = began - self._said_at >= SAID_FOR.total_seconds() / 3
+        if self._said is None or self._said.policies != policies or is_old:
+            now = instant_of(self.clock.micros())
             said = ServedPolicies(server=self.server, policies=policies, algorithm=self.engine.algorithm, said_at=now)
             await self.ledger.policies.put(self.queue, said)
             self._said = said
+            self._said_at = began
 
     def _rest(self) -> timedelta:
         """Until the next reading, or the next end of a condition."""

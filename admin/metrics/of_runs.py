@@ -102,11 +102,17 @@ def oldest_samples(name: RunName, seen: FirstSeen) -> Iterator[MetricSample]:
 
 @dataclass(slots=True)
 class RunTextfile:
-    """The file of one command; `json` is its result, once there is one."""
+    """The file of one command; `json` is its result, once there is one.
+
+    Attributes:
+        began: in microseconds since 1970, as the ends of other runs are.
+        began_monotonic: the same moment by the clock that is never set: the duration is measured by it.
+    """
 
     file: Path
     name: RunName
     began: int = field(default_factory=lambda: this_clock().micros())
+    began_monotonic: float = field(default_factory=lambda: this_clock().monotonic())
 
     def write(self, exit_code: int, json: Mapping[str, Any] | None = None, keys: LeftKeys = NONE_LEFT) -> None:
         """Say how the run ended, and what it found.
@@ -119,8 +125,10 @@ class RunTextfile:
         Raises:
             ResultUnwritten: the file cannot be written; what stood there stays.
         """
-        now, (before, seen) = this_clock().micros(), self._before()
-        ending = ending_samples(self.name, exit_code, now / MICROS, (now - self.began) / MICROS)
+        ended = this_clock().micros() / MICROS
+        seconds = this_clock().monotonic() - self.began_monotonic
+        before, seen = self._before()
+        ending = ending_samples(self.name, exit_code, ended, seconds)
         samples: Iterable[MetricSample] = before
         if json is not None:
             seen = first_seen(json.get("left") or (), keys, seen, self.began / MICROS)

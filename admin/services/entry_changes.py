@@ -197,7 +197,7 @@ class _Changing:
 
     async def _look_at_active(self, queue: MailQueue, *, dry_run: bool) -> None:
         """Count what is active, and order of it what is to follow; what is bounced or deleted is kept before."""
-        result, new = self._result, list[EntryId]()
+        result, new = self._result, dict[EntryId, EntryChange]()
         result.active = 0
         async with aclosing(queue.browse(WAITING)) as mails:
             async for mail in mails:
@@ -209,10 +209,10 @@ class _Changing:
                     continue
                 if self._keeps and not dry_run:
                     await self._keep_part(mail, chosen)
-                new += [one.entry.id for one in chosen]
+                new |= {one.entry.id: result.change.after(one.entry) for one in chosen}
                 self._ordered.update(one.entry.id for one in chosen)
         if new and not dry_run:
-            await self._connections.orders().intents.put(queue.name, new, result.change)
+            await self._connections.orders().intents.put(queue.name, new, result.change.at)
         result.ordered = len(self._ordered)
 
     def _change(self, mail: Listed) -> ChangedMail | None:

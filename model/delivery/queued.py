@@ -5,7 +5,7 @@ Source: seed mta-queue-subsystem 2.2 and 2.4, facts/mta.md 1.5.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
@@ -15,6 +15,9 @@ from model.ids import EnqueueId
 from model.matching import check_wildcard, text_fits
 from model.pickup.policy import PickupField
 from model.queue.filters import NULL_SENDER
+
+_APART: Final = timedelta(milliseconds=1)
+"""The time between two changes of one entry: the ledger keeps instants in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +188,13 @@ class EntryChange:
         if self.action is EntryAction.DELETE:
             return None
         behind = self._behind(one)
-        return behind if behind == one.entry else replace(behind, changed_at=self.at)
+        return behind if behind == one.entry else replace(behind, changed_at=self.after(one.entry).at)
+
+    def after(self, entry: DeliveryEntry) -> "EntryChange":
+        """The same change, given later than the entry's last one: that one may be by a clock that is ahead."""
+        if entry.changed_at is None:
+            return self
+        return replace(self, at=max(self.at, entry.changed_at + _APART))
 
     def is_void(self, entry: DeliveryEntry, now: datetime) -> bool:
         """Whether it comes too late: the entry was changed by a later command, or its time is over."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from model.errors import Outweighed
+from model.errors import MailmendError, Outweighed
 from model.instants import MICROS
 from model.operations import Put, Read, Remove, Seen
 from model.ports import AsyncTables
@@ -43,14 +43,39 @@ async def put_order(tables: AsyncTables, put: Put, now_micros: int) -> None:
     Raises:
         Outweighed: a removal by a clock more than a day ahead hides the row.
     """
-    read = Read(put.table, put.table.key_of(put.row), times=True)
+    await put_orders(tables, [put], now_micros)
+
+
+async def put_orders(tables: AsyncTables, puts: Sequence[Put], now_micros: int) -> None:
+    """Write rows so that each of them is in force; the reads and the writes go out together.
+
+    Raises:
+        CannotReach: the ledger does not answer; some rows may be in force.
+        Outweighed: a removal by a clock more than a day ahead hides a row.
+    """
+    left = list(puts)
     for seconds in AHEAD_SECONDS:
-        at = stamp_after(now_micros + seconds * MICROS, await tables.read(read))
-        await tables.write(replace(put, at=at))
-        seen = await tables.read(read)
-        if seen and seen[0].newest == at:
+        reads = [Read(put.table, put.table.key_of(put.row), times=True) for put in left]
+        before = [found_in(seen) for seen in await tables.read_all(reads)]
+        stamped = [
+            replace(put, at=stamp_after(now_micros + seconds * MICROS, seen))
+            for put, seen in zip(left, before, strict=True)
+        ]
+        for error in await tables.write_all(stamped):
+            if error:
+                raise error
+        after = [found_in(seen) for seen in await tables.read_all(reads)]
+        left = [put for put, seen in zip(stamped, after, strict=True) if not seen or seen[0].newest != put.at]
+        if not left:
             return
     raise Outweighed("what was ordered is not in force", mend=Outweighed.MEND)
+
+
+def found_in(answer: Sequence[Seen] | MailmendError) -> Sequence[Seen]:
+    """Return the rows of one answer of `read_all`, or raise its error."""
+    if isinstance(answer, MailmendError):
+        raise answer
+    return answer
 
 
 async def remove_order(tables: AsyncTables, table: Table, key: Key, now_micros: int) -> None:

@@ -6,7 +6,7 @@ as well, a row under the nil id says whether anything was ordered in the last ti
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -15,10 +15,12 @@ from model.delivery.entries import EntryId
 from model.delivery.queued import EntryAction, EntryChange
 from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
+from model.instants import micros_at
 from model.operations import Put, Read, Remove
 from model.ports import AsyncTables
 from model.schema.table import Row
 from model.texts import noted
+from repair.ledger.expiring import put_order, put_orders
 
 KEPT_FOR: Final = timedelta(days=1)
 """How long a change waits for the end of an attempt."""
@@ -39,29 +41,26 @@ class LedgerIntents:
     tables: AsyncTables
     keyspace: str
 
-    async def put(self, queue: QueueName, entries: Sequence[EntryId], change: EntryChange) -> None:
-        """Order this of each entry, in place of what was ordered of it before.
+    async def put(self, queue: QueueName, changes: Mapping[EntryId, EntryChange], now: datetime) -> None:
+        """Order a change of each entry, in place of the change that was ordered before; `now` is the time of the call.
 
         Raises:
             CannotReach: the ledger does not answer; some may be ordered.
+            Outweighed: some are not in force: removals by a clock more than a day ahead hide them.
         """
+        if not changes:
+            return
         seconds = round(KEPT_FOR.total_seconds())
-        cells = {
-            "action": change.action.value,
-            "owner": noted(change.owner),
-            "reason": noted(change.reason),
-            "madeat": change.at,
-            "untilat": change.until,
-        }
-        there = DELIVERY_INTENT.key_row((self.keyspace, queue, _ANY, 0)) | {"madeat": change.at}
-        await self.tables.write(Put(DELIVERY_INTENT, there, ttl_seconds=2 * seconds))
+        latest = max(change.at for change in changes.values())
+        there = DELIVERY_INTENT.key_row((self.keyspace, queue, _ANY, 0)) | {"madeat": latest}
+        await put_order(self.tables, Put(DELIVERY_INTENT, there, ttl_seconds=2 * seconds), micros_at(now))
+        entries = sorted(changes, key=lambda entry: (entry.mail.bytes, entry.number))
         for place in range(0, len(entries), _TOGETHER):
-            rows = (
-                DELIVERY_INTENT.key_row((self.keyspace, queue, one.mail, one.number)) | cells
-                for one in entries[place : place + _TOGETHER]
-            )
-            writes = [Put(DELIVERY_INTENT, row, clear=True, ttl_seconds=seconds) for row in rows]
-            _raise_first(await self.tables.write_all(writes))
+            puts = [
+                Put(DELIVERY_INTENT, self._row(queue, entry, changes[entry]), clear=True, ttl_seconds=seconds)
+                for entry in entries[place : place + _TOGETHER]
+            ]
+            await put_orders(self.tables, puts, micros_at(now))
 
     async def are_there(self, queue: QueueName) -> bool:
         """Whether something was ordered that may be there still."""
@@ -82,8 +81,27 @@ class LedgerIntents:
         return changes
 
     async def remove(self, queue: QueueName, mail: EnqueueId, numbers: Iterable[int]) -> None:
-        keys = [(self.keyspace, queue, mail, number) for number in numbers]
-        _raise_first(await self.tables.write_all([Remove(DELIVERY_INTENT, key) for key in keys]))
+        """Remove what is ordered of these entries, also where another host's clock is ahead.
+
+        A removal carries the stamp of what it removes, so that it hides no later order, whatever the clocks say.
+        """
+        chosen = frozenset(numbers)
+        read = Read(DELIVERY_INTENT, (self.keyspace, queue, mail), times=True)
+        removals = [
+            Remove(DELIVERY_INTENT, DELIVERY_INTENT.key_of(seen.row), at=seen.newest)
+            for seen in await self.tables.read(read)
+            if seen.row["number"] in chosen
+        ]
+        _raise_first(await self.tables.write_all(removals))
+
+    def _row(self, queue: QueueName, entry: EntryId, change: EntryChange) -> Row:
+        return DELIVERY_INTENT.key_row((self.keyspace, queue, entry.mail, entry.number)) | {
+            "action": change.action.value,
+            "owner": noted(change.owner),
+            "reason": noted(change.reason),
+            "madeat": change.at,
+            "untilat": change.until,
+        }
 
     def _read(self, queue: QueueName, mail: EnqueueId) -> Read:
         return Read(DELIVERY_INTENT, (self.keyspace, queue, mail))

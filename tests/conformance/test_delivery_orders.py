@@ -232,8 +232,10 @@ async def test_what_is_ordered_for_after_attempts_is_read_by_mail_until_it_is_re
     defer = EntryChange(action=EntryAction.DEFER, at=now, owner="ann", reason="x", until=now + timedelta(hours=1))
     hold = EntryChange(action=EntryAction.HOLD, at=now + timedelta(seconds=1), owner="bob", reason="y")
     assert not await ledger.are_there(queue)
-    await ledger.put(queue, [EntryId(one, 0), EntryId(one, 7), EntryId(two, 0)], defer)
-    await ledger.put(queue, [EntryId(one, 7)], hold)
+    await ledger.put(
+        queue, dict.fromkeys((EntryId(one, 0), EntryId(one, 7), EntryId(two, 0)), defer), datetime.now(UTC)
+    )
+    await ledger.put(queue, {EntryId(one, 7): hold}, datetime.now(UTC))
     assert await ledger.are_there(queue)
     assert await ledger.of(queue, one) == {0: defer, 7: hold}
     both = {EntryId(one, 0): defer, EntryId(one, 7): hold, EntryId(two, 0): defer}
@@ -244,13 +246,35 @@ async def test_what_is_ordered_for_after_attempts_is_read_by_mail_until_it_is_re
     assert not await ledger.are_there(QueueName(f"{queue}2"))
 
 
+async def test_what_is_ordered_for_after_attempts_is_in_force_and_removed_whatever_clock_wrote_before(
+    tables: AsyncTables, queue: QueueName
+) -> None:
+    """Given a host whose clock is an hour ahead: a later command of a host with the right clock takes its place."""
+    ledger, mail = LedgerIntents(tables, "mail"), EnqueueId(uuid4())
+    now = datetime.now(UTC).replace(microsecond=0)
+    ahead = now + timedelta(hours=1)
+    entry = EntryId(mail, 0)
+    hold = EntryChange(action=EntryAction.HOLD, at=ahead, owner="ann", reason="x")
+    delete = EntryChange(action=EntryAction.DELETE, at=now, owner="bob", reason="y")
+    await ledger.put(queue, {entry: hold}, ahead)
+
+    await ledger.put(queue, {entry: delete}, now)
+    outweighing = await ledger.of(queue, mail)
+    await ledger.remove(queue, mail, [0])
+    removed = await ledger.of(queue, mail)
+    await ledger.put(queue, {entry: delete}, now)
+    again = await ledger.of(queue, mail)
+
+    assert (outweighing, removed, again) == ({0: delete}, {}, {0: delete})
+
+
 async def test_what_is_ordered_for_after_attempts_has_words_that_every_store_takes(
     tables: AsyncTables, queue: QueueName
 ) -> None:
     ledger, mail = LedgerIntents(tables, "mail"), EnqueueId(uuid4())
     now = datetime.now(UTC).replace(microsecond=0)
     hold = EntryChange(action=EntryAction.HOLD, at=now, owner="J\udcf6rg", reason="sp\ud800ter")
-    await ledger.put(queue, [EntryId(mail, 0)], hold)
+    await ledger.put(queue, {EntryId(mail, 0): hold}, datetime.now(UTC))
     assert await ledger.of(queue, mail) == {0: replace(hold, owner="J\ufffdrg", reason="sp\ufffdter")}
 
 

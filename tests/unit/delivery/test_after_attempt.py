@@ -34,7 +34,8 @@ async def order(site: DeliverySite, action: EntryAction, until: timedelta | None
     """Of every entry of the queue."""
     ends_at = site.clock.now + until if until else None
     ordered = EntryChange(action=action, at=site.clock.now, owner="ann", reason="spam?", until=ends_at)
-    await site.ledger.intents.put(site.queue.name, [one.entry.id for one in await entries(site)], ordered)
+    changes = {one.entry.id: ordered for one in await entries(site)}
+    await site.ledger.intents.put(site.queue.name, changes, site.clock.now)
 
 
 async def ordered_of(site: DeliverySite, entry: EntryId) -> Mapping[int, EntryChange]:
@@ -110,7 +111,7 @@ async def test_what_is_ordered_before_a_mail_is_taken_is_done_without_an_attempt
     await site.put(BOB, CY, sender=None)
     entry = (await entries(site))[0].entry.id
     ordered = EntryChange(action=action, at=site.clock.now, owner="ann", reason="spam?")
-    await site.ledger.intents.put(site.queue.name, [entry], ordered)
+    await site.ledger.intents.put(site.queue.name, {entry: ordered}, site.clock.now)
     await site.serve(60.0)
     assert site.relay.had == [CY]
     assert await states(site) == ({BOB: EntryState.HOLD} if action is EntryAction.HOLD else {})

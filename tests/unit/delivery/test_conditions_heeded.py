@@ -143,6 +143,31 @@ async def test_what_a_killed_server_said_is_forgotten_and_what_a_living_one_says
     assert said == ["dead", "server", "server"]
 
 
+async def test_what_a_server_says_is_said_again_in_time_though_the_wall_clock_is_set_back(
+    site: DeliverySite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a wall clock that loses 10 minutes: what servers said would expire before the server says it again."""
+    set_back = 0.0
+    said_at = list[float]()
+
+    def monotonic() -> float:
+        return site.clock.micros() / 1_000_000 + set_back
+
+    async def look() -> None:
+        nonlocal set_back
+        for lost in (0, 600):
+            set_back += lost
+            await site.clock.pause(6)
+            (said,) = await site.ledger.policies.of(site.queue.name)
+            said_at.append(said.said_at.timestamp())
+
+    monkeypatch.setattr(site.clock, "monotonic", monotonic)
+    await site.serve(620, [PER_DOMAIN], until=lambda: len(said_at) == 2, beside=look())
+
+    first, second = said_at
+    assert 0 < second - first < 13
+
+
 async def test_limits_of_a_later_version_change_nothing(site: DeliverySite, caplog: pytest.LogCaptureFixture) -> None:
     """Neither do other orders that are read with them: what was read before holds on."""
     made = await limited(site, 0, "one.example")

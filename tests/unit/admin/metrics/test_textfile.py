@@ -2,22 +2,35 @@
 
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from admin.metrics import of_runs
-from admin.metrics.declared import RUN_FAILED, RUN_FINDINGS, RUN_LEFT, RUN_QUEUE_MARKS, RUN_ROWS_PER_SECOND, RUNS
-from admin.metrics.of_runs import RunName, result_samples
+from admin.metrics.declared import (
+    RUN_DURATION,
+    RUN_END,
+    RUN_FAILED,
+    RUN_FINDINGS,
+    RUN_LEFT,
+    RUN_QUEUE_MARKS,
+    RUN_ROWS_PER_SECOND,
+    RUNS,
+)
+from admin.metrics.of_runs import RunName, RunTextfile, result_samples
 from cql.driver import session
+from mailqueue.prometheus import samples_in
 from model.errors import CannotReach, ResultUnwritten
 from model.metrics import MetricSample
 from repair.ledger.leases import Leases
 from repair.scanners.local import LocalEngine
+from tests.support.clock import START, VirtualClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace
 from tests.support.metrics import Scraped, tells_its_json
+from tests.support.skewed import SkewedClock
 
 QUICK = ("--engine", "local", "--delay", "0")
 CHECK = {"keyspace": "mail", "command": "check all"}
@@ -44,6 +57,22 @@ def closed_umask() -> Iterator[None]:
     before = os.umask(0o077)
     yield
     os.umask(before)
+
+
+def test_a_run_takes_no_negative_time_where_the_wall_clock_is_set_back(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SkewedClock(VirtualClock(), timedelta(0))
+    monkeypatch.setattr(of_runs, "this_clock", lambda: clock)
+    run = RunTextfile(file, RunName("mail", "check"))
+
+    clock.sleep(90)
+    clock.ahead = -timedelta(minutes=10)
+    run.write(0)
+
+    samples = {one.metric: one.value for one in samples_in(file.read_text(), RUNS)}
+    assert samples[RUN_DURATION] == 90
+    assert samples[RUN_END] == START / 1_000_000 + 90 - 600
 
 
 def test_rows_a_second_are_those_of_the_scan_alone() -> None:

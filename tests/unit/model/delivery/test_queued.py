@@ -192,3 +192,18 @@ def test_what_ends_a_recipient_and_what_may_follow_an_attempt() -> None:
         EntryAction.RELEASE,
         EntryAction.RETRY,
     }
+
+
+def test_a_command_of_a_late_clock_is_later_than_the_change_before_it() -> None:
+    """Given an entry that was changed by a host whose clock is an hour ahead."""
+    ahead = NOON + timedelta(hours=1)
+    entry = replace(ONE.entry, changed_at=ahead)
+
+    held = change(EntryAction.HOLD).of(replace(ONE, entry=entry))
+    follows = change(EntryAction.HOLD).after(entry)
+
+    assert change(EntryAction.HOLD).is_void(entry, NOON)
+    assert not follows.is_void(entry, NOON)
+    assert held is not None
+    assert held.changed_at == follows.at == ahead + timedelta(milliseconds=1)
+    assert change(EntryAction.HOLD).after(ONE.entry) == change(EntryAction.HOLD)
