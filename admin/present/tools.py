@@ -77,7 +77,7 @@ def load_document(result: LoadResult) -> Document:
         (sums.refused, f"{sums.refused:,} were refused; each was named."),
         (sums.skipped, f"{sums.skipped:,} sub-folders or files were skipped; each was named."),
         (sums.deleted, f"{sums.deleted:,} messages that the source marks as deleted stay away."),
-        (sums.doubtful, f"{sums.doubtful:,} lines may begin a message or not; each was named with its offset."),
+        (sums.doubtful, f"{sums.doubtful:,} lines may be read in two ways; each was named with its offset."),
         (result.kind is FolderKind.MBOX, _octets_line(sums)),
         (sums.lagged, f"{sums.lagged:,} lag. Next: mailmend repair lags {keyspace_option(keyspace)}"),
         (sums.unjournalled, f"{sums.unjournalled:,} of them nobody could take note of. {unnoted}"),

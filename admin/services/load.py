@@ -72,7 +72,7 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
             not_stored.append(refused)
 
     def name_doubt(doubt: Doubt) -> None:
-        read = "begins a message" if doubt.begins else "is text of the message above"
+        read = "begins a message" if doubt.begins else "is part of a message"
         caller.remark(f"doubtful: {request.path} at byte {doubt.offset}: {doubt.line!r} {read}, but {doubt.why}")
         if len(doubts) < SHOWN_MAX:
             doubts.append(doubt)

@@ -5,17 +5,23 @@ begins a message when it has one of the forms that mail programs write (a sender
 An empty line before it is the rule, but some programs write none. Lines end in LF, CRLF or CR, also mixed in one file.
 A line that has some of these signs and lacks others is a doubt: it is named with its offset, whichever way it was read.
 
+A message of an mboxcl or mboxcl2 says its length (`Content-Length`). Where an envelope, or the end of the file, follows
+at that length, the message ends there, whatever is in it. Where none follows, the length is a doubt, and lines decide.
+
 Every byte of the file belongs to exactly one of: an envelope line, a message, or the empty line after a message.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from io import SEEK_END
 from pathlib import Path
 from typing import IO
 
 CHUNK_OCTETS = 2**18
 _AHEAD_OCTETS = 2**13
+_HEADER_OCTETS = 2**16
+"""The largest header in which a `Content-Length` is looked for, in bytes."""
 _LOOKED_AT_LINES = 6
 _SHOWN_OCTETS = 80
 _LINE_OCTETS_MAX = 1000
@@ -29,6 +35,11 @@ LINE_END = re.compile(rb"\r?\r?\n|\r")
 """Also CRCRLF, which programs write that convert line ends twice."""
 FIELD = re.compile(rb"([A-Za-z0-9][A-Za-z0-9_.\-]{0,76})[ \t]*:(?!//)")
 """The start of a header line as mail has it."""
+_HEADER_END = re.compile(rb"(?>\r?\r?\n|\r)(?:\r?\r?\n|\r)")
+_LENGTH = re.compile(rb"(?<![^\r\n])content-length[ \t]*:([^\r\n]*)", re.IGNORECASE)
+_NUMBER = re.compile(rb"[ \t]*([0-9]{1,15})[ \t]*")
+_LINES_AFTER = re.compile(rb"(?:\r?\r?\n|\r){0,2}")
+"""What may be between the counted bytes of a message and the next envelope: its last line end, and an empty line."""
 ANY_FIELD = re.compile(rb"(?:\A|[\r\n])" + FIELD.pattern)
 
 _DAY = r"(?:mon|tue|wed|thu|fri|sat|sun)"
@@ -57,12 +68,12 @@ _KNOWN_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A line that begins with `From ` and that may be an envelope or a sentence.
+    """A line that may be read either way: one that begins with `From `, or a `Content-Length` that is not right.
 
     Attributes:
         offset: of the line, in bytes from the start of the file.
         line: its start, for people.
-        begins: whether it was taken as the envelope of a message; otherwise it stays in the message above.
+        begins: whether it was taken as the envelope of a message; otherwise it belongs to the message around it.
         why: what speaks against the way it was read.
     """
 
@@ -128,6 +139,10 @@ def is_envelope(start: bytes) -> bool:
     return len(lines) > 1 and bool(_DATED.fullmatch(_words(lines[0]))) and bool(FIELD.match(lines[1]))
 
 
+_COUNTED = "only the Content-Length of that message says so"
+_NOT_COUNTED = "no message ends at this length"
+
+
 @dataclass(slots=True)
 class _Window:
     """The bytes of the file that are looked at: from `offset` on."""
@@ -160,6 +175,19 @@ class _Window:
         self.offset += len(taken)
         return taken
 
+    def ahead(self, count: int, octets: int) -> bytes:
+        """The bytes after the next `count` ones, read apart from the window where they are beyond it."""
+        if count + octets <= self.left:
+            return self.buffer[self.place + count : self.place + count + octets]
+        stands_at = self.file.tell()
+        size = self.file.seek(0, SEEK_END)
+        found = b""
+        if self.offset + count < size:
+            self.file.seek(self.offset + count)
+            found = self.file.read(octets)
+        self.file.seek(stands_at)
+        return found
+
     def octets_before_from(self, last: bytes) -> int | None:
         """The number of bytes before the next line that begins with `From `; `last` is the byte before the window."""
         found = self.buffer.find(FROM, self.place)
@@ -186,14 +214,21 @@ class _Message:
         """Take what belongs to the message; what is doubtful about the envelope that ends it."""
         if begun:
             self._doubt(begun)
+        end = self._counted_end(window)
         while window.filled(CHUNK_OCTETS):
+            counted = None if end is None or end <= window.offset else end - window.offset
             count = window.octets_before_from(self.tail[-1:])
-            if count is None:
-                self._take(window, window.left if window.ended else window.left - len(FROM))
+            if count is None or (counted is not None and count > counted):
+                seen = window.left if window.ended else window.left - len(FROM)
+                self._take(window, seen if counted is None else min(seen, counted))
                 continue
             window.filled(count + _AHEAD_OCTETS)
             self._take(window, count)
+            if window.offset == end:
+                return None
             begins, why = _judged(window.peek(_AHEAD_OCTETS), after_empty=_ends_empty(self.tail))
+            if counted is not None:
+                begins, why = False, _COUNTED if begins else ""
             doubt = Doubt(window.offset, _shown(window.peek(_SHOWN_OCTETS)), begins, why) if why else None
             if begins:
                 return doubt
@@ -201,6 +236,36 @@ class _Message:
                 self._doubt(doubt)
             self._take(window, len(FROM))
         return None
+
+    def _counted_end(self, window: _Window) -> int | None:
+        """The offset at which the message ends by its `Content-Length`; None where it has none that is right."""
+        window.filled(_HEADER_OCTETS)
+        start = window.place
+        header_end = _HEADER_END.search(window.buffer, start, start + _HEADER_OCTETS)
+        if header_end is None:
+            return None
+        fields = list(_LENGTH.finditer(window.buffer, start, header_end.end()))
+        before_from = window.octets_before_from(b"\n") if fields else None
+        if not fields or (before_from is not None and start + before_from < header_end.start()):
+            return None  # another message begins before this one has a body
+        for name_and_number in fields:
+            number = _NUMBER.fullmatch(name_and_number[1])
+            end = self._end_after(window, header_end.end() - start + int(number[1])) if number else None
+            if end is not None:
+                return end
+        offset, line = window.offset + fields[0].start() - start, _shown(fields[0][0][:_SHOWN_OCTETS])
+        self._doubt(Doubt(offset, line, begins=False, why=_NOT_COUNTED))
+        return None
+
+    def _end_after(self, window: _Window, counted: int) -> int | None:
+        """The offset of what follows the counted bytes: an envelope, or the end of the file; None where it is text."""
+        last, ahead = window.ahead(counted - 1, 1), window.ahead(counted, _AHEAD_OCTETS)
+        found = _LINES_AFTER.match(ahead)
+        lines = found[0] if found else b""
+        rest = ahead[len(lines) :]
+        is_line = (last + lines)[-1:] in (b"\n", b"\r") and rest.startswith(FROM)
+        ends = is_line and _judged(rest, after_empty=True)[0] if rest else bool(last)
+        return window.offset + counted + len(lines) if ends else None
 
     def entry(self, offset: int, envelope: bytes, next_offset: int) -> MboxEntry:
         separator = _line_end_of(self.tail) if _ends_empty(self.tail) else b""

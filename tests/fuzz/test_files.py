@@ -72,6 +72,7 @@ Status: RO
 X-Mozilla-Status: 0001
 X-Gmail-Labels: a,"b c"
 Content-Type: text/plain; charset=utf-8
+Content-Length: 17
 
 one
 >From quoted
@@ -103,6 +104,8 @@ MAIL_BYTES = (
         b"\xef\xbb\xbf",
         b"\xff\xfe",
         b"Date: Thu, 1 Jan 1970 00:00:00 -0000",
+        b"\nContent-Length: 1",
+        b"0",
         b"x" * 3_000,
         b"Date: 1 Jan 0000 00:00 +2400",
     ),

@@ -265,8 +265,8 @@ class TestLoad:
         (doubt,) = ended.json["doubts"]
         assert (ended.code, ended.json["stored"], ended.json["doubtful"]) == (0, 2, 1)
         assert (doubt["offset"], doubt["line"], doubt["begins"]) == (len(LETTER), "From memory: fine", False)
-        assert f"at byte {len(LETTER)}: 'From memory: fine' is text of the message above" in ended.err
-        assert "1 lines may begin a message or not" in shown.out
+        assert f"at byte {len(LETTER)}: 'From memory: fine' is part of a message" in ended.err
+        assert "1 lines may be read in two ways" in shown.out
         assert "From memory: fine" in shown.out
 
     def test_what_is_skipped_has_its_own_sum_and_the_command_to_type_next(

@@ -135,6 +135,8 @@ LINES = st.sampled_from(
         b"From ",
         b"From",
         b"Subject: x",
+        b"Content-Length: 5",
+        b"content-length:10 ",
         b"",
         b"text",
         b"x" * 70,
