@@ -49,6 +49,13 @@ SUSPENSIONS_UNREAD: Final = Metric(
     ("queue",),
     no_alert="Mails that wait for long are a trouble of the queue, which has its alerts; the log names the suspension",
 )
+CONDITIONS_UNREAD: Final = Metric(
+    "mailmend_delivery_conditions_unread",
+    "Run-time conditions that this version cannot read: each lets nothing begin of the mails that it names, or is "
+    "parked (`mailmend policy list QUEUE` names them)",
+    ("queue",),
+    no_alert="Mails that wait for long are a trouble of the queue, which has its alerts; the log names the condition",
+)
 CONDITIONS: Final = Metric(
     "mailmend_delivery_conditions",
     "Run-time conditions that this server has before those of its policies: set limits, or are parked, as no policy "
@@ -113,7 +120,7 @@ SHARE: Final = Metric(
     ("queue", "state"),
     no_alert="Who cannot keep a seat cannot read what is ordered either, which has its alert",
 )
-_ORDERS: Final = (SUSPENSIONS, SUSPENSIONS_UNREAD, CONDITIONS, SUSPENSIONS_READ)
+_ORDERS: Final = (SUSPENSIONS, SUSPENSIONS_UNREAD, CONDITIONS, CONDITIONS_UNREAD, SUSPENSIONS_READ)
 DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, UNCERTAIN, LOST_REPORTS, *_PICKUP, *_ORDERS, SERVERS, SHARE)
 
 _THEIRS: Final = "How much clients send is theirs to say"
@@ -216,6 +223,7 @@ def order_samples(
     yield MetricSample(SUSPENSIONS_UNREAD, (queue,), unread)
     yield MetricSample(CONDITIONS, (queue, "set"), len(conditions) - parked)
     yield MetricSample(CONDITIONS, (queue, "parked"), parked)
+    yield MetricSample(CONDITIONS_UNREAD, (queue,), sum(bool(one.made.unread) for one in conditions))
     yield MetricSample(SUSPENSIONS_READ, (queue,), read_micros / 1_000_000)
 
 

@@ -1,7 +1,8 @@
 """What people and hooks order for a queue, as the ledger has it for all its servers: read again and again, and heeded.
 
 All of it is read before anything of it counts: where the ledger cannot be read, nothing changes. One order that cannot
-be read does not stop the others: a suspension holds more mails than it names, a condition is parked.
+be read does not stop the others: a suspension holds more mails than it names, a condition lets nothing begin of the
+mails that it names, or is parked where it does not tell them.
 """
 
 import asyncio
@@ -173,6 +174,9 @@ def _log_placed(one: PlacedCondition) -> None:
     shown = {"condition": str(made.id), "owner": made.owner, "why": made.reason, "ends_at": str(made.ends_at)}
     if one.parked:
         _LOG.warning("a condition is parked", extra={**shown, "parked": one.parked})
+    elif made.unread:
+        what = "a condition cannot be read, and lets nothing begin of the mails that it names"
+        _LOG.warning(what, extra={**shown, "error": made.unread})
     else:
         groups = {"counted_as": ", ".join(one.groups.values())} if one.groups else {}
         _LOG.info("a condition sets limits", extra={**shown, **groups})
@@ -231,7 +235,6 @@ class SharedOrders:
 
         Raises:
             CannotReach: the ledger does not answer.
-            WrongUse: a condition has limits that this version does not know.
         """
         suspensions = await self.ledger.suspensions.of(self.queue)
         conditions = await self.ledger.conditions.of(self.queue)

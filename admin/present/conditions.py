@@ -52,7 +52,7 @@ def list_document(
         (
             str(one.made.id),
             _which(one.made),
-            limits_text(one.made.threshold),
+            _limits_of(one.made),
             shown(one.made.made_at),
             shown(one.made.ends_at) if one.made.ends_at else "when it is removed",
             printable(one.made.owner),
@@ -62,7 +62,19 @@ def list_document(
         for one in found
     ]
     wrapped = frozenset({"for", "limits", "by", "why", "on servers"})
-    return queue_document(result, json, (Grid(f"Set beside the policy files in {queue}", columns, rows, wrapped),))
+    unread = [_unread_text(one.made) for one in found if one.made.unread]
+    grid = Grid(f"Set beside the policy files in {queue}", columns, rows, wrapped)
+    return queue_document(result, json, (grid, *unread))
+
+
+def _unread_text(made: MadeCondition) -> str:
+    """What a condition does that cannot be read, and how to mend that."""
+    does = "lets no such mail begin" if made.has_target else "sets no limits, and those of the policy files hold"
+    lift = f"mailmend policy remove {made.queue} {made.id}"
+    return printable(
+        f"{made.id} cannot be read: {made.unread}. Until it is removed it {does}. "
+        f"Set its limits again in a way that can be read, then: {lift}"
+    )
 
 
 def limits_text(threshold: Threshold) -> str:
@@ -79,13 +91,19 @@ def limits_text(threshold: Threshold) -> str:
 
 
 def _which(made: MadeCondition) -> str:
+    if not made.has_target:
+        return "what cannot be read"
     named = (f"{name} {' or '.join(texts)}" for name, texts in made.values.items())
     counted = ", ".join(made.fields) or "everything together"
     return printable(f"{', '.join(named) or 'all'} of what is counted by {counted}")
 
 
 def _limited(made: MadeCondition) -> str:
-    return f"{limits_text(made.threshold)}, for {_which(made)}"
+    return f"{_limits_of(made)}, for {_which(made)}"
+
+
+def _limits_of(made: MadeCondition) -> str:
+    return f"{limits_text(made.threshold)}, as it cannot be read" if made.unread else limits_text(made.threshold)
 
 
 def _on_servers(state: ConditionState) -> Iterator[str]:
@@ -134,6 +152,7 @@ def made_json(made: MadeCondition) -> dict[str, Any]:
             "ends_at": made.ends_at,
             "owner": made.owner,
             "why": made.reason,
+            "unread": made.unread or None,
         }
     )
     return found

@@ -61,7 +61,7 @@ def list_document(
 
 def _unread_text(made: MadeSuspension) -> str:
     """What a suspension does of which a field cannot be read, and how to mend that."""
-    which = "every mail" if len(made.values) == len(made.unread) else "every mail that its other fields name"
+    which = "every mail" if made.holds_every_mail else "every mail that its other fields name"
     lift = f"mailmend suspend remove {made.queue} {made.id}"
     return printable(
         f"{made.id} cannot be read: {'; '.join(made.unread)}. Until it is removed it holds {which}. "
@@ -70,6 +70,8 @@ def _unread_text(made: MadeSuspension) -> str:
 
 
 def _which(made: MadeSuspension) -> str:
+    if made.damage:
+        return "every mail, as it cannot be read"
     named = (f"{name} {' or '.join(texts)}" for name, texts in made.values.items())
     return printable(", ".join(named)) or "every mail"
 

@@ -45,6 +45,8 @@ class MadeCondition:
         owner: who set them.
         made_at: the earlier one is tested first; those that people set before those of hooks.
         ends_at: None: somebody removes it.
+        unread: why the ledger does not tell all of it: `threshold` lets nothing begin then; "" where it tells all.
+        has_target: whether the ledger tells its fields and values.
     """
 
     id: UUID
@@ -56,10 +58,12 @@ class MadeCondition:
     reason: str
     made_at: datetime
     ends_at: datetime | None = None
+    unread: str = ""
+    has_target: bool = True
 
     def names_the_same(self, fields: Sequence[str], values: PatternTexts) -> bool:
         """Whether it is of the same policy and the same values; both as `normal_texts` gives them."""
-        return (self.fields, self.values) == (tuple(fields), values)
+        return self.has_target and (self.fields, self.values) == (tuple(fields), values)
 
     def has_ended(self, now: datetime) -> bool:
         return self.ends_at is not None and self.ends_at <= now
@@ -157,10 +161,14 @@ def with_conditions(
 ) -> tuple[tuple[CounterPolicy, ...], tuple[PlacedCondition, ...]]:
     """The policies with the conditions before their own, in their rank; and what became of each.
 
-    A condition that cannot be read is parked: an expression that an older version took, a field of a later version.
+    A condition is parked where it cannot be read which mails it limits: an expression that an older version took, a
+    field of a later version, a damaged row.
     """
     before, placed = [list[ThresholdCondition[Threshold]]() for _ in policies], list[PlacedCondition]()
     for one in sorted(made, key=lambda one: one.rank):
+        if not one.has_target:
+            placed.append(PlacedCondition(one, parked=f"it cannot be read: {one.unread}"))
+            continue
         try:
             patterns, counted_by = one.patterns, one.counted_by
         except WrongUse as error:

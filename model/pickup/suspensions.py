@@ -76,6 +76,7 @@ class MadeSuspension:
         values: by the name of their field; none is every mail.
         owner: who made it.
         ends_at: None: somebody removes it.
+        damage: why the ledger does not tell its values: it holds every mail then; "" where it tells them.
     """
 
     id: UUID
@@ -84,6 +85,7 @@ class MadeSuspension:
     owner: str
     reason: str
     ends_at: datetime | None = None
+    damage: str = ""
 
     def names_the_same(self, values: PatternTexts) -> bool:
         """Whether it is of the mails that these values name, in whatever order."""
@@ -107,6 +109,11 @@ class MadeSuspension:
         """Why fields of it cannot be read, such as an expression that an older version took; () where all can."""
         return self._read()[1]
 
+    @property
+    def holds_every_mail(self) -> bool:
+        """Whether it names no mails, or cannot be read in any field."""
+        return not self._read()[0]
+
     def suspension(self, ends_at: int | None) -> Suspension:
         """As the engine has it; `ends_at` is in nanoseconds of the engine's clock.
 
@@ -118,7 +125,7 @@ class MadeSuspension:
     def _read(self) -> tuple[Mapping[PickupField, tuple[ValuePattern, ...]], tuple[str, ...]]:
         """The patterns of each field that can be read, and why the other fields cannot."""
         patterns = dict[PickupField, tuple[ValuePattern, ...]]()
-        unread = list[str]()
+        unread = [self.damage] if self.damage else []
         for name, texts in self.values.items():
             try:
                 named = field_named(name)

@@ -1,9 +1,15 @@
-"""Run-time conditions in the ledger: limits that people and hooks set for a while, for every server of a queue."""
+"""Run-time conditions in the ledger: limits that people and hooks set for a while, for every server of a queue.
+
+A row that a later version wrote, or that is damaged, does not stop the reading of the others. Where its limits cannot
+be read, it lets no delivery begin of the mails that it names: the limits may be there to stop these mails, and a mail
+that waits can still go. Where it does not tell which mails it limits, it is parked, and the limits of the policy file
+hold: to stop every mail of the queue is what a suspension is for.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,6 +25,10 @@ from model.ports import AsyncTables
 from model.schema.table import Row
 from model.texts import noted
 from repair.ledger.expiring import kept_seconds, put_order, remove_order
+from repair.ledger.unread_rows import UnreadRow, json_in, named_texts_in, texts_in
+
+LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""When a row was made that does not say it."""
 
 _LIMITS: Final = frozenset({"concurrency", "rate", "connect_interval", "stop", "cluster"})
 
@@ -47,11 +57,7 @@ class LedgerConditions:
         await put_order(self.tables, put, micros_at(now))
 
     async def of(self, queue: QueueName) -> Sequence[MadeCondition]:
-        """All that hold, in the order in which they are tested; for a moment also some that have ended.
-
-        Raises:
-            WrongUse: one whose limits this version does not know.
-        """
+        """All that hold, in the order in which they are tested; for a moment also some that have ended."""
         seen = await self.tables.read(Read(DELIVERY_CONDITION, (self.keyspace, queue)))
         return sorted((condition_of(one.row) for one in seen), key=lambda one: one.rank)
 
@@ -93,30 +99,62 @@ def _limits(threshold: Threshold) -> Mapping[str, Any]:
 
 
 def condition_of(row: Row) -> MadeCondition:
-    """The condition that a row keeps.
-
-    Raises:
-        WrongUse: its limits are not known to this version.
-    """
-    limits: Mapping[str, Any] = json.loads(row.get("limits") or "{}")
-    if unknown := sorted(limits.keys() - _LIMITS):
-        raise WrongUse(f"the condition {row['condition']} has limits that are not known here: {', '.join(unknown)}")
-    values: Mapping[str, Sequence[str]] = json.loads(row.get("matches") or "{}")
-    rate = limits.get("rate")
+    """The condition that a row keeps; where it cannot be read, its `unread` says why."""
+    fields: tuple[str, ...] = ()
+    values: Mapping[str, tuple[str, ...]] = {}
+    threshold = Threshold(concurrency=0)
+    has_target = False
+    unread = ""
+    try:
+        fields = texts_in(json_in(row, "fields"), "fields")
+        values = named_texts_in(json_in(row, "matches"), "matches")
+        has_target = True
+        threshold = _threshold_in(json_in(row, "limits"))
+    except UnreadRow as error:
+        unread = str(error)
     return MadeCondition(
         id=row["condition"],
         queue=QueueName(row["queuename"]),
-        fields=tuple(json.loads(row.get("fields") or "[]")),
-        values={name: tuple(texts) for name, texts in values.items()},
-        threshold=Threshold(
-            concurrency=limits.get("concurrency"),
-            rate=DeliveryRate(*rate) if rate else None,
-            connect_interval=limits.get("connect_interval"),
-            stop=bool(limits.get("stop")),
-            cluster=bool(limits.get("cluster", True)),
-        ),
+        fields=fields,
+        values=values,
+        threshold=threshold,
         owner=row.get("owner") or "",
         reason=row.get("reason") or "",
-        made_at=row["madeat"],
+        made_at=row.get("madeat") or LONG_AGO,
         ends_at=row.get("endsat"),
+        unread=unread,
+        has_target=has_target,
     )
+
+
+def _threshold_in(limits: Any) -> Threshold:
+    """The limits of a row.
+
+    Raises:
+        UnreadRow: limits of a later version, or of another shape.
+    """
+    if not isinstance(limits, Mapping):
+        raise UnreadRow("its limits are damaged")
+    if unknown := sorted(limits.keys() - _LIMITS):
+        raise UnreadRow(f"it has limits that are not known here: {', '.join(unknown)}")
+    rate = limits.get("rate")
+    try:
+        return Threshold(
+            concurrency=_count_in(limits.get("concurrency")),
+            rate=DeliveryRate(_whole(rate[0]), _whole(rate[1])) if rate is not None else None,
+            connect_interval=_count_in(limits.get("connect_interval")),
+            stop=bool(limits.get("stop")),
+            cluster=bool(limits.get("cluster", True)),
+        )
+    except (TypeError, LookupError, WrongUse) as error:
+        raise UnreadRow("its limits are damaged") from error
+
+
+def _count_in(given: Any) -> int | None:
+    return None if given is None else _whole(given)
+
+
+def _whole(given: Any) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+        raise TypeError("no whole number from 0")
+    return given

@@ -1,12 +1,14 @@
 """What the servers of a queue count by, in the ledger: so it is known which conditions set limits, and which do not."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 from model.catalog.ledger import DELIVERY_POLICIES
+from model.errors import WrongUse
 from model.ids import QueueName
 from model.operations import Put, Read, Remove
 from model.pickup.conditions import ServedPolicies
@@ -15,6 +17,8 @@ from model.pickup.policy import CounterPolicy, FieldGroup, field_named, kept_pat
 from model.pickup.rates import RateAlgorithm
 from model.ports import AsyncTables
 from model.schema.table import Row
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
 
 SAID_FOR: Final = timedelta(minutes=5)
 """How long what a server said is there, unless it says it again."""
@@ -42,9 +46,19 @@ class LedgerPolicies:
         await self.tables.write(Put(DELIVERY_POLICIES, row, ttl_seconds=round(SAID_FOR.total_seconds())))
 
     async def of(self, queue: QueueName) -> Sequence[ServedPolicies]:
-        """Of each server that is at work, or was a moment ago; without conditions and limits."""
+        """Of each server that is at work, or was a moment ago; without conditions and limits.
+
+        What cannot be read is left out, and the log says so: a server of a later version said it, or it is damaged.
+        """
         seen = await self.tables.read(Read(DELIVERY_POLICIES, (self.keyspace, queue)))
-        return [_said(one.row) for one in seen]
+        found = list[ServedPolicies]()
+        for one in seen:
+            try:
+                found.append(_said(one.row))
+            except (WrongUse, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+                shown = {"queue": queue, "server": one.row["server"], "error": str(error)}
+                _LOG.warning("what a server counts by cannot be read", extra=shown)
+        return found
 
     async def remove(self, queue: QueueName, server: str) -> None:
         await self.tables.write(Remove(DELIVERY_POLICIES, (self.keyspace, queue, server)))

@@ -15,6 +15,7 @@ from model.ports import AsyncTables
 from model.schema.table import Row
 from model.texts import noted
 from repair.ledger.expiring import kept_seconds, put_order, remove_order
+from repair.ledger.unread_rows import UnreadRow, json_in, named_texts_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,22 @@ def suspension_cells(made: MadeSuspension) -> Row:
 
 
 def suspension_of(row: Row) -> MadeSuspension:
-    """The suspension that a row keeps."""
-    values: Mapping[str, Sequence[str]] = json.loads(row.get("fields") or "{}")
+    """The suspension that a row keeps. Where it does not tell which mails, it holds every mail, and `damage` says why.
+
+    A mail that waits can still go, and a mail that went cannot come back.
+    """
+    values: Mapping[str, tuple[str, ...]] = {}
+    damage = ""
+    try:
+        values = named_texts_in(json_in(row, "fields"), "fields")
+    except UnreadRow as error:
+        damage = str(error)
     return MadeSuspension(
         id=row["suspension"],
         queue=QueueName(row["queuename"]),
-        values={name: tuple(texts) for name, texts in values.items()},
+        values=values,
         owner=row.get("owner") or "",
         reason=row.get("reason") or "",
         ends_at=row.get("endsat"),
+        damage=damage,
     )

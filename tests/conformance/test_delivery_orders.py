@@ -12,10 +12,10 @@ import pytest
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import CassandraCluster, Keyspace
 from cql.memory import MemoryTables
-from model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_TABLES
+from model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_POLICIES, DELIVERY_SUSPENSION, DELIVERY_TABLES
 from model.delivery.entries import EntryId
 from model.delivery.queued import EntryAction, EntryChange
-from model.errors import Outweighed, WrongUse
+from model.errors import Outweighed
 from model.ids import EnqueueId, QueueName
 from model.operations import Change
 from model.pickup.conditions import MadeCondition, ServedPolicies
@@ -213,14 +213,76 @@ def _uuid_at(at: datetime) -> UUID:
     return UUID(fields=(time & 0xFFFFFFFF, time >> 32 & 0xFFFF, time >> 48 & 0xFFF | 0x1000, 0x80, 1, 1))
 
 
-async def test_limits_of_a_later_version_are_refused_and_not_left_out(tables: AsyncTables, queue: QueueName) -> None:
-    """What would be without them might let everything go."""
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ('{"bytes": 5}', "it has limits that are not known here: bytes"),
+        ('{"concurrency": "many"}', "its limits are damaged"),
+        ('{"rate": [0, 5]}', "its limits are damaged"),
+        ('{"rate": [1', "its column limits is no JSON"),
+        ("[]", "its limits are damaged"),
+        (None, "its column limits is empty"),
+    ],
+)
+async def test_a_condition_whose_limits_cannot_be_read_lets_nothing_begin(
+    tables: AsyncTables, queue: QueueName, limits: str | None, why: str
+) -> None:
+    """What would be without its limits might let everything go. The others are as they were."""
     ledger = LedgerConditions(tables, "mail")
-    one = await Orders(ledger, ledger, _condition).put(queue)
+    orders = Orders(ledger, ledger, _condition)
+    one, other = await orders.put(queue), await orders.put(queue, jobid=("a",))
     key = ("mail", queue, one.id)
-    await tables.write(Change(DELIVERY_CONDITION, key, assign={"limits": '{"bytes": 5}'}))
-    with pytest.raises(WrongUse, match="limits that are not known here: bytes"):
-        await ledger.of(queue)
+
+    await tables.write(Change(DELIVERY_CONDITION, key, assign={"limits": limits}))
+
+    assert await ledger.of(queue) == [replace(one, threshold=Threshold(0), unread=why), other]
+    assert await ledger.find(queue, one.id) == replace(one, threshold=Threshold(0), unread=why)
+
+
+@pytest.mark.parametrize("column", ["fields", "matches"])
+@pytest.mark.parametrize("text", ["{", "5", '[5, "a"]', '{"jobid": "a"}', "[" * 100_000])
+async def test_a_condition_that_does_not_tell_its_mails_is_named_and_the_others_hold(
+    tables: AsyncTables, queue: QueueName, column: str, text: str
+) -> None:
+    ledger = LedgerConditions(tables, "mail")
+    orders = Orders(ledger, ledger, _condition)
+    one, other = await orders.put(queue), await orders.put(queue, jobid=("a",))
+
+    await tables.write(Change(DELIVERY_CONDITION, ("mail", queue, one.id), assign={column: text}))
+
+    damaged, read = await ledger.of(queue)
+    assert (damaged.id, damaged.has_target, column in damaged.unread, read) == (one.id, False, True, other)
+
+
+@pytest.mark.parametrize("text", ["{", "5", '["a"]', '{"jobid": "a"}', '{"jobid": [5]}', "[" * 100_000, None])
+async def test_a_damaged_suspension_holds_every_mail_and_the_others_hold_theirs(
+    tables: AsyncTables, queue: QueueName, text: str | None
+) -> None:
+    ledger = LedgerSuspensions(tables, "mail")
+    orders = Orders(ledger, ledger, _suspension)
+    one, other = await orders.put(queue, jobid=("a",)), await orders.put(queue, jobid=("b",))
+
+    await tables.write(Change(DELIVERY_SUSPENSION, ("mail", queue, one.id), assign={"fields": text}))
+
+    damaged, read = await ledger.of(queue)
+    assert (damaged.id, damaged.holds_every_mail, damaged.unread) == (one.id, True, (damaged.damage,))
+    assert damaged.suspension(None).holds({})
+    assert read == other
+
+
+async def test_what_a_server_of_a_later_version_counts_by_is_left_out_and_named(
+    tables: AsyncTables, queue: QueueName, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger, now = LedgerPolicies(tables, "mail"), datetime.now(UTC).replace(microsecond=0)
+    for server in ("one", "two", "three"):
+        policy = CounterPolicy((PickupField.JOB_ID,))
+        said = ServedPolicies(server=server, policies=(policy,), algorithm=RateAlgorithm.SLIDING, said_at=now)
+        await ledger.put(queue, said)
+    await tables.write(Change(DELIVERY_POLICIES, ("mail", queue, "two"), assign={"algorithm": "of 2030"}))
+    await tables.write(Change(DELIVERY_POLICIES, ("mail", queue, "one"), assign={"policies": "[{"}))
+
+    assert [said.server for said in await ledger.of(queue)] == ["three"]
+    assert [record.__dict__["server"] for record in caplog.records] == ["one", "two"]
 
 
 async def test_what_is_ordered_for_after_attempts_is_read_by_mail_until_it_is_removed(

@@ -112,6 +112,9 @@ class MadeConditionBody(StrictBody):
     ends_at: Instant | None = Field(description="null: somebody removes it.")
     owner: str
     why: str
+    unread: str | None = Field(
+        description="Why it cannot be read; it then lets nothing begin of the mails that it names, or is parked."
+    )
 
 
 class ConditionOnServer(StrictBody):

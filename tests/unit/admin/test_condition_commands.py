@@ -3,14 +3,16 @@
 import asyncio
 from datetime import timedelta
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from admin.services import delivery
 from admin.wiring import delivery as wiring
+from model.catalog.ledger import DELIVERY_CONDITION
 from model.delivery.entries import EntryEnd
 from model.delivery.hooks import HookedAttempt, HookResult, LimitMails, PostDecision, SuspendMails
+from model.operations import Change
 from model.pickup.conditions import ServedPolicies
 from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, Threshold, pattern_of
 from model.pickup.rates import RateAlgorithm
@@ -225,3 +227,26 @@ def test_a_server_heeds_what_was_set_before_it_started(
     assert "they throttle us" in ended.err
     assert "no policy counts by exactly jobid" in ended.err
     assert [one["servers"] for one in typed(shell, "list", "--json").json["conditions"]] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "does"),
+    [
+        ("limits", '{"bytes": 5}', "Until it is removed it lets no such mail begin."),
+        ("matches", "{", "Until it is removed it sets no limits, and those of the policy files hold."),
+    ],
+)
+def test_a_condition_that_cannot_be_read_is_listed_with_what_it_does_and_can_be_removed(
+    shell: QueueShell, column: str, text: str, does: str
+) -> None:
+    one = typed(shell, "add", *TO_A, *NONE, *WHY, "--json").json["condition"]
+    key = ("mail", "spool", UUID(one["id"]))
+    shell.cluster.keyspace("mailmend").write(Change(DELIVERY_CONDITION, key, assign={column: text}))
+
+    (listed,) = typed(shell, "list", "--json").json["conditions"]
+    out = " ".join(typed(shell, "list").out.split())
+    removed = typed(shell, "remove", one["id"])
+
+    assert (listed["id"], bool(listed["unread"])) == (one["id"], True)
+    assert does in out
+    assert (removed.code, typed(shell, "list", "--json").json["conditions"]) == (0, [])

@@ -212,3 +212,21 @@ def test_a_suspension_that_cannot_be_read_is_listed_with_what_it_holds(shell: Qu
     assert f"mailmend suspend remove spool {one['id']}" in out
 
     assert typed(shell, "remove", one["id"]).code == 0
+
+
+def test_a_damaged_suspension_is_listed_as_what_holds_every_mail_and_can_be_removed(shell: QueueShell) -> None:
+    one = typed(shell, "add", "--domain", "a.org", *WHY, "--json").json["suspension"]
+    other = typed(shell, "add", "--domain", "b.org", *WHY, "--json").json["suspension"]
+    key = DELIVERY_SUSPENSION.key_row(("mail", "spool", UUID(one["id"])))
+    shell.cluster.keyspace("mailmend").write(Put(DELIVERY_SUSPENSION, key | {"fields": '{"recipientdomain": '}))
+
+    listed = typed(shell, "list", "--json").json["suspensions"]
+    out = " ".join(typed(shell, "list").out.split())
+    removed = typed(shell, "remove", one["id"])
+
+    assert [(made["id"], made["unread"]) for made in listed] == [
+        (one["id"], ["its column fields is no JSON"]),
+        (other["id"], []),
+    ]
+    assert "Until it is removed it holds every mail." in out
+    assert (removed.code, typed(shell, "list", "--json").json["suspensions"]) == (0, [other])

@@ -13,12 +13,13 @@ from delivery.orders import EngineTime, HeededConditions
 from model.catalog.ledger import DELIVERY_CONDITION
 from model.errors import CannotReach
 from model.ids import QueueName
-from model.operations import Change, Put, Read
+from model.operations import Change, Read
 from model.pickup.conditions import MadeCondition, ServedPolicies, condition_id, normal_texts, with_conditions
 from model.pickup.engine import Picked, PickupEngine
 from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, Threshold, ThresholdCondition, pattern_of
 from model.pickup.rates import RateAlgorithm
 from model.pickup.sub_queues import ActiveMail, CounterEntry
+from model.pickup.suspensions import MadeSuspension
 from tests.support.clock import VirtualClock
 from tests.support.deliveries import DeliverySite
 
@@ -168,21 +169,55 @@ async def test_what_a_server_says_is_said_again_in_time_though_the_wall_clock_is
     assert 0 < second - first < 13
 
 
-async def test_limits_of_a_later_version_change_nothing(site: DeliverySite, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither do other orders that are read with them: what was read before holds on."""
+async def test_limits_of_a_later_version_let_nothing_begin_and_other_orders_hold(
+    site: DeliverySite, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Given a condition for one.example by a later version, and a suspension of two.example that is made after it."""
+    made = await limited(site, 100, "one.example")
+    key = ("mail", site.queue.name, made.id)
+    site.clock.advance(1)
+    site.tables.write(Change(DELIVERY_CONDITION, key, assign={"limits": '{"bytes": 5}'}))
+    await site.put(ONE)
+    await site.put("di@three.example")
+    suspended = MadeSuspension(
+        id=site.clock.new_uuid(),
+        queue=site.queue.name,
+        values={DOMAIN.value: ("two.example",)},
+        owner="ann",
+        reason="x",
+    )
+    seen = dict[str, float]()
+
+    async def suspend() -> None:
+        await site.clock.pause(20)
+        await site.ledger.suspensions.put(suspended, site.clock.now)
+        await site.clock.pause(20)
+        await site.put("cy@two.example")
+        await site.clock.pause(20)
+        seen.update({sample.metric.name: sample.value for sample in site.server.samples()})
+
+    with caplog.at_level("WARNING", "mailmend.delivery"):
+        await site.serve(120, [PER_DOMAIN], beside=suspend())
+
+    assert site.relay.recipients == ["di@three.example"]
+    (warning,) = [record for record in caplog.records if record.msg.startswith("a condition cannot be read")]
+    assert "limits that are not known here: bytes" in warning.__dict__["error"]
+    assert seen["mailmend_delivery_conditions_unread"] == 1
+    assert seen["mailmend_delivery_suspensions"] == 1
+
+
+async def test_a_condition_that_does_not_tell_its_mails_is_parked(site: DeliverySite) -> None:
     made = await limited(site, 0, "one.example")
+    key = ("mail", site.queue.name, made.id)
+    site.clock.advance(1)
+    site.tables.write(Change(DELIVERY_CONDITION, key, assign={"matches": "{"}))
     await site.put(ONE)
 
-    async def put_something() -> None:
-        await site.clock.pause(20)
-        key = ("mail", site.queue.name, made.id)
-        site.tables.write(Change(DELIVERY_CONDITION, key, assign={"limits": '{"bytes": 5}'}))
-        other = DELIVERY_CONDITION.key_row(("mail", site.queue.name, UUID(int=1)))
-        site.tables.write(Put(DELIVERY_CONDITION, other | {"madeat": site.clock.now}))
+    await site.serve(60, [PER_DOMAIN], until=lambda: bool(site.relay.had))
 
-    await site.serve(120, [PER_DOMAIN], beside=put_something())
-    assert site.relay.recipients == []
-    assert "limits that are not known here: bytes" in caplog.records[-1].__dict__["error"]
+    (placed,) = site.server.orders.conditions.placed if site.server.orders else ()
+    assert placed.parked == "it cannot be read: its column matches is no JSON"
+    assert site.relay.had == [ONE]
 
 
 GROUP = FieldGroup("g", (pattern_of(DOMAIN, "a"), pattern_of(DOMAIN, "b")))
