@@ -33,6 +33,9 @@ LEAVING: Final = timedelta(seconds=2)
 HANDSHAKE_SECONDS: Final = 10
 """How long a client may take to secure its connection, from its first byte or by STARTTLS."""
 
+GIVES_WAY_AFTER: Final = timedelta(seconds=5)
+"""How long a connection has no mail under way before another client gets its place, where all are taken."""
+
 RECIPIENTS_BEYOND: Final = 1000
 """RCPT commands of one mail beyond its maximum of recipients that are answered before they count as commands."""
 
@@ -72,11 +75,36 @@ class ClientConnections:
         address = counted_address(connection.client)
         if self._by_address[address] >= self.settings.connections_by_address_max:
             return replies.CROWDED_ADDRESS
-        if len(self.open) >= self.settings.connections_max:
+        if len(self.open) >= self.settings.connections_max and not self._make_room(address):
             return replies.CROWDED
         self.open.add(connection)
         self._by_address[address] += 1
         return None
+
+    def _make_room(self, address: str) -> bool:
+        """Close one connection without a mail under way for a client of this address; False where none gives way.
+
+        It is one of the address with the most connections: silent clients of few addresses keep no other address out,
+        and no address takes the place of an address with fewer connections. Of them, one that named no sender comes
+        first, then the one whose last mail, or whose begin, is the longest ago. Commands alone keep no place.
+        """
+        begun_by = self.now() - GIVES_WAY_AFTER.total_seconds()
+        waiting = [one for one in self.open if not one.has_mail and one.waits_since <= begun_by]
+        most = max((self._by_address[counted_address(one.client)] for one in waiting), default=0)
+        own = self._by_address[address]
+        if not waiting or most < own:
+            return False
+        if most == own:
+            chosen = [one for one in waiting if counted_address(one.client) == address]
+        else:
+            chosen = [one for one in waiting if self._by_address[counted_address(one.client)] == most]
+        if not chosen:
+            return False
+        longest = min(chosen, key=lambda one: (one.has_sender, one.waits_since))
+        _LOG.info("a connection gives way", extra={"client": longest.client, "connections": most})
+        longest.end(replies.GIVES_WAY)
+        self.leave(longest)
+        return True
 
     def leave(self, connection: "ClientConnection") -> None:
         if connection in self.open:
@@ -94,6 +122,7 @@ class ClientConnection(SMTP):
     Attributes:
         client: its address.
         has_mail: whether the bytes of a mail are coming, or it is being put into the queue.
+        waits_since: the moment of its begin, or of the end of its last mail, in seconds of the clock.
     """
 
     def __init__(self, together: ClientConnections, protocol: DeliveryProtocol, *, secured: bool = False) -> None:
@@ -103,9 +132,8 @@ class ClientConnection(SMTP):
         self._recipients = list[NamedRecipient]()
         self.client = ""
         self._held, self._ends_by = 0, math.inf
-        self._heard_at = together.now()
+        self._heard_at = self.waits_since = together.now()
         limits = self._settings
-        self._begins_by = self._heard_at + limits.mail_wait_max.total_seconds()
         self._commands = self._errors = self._recipients_asked = 0
         self.has_mail = self._is_secured = self._is_greeted = self._spoke_early = False
         self._handshake: asyncio.Future[None] | None = None
@@ -247,7 +275,8 @@ class ClientConnection(SMTP):
             self._reset_timeout()
             return
         line_by = self._heard_at + self._settings.idle_max.total_seconds()
-        mail_by = self._ends_by if self.has_mail else self._begins_by
+        begins_by = self.waits_since + self._settings.mail_wait_max.total_seconds()
+        mail_by = self._ends_by if self.has_mail else begins_by
         left = min(line_by, mail_by) - now
         if left > 0:
             self._reset_timeout(left)
@@ -255,6 +284,11 @@ class ClientConnection(SMTP):
             self.end(replies.IDLE)
         else:
             self.end(replies.SLOW if self.has_mail else replies.NO_MAIL)
+
+    @property
+    def has_sender(self) -> bool:
+        """Whether MAIL was said, and the mail has not come yet."""
+        return self._sender is not None
 
     @property
     def _puts_mail(self) -> bool:
@@ -358,7 +392,7 @@ class ClientConnection(SMTP):
         self.has_mail, self._commands = False, 0
         if any(answer.positive for answer in answers):
             self._errors = 0
-        self._begins_by = self._together.now() + self._settings.mail_wait_max.total_seconds()
+        self.waits_since = self._together.now()
         self._reset_timeout()
         self._together.intake.changed.set()
         if self._together.stopping:

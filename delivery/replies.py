@@ -7,6 +7,7 @@ from model.delivery.attempts import SmtpReply
 STOPPING: Final = SmtpReply(421, "4.3.2", "this server is being stopped", ours=True)
 CROWDED: Final = SmtpReply(421, "4.3.2", "there are too many connections; come again later", ours=True)
 CROWDED_ADDRESS: Final = SmtpReply(421, "4.3.2", "there are too many connections from this address", ours=True)
+GIVES_WAY: Final = SmtpReply(421, "4.3.2", "another client needs the place; come again later", ours=True)
 NO_MAIL: Final = SmtpReply(421, "4.4.2", "no mail began for too long", ours=True)
 TALKATIVE: Final = SmtpReply(421, "4.7.0", "there were too many commands without a mail", ours=True)
 FAULTY: Final = SmtpReply(421, "4.7.0", "there were too many errors", ours=True)

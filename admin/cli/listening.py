@@ -114,7 +114,8 @@ LISTENING: Final = (
     option(
         "--listen-connections",
         "Maximum simultaneous clients, including those in a TLS handshake. The mails that they are sending share"
-        " 256 MiB; a mail beyond that is answered with 452.",
+        " 256 MiB; a mail beyond that is answered with 452. At the maximum, a connection without a mail gives way to a"
+        " new client after 5 s: one of the address with the most connections.",
         type=click.IntRange(1, 10_000),
         default=CONNECTIONS_MAX,
         metavar="N",

@@ -156,9 +156,9 @@ class MailEntrance:
     def port(self) -> int:
         return self.listener.places[0].port
 
-    async def client(self, greeting: str = "EHLO client.example") -> MailClient:
-        """One that was greeted, and has said its name unless that is ""."""
-        client = MailClient(*await asyncio.open_connection(HOST, self.port))
+    async def client(self, greeting: str = "EHLO client.example", address: str = HOST) -> MailClient:
+        """One that was greeted, and has said its name unless that is ""; `address` is its own, a loopback one."""
+        client = MailClient(*await asyncio.open_connection(HOST, self.port, local_addr=(address, 0)))
         self.clients.append(client)
         if greeting:
             await client.reply()

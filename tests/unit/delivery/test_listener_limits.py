@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delivery import client_connections
+from delivery import client_connections, listener
 from delivery.client_connections import RECIPIENTS_BEYOND
 from delivery.metrics import CONNECTIONS, REFUSED, TAKEN
 from delivery.replies import CROWDED_ADDRESS, FAULTY, IDLE, NO_MAIL, REFUSALS, TALKATIVE
@@ -79,6 +79,23 @@ async def test_a_client_that_does_not_take_what_was_said_is_cut_off(monkeypatch:
         transport.write(bytes(32 * 1024 * 1024))
         connection.end(IDLE)
         await site.until(lambda: not site.listener.connections.open)
+        assert transport.get_write_buffer_size() == 0
+
+
+async def test_what_a_client_does_not_take_is_dropped_once_the_listener_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given no timer of the connection's own that would end it: the listener leaves no open connection behind."""
+    monkeypatch.setattr(client_connections, "LEAVING", timedelta(hours=1))
+    monkeypatch.setattr(listener, "LEAVING", timedelta(0))
+    async with entrance(grace=timedelta(0)) as site:
+        await site.client()
+        (connection,) = site.listener.connections.open
+        transport: Any = connection.transport
+        transport.write(bytes(32 * 1024 * 1024))
+        site.stop.set()
+        await site.serving
+
         assert transport.get_write_buffer_size() == 0
 
 

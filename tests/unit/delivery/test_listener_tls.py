@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from delivery import client_connections
+from delivery.client_connections import GIVES_WAY_AFTER
 from delivery.listener import MailListener
 from delivery.listener_tls import ListenerTls
 from delivery.settings import ListenAddress, ListenerSettings
@@ -290,3 +292,17 @@ async def test_an_address_that_is_secured_needs_a_certificate() -> None:
     settings = ListenerSettings(host_name="in.example", addresses=(place,))
     with pytest.raises(WrongUse, match=f"there is no certificate for smtps://{HOST}:0"):
         await MailListener(queue=queue, clock=queue.clock, settings=settings).open()
+
+
+async def test_a_connection_whose_handshake_does_not_begin_gives_way_at_once(
+    tls: ListenerTls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a handshake that may take an hour: the connection is cut off, as nothing can be said to its client."""
+    monkeypatch.setattr(client_connections, "HANDSHAKE_SECONDS", 3600)
+    async with entrance(tls=tls, secured=True, connections_max=1) as site:
+        waiting = await site.client("", "127.0.0.2")
+        await site.until(lambda: len(site.listener.connections.open) == 1)
+        site.passes(GIVES_WAY_AFTER)
+        await site.client("")
+
+        assert await waiting.reply() == ""
