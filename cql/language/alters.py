@@ -179,9 +179,18 @@ def create_index(stream: Stream, *, custom: bool = False) -> CreateIndex:
     stream.expect(")")
     if custom and not stream.sees("USING"):
         raise stream.unexpected(mend="A CUSTOM INDEX names its class: USING 'StorageAttachedIndex', for example.")
-    using = text_value(stream.of_kind(TokenKind.STRING)) if stream.accept("USING") else ""
+    using = _index_class(stream) if stream.accept("USING") else ""
     found = options(stream) if stream.accept("WITH") else Options()
-    return CreateIndex(name, Index(spelling, name.spelling, target, using, _index_options(stream, found)), unless)
+    return CreateIndex(
+        name, Index(spelling, name.spelling, target, using, _index_options(stream, found)), unless, custom
+    )
+
+
+def _index_class(stream: Stream) -> str:
+    token = stream.of_kind(TokenKind.STRING)
+    if not text_value(token):
+        raise stream.wrong("USING names no class", token)
+    return text_value(token)
 
 
 def targets(stream: Stream) -> str:

@@ -134,13 +134,24 @@ def _statement(stream: Stream) -> Statement:
     raise _unknown(stream)
 
 
+_PERMISSIONS_OF_MASKS = frozenset({"UNMASK", "SELECT_MASKED"})
+
+
 def _other(stream: Stream, words: Sequence[str]) -> Other:
     calls: dict[str, None] = {}
+    parts: dict[str, None] = {}
+    before = stream.next
     while not stream.sees(";") and not stream.ended:
         token = stream.take()
+        if token.word == "CIDRS" and before.word in {"FROM", "ALL"} and words[-1] in {"ROLE", "USER"}:
+            parts["ACCESS FROM CIDRS"] = None
+        named_permission = stream.next.word in {"ON", "PERMISSION"} or stream.next.text == ","
+        if token.word in _PERMISSIONS_OF_MASKS and named_permission and words[0] in {"GRANT", "REVOKE"}:
+            parts[f"permission {token.word}"] = None
+        before = token
         if token.word and stream.next.text == "(" and token.end == stream.next.start:
             calls[token.text.lower()] = None
-    return Other(" ".join(words), tuple(calls))
+    return Other(" ".join(words), tuple(calls), tuple(parts))
 
 
 def _unknown(stream: Stream) -> CqlSyntaxError:

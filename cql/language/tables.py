@@ -220,10 +220,13 @@ def create_view(stream: Stream) -> CreateView:
     where, compared = _where(stream) if stream.accept("WHERE") else ("", ())
     stream.expect("PRIMARY", "KEY")
     _key(stream, body)
+    unselected: list[str] = []
     for token in body.key:
+        if not every and name_of(token.text) not in body.columns:
+            unselected.append(token.text)
         body.columns.setdefault(name_of(token.text), Column(token.text, ""))
     table = _table(stream, name.spelling, body, whole_order=True)
-    return CreateView(name, View(table, base.spelling, where, every), unless, compared)
+    return CreateView(name, View(table, base.spelling, where, every), unless, compared, tuple(unselected))
 
 
 def _selected(stream: Stream) -> dict[str, Column]:

@@ -19,6 +19,7 @@ _PARAMETERS = {"list": 1, "set": 1, "map": 2, "frozen": 1, "vector": 2}
 """How many types are between the angle brackets; a tuple has one or more."""
 
 _PLAIN = (TokenKind.NUMBER, TokenKind.UUID, TokenKind.BLOB, TokenKind.DURATION)
+_SIGNABLE = (TokenKind.NUMBER, TokenKind.DURATION)
 _OPERATORS = ("+", "-", "*", "/", "%")
 _COMPARISONS = ("<=", ">=", "!=", "<", ">")
 _RESERVED_VALUES = ("NULL", "NAN", "INFINITY", "TOKEN")
@@ -52,6 +53,8 @@ def _type(stream: Stream) -> str:
         return name
     with stream.nested():
         stream.expect("<")
+        if name.lower() == "frozen" and stream.ahead(0).kind is TokenKind.STRING:
+            raise stream.wrong(f"frozen takes no Java class, and {stream.next.text} is one")
         inner = _inner_types(stream, name.lower(), known)
         stream.expect(">")
     return f"{name}<{','.join(inner)}>"
@@ -126,7 +129,9 @@ def term(stream: Stream) -> str:
         while stream.next.text in _OPERATORS and stream.next.kind is TokenKind.MARK:
             if stream.next.text == "+" and names_column(stream, 1):
                 break  # SET list = [...] + list: the column is no part of the value
-            stream.take()
+            sign = stream.take()
+            if sign.text == "-" and stream.next.kind in _SIGNABLE and stream.next.start == sign.end:
+                raise stream.wrong("a minus before a number belongs to the number: write a blank between them", sign)
             _operand(stream)
     return stream.text[begin : stream.last_end]
 

@@ -21,9 +21,9 @@ from model.migrations.migration import Migration, Phase
 from model.migrations.plan import MigrationPlan, MigrationTarget, PlannedStatement, Way, decide, declared_by
 from model.ports import SchemaServer
 from model.schema.keyspace import Schema
-from model.schema.lint.options import refused_options
+from model.schema.lint.refused_options import refused_options
+from model.schema.lint.requirements import refused_by_version
 from model.schema.lint.servers import ServerRelease, exact_release
-from model.schema.lint.versions import refused_by_version
 from model.schema.names import name_of, slips, spelled
 
 

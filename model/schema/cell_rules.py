@@ -19,6 +19,8 @@ _BIGINT_LEAST = -(2**63)
 def change_problem(schema: Schema, column: Column, change: CellChange) -> str:
     """Why the server refuses the change of the column's cells; "" where nothing shows that it would."""
     problem = ""
+    if column.type.startswith("'"):
+        return ""  # a Java class without a name in CQL: only the server knows what it holds
     if change.element:
         problem = _element_problem(schema, column, change)
     elif change.field_name:
@@ -104,11 +106,13 @@ def condition_problem(schema: Schema, column: Column, relation: Compared) -> str
     bare = kind.arguments[0] if kind.name == "frozen" else kind
     if relation.operator in {"LIKE", "IS NOT NULL"}:
         return f"no IF has {relation.operator}"
+    if kind.name.startswith("'"):
+        return ""
     problem = ""
     if "CONTAINS" in relation.operator:
         problem = _contains_problem(schema, bare, relation)
     elif relation.element:
-        problem = _compared_element_problem(schema, bare, relation)
+        problem = _index_problem(kind, relation.element) or _compared_element_problem(schema, bare, relation)
     elif relation.field_name:
         problem = _compared_field_problem(schema, bare, relation)
     elif relation.operator in _SLICES:
@@ -124,6 +128,13 @@ def _contains_problem(schema: Schema, kind: CqlType, relation: Compared) -> str:
             return f"CONTAINS KEY is for maps, and this is {kind}"
         return value_problem(schema, str(kind.arguments[0]), relation.value)
     return value_problem(schema, str(kind.arguments[-1]), relation.value)
+
+
+def _index_problem(kind: CqlType, element: str) -> str:
+    """Why the text between the brackets is no index or key; servers let frozen lists pass with a negative index."""
+    if parse_literal(element).form is LiteralForm.NULL:
+        return "null is neither an index nor a key"
+    return f"{element} is no index of a list" if kind.name == "list" and _is_negative(element) else ""
 
 
 def _compared_element_problem(schema: Schema, kind: CqlType, relation: Compared) -> str:

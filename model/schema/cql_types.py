@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from model.errors import BadIdentifier
+from model.schema.java_types import cql_of_class
 from model.schema.names import name_of, spelled
 
 _TOKEN = re.compile(r"""\s*("(?:[^"]|"")+"|'[^']*'|[A-Za-z][A-Za-z0-9_]*|[<>,]|\d+)\s*""")
@@ -72,15 +73,21 @@ def _token(text: str) -> str:
     return spelled(name_of(text)) if text.startswith('"') else text if text.startswith("'") else text.lower()
 
 
-def _parse(tokens: list[str], text: str) -> tuple[CqlType, list[str]]:
+def _parse(tokens: list[str], text: str, *, nested: bool = False) -> tuple[CqlType, list[str]]:
     if not tokens or tokens[0] in _BRACKETS:
         raise BadIdentifier(text, "CQL type")
+    if tokens[0].startswith("'"):
+        in_cql = cql_of_class(tokens[0][1:-1])
+        of_class = CqlType(tokens[0]) if in_cql is None else parse_type(in_cql)
+        if nested and of_class.name in _COLLECTIONS:  # servers take there what they refuse of list<list<int>>
+            of_class = CqlType(tokens[0])
+        return of_class, tokens[1:]
     name, rest = _ALIASES.get(tokens[0], tokens[0]), tokens[1:]
     if rest[:1] != ["<"]:
         return CqlType(name), rest
     arguments: list[CqlType] = []
     while rest and rest[0] in "<,":
-        argument, rest = _parse(rest[1:], text)
+        argument, rest = _parse(rest[1:], text, nested=True)
         arguments.append(argument)
     if rest[:1] != [">"]:
         raise BadIdentifier(text, "CQL type")

@@ -1,12 +1,12 @@
 """Which values fit which types: what a server says of a literal in INSERT, UPDATE and WHERE. Pure.
 
-Source: the answers of Cassandra 4.1 and 5.0, which a test compares with this module. A value that is not a literal
-through and through (a bind mark, a function, a sum, a cast) is not judged, and neither is a type that only the
-server knows.
+Source: the answers of Cassandra 4.1 and 5.0, which a test compares with this module. A value that is made of literals
+and arithmetic alone is judged. A value with a bind mark, a function or a cast is not, and neither is a type that only
+the server knows.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -14,7 +14,7 @@ from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 
 from model.schema.cql_types import CqlType, parse_type
-from model.schema.keyspace import Schema, find
+from model.schema.keyspace import EMPTY, Schema, find
 from model.schema.names import name_of
 
 
@@ -34,12 +34,16 @@ class LiteralForm(Enum):
     MAP = "a map"
     FIELDS = "fields with values"
     TUPLE = "a tuple"
+    SUM = "a sum"
     OTHER = "an expression"
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A literal: its form, its text without quotes, and what it contains (of maps and fields, keys before values)."""
+    """A literal: its form, its text without quotes, and what it contains (of maps and fields, keys before values).
+
+    Of a sum, the text has the operators (`+-*/%`) between the parts.
+    """
 
     form: LiteralForm
     text: str = ""
@@ -58,6 +62,7 @@ _TOKEN: Final = re.compile(
     | (?P<INTEGER>  -?[0-9]++ )
     | (?P<WORD>     [A-Za-z][A-Za-z0-9_]*+ | "(?:[^"]|"")++" )
     | (?P<MARK>     [\[\](){{}},:] )
+    | (?P<OPERATOR> [-+*/%] )
     )""",
     re.VERBOSE | re.DOTALL,
 )
@@ -66,6 +71,16 @@ _CLOSING: Final = {"[": "]", "(": ")", "{": "}"}
 
 def parse_literal(text: str) -> Literal:
     """The literal of a text; `OTHER` where any of it is no literal."""
+    value = _with_sums(text)
+    return OTHER if _has_sum(value) else value
+
+
+def _has_sum(value: Literal) -> bool:
+    return value.form is LiteralForm.SUM or any(map(_has_sum, value.parts))
+
+
+def _with_sums(text: str) -> Literal:
+    """The literal of a text, which may be or contain a sum; `OTHER` where any of it is anything else."""
     tokens: list[tuple[str, str]] = []
     at = 0
     end = len(text.rstrip())
@@ -80,6 +95,20 @@ def parse_literal(text: str) -> Literal:
 
 
 def _parse(tokens: list[tuple[str, str]]) -> tuple[Literal, list[tuple[str, str]]]:
+    part, rest = _operand(tokens)
+    parts, operators = [part], ""
+    while rest and rest[0][0] == "OPERATOR":
+        operators += rest[0][1]
+        part, rest = _operand(rest[1:])
+        parts.append(part)
+    if not operators:
+        return part, rest
+    if any(part.form in {LiteralForm.OTHER, LiteralForm.TUPLE} for part in parts):
+        return OTHER, rest
+    return Literal(LiteralForm.SUM, operators, tuple(parts)), rest
+
+
+def _operand(tokens: list[tuple[str, str]]) -> tuple[Literal, list[tuple[str, str]]]:
     if not tokens:
         return OTHER, []
     (kind, text), rest = tokens[0], tokens[1:]
@@ -90,7 +119,7 @@ def _parse(tokens: list[tuple[str, str]]) -> tuple[Literal, list[tuple[str, str]
         if word in {"true", "false"}:
             return Literal(LiteralForm.BOOLEAN, word), rest
         return (Literal(LiteralForm.NULL), rest) if word == "null" else (OTHER, rest)
-    if kind == "MARK":
+    if kind in {"MARK", "OPERATOR"}:
         return OTHER, rest
     return Literal(LiteralForm[kind], _bare(text) if kind == "TEXT" else text), rest
 
@@ -129,7 +158,29 @@ def _bare(text: str) -> str:
 
 def value_problem(schema: Schema, kind: str, text: str) -> str:
     """Why a column of that type cannot hold the value; "" where it can, or where that is not known."""
-    return _problem(schema, parse_type(kind), parse_literal(text))
+    return _problem(schema, parse_type(kind), _with_sums(text))
+
+
+def native_values(schema: Schema, kind: str, text: str) -> Iterator[tuple[str, Literal]]:
+    """The literals in a value that are not collections themselves, each with the name of its type."""
+    yield from _natives(schema, parse_type(kind), parse_literal(text))
+
+
+def _natives(schema: Schema, kind: CqlType, value: Literal) -> Iterator[tuple[str, Literal]]:
+    if kind.name == "frozen":
+        yield from _natives(schema, kind.arguments[0], value)
+    elif kind.name in _CONTAINERS and value.form is not LiteralForm.OTHER:
+        for part, of_part in zip(value.parts, _types_of_parts(kind, len(value.parts)), strict=False):
+            yield from _natives(schema, of_part, part)
+    elif (user_type := find(schema.types, kind.name)) is not None:
+        fields = dict(user_type.normal_fields)
+        for name, part in zip(value.parts[::2], value.parts[1::2], strict=False):
+            if name_of(name.text) in fields:
+                yield from _natives(schema, parse_type(fields[name_of(name.text)]), part)
+    else:
+        while value.form is LiteralForm.TUPLE and len(value.parts) == 1:
+            value = value.parts[0]
+        yield kind.name, value
 
 
 def text_problem(kind: str, form: LiteralForm, text: str) -> str:
@@ -151,6 +202,8 @@ def _problem(schema: Schema, kind: CqlType, value: Literal) -> str:  # noqa: PLR
             value = value.parts[0]  # (5) is 5
             if value.form is LiteralForm.NULL:
                 return ""
+        if value.form is LiteralForm.SUM:
+            return _sum_problem(kind.name, value)
         forms, judge = _SCALARS[kind.name]
         if value.form not in forms:
             return f"{_shown(value)} is not of type {kind}"
@@ -165,6 +218,50 @@ def _problem(schema: Schema, kind: CqlType, value: Literal) -> str:  # noqa: PLR
     return _fields_problem(schema, kind, dict(user_type.normal_fields), value)
 
 
+def _sum_problem(kind: str, value: Literal) -> str:
+    """Why a native type does not take the sum; servers take each operator for some types only."""
+    first, *others = value.parts
+    numbers = [part for part in value.parts if part.form is not LiteralForm.NULL]
+    has_null = len(numbers) < len(value.parts)
+    if kind in _NUMERIC and all(part.form is not LiteralForm.BLOB for part in numbers):
+        zero = kind in _EXACT and not has_null and _divides_by_zero(value)
+        return "a division by zero fails" if zero else _first_problem(kind, numbers)
+    if kind in {"text", "ascii"}:
+        others_than_plus = value.text.strip("+")
+        return f"texts have no operator {others_than_plus[0]}" if others_than_plus else _first_problem(kind, numbers)
+    if kind in {"timestamp", "date"}:
+        return _first_problem(kind, [first]) or _moment_problem(kind, value.text, others)
+    return f"values of type {kind} have no operator {value.text[0]}" if kind in _NO_SUMS and not has_null else ""
+
+
+def _first_problem(kind: str, parts: Iterable[Literal]) -> str:
+    problems = (_problem(EMPTY, CqlType(kind), part) for part in parts)
+    return next(filter(None, problems), "")
+
+
+def _divides_by_zero(value: Literal) -> bool:
+    pairs = zip(value.text, value.parts[1:], strict=True)
+    return any(operator in "/%" and not part.text.strip("-0.") for operator, part in pairs)
+
+
+def _moment_problem(kind: str, operators: str, amounts: Sequence[Literal]) -> str:
+    """Why these amounts cannot be added to a timestamp or date, or taken from it."""
+    if set(operators) - {"+", "-"}:
+        return f"values of type {kind} have only the operators + and -"
+    for amount in amounts:
+        if amount.form not in {LiteralForm.DURATION, LiteralForm.NULL}:
+            return f"only durations are added to a {kind}, not {_shown(amount)}"
+        units = {unit.lower() for _, unit in _UNIT.findall(amount.text)}
+        if kind == "date" and units - {"y", "mo", "w", "d"}:
+            return f"the duration {amount.text} has parts of a day, which no date takes"
+        if problem := _duration(amount):
+            return problem
+    return ""
+
+
+_EXACT: Final = frozenset({"tinyint", "smallint", "int", "bigint", "varint", "decimal"})
+_NUMERIC: Final = _EXACT | {"float", "double"}
+_NO_SUMS: Final = frozenset({"boolean", "counter", "uuid", "timeuuid", "inet", "time", "duration"})
 _CONTAINERS: Final[Mapping[str, LiteralForm]] = {
     "list": LiteralForm.LIST,
     "set": LiteralForm.SET,
@@ -362,10 +459,14 @@ def _duration(value: Literal) -> str:
     return "" if fits else f"the duration {value.text} is out of range"
 
 
+def _tiny(value: Literal) -> str:
+    return _whole_bytes(value) if value.form is LiteralForm.BLOB else _signed(8)(value)
+
+
 _NUMBERS: Final = frozenset({LiteralForm.INTEGER, LiteralForm.FLOAT})
 _TIMES: Final = frozenset({LiteralForm.INTEGER, LiteralForm.TEXT})
 _SCALARS: Final[Mapping[str, tuple[frozenset[LiteralForm], LiteralJudge]]] = {
-    "tinyint": (frozenset({LiteralForm.INTEGER, LiteralForm.BLOB}), _signed(8)),
+    "tinyint": (frozenset({LiteralForm.INTEGER, LiteralForm.BLOB}), _tiny),
     "smallint": (frozenset({LiteralForm.INTEGER}), _signed(16)),
     "int": (frozenset({LiteralForm.INTEGER}), _signed(32)),
     "bigint": (frozenset({LiteralForm.INTEGER}), _signed(64)),

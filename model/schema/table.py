@@ -12,6 +12,7 @@ from typing import Any
 
 from model.errors import BadIdentifier
 from model.schema.cql_types import normal_type
+from model.schema.java_types import COUNTER
 from model.schema.names import RESERVED, map_literal, name_of, pairs_of, text_literal, text_of
 
 Row = Mapping[str, Any]
@@ -89,7 +90,12 @@ class Column:
 
     @property
     def is_counter(self) -> bool:
-        return self.type == "counter"
+        """Whether it counts; a type may name the class of counters."""
+        return self.type == "counter" or self.counts_by_class
+
+    @property
+    def counts_by_class(self) -> bool:
+        return self.type.startswith("'") and self.type.endswith(f"{COUNTER}'")
 
 
 def columns(partition: str, clustering: str = "", regular: str = "", static: str = "") -> tuple[Column, ...]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from model.schema.cql_types import CqlType, names_in, parse_type
+from model.schema.java_types import class_problem
 from model.schema.keyspace import EMPTY, Schema, find
 from model.schema.literals import LiteralForm, parse_literal, value_problem
 from model.schema.table import Column, Kind
@@ -97,7 +98,10 @@ def field_problem(schema: Schema, field: str, kind: str) -> str:
 
 def _problems(schema: Schema, parsed: CqlType, *, frozen: bool) -> Iterator[str]:
     """What is wrong with a type, the worst first."""
-    if parsed.name.startswith("'") or parsed.name in NATIVE_TYPES:
+    if parsed.name.startswith("'"):
+        yield from filter(None, [class_problem(parsed.name[1:-1])])
+        return
+    if parsed.name in NATIVE_TYPES:
         return
     if parsed.name not in _BUILT:
         if find(schema.types, parsed.name) is None:
@@ -189,6 +193,8 @@ def expanded(schema: Schema, parsed: CqlType) -> CqlType:
 
 
 def returns(schema: Schema, column: Column, dropped: Column) -> bool:
-    """Whether a column may be added in place of one that was dropped."""
+    """Whether a column may be added in place of one that was dropped; True where only the server knows a class."""
+    if "'" in column.type or "'" in dropped.type:
+        return True
     new, old = parse_type(column.type), parse_type(str(expanded(schema, parse_type(dropped.type))))
     return new == old or (not new.arguments and old.name in _IN_PLACE_OF.get(new.name, frozenset()))

@@ -203,7 +203,7 @@ def _value_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
         column = table.column(name)
         if column.is_counter:
             return f"the counter {column.spelling} can be increased or decreased, not set"
-        if problem := value_problem(schema, column.type, text):
+        if problem := value_problem(schema, column.type, text) or _tiny_key_problem(column, text):
             return f"{column.spelling}: {problem}"
     for name, value in (write.json or {}).items():
         if problem := json_problem(schema, table.column(name).type, value):
@@ -212,6 +212,18 @@ def _value_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
         if problem := change_problem(schema, table.column(change.column), change):
             return problem
     return _comparison_problem(write, schema, table)
+
+
+def _tiny_key_problem(column: Column, text: str) -> str:
+    """Why a blob is no tinyint of a key; in other columns servers take blobs of any length."""
+    value = parse_literal(text)
+    wrong = (
+        column.in_key and column.type == "tinyint" and value.form is LiteralForm.BLOB and len(value.text) != _ONE_BYTE
+    )
+    return f"the blob {value.text} is not one byte" if wrong else ""
+
+
+_ONE_BYTE = len("0x00")
 
 
 def _comparison_problem(write: "WriteRows", schema: Schema, table: Table) -> str:

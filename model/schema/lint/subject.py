@@ -1,6 +1,8 @@
 """The input of the rules: a schema, the statements that made it, the server that it is for, and further facts."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple
@@ -8,6 +10,8 @@ from typing import Final, NamedTuple
 from model.errors import SchemaRefused
 from model.schema.keyspace import EMPTY, Schema
 from model.schema.lint.knowledge import Knowledge, known_of
+from model.schema.lint.refused_options import refused_options
+from model.schema.lint.requirements import refused_by_version
 from model.schema.lint.servers import ServerRelease
 from model.schema.names import name_of, short_class, text_of
 from model.schema.statements import Parsed, WriteRows
@@ -143,10 +147,19 @@ def _counted(count: int, name: str) -> str:
 
 @dataclass(slots=True)
 class _Keyspace:
-    """One keyspace while statements are read: its statements, and the schema so far."""
+    """One keyspace while statements are read: its statements, and the schema so far.
 
+    Attributes:
+        schema: what the statements mean to make, so that rules judge a table that only this release refuses too.
+        on_server: what a server of the release makes of them.
+        denied: the names that statements would make which the release does not have.
+    """
+
+    release: ServerRelease
     statements: list[Parsed] = field(default_factory=list)
     schema: Schema = EMPTY
+    on_server: Schema = EMPTY
+    denied: set[str] = field(default_factory=set)
     refused: dict[int, str] = field(default_factory=dict)
     replication: Mapping[str, str] | None = None
     replication_at: int | None = None
@@ -159,12 +172,30 @@ class _Keyspace:
         replication = statement.replication(self.replication)
         if replication is not self.replication:
             self.replication, self.replication_at = replication, None if replication is None else number
+        denied = self._denies(parsed)
         try:
-            self.schema = statement.apply(self.schema)
+            after = statement.apply(self.on_server)
         except SchemaRefused as error:
             if self.made >= statement.needs():  # else statements that are not here may allow it
-                self.refused[number] = error.what
+                self.refused[number] = error.what + (_MAKER_DENIED if self.denied & statement.needs() else "")
+        else:
+            self.on_server = self.on_server if denied else after
+        with suppress(SchemaRefused):
+            self.schema = statement.apply(self.schema)
         self.made |= statement.makes()
+        self.denied = self.denied | statement.makes() if denied else self.denied - statement.makes()
+
+    def _denies(self, parsed: Parsed) -> bool:
+        """Whether the release refuses the statement, unless the file says that it may stand."""
+        if any(_IGNORES_RELEASE.search(line) for line in parsed.notes):
+            return False
+        statement = parsed.statement
+        return bool(refused_by_version(statement, self.release) or refused_options(statement, self.release))
+
+
+_MAKER_DENIED: Final = ": the server refuses the statement that makes it"
+_IGNORES_RELEASE: Final = re.compile(r"lint:\s*ignore\b[^:]*\b(T11|T25)\b", re.IGNORECASE)
+"""A comment that ignores the rules about what a release lacks."""
 
 
 def subjects_of(
@@ -187,7 +218,7 @@ def subjects_of(
             current = parsed.statement.keyspace_chosen
             continue
         of = name_of(parsed.statement.keyspace_named or current)
-        keyspaces.setdefault(of, _Keyspace()).take(parsed)
+        keyspaces.setdefault(of, _Keyspace(release)).take(parsed)
     return tuple(_subject(name, found, release, knowledge or Knowledge()) for name, found in keyspaces.items())
 
 

@@ -153,10 +153,12 @@ class Other(Statement):
     Attributes:
         words: its first words, in capitals.
         calls: the functions that it calls, in lower case.
+        parts_of_versions: what it has that not every release knows, as `ACCESS FROM CIDRS`.
     """
 
     words: str
     calls: tuple[str, ...] = ()
+    parts_of_versions: tuple[str, ...] = ()
     harmless = "It changes no table."
     unfit = "the schema does not show whether it took effect (roles: see `mailmend schema grants`)"
 

@@ -1,7 +1,7 @@
 """CREATE and DROP INDEX, with the names and targets that a server gives them."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from model.errors import SchemaRefused
@@ -22,10 +22,15 @@ QUERIES_REFUSED = Danger(Risk.BREAKING, "Queries that need {name} are refused fr
 
 @dataclass(frozen=True, slots=True)
 class CreateIndex(NamedStatement):
-    """CREATE [CUSTOM] INDEX; `name` is the table's."""
+    """CREATE [CUSTOM] INDEX; `name` is the table's.
+
+    Attributes:
+        is_custom: whether its text says CUSTOM; None where it was read from no text.
+    """
 
     index: Index
     if_not_exists: bool = False
+    is_custom: bool | None = field(default=None, compare=False)
     verb = "CREATE INDEX"
     creates = "index"
     harmless = "The table does not exist yet, or is empty."
@@ -47,6 +52,7 @@ class CreateIndex(NamedStatement):
         taken = bool(self.index.spelling) and find(schema.indexes, self.index.spelling) is not None
         if taken and self.if_not_exists:
             return schema
+        self.must(self._class_problem())
         index = _named(schema, table, _as_stored(table, self.index))
         subject = f"{index.spelling} ON {self.name}"
         if taken:
@@ -61,6 +67,15 @@ class CreateIndex(NamedStatement):
         if same:
             raise SchemaRefused(self.verb, subject, f"the index {same} is the same already")
         return replace(schema, indexes=(*schema.indexes, index))
+
+    def _class_problem(self) -> str:
+        """Why no server has the class; a class of a package is known to the server alone."""
+        using = self.index.using.lower()
+        if not using or "." in using or using in _STORAGE_ATTACHED:
+            return ""
+        if using in _BUILT_IN:
+            return f"{self.index.using} is the class of an index without CUSTOM" if self.is_custom else ""
+        return f"no server has an index of class {self.index.using}"
 
     def took_effect(self, live: Schema) -> Effect:
         """Whether the index exists: judged by its name, or by its target where the server chose the name."""
@@ -153,6 +168,8 @@ def _column_problem(schema: Schema, table: Table, column: Column, aspect: str) -
         return f"{column.spelling} is the whole partition key, by which rows are found anyway"
     if is_user_type(parsed):
         return f"{column.spelling} is of a user type that is not frozen"
+    if parsed.name.startswith("'"):
+        return ""
     if holds(schema, parsed, "duration"):
         return f"{column.spelling} holds durations, which have no order"
     if aspect in {"keys", "entries"} and parsed.name != "map":

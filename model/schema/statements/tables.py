@@ -112,6 +112,11 @@ class CreateTable(NamedStatement):
         statics = [column.spelling for column in table.columns if column.kind is Kind.STATIC]
         if problem := next(filter(None, of_columns), ""):
             return problem
+        by_class = [column.spelling for column in table.columns if column.counts_by_class]
+        if by_class:
+            return (
+                f"the column {by_class[0]} names the class of counters, where CREATE TABLE takes only the type counter"
+            )
         if statics and not table.clustering:
             return f"the column {statics[0]} is static, but the table has no clustering column"
         if len({column.is_counter for column in table.regular}) > 1:

@@ -20,11 +20,13 @@ class CreateView(NamedStatement):
 
     Attributes:
         compared: the conditions of its WHERE, where it was read from a text.
+        unselected: the columns of its key that its text does not select.
     """
 
     view: View
     if_not_exists: bool = False
     compared: tuple[Compared, ...] = field(default=(), compare=False)
+    unselected: tuple[str, ...] = field(default=(), compare=False)
     verb = "CREATE MATERIALIZED VIEW"
     creates = "view"
     harmless = "The base table does not exist yet, or is empty."
@@ -62,6 +64,7 @@ class CreateView(NamedStatement):
         view = self.view
         self.must(name_problem(view.name) or _base_problem(base, view) or _key_problem(base, view, self.compared))
         self.must(_condition_problem(schema, base, self.compared))
+        self.must(f"its key names {self.unselected[0]}, which it does not select" if self.unselected else "")
         return replace(schema, views=put(schema.views, replace(view, table=_typed(base, view))))
 
     def took_effect(self, live: Schema) -> Effect:

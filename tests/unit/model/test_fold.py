@@ -56,7 +56,7 @@ INVERSE = (
     "ALTER TYPE place RENAME street TO road; ALTER TYPE place RENAME road TO street",
     "CREATE INDEX ON base (v); DROP INDEX base_v_idx",
     (
-        "CREATE MATERIALIZED VIEW n AS SELECT v FROM base WHERE k = 1 AND c = 1 PRIMARY KEY (k, c); "
+        "CREATE MATERIALIZED VIEW n AS SELECT k, c, v FROM base WHERE k = 1 AND c = 1 PRIMARY KEY (k, c); "
         "DROP MATERIALIZED VIEW n"
     ),
 )

@@ -149,3 +149,23 @@ def test_the_normal_form_is_its_own_normal_form(text: str) -> None:
 @given(TYPES)
 def test_freezing_what_is_frozen_changes_nothing(text: str) -> None:
     assert normal_type(f"frozen<frozen<{text}>>") == normal_type(f"frozen<{text}>")
+
+
+@pytest.mark.parametrize(
+    ("written", "normal"),
+    [
+        ("'UTF8Type'", "text"),
+        ("'org.apache.cassandra.db.marshal.UTF8Type'", "text"),
+        ("list<'Int32Type'>", "list<int>"),
+        ("'MapType(UTF8Type, LongType)'", "map<text,bigint>"),
+        ("'FrozenType(SetType(UUIDType))'", "frozen<set<uuid>>"),
+        ("'TupleType(Int32Type,UTF8Type)'", "tuple<int,text>"),
+        ("'VectorType(FloatType , 3)'", "vector<float,3>"),
+        ("'ListType(ListType(Int32Type))'", "'ListType(ListType(Int32Type))'"),
+        ("'com.example.MyType'", "'com.example.MyType'"),
+        ("'CounterColumnType'", "'CounterColumnType'"),
+        ("''", "''"),
+    ],
+)
+def test_a_java_class_is_the_type_that_servers_show_for_it(written: str, normal: str) -> None:
+    assert normal_type(written) == normal

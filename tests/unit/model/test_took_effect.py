@@ -43,7 +43,8 @@ MORE = """
     CREATE INDEX "By_v" ON "Logs" (V);
     CREATE MATERIALIZED VIEW recent AS SELECT * FROM "Logs"
         WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k) WITH CLUSTERING ORDER BY (k DESC);
-    CREATE MATERIALIZED VIEW "Few" AS SELECT v FROM "Logs" WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k);
+    CREATE MATERIALIZED VIEW "Few" AS SELECT k, c, v FROM "Logs"
+        WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k);
     ALTER MATERIALIZED VIEW recent WITH gc_grace_seconds = 5;
     ALTER MATERIALIZED VIEW recent WITH comment = 'the newest first';
     ALTER TABLE "Logs" WITH comment = 'what happened';
@@ -93,7 +94,7 @@ def test_what_was_not_sent_has_left_nothing_and_what_was_sent_has(
 
 TABLE = "CREATE TABLE t (k int, c int, v text, PRIMARY KEY (k, c))"
 COMPACT = "CREATE TABLE old (k int PRIMARY KEY, v text) WITH COMPACT STORAGE"
-VIEW = "CREATE MATERIALIZED VIEW few AS SELECT v FROM t WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY"
+VIEW = "CREATE MATERIALIZED VIEW few AS SELECT k, c, v FROM t WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ VIEW = "CREATE MATERIALIZED VIEW few AS SELECT v FROM t WHERE k IS NOT NULL AND 
         ("CREATE INDEX by_v ON t (v)", f"{TABLE}; CREATE CUSTOM INDEX by_v ON t (v) USING 'sai'"),
         ("CREATE INDEX by_v ON u (v)", f"{TABLE}; CREATE INDEX by_v ON t (v)"),
         (f"{VIEW} (c, k)", f"{TABLE}; {VIEW} (k, c)"),
-        (f"{VIEW} (c, k)", f"{TABLE}; {VIEW.replace('SELECT v', 'SELECT k')} (c, k)"),
+        (f"{VIEW} (c, k)", f"{TABLE}; {VIEW.replace('k, c, v', 'k, c')} (c, k)"),
         (f"{VIEW} (c, k)", f"{TABLE}; {VIEW.replace('c IS NOT NULL', 'c > 5')} (c, k)"),
         (f"{VIEW} (c, k)", f"{TABLE}; {TABLE.replace('t', 'base', 1)}; {VIEW.replace('FROM t', 'FROM base')} (c, k)"),
         ("ALTER TABLE t ADD (v text, w text)", TABLE),
