@@ -30,7 +30,8 @@ def watched(measure: StepCount, progress: Progress) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
-        reported.tell()
+    # Not where the block failed: its request to the JVM may have no answer yet, and the next one would wait for it.
+    reported.tell()
 
 
 class _Reported:

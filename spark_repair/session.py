@@ -143,6 +143,10 @@ def launch_options(settings: SparkSettings) -> dict[str, str]:
     }
     if settings.jars:
         options["spark.jars"] = ",".join(map(str, settings.jars))
+    if runs_here(settings.master):
+        # A task that prefers another place is put back for 3 s, and a local master offers its cores again only when a
+        # task ends: if the last one ends within the 3 s, the others wait for ever (SPARK-4939).
+        options["spark.locality.wait"] = "0s"
     if _is_on_loopback(settings.master):
         options |= {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK}
     return options | dict(settings.options)

@@ -52,6 +52,15 @@ def test_settings_of_ones_own_win(tmp_path: Path) -> None:
     assert options["spark.executor.memory"] == "8g"
 
 
+def test_no_task_of_a_local_master_waits_for_a_better_place(tmp_path: Path) -> None:
+    """Tasks that wait there can wait for ever; a cluster offers its cores again each second."""
+    local = launch_options(SparkSettings("local[2]", cache=tmp_path))
+    cluster = launch_options(SparkSettings("spark://10.0.0.1:7077", cache=tmp_path))
+
+    assert local["spark.locality.wait"] == "0s"
+    assert "spark.locality.wait" not in cluster
+
+
 def test_only_what_stays_hot_is_compiled_twice(tmp_path: Path) -> None:
     """And a Java that names its thresholds otherwise starts all the same."""
     java = launch_options(SparkSettings(cache=tmp_path))["spark.driver.extraJavaOptions"].split()

@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Iterator
 
+import pytest
+
 from spark_repair import progress as engine
 from spark_repair.progress import watched
 from tests.support.progress import SilentProgress
@@ -47,3 +49,17 @@ def test_it_is_reported_during_the_work_too() -> None:
         assert seen.wait(10)
     assert progress.steps == 7
     assert not [one for one in threading.enumerate() if one.name == "mailmend-progress"]
+
+
+def test_nothing_is_measured_after_a_failure() -> None:
+    """The request that failed may have no answer yet: the next one to the same JVM would wait for it."""
+    measured_by = []
+
+    def measure() -> int:
+        measured_by.append(threading.current_thread().name)
+        return 7
+
+    with pytest.raises(RuntimeError), watched(measure, SilentProgress()):
+        raise RuntimeError
+
+    assert threading.current_thread().name not in measured_by
