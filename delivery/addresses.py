@@ -11,6 +11,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final
 
 from model.delivery.attempts import SMTP_PORT, SourceAddress
+from model.grammar import unmapped
 
 
 class IpFamily(Enum):
@@ -83,8 +84,7 @@ def ip_of(address: str) -> IpAddress:
     Raises:
         ValueError: it is no address.
     """
-    found = ip_address(address.partition("%")[0])
-    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+    return unmapped(ip_address(address.partition("%")[0]))
 
 
 def is_internal(address: IpAddress) -> bool:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final
 
 from model.delivery.attempts import DeliveryProtocol, SourceAddress, TlsLevel
 from model.delivery.journal import UncertainPolicy
 from model.delivery.retries import DEFAULT_SCHEDULE, RetrySchedule
+from model.grammar import unmapped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +128,7 @@ class ListenerSettings:
     def may_relay(self, client: str) -> bool:
         """Whether a client of this address may hand over mails; what is no address may not."""
         try:
-            address = ip_address(client)
+            address = unmapped(ip_address(client))
         except ValueError:
             return False
-        plain = (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
-        return any(plain in network for network in self.relay_from)
+        return any(address in network for network in self.relay_from)

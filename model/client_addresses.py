@@ -2,6 +2,8 @@
 
 from ipaddress import IPv6Address, ip_address, ip_network
 
+from model.grammar import unmapped
+
 
 def counted_address(client: str) -> str:
     """The address by which a client is counted: a host of IPv6 has the whole of its /64 network.
@@ -10,13 +12,9 @@ def counted_address(client: str) -> str:
         client: an address of IPv4 or IPv6, which may have a zone; any other text stands for itself.
     """
     try:
-        address = ip_address(client.partition("%")[0])
+        address = unmapped(ip_address(client.partition("%")[0]))
     except ValueError:
         return client
-    if not isinstance(address, IPv6Address):
-        return str(address)
-    if address.ipv4_mapped:
-        return str(address.ipv4_mapped)
-    if address.is_loopback:
+    if not isinstance(address, IPv6Address) or address.is_loopback:
         return str(address)
     return str(ip_network(f"{address}/64", strict=False))

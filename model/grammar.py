@@ -7,7 +7,7 @@ meant. Domains are in ASCII as DNS and SMTP write them (IDNA 2008), or the liter
 
 import re
 from collections.abc import Callable
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
 from model.errors import WrongUse
@@ -52,31 +52,33 @@ def address_of_literal(domain: str) -> str | None:
     return str(address) if (address.version == 6) == bool(found[1]) else None  # noqa: PLR2004 (the version of IP)
 
 
+def unmapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """The address of IPv4 where it is written as one of IPv6 (`::ffff:192.0.2.1`); any other address as it is."""
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
+
+
 def read_domain(text: str) -> str:
-    """A domain in its normal form, or a literal of an address in small letters.
+    """The domain of a mailbox in its normal form, or a literal of an address in small letters; no bare address.
 
     Raises:
         WrongUse: it is neither.
     """
-    name = ascii_domain(text)
-    if name is None and address_of_literal(text):
-        name = text.lower()
+    name = _domain(text)
     if name is None:
         raise _refused(text, "domain", read_domain, _bare_domain(text), "Write it like example.org.")
     return name
 
 
-def read_host(text: str) -> str:
-    """The name of a server, as of a domain, or its address where it has no name.
+def read_server(text: str) -> str:
+    """The name of a server, as of a domain, or its bare address where it has no name.
 
     Raises:
         WrongUse: it is neither.
     """
-    name = _address(text) or ascii_domain(text)
-    if name is None and address_of_literal(text):
-        name = text.lower()
+    name = _address(text) or _domain(text)
     if name is None:
-        raise _refused(text, "name of a server", read_host, _bare_domain(text), "Write it like mx1.example.org.")
+        raise _refused(text, "name of a server", read_server, _bare_domain(text), "Write it like mx1.example.org.")
     return name
 
 
@@ -104,9 +106,9 @@ def read_network(text: str) -> IPv4Network | IPv6Network:
         meant = _network_around(text)
         mend = f"Did you mean {meant}?" if meant else "Write it like 192.0.2.0/24."
         raise WrongUse(f"{_shown(text)} is no network", mend=mend) from None
-    mapped = network.network_address.ipv4_mapped if isinstance(network, IPv6Network) else None
-    if mapped is not None and network.prefixlen >= _MAPPED_BITS:
-        return IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
+    first = unmapped(network.network_address)
+    if isinstance(network, IPv6Network) and isinstance(first, IPv4Address) and network.prefixlen >= _MAPPED_BITS:
+        return IPv4Network((first, network.prefixlen - _MAPPED_BITS))
     return network
 
 
@@ -119,7 +121,7 @@ def read_mailbox(text: str) -> str:
     if text == "<>":
         raise WrongUse("<> is no mailbox", mend="The null sender is the empty value: ''.")
     local, at, domain = text.rpartition("@")
-    name = ascii_domain(domain) or (domain.lower() if address_of_literal(domain) else None)
+    name = _domain(domain)
     if not at or name is None or len(text) > _MAILBOX_LENGTH_MAX or not _is_local(local):
         bare = text.strip().removeprefix("mailto:").strip("<>")
         raise _refused(text, "mailbox", read_mailbox, bare, "Write it like bob@example.org.")
@@ -185,8 +187,12 @@ def _address(text: str) -> str | None:
         address = ip_address(text)
     except ValueError:
         return None
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return str(mapped or address)
+    return str(unmapped(address))
+
+
+def _domain(text: str) -> str | None:
+    literal = text.lower() if address_of_literal(text) else None
+    return ascii_domain(text) or literal
 
 
 def _network_around(text: str) -> str:

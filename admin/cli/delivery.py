@@ -26,7 +26,7 @@ from model.delivery.journal import UncertainPolicy
 from model.delivery.retries import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule
 from model.durations import parse_duration
 from model.errors import WrongUse
-from model.grammar import address_of_literal, read_host, read_network
+from model.grammar import address_of_literal, read_network, read_server
 
 _INTERVAL_MAX: Final = timedelta(days=30)
 _WAITING_MAX: Final = timedelta(minutes=20)
@@ -62,7 +62,7 @@ def _source(value: Any) -> SourceAddress:
 
 
 def _own_host(value: Any) -> str:
-    return address_of_literal(str(value)) or read_host(str(value))
+    return address_of_literal(str(value)) or read_server(str(value))
 
 
 def _address(value: Any) -> str:

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final
 
 from model.delivery.entries import HELD_FOR, DeliveryEntry, EntryOrder, EntryState, OrderKind, OutgoingMail
-from model.grammar import comparable_mailbox, read_host, read_name, wanted_domain, wanted_mailbox
+from model.grammar import comparable_mailbox, read_name, read_server, wanted_domain, wanted_mailbox
 from model.ids import EnqueueId
 from model.matching import check_wildcard, text_fits
 from model.pickup.policy import PickupField
@@ -68,7 +68,7 @@ class EntryField(Enum):
         if self in {EntryField.DOMAIN, EntryField.SENDER_DOMAIN}:
             return wanted_domain(text)
         if self is EntryField.REMOTE_MX:
-            return wanted_domain(text, read_host)
+            return wanted_domain(text, read_server)
         if self in {EntryField.SENDER, EntryField.RECIPIENT}:
             return wanted_mailbox(text)
         return text if self is EntryField.REPLY else read_name(text, self.value)

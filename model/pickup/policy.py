@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, Generic, Self, TypeVar
 
 from model.errors import WrongUse
-from model.grammar import ascii_domain, read_address, read_domain, read_host, read_mailbox, read_name, read_network
+from model.grammar import ascii_domain, read_address, read_domain, read_mailbox, read_name, read_network, read_server
 from model.matching import check_expression, is_found
 from model.pickup.rates import DeliveryRate
 
@@ -46,7 +46,7 @@ class MatchedField(Enum):
         if self.is_address:
             return read_address(value)
         if self.value == "remotemx":
-            return read_host(value)
+            return read_server(value)
         if self.is_domain:
             return read_domain(value)
         if self.value in _MAILBOXES:
