@@ -40,7 +40,7 @@ COMMANDS: Final = CommandGroup(
         UNDO,
         RUNS,
         Late("jobs", "Scheduled checks and repairs: when they run, and how they ended.", "admin.cli.jobs:JOBS"),
-        Late("load", "Read mbox, Maildir or .eml files into a mailbox.", "admin.cli.load:LOAD"),
+        Late("load", "Read mbox, Maildir, .eml or .emlx files into a mailbox.", "admin.cli.load:LOAD"),
         Late("schema", "Own the tables: plan, apply, verify, adopt, lint, advise.", "admin.cli.schema:SCHEMA"),
         Late("queue", "The distributed mail queue: look, take, put, mend, tend.", "admin.cli.queue:QUEUE"),
         Late("delivery", "Deliver the mails of a queue to their recipients' servers.", "admin.cli.delivery:DELIVERY"),

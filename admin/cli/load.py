@@ -11,16 +11,18 @@ from admin.cli.queue_options import MESSAGE_BLOBS
 
 LOAD: Final = Command(
     name="load",
-    summary="Read mbox, Maildir or .eml files into a mailbox.",
+    summary="Read mbox, Maildir, .eml or .emlx files into a mailbox.",
     about="""Contents are kept where those of the keyspace's messages are, under ids like theirs: in its tables unless
     --blobs names another store. Where they are in neither, James has another store, and the load is refused until it is
     named. A malformed message is stored as it is, byte for byte; what cannot be stored is named. A load that was
     interrupted goes on where it stopped; one that was finished is refused, unless --again asks for a second copy.
 
     An mbox may have any line ends (LF, CRLF, CR, mixed) and no empty line between its messages. A line that begins with
-    'From ' and may be read either way is named with its offset. Every byte that was read is in a message, an envelope
-    line or a separator; a load whose bytes do not add up fails. Flags, keywords and labels of Maildir, dovecot,
-    Thunderbird and Gmail are kept; messages that Thunderbird has deleted stay away.
+    'From ' and may be read either way is named with its offset. A Content-Length that is right decides where a message
+    ends (mboxcl2); one that is wrong is named. Every byte that was read is in a message, an envelope line or a
+    separator; a load whose bytes do not add up fails. Flags, keywords and labels of Maildir, dovecot, Thunderbird,
+    Apple Mail (.emlx) and Gmail (in the languages of its accounts) are kept; messages that Thunderbird or Apple Mail
+    has deleted stay away.
 
     Empty files, packed files (gzip, zip and others), UTF-16 and files without any header field are no mail: a file that
     is named is refused before anything is stored; a file in a folder is named, and the others are stored. Sub-folders

@@ -53,7 +53,7 @@ class LoadResult:
 
 
 def load(request: LoadRequest, caller: Caller) -> LoadResult:
-    """Read mbox, Maildir or .eml files into a mailbox, which is created if missing.
+    """Read mbox, Maildir, .eml or .emlx files into a mailbox, which is created if missing.
 
     Raises:
         BadMail: the path is no mail.

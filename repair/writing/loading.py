@@ -257,7 +257,7 @@ class Loaded:
         deleted: messages that the source marks as deleted; they stay away.
         doubtful: lines that begin with `From ` and that may be read either way; each was named.
         octets_read: bytes of the source that were read.
-        octets_envelopes: bytes of the mbox's lines above messages.
+        octets_envelopes: bytes of the mbox's lines above messages; of what Apple's files keep beside a message.
         octets_separators: bytes of the empty lines after messages.
         octets_already: bytes of the messages that an earlier load had stored.
         octets_left: bytes of messages that were refused or are deleted.
@@ -389,7 +389,7 @@ class Loader:
             skipped=reasons[WhyNotStored.SKIPPED],
             deleted=reasons[WhyNotStored.DELETED],
             doubtful=sum(item.doubtful for item in batch),
-            octets_envelopes=sum(len(item.envelope) for item in batch if item.next_offset),  # a file keeps its own
+            octets_envelopes=sum(_around(item) for item in batch),
             octets_separators=sum(item.separator_octets for item in batch),
             octets_already=sum(len(item.content) for item in found if item.key in here),
             octets_left=sum(item.octets for item in batch if isinstance(item, Refused)),
@@ -414,6 +414,11 @@ class Loader:
 
 def _added(one: Loaded, other: Loaded) -> Loaded:
     return Loaded(*map(add, astuple(one), astuple(other)))
+
+
+def _around(item: Found | Refused) -> int:
+    """The size of what is around a message and no separator; a file keeps an mbox's line in its content."""
+    return item.beside_octets + (len(item.envelope) if item.next_offset else 0)
 
 
 def _source_octets(folder: Folder) -> int:

@@ -1,4 +1,4 @@
-"""Mail on disk, one message at a time: mbox, Maildir, .eml; never a whole mbox in memory, nothing dropped silently.
+"""Mail on disk, one message at a time: mbox, Maildir, .eml, .emlx; no whole mbox in memory, nothing dropped silently.
 
 A message's bytes are kept unchanged, well-formed or not: line ends, quoted `>From ` lines and broken headers stay.
 What is no mail (too large, unreadable, packed, without a header) is refused by name. What belongs to another mailbox or
@@ -17,6 +17,7 @@ from shlex import quote
 from model.errors import BadMail
 from model.messages.flags import Flags
 from model.messages.message import NewMail, split_mail
+from repair.writing.emlx import PARTIAL, SUFFIX, BrokenEmlx, apple_mail
 from repair.writing.file_kinds import START_OCTETS, foreign, not_a_mail
 from repair.writing.mail_headers import (
     HeaderFields,
@@ -37,7 +38,7 @@ _INFO = re.compile(r"[:;!]2,")
 """What separates the name of a Maildir's file from its flags; some file systems allow no colon."""
 _NOTES = re.compile(
     r"dovecot.*|\.dovecot.*|subscriptions|\.subscriptions|maildirfolder|maildirsize|courier.*|\.keep|\.gitkeep"
-    r"|\.DS_Store|Thumbs\.db|desktop\.ini|\.nfs.*|\.lock",
+    r"|\.DS_Store|table_of_contents|Info\.plist|Thumbs\.db|desktop\.ini|\.nfs.*|\.lock",
     re.IGNORECASE,
 )
 """Files that mail servers and desktops keep for themselves in a mail folder."""
@@ -69,6 +70,8 @@ class Found:
         separator_octets: the size of the empty line after it in the mbox.
         doubts: doubtful `From ` lines in it, the first of them.
         doubtful: the number of all of them.
+        beside_octets: the size of what its file keeps beside it: Apple's first line and property list.
+        flags: those that its file keeps beside it; None where they are in its name or header.
     """
 
     key: str
@@ -83,6 +86,8 @@ class Found:
     separator_octets: int = 0
     doubts: tuple[Doubt, ...] = ()
     doubtful: int = 0
+    beside_octets: int = 0
+    flags: Flags | None = None
 
 
 class WhyNotStored(Enum):
@@ -114,6 +119,7 @@ class Refused:
     separator_octets: int = 0
     doubts: tuple[Doubt, ...] = ()
     doubtful: int = 0
+    beside_octets: int = 0
 
 
 def kind_of(path: Path) -> FolderKind:
@@ -132,6 +138,8 @@ def kind_of(path: Path) -> FolderKind:
     packed = foreign(start)
     if packed:
         raise BadMail(f"{path} is no mail: it is {packed.name}", mend=packed.mend.format(path=quote(str(path))))
+    if _is_emlx(path):
+        return FolderKind.EML
     if _is_eml(path):
         several = is_envelope(start) and len(list(islice(entries_in(path, 0, OCTETS_MAX), 2))) > 1
         return FolderKind.MBOX if several else FolderKind.EML
@@ -146,7 +154,7 @@ def kind_of(path: Path) -> FolderKind:
 def _kind_of_directory(path: Path) -> FolderKind:
     if (path / "cur").is_dir() or (path / "new").is_dir():  # archives leave empty directories out
         return FolderKind.MAILDIR
-    if any(_is_eml(file) for file in path.rglob("*")):
+    if any(_is_eml(file) or _is_emlx(file) for file in path.rglob("*")):
         return FolderKind.EML_FILES
     folders = sorted(one for one in path.iterdir() if _is_folder(one))
     mend = ""
@@ -229,6 +237,7 @@ def _refused(found: Found, why: str, octets: int | None = None) -> Refused:
         separator_octets=found.separator_octets,
         doubts=found.doubts,
         doubtful=found.doubtful,
+        beside_octets=found.beside_octets,
     )
 
 
@@ -298,11 +307,11 @@ def _load_next(path: Path, mailbox: str) -> str:
 def _eml_messages(path: Path, octets_max: int) -> Iterator[Found | Refused]:
     for file in sorted(one for one in path.rglob("*") if not one.is_dir()):
         key = str(file.relative_to(path))
-        if _is_eml(file):
+        if _is_eml(file) or _is_emlx(file):
             yield _file(file, key, octets_max)
         elif _matters(file):
             mend = _load_next(file, file.stem) if _is_folder(file) else ""
-            yield Refused(key, str(file), "not an .eml file", WhyNotStored.SKIPPED, mend)
+            yield Refused(key, str(file), "not an .eml or .emlx file", WhyNotStored.SKIPPED, mend)
 
 
 def _file(path: Path, key: str, octets_max: int) -> Found | Refused:
@@ -314,6 +323,8 @@ def _file(path: Path, key: str, octets_max: int) -> Found | Refused:
         content = path.read_bytes()
     except OSError as error:
         return Refused(key, str(path), error.strerror or "cannot be read")
+    if _is_emlx(path):
+        return _of_apple(path, key, content, status.st_mtime)
     if not is_envelope(content[:START_OCTETS]):
         return _judged(Found(key, str(path), content, touched_at=status.st_mtime))
     first, *others = entries_in(path, 0, octets_max)
@@ -321,6 +332,23 @@ def _file(path: Path, key: str, octets_max: int) -> Found | Refused:
         why = f"an mbox of {len(others) + 1} messages, not one mail"
         return Refused(key, str(path), why, mend=_load_next(path, path.stem))
     return _judged(Found(key, str(path), content, first.envelope, touched_at=status.st_mtime))
+
+
+def _of_apple(path: Path, key: str, octets: bytes, touched_at: float) -> Found | Refused:
+    """The mail of a file of Apple Mail, with the flags and the date that are kept beside it."""
+    if path.name.lower().endswith(PARTIAL):
+        why = "Apple Mail keeps its attachments in other files, so it is not whole"
+        return Refused(key, str(path), why, mend="Save it in Apple Mail as Raw Message Source; then load that file.")
+    try:
+        mail = apple_mail(octets)
+    except BrokenEmlx as error:
+        mend = f"See where the mail is; what is below the first line: tail -n +2 {quote(str(path))} > NEW.eml"
+        return Refused(key, str(path), str(error), mend=mend, octets=len(octets))
+    at = touched_at if mail.received_at is None else mail.received_at
+    found = Found(key, str(path), mail.content, touched_at=at, beside_octets=mail.beside_octets, flags=mail.flags)
+    if mail.is_deleted:
+        return replace(_refused(found, "its mail program has deleted it"), reason=WhyNotStored.DELETED)
+    return _judged(found)
 
 
 def _matters(path: Path) -> bool:
@@ -347,6 +375,10 @@ def _is_eml(path: Path) -> bool:
     return path.suffix.lower() == ".eml" and not path.is_dir()
 
 
+def _is_emlx(path: Path) -> bool:
+    return path.suffix.lower() == SUFFIX and not path.is_dir()
+
+
 def mail_of(found: Found, now: datetime) -> NewMail:
     """The message to store, with its date and flags as far as they can be read."""
     header, body = split_mail(found.content)
@@ -356,7 +388,9 @@ def mail_of(found: Found, now: datetime) -> NewMail:
 
 
 def _flags_of(found: Found, fields: HeaderFields) -> Flags:
-    """Flags from a Maildir's name, or from the fields that mail programs write."""
+    """Flags from a Maildir's name or Apple's list, or from the fields that mail programs write."""
+    if found.flags is not None:
+        return found.flags
     if found.envelope and not found.info:
         return flags_in_header(fields, found.envelope)
     named = flags_in_name(found.info, recent=found.recent, keywords=found.keywords)

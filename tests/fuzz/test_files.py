@@ -82,6 +82,16 @@ Message-ID: <x@y>
 
 two
 """
+EMLX = b"""28
+Subject: x
+
+one
+From me
+two
+<?xml version="1.0"?>
+<plist version="1.0"><dict><key>flags</key><integer>8590195713</integer>
+<key>date-received</key><integer>1600000000</integer></dict></plist>
+"""
 MAIL_BYTES = (
     *(
         b"\n",
@@ -132,6 +142,9 @@ def test_what_is_spoilt_is_good_before(tmp_path: Path) -> None:
     mbox = tmp_path / "mbox"
     mbox.write_bytes(MBOX)
 
+    emlx = tmp_path / "one.emlx"
+    emlx.write_bytes(EMLX)
+    assert [isinstance(item, Found) for item in mail_in(emlx, kind_of(emlx))] == [True]
     assert all(policies_of(text, "policies.yaml") for text in POLICIES)
     assert len(parse(CQL)) == 7
     assert [mail.content for mail in read_removed_mails(file)] == [b"x"]
@@ -181,7 +194,10 @@ def test_the_journal_of_a_move_is_read_or_refused(tmp_path: Path, lines: list[st
 
 
 @fuzzing(1_500)
-@given(spoilt_bytes(MBOX, MAIL_BYTES), st.sampled_from(["mbox", "one.eml"]))
+@given(
+    spoilt_bytes(MBOX, MAIL_BYTES) | spoilt_bytes(EMLX, (*MAIL_BYTES, b"<", b">", b"flags", b"<?xml")),
+    st.sampled_from(["mbox", "one.eml", "one.emlx"]),
+)
 def test_a_mail_folder_is_read_or_refused(tmp_path: Path, content: bytes, name: str) -> None:
     file = tmp_path / name
     file.write_bytes(content)
