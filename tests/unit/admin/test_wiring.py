@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,29 @@ class TestEngines:
             queue_scanner(opened, EngineWanted("spark"), Level.ONE, Pace(None, opened.clock))
             reported.append("both looked")
         assert reported == ["taken", "taken", "both looked", "given back", "given back"]
+
+    def test_spark_is_refused_where_tls_names_no_authority(self, opened: OpenCluster) -> None:
+        """Its connections check no host names: a certificate of any public authority would do for a node."""
+        encrypted = replace(opened, connection=replace(opened.connection, tls=Tls()))
+        order = RepairSettings("mail", opened.families((MESSAGES,)))
+
+        with pytest.raises(BadSettings, match="check no host names") as of_messages:
+            repair_tools(encrypted, EngineWanted("spark"), order, SilentProgress())
+        with pytest.raises(BadSettings, match="check no host names") as of_queues:
+            queue_scanner(encrypted, EngineWanted("spark"), Level.ONE, Pace(None, opened.clock))
+
+        for caught in (of_messages, of_queues):
+            assert caught.value.mend == "Name the authority of the nodes with --tls-ca, or use --engine local."
+
+    def test_where_tls_names_no_authority_the_local_engine_is_chosen(
+        self, opened: OpenCluster, cluster: ClusterTwin
+    ) -> None:
+        cluster.rows_recorded = 1_000_000
+        encrypted = replace(opened, connection=replace(opened.connection, tls=Tls()))
+
+        choice = chosen_engine(encrypted, EngineWanted("auto"), lambda _: None)
+
+        assert (choice.name, "no --tls-ca is given" in choice.why) == ("local", True)
 
     @pytest.mark.parametrize(
         ("rows", "without", "chosen"),
