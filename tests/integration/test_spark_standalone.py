@@ -271,14 +271,3 @@ def test_spark_submit_runs_the_zip(cassandra: CassandraServer, keyspace: str, zi
     assert found["findings"] == {"messageIdTable": DAMAGE | LOST, "messageV3": LEAKS}
     assert found["engine"] == {"name": "spark", "why": "spark-submit runs it"}
     assert "LOST_CONTENT" in (tmp_path / "drift.html").read_text()
-
-
-@needs_uv
-def test_runbooks_are_read_out_of_the_zip(zipped: Path, tmp_path: Path) -> None:
-    python = bare_python(tmp_path)
-    script = f"import sys; sys.path.insert(0, {str(zipped)!r}); from mailmend.__main__ import main; main()"
-
-    page = said([python, "-c", script, "runbook", "show", "flags-differ"], tmp_path, python)
-
-    assert page == (TOP / "runbooks" / "flags-differ.md").read_text()
-    assert "flags-differ" in said([python, "-c", script, "runbook", "list"], tmp_path, python)

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -18,14 +19,20 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
     uv = str(UV) if UV.exists() else "uv"
-    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(folder / "dist"), str(TOP)], check=True)
-    (wheel,) = (folder / "dist").glob("*.whl")
+    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(TOP)], check=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
     with ZipFile(wheel) as archive:
-        archive.extractall(folder / "site")
-    return folder / "site"
+        archive.extractall(folder)
+    return folder
 
 
 def mailmend(installed: Path, *arguments: str) -> str:
@@ -44,6 +51,25 @@ def test_runbooks_are_read_from_the_wheel(installed: Path) -> None:
     assert all(page in listed for page in pages)
     page = mailmend(installed, "runbook", "show", "flags-differ")
     assert page == (TOP / "runbooks" / "flags-differ.md").read_text(encoding="utf-8")
+
+
+def test_runbooks_are_read_out_of_a_zip_that_nobody_unpacks(wheel: Path, tmp_path: Path) -> None:
+    """As `spark-submit --py-files` has it; without `site` no editable install is seen, the libraries are named."""
+    program = "from admin.cli import run; run(['runbook', 'show', 'flags-differ']); run(['runbook', 'list'])"
+    path = os.pathsep.join((str(wheel), sysconfig.get_path("purelib")))
+
+    ended = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    page = (TOP / "runbooks" / "flags-differ.md").read_text(encoding="utf-8")
+    assert ended.stdout.startswith(page)
+    assert "flags-differ" in ended.stdout.removeprefix(page)
 
 
 def test_what_is_no_python_came_along(installed: Path) -> None:
