@@ -13,6 +13,7 @@ from unittest.mock import patch
 from click.shell_completion import BashComplete
 
 from admin.cli import mailmend, run
+from admin.local.folders import cache_home
 from cql.driver.contact import Contact
 from tests.support.servers import CassandraServer
 
@@ -71,7 +72,11 @@ class CommandLine:
 
 
 def command_line(home: Path, server: CassandraServer | None = None, **environment: str) -> CommandLine:
-    where = {"MAILMEND_HOST": server.host, "MAILMEND_PORT": str(server.port)} if server else {}
+    """A shell in that home; where a server is named, with what this user has downloaded: Spark's jars take seconds."""
+    where: dict[str, str] = {}
+    if server:
+        cache = str(cache_home(os.environ, Path.home()))
+        where = {"MAILMEND_HOST": server.host, "MAILMEND_PORT": str(server.port), "XDG_CACHE_HOME": cache}
     return CommandLine(home, {**where, **environment})
 
 

@@ -14,7 +14,7 @@ from admin.local import ClusterRequest
 from admin.local.probes import unverified
 from cql.driver.contact import Contact
 from tests.support.certificates import STORE_PASSWORD, Authority, Signed, authority
-from tests.support.commands import CommandLine
+from tests.support.commands import CommandLine, command_line
 from tests.support.servers import CassandraServer, local_node
 
 SUPERUSER = "cassandra"
@@ -53,9 +53,8 @@ class GuardedNode:
     def shell(
         self, home: Path, username: str = SUPERUSER, password: str = SUPERUSER, **environment: str
     ) -> CommandLine:
-        where = {"MAILMEND_HOST": self.server.host, "MAILMEND_PORT": str(self.server.port)}
         who = {"MAILMEND_USERNAME": username, "MAILMEND_PASSWORD": password, "MAILMEND_TLS_CA": self.authority.file}
-        return CommandLine(home, {**where, **who, **environment})
+        return command_line(home, self.server, **{**who, **environment})
 
 
 @contextmanager
