@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,8 +24,11 @@ from pyspark.sql.types import (
 from model.catalog.mail import FAMILIES, IMAP_UID, MESSAGE_ID, MESSAGES
 from model.schema.table import Row, Table, canonical_value, rows_agree
 from spark_repair.suspects import BITS, ONE, TWO, RowBits, canonical, placed_frame, truth_frame
+from tests.support.thorough import share
 
 pytestmark = pytest.mark.spark
+
+T = TypeVar("T")
 
 _SPARK: dict[str, DataType] = {
     "timeuuid": StringType(),
@@ -91,21 +94,36 @@ def _reported(value: Any) -> Any:
             return str(value)
 
 
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
-@given(some=st.lists(pairs(), min_size=20, max_size=40))
-def test_rows_agree_in_both_or_in_neither(spark: SparkSession, some: list[tuple[Row, Row]]) -> None:
+def drawn(strategy: st.SearchStrategy[T], count: int) -> list[T]:
+    """That many examples at once: Spark judges each row by itself, and a job for each costs seconds."""
+    examples: list[T] = []
+
+    @settings(max_examples=count, database=None, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def draw(example: T) -> None:
+        examples.append(example)
+
+    draw()
+    return examples
+
+
+def test_rows_agree_in_both_or_in_neither(spark: SparkSession) -> None:
     """The fingerprints of a truth and of its projection are equal exactly when `rows_agree` says so."""
-    truths = truth_frame(MESSAGES, frame(spark, IMAP_UID, [one for one, _ in some]), accept_torn=False)
+    some = drawn(pairs(), share(1_000))
+    truths = truth_frame(MESSAGES, frame(spark, IMAP_UID, [truth for truth, _ in some]), accept_torn=False)
     mirrored = placed_frame(MESSAGES, MESSAGES.mirror, frame(spark, MESSAGE_ID, [other for _, other in some]))
+    seen = set()
     for (truth, projection), ours, theirs in zip(some, truths.collect(), mirrored.collect(), strict=True):
         same = (ours[ONE], ours[TWO]) == (theirs[ONE], theirs[TWO])
         assert same == MESSAGES.mirror.agree(truth, projection), (truth, projection)
+        seen.add(same)
+    assert seen == {True, False}
 
 
-@settings(max_examples=8, suppress_health_check=list(HealthCheck))
-@given(some=st.lists(rows_of(IMAP_UID), min_size=10, max_size=30), accept_torn=st.booleans())
-def test_bits_say_what_the_declarations_say(spark: SparkSession, some: list[Row], *, accept_torn: bool) -> None:
+@pytest.mark.parametrize("accept_torn", [True, False])
+def test_bits_say_what_the_declarations_say(spark: SparkSession, *, accept_torn: bool) -> None:
     """Torn or whole, and each condition: as `Mirror.whole` and `Condition.holds` have it."""
+    some = drawn(rows_of(IMAP_UID), share(400))
     layout = RowBits(MESSAGES)
     reported = truth_frame(MESSAGES, frame(spark, IMAP_UID, some), accept_torn=accept_torn).collect()
     for row, compact in zip(some, reported, strict=True):
@@ -116,10 +134,9 @@ def test_bits_say_what_the_declarations_say(spark: SparkSession, some: list[Row]
         assert not compact[BITS] >> layout.lost & 1
 
 
-@settings(max_examples=8, suppress_health_check=list(HealthCheck))
-@given(some=st.lists(rows_of(IMAP_UID), min_size=10, max_size=30))
-def test_each_cell_has_one_canonical_form(spark: SparkSession, some: list[Row]) -> None:
+def test_each_cell_has_one_canonical_form(spark: SparkSession) -> None:
     """Column by column: null and false, null and empty, any order, a null thread, a null modseq."""
+    some = drawn(rows_of(IMAP_UID), share(400))
     names = {column.name: column.name for column in IMAP_UID.columns}
     forms = [canonical(column, names).alias(column.name) for column in MESSAGES.mirror.compared]
     for row, reported in zip(some, frame(spark, IMAP_UID, some).select(*forms).collect(), strict=True):
@@ -140,7 +157,7 @@ def _read(value: Any) -> Any:
             return str(value)
 
 
-AMBIGUOUS = [
+AMBIGUOUS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"internaldate": datetime(2026, 1, 1, tzinfo=UTC)}, {"save_date": datetime(2026, 1, 1, tzinfo=UTC)}),
     ({"userflags": frozenset({"a"})}, {"headercontent": "a"}),
     ({"userflags": frozenset({"a", "b"})}, {"userflags": frozenset({"ab"})}),
@@ -152,16 +169,15 @@ AMBIGUOUS = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), AMBIGUOUS)
-def test_cells_that_only_look_alike_have_other_fingerprints(
-    spark: SparkSession, one: dict[str, Any], other: dict[str, Any]
-) -> None:
+def test_cells_that_only_look_alike_have_other_fingerprints(spark: SparkSession) -> None:
     empty: Row = dict.fromkeys(IMAP_UID.names) | {"messageid": "m", "mailboxid": "b", "uid": 1}
-    rows = [{**empty, **one}, {**empty, **other}]
-    assert not rows_agree(MESSAGES.mirror.compared, *rows)
-    first, second = truth_frame(MESSAGES, frame(spark, IMAP_UID, rows), accept_torn=False).collect()
-    assert (first[ONE], first[TWO]) != (second[ONE], second[TWO])
-    assert first[ONE] != second[ONE]
+    rows = [{**empty, **cells} for pair in AMBIGUOUS for cells in pair]
+    reported = truth_frame(MESSAGES, frame(spark, IMAP_UID, rows), accept_torn=False).collect()
+    for pair, first, second in zip(AMBIGUOUS, reported[::2], reported[1::2], strict=True):
+        one, other = ({**empty, **cells} for cells in pair)
+        assert not rows_agree(MESSAGES.mirror.compared, one, other), pair
+        assert (first[ONE], first[TWO]) != (second[ONE], second[TWO]), pair
+        assert first[ONE] != second[ONE], pair
 
 
 def test_both_hashes_are_different_functions(spark: SparkSession) -> None:

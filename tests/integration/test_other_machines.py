@@ -15,7 +15,7 @@ NAMELESS = "no-such-host-of-ours"
 COUNTS = """
 from tests.support.spark import LOCAL
 from spark_repair.session import open_session
-session = open_session(LOCAL(brief=True))
+session = open_session(LOCAL())
 print(session.range(3).count())
 session.stop()
 """

@@ -26,6 +26,7 @@ from tests.support.commands import contact_of
 from tests.support.progress import SilentProgress
 from tests.support.real_queue import RealQueue, real_queue
 from tests.support.servers import CassandraServer
+from tests.support.thorough import first_of
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker]
 
@@ -181,30 +182,46 @@ def test_spark_sees_what_the_local_scan_sees_and_removes_the_same_marks(
         parallel.close()
 
 
+MARKS = ("--marks", "old", "--marks-age", "1h")
+
+
+def said(queue: RealQueue, engine: str, *words: str) -> tuple[int, dict[str, Any]]:
+    """The exit code and the JSON of a command, without what differs from engine to engine."""
+    ended = queue.line(*words, "--engine", engine, "--delay", "0s", "--json")
+    assert ended.json["engine"]["name"] == engine, ended.err
+    different = ("engine", "seconds")
+    return ended.code, {name: reported for name, reported in ended.json.items() if name not in different}
+
+
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_the_commands_say_and_do_the_same_with_either_engine(queue: RealQueue) -> None:
+@pytest.mark.parametrize("command", first_of(["repair queues --dry-run", "check queues"]))
+def test_the_commands_say_and_do_the_same_with_either_engine(queue: RealQueue, command: str) -> None:
     """Typed as by a person: findings, JSON and exit codes, then what a repair by Spark removes."""
     lived_through(queue)
     queue.put("waits")
-    marks = ("--marks", "old", "--marks-age", "1h")
+    words = (*command.split(), *(MARKS if "repair" in command else ()))
 
-    def said(engine: str, *words: str) -> tuple[int, dict[str, Any]]:
-        ended = queue.line(*words, "--engine", engine, "--delay", "0s", "--json")
-        assert ended.json["engine"]["name"] == engine, ended.err
-        different = ("engine", "seconds")
-        return ended.code, {name: reported for name, reported in ended.json.items() if name not in different}
+    local, parallel = (said(queue, engine, *words) for engine in ENGINES)
+    assert local == parallel
+    assert local[0] == 1
 
-    for command in (("check", "queues"), ("repair", "queues", *marks, "--dry-run")):
-        local, parallel = (said(engine, *command) for engine in ENGINES)
-        assert local == parallel
-        assert local[0] == 1
-
-    code, repaired = said("spark", "repair", "queues", *marks)
+    code, repaired = said(queue, "spark", "repair", "queues", *MARKS)
     (one,) = repaired["queues"]
     assert (code, one["removed_rows"], one["removed_marks"]) == (0, SLICES * MAILS, SLICES * MAILS + ORPHANS)
     assert (number_of(queue, ENQUEUED_MAILS), number_of(queue, DELETED_MAILS)) == (1, 0)
     assert queue.names() == ["waits"]
-    local, parallel = (said(engine, "check", "queues") for engine in ENGINES)
+    code, checked = said(queue, "local", "check", "queues")
+    assert (code, checked["findings"]) == (0, {})
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_both_engines_say_the_same_where_nothing_is_to_be_mended(queue: RealQueue) -> None:
+    queue.put("waits")
+
+    local, parallel = (said(queue, engine, "check", "queues") for engine in ENGINES)
+
     assert local == parallel
     assert (local[0], local[1]["findings"]) == (0, {})

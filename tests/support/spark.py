@@ -25,8 +25,10 @@ def started_settings(master: str = "local[2]", **settings: Any) -> SparkSettings
 LOCAL = partial(
     started_settings,
     driver_memory="1g",
+    brief=True,
     options={"spark.sql.shuffle.partitions": "4", "spark.default.parallelism": "2"},
 )
+"""As a command has it whose keyspace is small: each test reads some thousand rows at most."""
 
 
 @pytest.fixture(scope="session")
