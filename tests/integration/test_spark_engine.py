@@ -15,9 +15,11 @@ from cql.driver.session import CassandraCluster, connect
 from model.catalog.ledger import KEEP
 from model.errors import CannotReach, MailmendError, UnknownKeyspace
 from model.instants import MICROS
+from model.operations import Put, Read
 from model.ports import Tables
 from model.projections.findings import RepairPolicy, Suspect
 from model.projections.verdicts import MENDABLE, Verdict
+from model.schema.table import Row
 from repair.clock import SystemClock, Timing, take_as_of
 from repair.decisions.pressure import Strain
 from repair.ledger.before_images import image_digest
@@ -32,7 +34,7 @@ from spark_repair.fixing import Workplace, finding_from, revisited
 from spark_repair.message_inconsistencies import SparkEngine
 from spark_repair.suspects import KEY, PROJECTION, TRUTH_IDS, VERDICT, WANTED
 from spark_repair.throttled import paced
-from tests.support.james import james_families, james_rows, load_james
+from tests.support.james import damages, james_families, james_rows, load_james
 from tests.support.keyspaces import LEDGER, created, dropped
 from tests.support.progress import SilentProgress
 from tests.support.servers import CassandraServer
@@ -42,6 +44,8 @@ pytestmark = [pytest.mark.cassandra, pytest.mark.spark]
 MAIL, HEALTHY, BOOK = (f"d_spark_{kind}_{uuid4().hex[:8]}" for kind in ("mail", "healthy", "ledger"))
 CLOCK = SystemClock()
 SURVEY = RepairSettings("mail", james_families())
+TRUTH, MIRROR = SURVEY.families[0].truth, SURVEY.families[0].mirror.table
+DAY_SECONDS = 86_400
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +76,6 @@ def engine(spark: SparkSession, contact: Contact) -> SparkEngine:
     return SparkEngine(spark, contact, MAIL, BOOK)
 
 
-def found(engine: SparkEngine) -> list[Suspect]:
-    detection = engine.detect(SURVEY, SilentProgress())
-    suspects = list(detection.suspects())
-    assert sum(sum(sums.values()) for sums in detection.counts.values()) == len(suspects)
-    detection.close()
-    return suspects
-
-
 @pytest.mark.thorough
 def test_a_healthy_keyspace_has_leaks_and_nothing_else(
     spark: SparkSession, contact: Contact, cluster: CassandraCluster
@@ -100,19 +96,6 @@ def jobs_of(spark: SparkSession) -> int:
     return int(context.sc().statusStore().jobsList(None).size())
 
 
-@pytest.mark.usefixtures("mail")
-def test_few_suspects_leave_spark_once(engine: SparkEngine) -> None:
-    """Walking them, and looking at each again, is no job any more."""
-    detection = engine.detect(replace(SURVEY, families=SURVEY.families[:1]), SilentProgress())
-    scan = jobs_of(engine.session)
-    walks = [sorted(map(str, detection.suspects())) for _ in range(2)]
-    outcomes = list(detection.revisit(RepairPolicy(None, CLOCK.micros(), 5.0), SilentProgress()))
-    detection.close()
-    assert walks[0] == walks[1]
-    assert len(outcomes) == len(walks[0]) > 200
-    assert jobs_of(engine.session) == scan
-
-
 @pytest.mark.thorough
 def test_what_executors_put_into_a_plan_is_known_again_here(
     engine: SparkEngine, ledger: Ledger, cluster: CassandraCluster, mail: Tables, monkeypatch: pytest.MonkeyPatch
@@ -128,12 +111,15 @@ def test_what_executors_put_into_a_plan_is_known_again_here(
     assert (len(again) >= 182, [one for one in again if not one.due]) == (True, [])
 
 
-@pytest.mark.usefixtures("mail")
-def test_what_spark_finds_its_executors_mend(
-    engine: SparkEngine, ledger: Ledger, cluster: CassandraCluster, monkeypatch: pytest.MonkeyPatch
+def test_what_spark_finds_its_executors_mend_and_few_suspects_leave_spark_once(
+    engine: SparkEngine, ledger: Ledger, cluster: CassandraCluster, mail: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """182 mended, 18 lost contents and 83 leaks left, nothing else; that both engines find the same is equivalence."""
+    """182 mended, 18 lost contents and 83 leaks left, nothing else; that both engines find the same is equivalence.
+
+    A message that expires has a projection that expires with it, not later.
+    """
     monkeypatch.setattr(message_inconsistencies, "IN_DRIVER_MAX", 0)
+    expires = written_again_with_a_ttl(mail)
     detection = engine.detect(SURVEY, SilentProgress())
     suspects = list(detection.suspects())
     outcomes = list(detection.revisit(policy(cluster, ledger), SilentProgress()))
@@ -141,8 +127,29 @@ def test_what_spark_finds_its_executors_mend(
     assert [one.error for one in outcomes if one.error] == []
     assert sorted(map(_name, outcomes)) == sorted((one.projection, str(one.key)) for one in suspects)
     assert Counter(one.result for one in outcomes if one.suspect.projection == "messageIdTable")[Verdict.FIXED] == 182
-    left = Counter((one.projection, one.verdict) for one in found(engine))
-    assert left == {("messageIdTable", Verdict.LOST_CONTENT): 18, ("messageV3", Verdict.LEAK): 83}
+    truth, projected = (mail.read(Read(one, one.key_of(expires), times=True))[0] for one in (TRUTH, MIRROR))
+    assert projected.ttls.keys() == projected.written_at.keys()
+    assert 0 < min(projected.ttls.values()) <= max(projected.ttls.values()) <= max(truth.ttls.values())
+    monkeypatch.undo()
+    again = engine.detect(SURVEY, SilentProgress())
+    scan = jobs_of(engine.session)
+    left, walked = (list(again.suspects()) for _ in range(2))
+    looked = list(again.revisit(RepairPolicy(None, CLOCK.micros(), 5.0), SilentProgress()))
+    again.close()
+    assert sum(sum(sums.values()) for sums in again.counts.values()) == len(left)
+    assert Counter((one.projection, one.verdict) for one in left) == {
+        ("messageIdTable", Verdict.LOST_CONTENT): 18,
+        ("messageV3", Verdict.LEAK): 83,
+    }
+    assert (walked, len(looked), jobs_of(engine.session)) == (left, len(left), scan), "they are in this process now"
+
+
+def written_again_with_a_ttl(mail: Tables) -> Row:
+    """The truth of a message whose projection is missing; all its cells expire."""
+    lost = next(one.damaged_truth for one in damages() if one.kind == "missing_projection" and one.damaged_truth)
+    row = {name: lost[name] for name in TRUTH.names if name in lost}
+    mail.write(Put(TRUTH, row, ttl_seconds=DAY_SECONDS))
+    return row
 
 
 def _name(outcome: object) -> tuple[str, str]:
