@@ -158,17 +158,20 @@ class MailDepartures:
             except WrongUse:
                 raise
             except MailmendError as error:
-                self.stuck.add(held.dequeued.enqueue_id)
                 _log_failure("a mail cannot be settled yet", held, error)
-                await self.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
+            except Exception:  # noqa: BLE001 - as where a module cannot be read for want of a descriptor
+                _LOG.exception("a mail cannot be settled yet", extra={"mail": str(held.mail.id)})
             else:
                 return
+            self.stuck.add(held.dequeued.enqueue_id)
+            await self.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
 
     async def ack(self, dequeued: Dequeued) -> None:
         try:
             await dequeued.ack()
-        except MailmendError as error:
-            _LOG.warning("an ack failed", extra={"mail": str(dequeued.enqueue_id), "error": error.what})
+        except Exception as error:  # noqa: BLE001 - the mail comes again, and then it is acked at once
+            shown = {"mail": str(dequeued.enqueue_id), "error": _what(error)}
+            _LOG.warning("an ack failed", extra=shown, exc_info=not isinstance(error, MailmendError))
             self.unacked.add(dequeued.enqueue_id)
         else:
             self.unacked.discard(dequeued.enqueue_id)
@@ -178,7 +181,7 @@ class MailDepartures:
         why = next((one.why for one in held.ended if one.why), None)
         try:
             await held.dequeued.retry(max(wait, timedelta(seconds=1)), noted(why) if why else None)
-        except MailmendError as error:
+        except Exception as error:  # noqa: BLE001 - the broker has it again
             _log_failure("a mail comes again at once", held, error)
 
     def _again(self, held: HeldMail, settlement: MailSettlement) -> Iterable[LeavingStep]:
@@ -268,8 +271,11 @@ class MailDepartures:
 
 
 def _log_failure(event: str, held: HeldMail, error: Exception) -> None:
-    what = error.what if isinstance(error, MailmendError) else type(error).__name__
-    _LOG.warning(event, extra={"mail": str(held.mail.id), "error": what})
+    _LOG.warning(event, extra={"mail": str(held.mail.id), "error": _what(error)})
+
+
+def _what(error: Exception) -> str:
+    return error.what if isinstance(error, MailmendError) else type(error).__name__
 
 
 _ADDRESS: Final = re.compile(r"\S+@\S+")

@@ -23,7 +23,8 @@ from model.queue.mails import Mail
 DOMAIN_CHARACTERS_MAX: Final = 253
 
 ENVELOPE_BYTES_MAX: Final = 4 * 2**20
-"""Bytes of a mail without its content. Messages have at most 5 MiB in Pulsar and 16 in RabbitMQ, rows 16."""
+"""Bytes of a mail without its content. Messages have at most 5 MiB in Pulsar and 16 in RabbitMQ, rows 8 in Cassandra
+5.0 as it is installed."""
 
 RECIPIENTS_TOGETHER: Final = 5_000
 """Recipients of one mail of the queue; a new mail with more becomes several, so that each fits into any queue."""

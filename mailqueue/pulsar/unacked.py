@@ -19,7 +19,7 @@ from mailqueue.pulsar.parts import PulsarParts
 from mailqueue.pulsar.topics import TopicDelivery
 from mailqueue.queue import due_time
 from model.backoff import RETRY
-from model.errors import MailmendError, WrongUse
+from model.errors import WrongUse
 from model.ids import EnqueueId
 from model.queue.deletions import DeletedMail
 from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
@@ -91,7 +91,7 @@ class PulsarUnacked:
     async def _settled(self, settle: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await settle()
-        except MailmendError:
+        except Exception:  # whatever it is: a mail that stays unacked would come again only with another consumer
             await self._delivery.give_back()
             raise
         finally:

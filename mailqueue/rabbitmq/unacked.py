@@ -102,7 +102,7 @@ class UnackedMail:
         settlement = Settlement.RETURNED
         try:
             settlement = await settle()
-        except MailmendError:
+        except Exception:  # whatever it is: a mail that stays unacked would come again only with another consumer
             await self._tell_broker(self.delivery.requeue)
             raise
         finally:

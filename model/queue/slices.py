@@ -5,6 +5,7 @@ is the remainder, without its sign, of Java's hash of the mail's name. Source: f
 Instants are datetimes in UTC, windows are timedeltas of whole seconds.
 """
 
+import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,9 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND: Final = timedelta(seconds=1)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _WORD: Final = 2**32
+_UTF_16: Final = codecs.lookup(
+    "utf-16-be"
+)  # loaded here, as a codec is a file: later there may be no descriptor for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ def bucket_of(name: str, buckets: int) -> int:
 
 def java_hash(text: str) -> int:
     """Java's String.hashCode(): over UTF-16 units, signed 32 bits."""
-    units = text.encode("utf-16-be", "surrogatepass")
+    units, _ = _UTF_16.encode(text, "surrogatepass")
     hashed = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
         hashed = (31 * hashed + (high << 8 | low)) % _WORD

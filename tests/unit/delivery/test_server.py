@@ -1,5 +1,6 @@
 """The server of deliveries: mails in memory, servers that answer by a script, time turned by hand."""
 
+import errno
 import logging
 from collections.abc import Sequence
 from itertools import count, pairwise
@@ -443,6 +444,18 @@ async def test_a_mail_whose_notes_cannot_be_kept_is_kept_without_them(site: Deli
 
     assert (mail.recipients, mail.error_message) == (("bob@one.example",), None)
     assert [round((at - site.relay.attempts[0][0]) / 60) for at, _ in site.relay.attempts] == [0, 0, 1, 6]
+    assert sorted(site.relay.had) == ["bob@one.example", "cy@two.example"]
+    assert (site.queue.dead, await site.mails()) == ([], [])
+
+
+async def test_a_mail_that_cannot_be_put_off_by_an_error_of_the_system_is_put_off_later(site: DeliverySite) -> None:
+    """Given no descriptor for a file that is needed; nothing is sent twice, and nothing stays unacked."""
+    site.relay.scripts["bob@one.example"] = [LATER, ACCEPTED]
+    site.refusing["enqueue"] = [OSError(errno.EMFILE, "Too many open files")] * 2
+    await site.put("bob@one.example", "cy@two.example")
+
+    await site.serve(600)
+
     assert sorted(site.relay.had) == ["bob@one.example", "cy@two.example"]
     assert (site.queue.dead, await site.mails()) == ([], [])
 

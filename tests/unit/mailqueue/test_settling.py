@@ -1,6 +1,7 @@
 """Ack, retry, reject: the order of their writes, and what a death or a silent server between two of them leaves."""
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -31,7 +32,7 @@ from tests.support.queues import (
     twin_queue,
     until,
 )
-from tests.support.striking import Refusing, writes_of
+from tests.support.striking import Refusing, Strike, passing, writes_of
 
 Settle = Callable[[UnackedMail], Awaitable[None]]
 
@@ -102,6 +103,21 @@ async def test_without_a_mark_there_is_no_ack(twin: TwinQueue, queue: RabbitMail
         await again.ack()
     assert not await names(queue)
     assert twin.counted.of(QueueCount.ACKED) == 1
+
+
+async def test_a_mail_that_an_error_of_the_system_kept_from_being_settled_comes_again(
+    twin: TwinQueue, queue: RabbitMailQueue
+) -> None:
+    """Given no descriptor for a file that is needed, an error that is none of ours."""
+    await enqueued(queue, "a")
+    no_file = OSError(errno.EMFILE, "Too many open files")
+    twin.memory.surround = Strike(writes_of(DELETED_MAILS), no_file)
+    async with queue.dequeue() as mails:
+        with pytest.raises(OSError, match="Too many open files"):
+            await (await anext(mails)).ack()
+        twin.memory.surround = passing
+        await (await anext(mails)).ack()
+    assert not await names(queue)
 
 
 async def test_an_ack_stands_though_the_broker_is_gone(twin: TwinQueue, queue: RabbitMailQueue) -> None:
