@@ -5,6 +5,7 @@ no table (roles, permissions, functions, queries) is only passed over, up to the
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from cql.language.alters import (
     alter_keyspace,
@@ -23,6 +24,7 @@ from cql.language.stream import Stream
 from cql.language.tables import create_table, create_view
 from cql.language.writes import batch, delete, insert, update
 from model.errors import CqlSyntaxError
+from model.schema.names import name_of
 from model.schema.statements import DropIndex, DropTable, DropType, DropView, Other, Parsed, Span, Statement, Use
 
 Grammar = Callable[[Stream], Statement]
@@ -129,12 +131,32 @@ def _statement(stream: Stream) -> Statement:
         if rule is not None:
             stream.expect(*ahead[:count])
             return rule(stream)
+        if ahead[:count] == ("SELECT",):
+            return _query(stream)
         if ahead[:count] in _PASSED_OVER:
             return _other(stream, ahead[:count])
     raise _unknown(stream)
 
 
 _PERMISSIONS_OF_MASKS = frozenset({"UNMASK", "SELECT_MASKED"})
+
+
+def _query(stream: Stream) -> Other:
+    """A SELECT: only its table and the columns of its conditions with LIKE are read."""
+    first = stream.position
+    passed_over = _other(stream, ("SELECT",))
+    tokens = (*stream.taken_since(first), stream.next)
+    words = [token.word for token in tokens]
+    begin = words.index("FROM") + 1 if "FROM" in words else len(tokens)
+    where = words.index("WHERE", begin) if "WHERE" in words[begin:] else len(tokens)
+    if where != begin + 1:  # a table of another keyspace, or no condition
+        return passed_over
+    likes = [
+        name_of(column.text)
+        for before, column, after in zip(words[where:], tokens[where + 1 :], words[where + 2 :], strict=False)
+        if before in {"WHERE", "AND"} and after == "LIKE"
+    ]
+    return replace(passed_over, table=tokens[begin].text, like=tuple(likes))
 
 
 def _other(stream: Stream, words: Sequence[str]) -> Other:

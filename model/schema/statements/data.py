@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from model.errors import SchemaRefused
-from model.schema.keyspace import Schema
+from model.schema.keyspace import Schema, find
 from model.schema.literals import LiteralForm, parse_literal
-from model.schema.names import name_of
+from model.schema.names import columns_of, name_of
 from model.schema.relations import CellChange, Compared
 from model.schema.risk import Before, Danger, Risk
 from model.schema.statements.base import NamedStatement, Statement, table_of
+from model.schema.statements.indexes import is_attached
 from model.schema.statements.tables import ROWS_GONE
+from model.schema.table import Table
 from model.schema.write_rules import WriteKind, write_problem
 
 _WRITES_ROWS = "It writes rows: older values of the same cells are overwritten."
@@ -153,15 +155,40 @@ class Other(Statement):
     Attributes:
         words: its first words, in capitals.
         calls: the functions that it calls, in lower case.
+        table: of a query, the spelling of its table in this keyspace; "" where it names another keyspace.
+        like: of a query, the columns that it compares by LIKE.
         parts_of_versions: what it has that not every release knows, as `ACCESS FROM CIDRS`.
     """
 
     words: str
     calls: tuple[str, ...] = ()
     parts_of_versions: tuple[str, ...] = ()
+    table: str = ""
+    like: tuple[str, ...] = ()
     harmless = "It changes no table."
     unfit = "the schema does not show whether it took effect (roles: see `mailmend schema grants`)"
 
     @property
     def subject(self) -> str:
         return self.words
+
+    def apply(self, schema: Schema) -> Schema:
+        """The schema unchanged.
+
+        Raises:
+            SchemaRefused: LIKE compares a column of a known table that has no index of a class of its own.
+        """
+        table = find(schema.tables, self.table) if self.like else None
+        for name in self.like if table is not None else ():
+            if table is not None and name in table and not _serves_like(schema, table, name):
+                reason = f"LIKE needs an index of class SASIIndex on {table.column(name).spelling}"
+                raise SchemaRefused(self.words, self.table, reason)
+        return schema
+
+
+def _serves_like(schema: Schema, table: Table, name: str) -> bool:
+    """Whether an index may serve LIKE: one of another class than those that servers have for equality."""
+    return any(
+        index.using and not is_attached(index) and (name in columns_of(index.target) or not columns_of(index.target))
+        for index in schema.indexes_of(table)
+    )

@@ -135,9 +135,9 @@ def _problem(schema: Schema, table: Table, index: Index) -> str:  # noqa: PLR091
     aspect, column = _aspect(table, index)
     if column is None:
         return f"{index.target} is nothing that can be indexed"
-    attached = [one.spelling for one in schema.indexes_of(table) if _attached(one) and one.target == index.target]
+    attached = [one.spelling for one in schema.indexes_of(table) if is_attached(one) and one.target == index.target]
     second = f"{index.target} has a storage-attached index already: {attached[0]}" if attached else ""
-    if _attached(index):
+    if is_attached(index):
         return _column_problem(schema, table, column, aspect) or second or _attached_problem(column, index)
     if COMPACT_STORAGE in table.options and (column.in_key or table.clustering):
         return f"no index can be on {column.spelling}, as the table has COMPACT STORAGE"
@@ -189,7 +189,7 @@ def _collection_problem(column: Column, aspect: str) -> str:
     return ""
 
 
-def _attached(index: Index) -> bool:
+def is_attached(index: Index) -> bool:
     return short_class(index.using).lower() in _STORAGE_ATTACHED
 
 

@@ -451,3 +451,18 @@ def test_commands_of_cqlsh_are_distinguished_from_typing_errors(word: str) -> No
     error = refused.value
     assert error.problem == f"{word} is a command of cqlsh, which servers do not know"
     assert error.column == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "table", "like"),
+    [
+        ("SELECT a FROM t WHERE a LIKE 'x%' AND \"B\" LIKE 'y' LIMIT 5", "t", ("a", "B")),
+        ("SELECT a AS like FROM t WHERE a = 'b'", "t", ()),
+        ("SELECT a FROM other.t WHERE a LIKE 'x%'", "", ()),
+        ("SELECT a FROM t", "", ()),
+    ],
+)
+def test_of_a_query_the_columns_of_like_are_read(text: str, table: str, like: tuple[str, ...]) -> None:
+    query = one(text)
+    assert isinstance(query, Other)
+    assert (query.words, query.table, query.like) == ("SELECT", table, like)
