@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from model.operations import Change, Read, Seen, Write
+from model.operations import Change, Level, Read, Scan, Seen, Write
 from model.projections.projection import Condition, Projection
 from model.projections.verdicts import Verdict, table_of
 from model.schema.table import Key, Row, Table
 
 if TYPE_CHECKING:
     from model.projections.family import Family
-    from model.projections.findings import Finding, Look, RepairPolicy, Suspect
+    from model.projections.findings import Finding, Look, RepairPolicy
 
 
 class GroupSymptoms(NamedTuple):
@@ -101,20 +101,62 @@ class Union(Group):
         """A read of the union's own row, without write times: newer elements beside ours do no harm."""
         return [Read(self.table, key)]
 
-    def reads_truth(self, suspect: "Suspect") -> bool:
-        """Whether a second look reads the truth: only where the suspect does not name the missing elements."""
-        return not suspect.wanted
-
     def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":  # noqa: ARG002 - a torn row owes its elements too
         """The look with the elements that the scan found missing, or that the group's truth rows demand."""
-        found = [seen.row.get(self.column) for seen in rows if self.key_of(seen.row) == look.key]
-        wanted = look.suspect.wanted.get(self.column)
-        elements = frozenset[str]().union(*(some or () for some in (*found, wanted)))
-        return replace(look, truths=(Seen({self.column: elements}),))
+        holders = [seen for seen in rows if self.key_of(seen.row) == look.key]
+        wanted = frozenset(look.suspect.wanted.get(self.column) or ())
+        return replace(look, truths=self._by_expiry(wanted | self.gathered(holders), holders))
+
+    def _by_expiry(self, elements: frozenset[Any], holders: Sequence[Seen]) -> tuple[Seen, ...]:
+        """The elements in one `Seen` for each instant at which some of them expire; first those that stay."""
+        staying: set[Any] = set()
+        by_instant: dict[int, set[Any]] = {}
+        for element in elements:
+            ends_at = self._ends_at(element, holders)
+            group = staying if ends_at is None else by_instant.setdefault(ends_at, set())
+            group.add(element)
+        expiring = [
+            Seen({self.column: frozenset(by_instant[instant])}, expires_at={self.column: instant})
+            for instant in sorted(by_instant)
+        ]
+        if expiring and not staying:
+            return tuple(expiring)
+        return (Seen({self.column: frozenset(staying)}), *expiring)
+
+    def _ends_at(self, element: Any, holders: Sequence[Seen]) -> int | None:
+        """When the last truth row that holds the element loses it; None: never, or no row that holds it is known."""
+        lives = [self._life(seen) for seen in holders if element in self.elements(seen)]
+        known = [instant for instant in lives if instant is not None]
+        return max(known, default=None) if len(known) == len(lives) else None
+
+    def _life(self, truth: Seen) -> int | None:
+        """When a truth row loses its elements; before Cassandra 5, which shows no TTL of sets, when the row ends."""
+        is_shown = self.column in truth.written_at
+        return truth.expires_at.get(self.column) if is_shown else truth.ends_at
+
+    def gathered(self, truths: Sequence[Seen]) -> frozenset[Any]:
+        """The elements of several rows."""
+        return frozenset[Any]().union(*(self.elements(seen) for seen in truths))
+
+    def lasting(self, look: "Look", holders: Sequence[Seen]) -> "Look":
+        """The look with the expiry of its elements by these truth rows; without rows no element expires."""
+        own = [seen for seen in holders if self.key_of(seen.row) == look.key]
+        return replace(look, truths=self._by_expiry(self.gathered(look.truths), own))
+
+    def members(self, look: "Look") -> Scan | None:
+        """A scan of the mirror's rows of the group; None where the mirror does not keep a group together."""
+        mirror = look.family.mirror
+        group = {theirs: part for (_, theirs), part in zip(self.key, look.key, strict=True)}
+        places = [mirror.truth_names.get(column.name, column.name) for column in mirror.table.partition]
+        own = mirror.own_names
+        lead = tuple(own.get(column.name, column.name) for column in self.truth.partition)
+        column = own.get(self.column, self.column)
+        if not group.keys() >= set(places) or not {*lead, column} <= set(mirror.table.names):
+            return None
+        return Scan(mirror.table, (*lead, column), Level.QUORUM, under=tuple(group[place] for place in places))
 
     def covered(self, look: "Look") -> bool:
-        carried = frozenset[Any]().union(*(self.elements(seen) for seen in look.truths))
-        return carried <= self.elements(look.projected)
+        return self.gathered(look.truths) <= self.elements(look.projected)
 
     def differing(self, truth: Row, other: Row) -> frozenset[str]:
         """The set column, where the row lacks an element of the truth; surplus elements are no difference."""
@@ -122,7 +164,7 @@ class Union(Group):
         return frozenset({self.column}) if missing else frozenset()
 
     def wanted(self, look: "Look") -> dict[str, Any]:
-        return {self.column: self.elements(look.truths[0])}
+        return {self.column: self.gathered(look.truths)}
 
     def owed(self, elements: Mapping[str, Any]) -> Mapping[str, Any]:
         return elements
@@ -134,25 +176,32 @@ class Union(Group):
         return Change(self.table, self.key_of(after), add={self.column: new}, at=stamp) if new else None
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks for it
-        missing = self.elements(look.truths[0]) - self.elements(look.projected)
-        return replace(finding, writes=(Change(self.table, look.key, add={self.column: missing}, at=at),))
+        missing = self.gathered(look.truths) - self.elements(look.projected)
+        return replace(finding, writes=self._additions(look.key, look.truths, missing, at))
+
+    def _additions(self, key: Key, truths: Sequence[Seen], wanted: frozenset[Any], at: int) -> tuple[Change, ...]:
+        """One write for each instant at which some of the wanted elements expire."""
+        parts = ((self.elements(seen) & wanted, seen.expires_at.get(self.column)) for seen in truths)
+        return tuple(
+            Change(self.table, key, add={self.column: elements}, at=at, expires_at=ends_at)
+            for elements, ends_at in parts
+            if elements
+        )
 
     def take_back(self, image: "Finding", look: "Look", at: int, origin: "Finding | None") -> "Finding":  # noqa: ARG002 - a mirror asks for it
-        """Remove the elements that the run added, and add those that it removed (as an undo). Other additions stay."""
+        """Remove the elements that the run added, and add those that it removed (as an undo). Other additions stay.
+
+        The image has the elements of the run, less those that have expired since.
+        """
+        own = self.gathered(image.truths)
         before, standing = self.elements(image.projected), self.elements(look.projected)
-        added = self.elements(image.truths[0] if image.truths else None) & (standing - before)
-        taken = before - standing
+        added = own & (standing - before)
+        taken = own & (before - standing)
         now = replace(image, projected=look.projected, result=None, error=None)
         if not added and not taken:
             return replace(now, truths=look.truths, verdict=Verdict.AGREE)
-        change = Change(
-            self.table,
-            image.suspect.key,
-            add={self.column: taken} if taken else {},
-            take={self.column: added} if added else {},
-            at=at + 1,
-        )
-        return replace(now, writes=(change,))
+        removals = (Change(self.table, image.suspect.key, take={self.column: added}, at=at + 1),) if added else ()
+        return replace(now, writes=(*removals, *self._additions(image.suspect.key, image.truths, taken, at + 1)))
 
 
 @dataclass(frozen=True, slots=True)

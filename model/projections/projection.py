@@ -16,7 +16,7 @@ from model.schema.table import Key, Row, Table
 
 if TYPE_CHECKING:
     from model.projections.family import Family
-    from model.projections.findings import Finding, Look, RepairPolicy, Suspect
+    from model.projections.findings import Finding, Look, RepairPolicy
 
 MovedVerdict = Literal[Verdict.MOVED]
 
@@ -77,10 +77,6 @@ class Projection:
     def near_reads(self, family: "Family", key: Key) -> list[Read]:  # noqa: ARG002 - filters ask the mirror too
         """The first reads of a second look: the projection's own row first, rows that lead to the truth last."""
         return [Read(self.table, key, times=True)]
-
-    def reads_truth(self, suspect: "Suspect") -> bool:  # noqa: ARG002 - a union may know enough
-        """Whether a second look reads the truth."""
-        return True
 
     def lead_row(self, look: "Look") -> Row:
         """What is known of the truth row from the rows that were read so far; empty where nothing is."""

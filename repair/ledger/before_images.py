@@ -6,7 +6,7 @@ A before-image must come back exactly as it was read, also after a schema change
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -135,11 +135,23 @@ def image_digest(finding: Finding) -> str:
     """A digest that is equal for two looks with the same rows, write times and verdict."""
     bare = replace(
         finding,
-        truths=tuple(replace(truth, expires_at={}) for truth in finding.truths),
+        truths=_together(finding.truths),
         projected=replace(finding.projected, expires_at={}) if finding.projected else None,
     )
     seen = {**_image(bare), "wanted": packed(dict(finding.suspect.wanted))}
     return blake2b(json.dumps(seen, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _together(truths: Sequence[Seen]) -> tuple[Seen, ...]:
+    """The truths without their expiry; the elements of a union, which are kept by instants, as one."""
+    bare = tuple(replace(truth, expires_at={}) for truth in truths)
+    cells = [cell for truth in bare for cell in truth.row.items()]
+    if not cells or not all(isinstance(value, frozenset) for _, value in cells):
+        return bare
+    gathered: dict[str, frozenset[Any]] = {}
+    for name, value in cells:
+        gathered[name] = gathered.get(name, frozenset()) | value
+    return (Seen(gathered, bare[0].written_at),)
 
 
 def image_from(text: str, *, result: Verdict | None = None, error: str | None = None) -> Finding:

@@ -8,7 +8,7 @@ before the next step begins: no row is written before its before-image is safe.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from model.errors import MailmendError, WrongUse
@@ -24,6 +24,7 @@ from model.operations import (
     Read,
     Remove,
     RemoveIf,
+    Scan,
     Seen,
     Write,
     lasting,
@@ -33,6 +34,7 @@ from model.ports import Clock, Tables
 from model.projections.ages import older_than_a_day
 from model.projections.family import Family
 from model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
+from model.projections.groups import Union
 from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row, rows_agree
 from repair.decisions.recheck import judge, rule
@@ -41,6 +43,9 @@ from repair.mending.limits import Breaker, batches_at_once, side_by_side
 from repair.mending.planned import as_planned
 
 Answers = list[Sequence[Seen]]
+
+MEMBERS_MAX = 100
+"""The number of truth rows that a look at a union reads in order to find the last one to expire."""
 
 
 class SecondLook:
@@ -88,6 +93,35 @@ class SecondLook:
         if len(rows) < len(filters):
             return next(answer for answer in answers if isinstance(answer, MailmendError))
         return replace(look, companions=tuple((one, seen[0]) for one, seen in zip(filters, rows, strict=True) if seen))
+
+    def with_members(self, look: Look, union: Union) -> Look | MailmendError:
+        """The look at a union with the other truth rows that hold what it lacks: the last one to expire decides.
+
+        The mirror names them. Where there are more than `MEMBERS_MAX`, no element expires: one too many does no harm.
+        """
+        scan = union.members(look)
+        try:
+            leads = self._members(look, union, scan) if scan else None
+        except MailmendError as error:
+            return error
+        if leads is None:
+            return union.lasting(look, ())
+        reads = [Read(look.family.truth, lead, times=True, joinable=True) for lead in leads]
+        (whole,) = self._wave([look], lambda _: reads, lambda seen, answers: union.lasting(seen, list(chain(*answers))))
+        return whole
+
+    def _members(self, look: Look, union: Union, scan: Scan) -> list[Key] | None:
+        """The partition keys of the truth rows that hold what the union's row lacks; None where they are too many."""
+        lacking = union.gathered(look.truths) - union.elements(look.projected)
+        leads = dict.fromkeys(look.leads)
+        *names, column = scan.columns
+        for row in self._mail.scan(scan):
+            lead = tuple(row[name] for name in names)
+            if None not in lead and lacking & frozenset(row[column] or ()):
+                leads[lead] = None
+            if len(leads) > MEMBERS_MAX:
+                return None
+        return list(leads)
 
     def _begin(self, suspect: Suspect) -> Look | MailmendError:
         if suspect.projection not in self._known:
@@ -153,8 +187,7 @@ def _with_content(look: Look, answers: Answers) -> Look:
 
 
 def _truth_reads(look: Look) -> list[Read]:
-    reads_truth = look.projection.reads_truth(look.suspect)
-    return [Read(look.family.truth, lead, times=True, joinable=True) for lead in look.leads] if reads_truth else []
+    return [Read(look.family.truth, lead, times=True, joinable=True) for lead in look.leads]
 
 
 def _serial_truth_reads(look: Look) -> list[Read]:
@@ -197,8 +230,11 @@ class Mending:
         return [self._attempted(one, one.condition) if one.is_pending and one.condition else one for one in batch]
 
     def _attempted(self, one: Finding, condition: Conditional) -> Finding:
+        now = self.clock.micros()
+        if run_out(condition, now):
+            return replace(one, result=Verdict.MOVED)
         try:
-            applied = self.mail.attempt(lasting(condition, self.clock.micros())).applied
+            applied = self.mail.attempt(lasting(condition, now)).applied
         except MailmendError as error:
             return one.failed(error)
         return one if applied else replace(one, result=Verdict.MOVED)
@@ -366,15 +402,18 @@ class Fixer:
         if isinstance(look, MailmendError):
             return failed(suspect, look)
         ruled = as_planned(rule(look, self._policy, self._clock.micros()))
-        removes_truth = ruled.is_pending and ruled.verdict is Verdict.LOST_CONTENT
-        if not removes_truth:
+        if not ruled.is_pending:
             return ruled
-        whole = self._looks.with_companions(look)
-        return (
-            failed(suspect, whole)
-            if isinstance(whole, MailmendError)
-            else as_planned(rule(whole, self._policy, self._clock.micros()))
-        )
+        whole: Look | MailmendError
+        if ruled.verdict is Verdict.LOST_CONTENT:
+            whole = self._looks.with_companions(look)
+        elif isinstance(look.projection, Union) and look.soonest is not None:
+            whole = self._looks.with_members(look, look.projection)
+        else:
+            return ruled
+        if isinstance(whole, MailmendError):
+            return failed(suspect, whole)
+        return as_planned(rule(whole, self._policy, self._clock.micros()))
 
     def _recalled(self, ruled: Sequence[Finding]) -> list[Finding]:
         """Those of agreement are FIXED, where an earlier attempt of this task made the fix."""

@@ -337,12 +337,14 @@ class TargetSuspects(LocalSuspects):
 
 
 def _merged(before: Suspect | None, look: Look, verdict: Verdict) -> Suspect:
-    """The suspect with all truths that led here; for a union with all wanted elements."""
+    """The suspect with all truths that led here; for a union with all wanted elements, and one truth for each."""
+    earlier = before.truth_ids if before else ()
     if wanted := look.projection.wanted(look):
         known = before.wanted if before else {}
         both = {name: cells | frozenset(known.get(name) or ()) for name, cells in wanted.items()}
-        return replace(look.suspect, verdict=verdict, truth_ids=(), wanted=both)
+        more = look.suspect.truth_ids if before is None or both != known else ()
+        return replace(look.suspect, verdict=verdict, truth_ids=tuple(dict.fromkeys((*earlier, *more))), wanted=both)
     column = look.family.truth.partition[0].name
-    ids = (*(before.truth_ids if before else ()), *look.suspect.truth_ids)
+    ids = (*earlier, *look.suspect.truth_ids)
     seen = (row.row[column] for row in look.truths if column in row.row)
     return replace(look.suspect, verdict=verdict, truth_ids=tuple(dict.fromkeys((*ids, *seen))))

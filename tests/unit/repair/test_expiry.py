@@ -6,18 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_DELETED, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.catalog.mail import (
+    APPLICABLE_FLAG,
+    FIRST_UNSEEN,
+    IMAP_UID,
+    MESSAGE_DELETED,
+    MESSAGE_ID,
+    MESSAGE_V3,
+    MESSAGES,
+)
 from model.instants import MICROS
 from model.operations import Change, Put, Seen, lasting, run_out
-from model.projections.findings import Finding, Suspect
+from model.projections.findings import Finding, Look, Suspect
 from model.projections.projection import row_writes
 from model.projections.verdicts import Verdict
 from model.schema.table import Row, Table
 from repair.ledger.before_images import image_digest, image_from, image_text
+from repair.mending import fixer
 from repair.mending.undo import UndoSettings, UndoTools, still_alive, undo
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
-from tests.support.repairing import LONG_AGO, World, content_row, mirror_row, mirror_suspect, place, truth_row
+from tests.support.repairing import LONG_AGO, MAILBOX, World, content_row, mirror_row, mirror_suspect, place, truth_row
 
 NOW = START // MICROS
 HOUR = 3600
@@ -239,6 +248,105 @@ def test_a_filter_row_stays_where_neither_truth_nor_mirror_expires(world: World)
 
     world.clock.advance(1000 * HOUR)
     assert world.get(FIRST_UNSEEN, place(row)) is not None
+
+
+def union_suspect(*truths: Row, wanted: str = "") -> Suspect:
+    """What a scan says of `applicableFlag`: the missing elements, and one truth row for each."""
+    ids = tuple(truth["messageid"] for truth in truths)
+    return Suspect("applicableFlag", (MAILBOX,), Verdict.PROJECT, ids, {"userflags": frozenset(wanted.split())})
+
+
+def labelled(world: World, number: int, labels: str, seconds: int | None) -> Row:
+    """A message with these labels that expires, and its mirror's row."""
+    truth = truth_row(number, userflags=frozenset(labels.split()))
+    world.mail.write(Put(IMAP_UID, truth, at=LONG_AGO, ttl_seconds=seconds))
+    world.mail.write(Put(MESSAGE_ID, mirror_row(truth), at=LONG_AGO, ttl_seconds=seconds))
+    return truth
+
+
+def labels_after(world: World, hours: float) -> frozenset[str]:
+    world.clock.advance(hours * HOUR)
+    seen = world.get(APPLICABLE_FLAG, (MAILBOX,))
+    return seen.row["userflags"] if seen else frozenset()
+
+
+def test_an_element_of_a_union_ends_with_the_last_truth_that_holds_it(world: World) -> None:
+    """The scan names one of them; the mirror's rows lead to the others."""
+    first = labelled(world, 1, "a b", HOUR)
+    labelled(world, 2, "a", 3 * HOUR)
+    labelled(world, 3, "other", 9 * HOUR)
+
+    (outcome,) = world.revisit([union_suspect(first, wanted="a b")])
+
+    assert outcome.result is Verdict.FIXED
+    assert labels_after(world, 0.9) == {"a", "b"}
+    assert labels_after(world, 0.1) == {"a"}
+    assert labels_after(world, 1.9) == {"a"}
+    assert labels_after(world, 0.1) == frozenset()
+
+
+def test_an_element_stays_where_one_truth_that_holds_it_stays(world: World) -> None:
+    first = labelled(world, 1, "a", HOUR)
+    labelled(world, 2, "a", None)
+
+    (outcome,) = world.revisit([union_suspect(first, wanted="a")])
+
+    assert outcome.result is Verdict.FIXED
+    assert labels_after(world, 1000) == {"a"}
+
+
+def test_a_union_without_known_truths_stays(world: World) -> None:
+    (outcome,) = world.revisit([union_suspect(wanted="a")])
+
+    assert outcome.result is Verdict.FIXED
+    assert labels_after(world, 1000) == {"a"}
+
+
+def test_an_element_of_too_many_truths_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One element too many does no harm to a union."""
+    monkeypatch.setattr(fixer, "MEMBERS_MAX", 2)
+    first, *_ = [labelled(world, number, "a", HOUR) for number in (1, 2, 3)]
+
+    (outcome,) = world.revisit([union_suspect(first, wanted="a")])
+
+    assert outcome.result is Verdict.FIXED
+    assert labels_after(world, 1000) == {"a"}
+
+
+def test_before_cassandra_5_an_element_ends_with_its_truth_row(world: World) -> None:
+    """No TTL of a set is shown there."""
+    union = MESSAGES.unions[0]
+    truth = Seen({**truth_row(), "userflags": frozenset({"a"})}, {"modseq": 1}, expires_at={"modseq": NOW + 60})
+    look = union.looked_at(Look(union_suspect(wanted="a"), MESSAGES, union), [truth], accept_torn=False)
+    assert [dict(seen.expires_at) for seen in look.truths] == [{"userflags": NOW + 60}]
+
+
+def test_an_undone_union_gives_nothing_back_that_has_run_out(world: World) -> None:
+    """Undone and done again: the elements have the time that they had left, and those of others stay."""
+    first, second = labelled(world, 1, "a", HOUR), labelled(world, 2, "b", 3 * HOUR)
+    world.add_flag("old", at=LONG_AGO)
+    world.revisit([union_suspect(first, second, wanted="a b")])
+    tools = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
+    again = undo(UndoSettings(world.run, "mail", (MESSAGES,)), tools, lambda _: None).run
+    assert again is not None
+    assert labels_after(world, 1.5) == {"old"}
+
+    undo(UndoSettings(again, "mail", (MESSAGES,)), tools, lambda _: None)
+
+    assert labels_after(world, 0) == {"b", "old"}
+    assert labels_after(world, 1.4) == {"b", "old"}
+    assert labels_after(world, 0.1) == {"old"}
+
+
+def test_two_looks_at_a_union_have_one_digest_wherever_seconds_fall() -> None:
+    suspect = union_suspect(wanted="a b")
+    apart = (
+        Seen({"userflags": frozenset({"a"})}, expires_at={"userflags": 1}),
+        Seen({"userflags": frozenset({"b"})}, expires_at={"userflags": 2}),
+    )
+    together = (Seen({"userflags": frozenset({"a", "b"})}, expires_at={"userflags": 2}),)
+    digests = {image_digest(Finding(suspect, Verdict.PROJECT, truths=truths)) for truths in (apart, together)}
+    assert len(digests) == 1
 
 
 def test_a_before_image_keeps_when_each_cell_expires() -> None:
