@@ -131,7 +131,11 @@ class MemoryTables:
                 current = self._current(table, table.key_of(row))
                 if current is not None:
                     return Applied(applied=False, current=current)
-                self._put(table, row, self._stamp(None), ttl, clear=False)
+                ballot = self._stamp(None)
+                self._put(table, row, ballot, ttl, clear=False)
+                for change in write.beside:
+                    cells = (change.assign, change.add, change.take)
+                    self._change(table, change.key, cells, ballot, change.ttl_seconds)
             case ChangeIf(table, key, expected, assign, add, take, ttl):
                 refused = self._refusal(table, key, expected)
                 if refused is not None:

@@ -179,12 +179,17 @@ Write = Put | Change | Remove | Count
 
 @dataclass(frozen=True, slots=True)
 class PutIfAbsent:
-    """Insert a row when there is none (LWT)."""
+    """Insert a row when there is none (LWT).
+
+    `beside` has changes of the same row that are part of the insert: cells whose TTL is not that of the row's others.
+    They are made under the same condition, at the same instant, or not at all, and have no write time of their own.
+    """
 
     table: Table
     row: Row
     ttl_seconds: int | None = None
     expires_at: int | None = None
+    beside: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +238,13 @@ def run_out(write: Write | Conditional, now: int) -> bool:
 
 
 def lasting(write: Lasting, now: int) -> Lasting:
-    """The write with the TTL that ends it at its instant, never later; as it is where it has none."""
+    """The write with the TTL that ends it at its instant, never later; as it is where it has none.
+
+    Cells beside an insert that have run out are left out.
+    """
+    if isinstance(write, PutIfAbsent) and write.beside:
+        beside = tuple(lasting(change, now) for change in write.beside if not run_out(change, now))
+        return replace(lasting(replace(write, beside=()), now), beside=beside)
     if not isinstance(write, Put | Change | PutIfAbsent) or write.expires_at is None:
         return write
     seconds = max(1, write.expires_at - -(-now // MICROS))

@@ -36,7 +36,7 @@ from cql.rows import Conversion, adaptation_of, adapted_values, answer_of, norma
 from cql.statements import Operation, render, shape_of, values_of
 from model.errors import BadSettings, MailmendError, SchemaDisagreement, WrongUse
 from model.ids import micros_of
-from model.operations import Applied, Conditional, Level, Read, Scan, Seen, Write
+from model.operations import Applied, Change, Conditional, Level, PutIfAbsent, Read, Scan, Seen, Write
 from model.schema.names import keyspace_spelling, name_of
 from model.schema.table import Row, Table
 
@@ -318,6 +318,8 @@ class Keyspace:
             else:
                 shape = self._shape(operation)
                 bound = self._bound(shape, operation)
+            if isinstance(operation, PutIfAbsent) and operation.beside:
+                bound = self._conditional_batch(bound, operation.beside)
             if isinstance(operation, Scan) and operation.page_rows:
                 bound.fetch_size = operation.page_rows
             future = self._session.execute_async(bound, timeout=shape.seconds)
@@ -389,6 +391,20 @@ class Keyspace:
         batch.is_idempotent = True
         for write in joined.writes:
             batch.add(self._bound(self._shape(write), write))
+        return batch
+
+    def _conditional_batch(self, insert: Any, beside: Iterable[Change]) -> Any:
+        """A conditional insert and changes of its row, as one: the condition and its ballot hold for all of them."""
+        batch = BatchStatement(
+            BatchType.UNLOGGED,
+            retry_policy=FallthroughRetryPolicy(),
+            consistency_level=ConsistencyLevel.QUORUM,
+            serial_consistency_level=ConsistencyLevel.SERIAL,
+        )
+        batch.is_idempotent = False
+        batch.add(insert)
+        for change in beside:
+            batch.add(self._bound(self._shape(change), change))
         return batch
 
     def _bound(self, shape: PreparedShape, operation: Operation) -> Any:

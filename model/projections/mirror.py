@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from model.operations import Change, Conditional, Put, PutIfAbsent, Remove, RemoveIf, Seen, Write
+from model.operations import Change, Conditional, Put, Remove, RemoveIf, Seen, Write
 from model.projections.ages import older_than_a_day, why_kept
-from model.projections.projection import MovedVerdict, Projection, row_writes
+from model.projections.projection import MovedVerdict, Projection, row_if_absent, row_writes
 from model.projections.reasons import Reason, Why
 from model.projections.verdicts import Verdict, table_of
 from model.schema.table import Column, Key, Row, Table, canonical_value, rows_agree
@@ -210,8 +210,9 @@ class Mirror(Projection):
         if policy.dangling != "restore" or not look.last_trace:
             return replace(finding, writes=(Remove(self.table, look.key, at=at),))
         row = self.restored(look.projected.row if look.projected else {})
-        ends_at = look.projected.ends_at if look.projected else None
-        condition = PutIfAbsent(self.truth, row, expires_at=ends_at)
+        own, ends = self.own_names, look.projected.expires_at if look.projected else {}
+        lives = {name: ends[own.get(name, name)] for name in row if own.get(name, name) in ends}
+        condition = row_if_absent(self.truth, row, lives)
         return replace(finding, condition=condition) if self.whole(row) else None
 
     def _quarantine(self, finding: "Finding", look: "Look", at: int) -> "Finding | None":
@@ -239,7 +240,7 @@ class Mirror(Projection):
             return Verdict.MOVED
         match image.truths, look.truths:
             case (recorded,), ():
-                return PutIfAbsent(self.truth, recorded.row, expires_at=recorded.ends_at)
+                return row_if_absent(self.truth, recorded.row, recorded.expires_at)
             case (), (standing,) if self._is_runs_own(standing.row, image, origin):
                 return exactly(self.truth, standing.row)
             case _:

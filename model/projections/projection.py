@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from model.operations import Change, Conditional, Put, Read, Remove, Seen, Write
+from model.operations import Change, Conditional, Put, PutIfAbsent, Read, Remove, Seen, Write
 from model.projections.reasons import Reason, Why
 from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Key, Row, Table
@@ -204,6 +204,14 @@ def row_writes(table: Table, row: Row, expires_at: Mapping[str, int], at: int) -
         for instant in sorted(set(sooner.values()))
     )
     return (Put(table, first, at=at, clear=True, expires_at=ends_at), *changes)
+
+
+def row_if_absent(table: Table, row: Row, expires_at: Mapping[str, int]) -> PutIfAbsent:
+    """The conditional insert of a row of which each cell expires as `expires_at` says (seconds since 1970)."""
+    put, *sooner = row_writes(table, row, expires_at, 0)
+    assert isinstance(put, Put), "the first write inserts the row"
+    beside = tuple(replace(change, at=None) for change in sooner if isinstance(change, Change))
+    return PutIfAbsent(table, put.row, expires_at=put.expires_at, beside=beside)
 
 
 def _is_own(now: Seen, before: Seen | None, at: int) -> bool:

@@ -16,7 +16,7 @@ from model.catalog.mail import (
     MESSAGES,
 )
 from model.instants import MICROS
-from model.operations import Change, Put, Seen, lasting, run_out
+from model.operations import Change, Put, PutIfAbsent, Seen, lasting, run_out
 from model.projections.findings import Finding, Look, Suspect
 from model.projections.projection import row_writes
 from model.projections.verdicts import Verdict
@@ -347,6 +347,73 @@ def test_two_looks_at_a_union_have_one_digest_wherever_seconds_fall() -> None:
     together = (Seen({"userflags": frozenset({"a", "b"})}, expires_at={"userflags": 2}),)
     digests = {image_digest(Finding(suspect, Verdict.PROJECT, truths=truths)) for truths in (apart, together)}
     assert len(digests) == 1
+
+
+def quarantined(world: World) -> Row:
+    """A truth without content, whose flags expire before its other cells, is removed."""
+    truth = truth_row(userflags=frozenset({"x"}))
+    world.mail.write(Put(IMAP_UID, truth, at=LONG_AGO, ttl_seconds=3 * HOUR))
+    flags = {"flagseen": True, "modseq": 7}
+    world.mail.write(Change(IMAP_UID, IMAP_UID.key_of(truth), flags, at=LONG_AGO + 1, ttl_seconds=HOUR))
+    (outcome,) = world.revisit([mirror_suspect(truth, Verdict.LOST_CONTENT)], orphans="quarantine")
+    assert outcome.result is Verdict.FIXED
+    assert world.get(IMAP_UID, IMAP_UID.key_of(truth)) is None
+    return truth
+
+
+def test_a_restored_truth_row_has_the_ttl_of_each_of_its_cells(world: World) -> None:
+    truth = quarantined(world)
+    world.clock.advance(HOUR // 2)
+
+    undone(world)
+
+    seen = world.seen(IMAP_UID, IMAP_UID.key_of(truth))
+    assert {seen.ttls["flagseen"], seen.ttls["modseq"]} == {HOUR // 2}
+    assert {seen.ttls["flagdraft"], seen.ttls["internaldate"], seen.ttls["userflags"]} == {5 * HOUR // 2}
+    assert (seen.row["flagseen"], seen.row["modseq"], seen.row["userflags"]) == (True, 7, frozenset({"x"}))
+
+
+def test_a_truth_row_comes_back_without_the_cells_that_have_run_out(world: World) -> None:
+    truth = quarantined(world)
+    world.clock.advance(2 * HOUR)
+
+    undone(world)
+
+    seen = world.seen(IMAP_UID, IMAP_UID.key_of(truth))
+    assert (seen.row["flagseen"], seen.row["modseq"]) == (None, None)
+    assert set(seen.ttls.values()) == {HOUR}
+
+
+def test_a_truth_row_that_has_run_out_does_not_come_back(world: World) -> None:
+    truth = quarantined(world)
+    world.clock.advance(3 * HOUR)
+
+    undone(world)
+
+    assert world.get(IMAP_UID, IMAP_UID.key_of(truth)) is None
+
+
+def test_a_truth_row_restored_from_its_projection_has_the_ttl_of_each_of_its_cells(world: World) -> None:
+    truth = truth_row()
+    world.put(MESSAGE_V3, content_row(truth["messageid"]))
+    world.mail.write(Put(MESSAGE_ID, mirror_row(truth), at=LONG_AGO, ttl_seconds=3 * HOUR))
+    seen_flag = {"flagseen": True}
+    world.mail.write(Change(MESSAGE_ID, place(truth), seen_flag, at=LONG_AGO + 1, ttl_seconds=HOUR))
+
+    (outcome,) = world.revisit([mirror_suspect(truth, Verdict.WITHDRAW)], dangling="restore")
+
+    assert outcome.result is Verdict.FIXED
+    ttls = world.seen(IMAP_UID, IMAP_UID.key_of(truth)).ttls
+    assert (ttls["flagseen"], ttls["modseq"], ttls["internaldate"]) == (HOUR, 3 * HOUR, 3 * HOUR)
+
+
+def test_cells_that_run_out_before_the_insert_are_left_out_of_it() -> None:
+    sooner = Change(IMAP_UID, IMAP_UID.key_of(truth_row()), {"modseq": 7}, expires_at=NOW)
+    insert = PutIfAbsent(
+        IMAP_UID, truth_row(), expires_at=NOW + 60, beside=(sooner, replace(sooner, expires_at=NOW + 9))
+    )
+    sent = lasting(insert, START)
+    assert (sent.ttl_seconds, [change.ttl_seconds for change in sent.beside]) == (60, [9])
 
 
 def test_a_before_image_keeps_when_each_cell_expires() -> None:
