@@ -39,6 +39,7 @@ from repair.writing.message_store import MessageStore
 _HEAD_OCTETS = 4096
 _TAIL_OCTETS = 1024
 _MULTICAST = 1 << 40
+_OFFSET_MAX = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class LoadJournal:
     def __init__(self, directory: Path, folder: Folder) -> None:
         self._folder, self._directory = folder, directory
         self.state = Progressed()
+        self._damaged = False
         with self._disk():
             make_own_folder(directory)
             self._file = open_own(directory / folder.file_name)
@@ -108,16 +110,23 @@ class LoadJournal:
         """The id of the load to resume, or of a new one.
 
         Raises:
-            WrongUse: another file is there now.
+            WrongUse: another file is there now, or the journal was damaged.
             StateUnwritable: the journal cannot be written; later steps raise it too.
         """
-        if again or self.state.load is None:
+        if again or (self.state.load is None and not self._damaged):
             with self._disk():
                 self._file.truncate(0)
             self.state = Progressed()
             self._append({"load": str(new_load), "path": str(self._folder.path), "head": self._head()})
             return new_load
+        if self._damaged:
+            file = self._directory / self._folder.file_name
+            raise WrongUse(
+                f"{file} was damaged: it tells how far the load of {self._folder.path} came",
+                mend="See what is in the mailbox. --again loads everything, also what an earlier load had stored.",
+            )
         self._check_same_file()
+        assert self.state.load is not None
         return self.state.load
 
     def is_done(self, key: str) -> bool:
@@ -159,19 +168,24 @@ class LoadJournal:
         try:
             entry = json.loads(line)
         except ValueError:
+            return  # a line that a kill cut short
+        except RecursionError:
+            self._damaged = True
             return
         match entry:
-            case {"load": load, "head": head}:
+            case {"load": str(load), "head": str(head)} if _is_uuid(load):
                 self.state = Progressed(load=UUID(load), head=head)
-            case {"begin": keys}:
+            case {"begin": [*keys]} if all(isinstance(key, str) for key in keys):
                 self.state.begun, self.state.finished = frozenset(keys), False
                 self.state.in_doubt |= self.state.begun
-            case {"end": offset, "tail": tail}:
+            case {"end": int(offset), "tail": str(tail)} if 0 <= offset < _OFFSET_MAX:
                 self._remember(self.state.begun)
                 self.state.offset, self.state.tail = offset, tail
                 self.state.in_doubt -= self.state.begun
             case {"finished": True}:
                 self.state.finished = True
+            case {"load": _} | {"begin": _} | {"end": _} | {"finished": _}:
+                self._damaged = True
             case _:
                 pass  # a line of a later version
 
@@ -182,7 +196,8 @@ class LoadJournal:
     def _check_same_file(self) -> None:
         if self._folder.kind is not FolderKind.MBOX or not self.state.offset:
             return
-        if self._head() != self.state.head or self._tail(self.state.offset) != self.state.tail:
+        is_shorter = self.state.offset > _source_octets(self._folder)
+        if is_shorter or self._head() != self.state.head or self._tail(self.state.offset) != self.state.tail:
             raise WrongUse(
                 f"{self._folder.path} is not the file any more that was loaded up to byte {self.state.offset}",
                 mend="If all of it is to be loaded, whatever was loaded before, say --again.",
@@ -210,6 +225,14 @@ def message_id_of(load: UUID, key: str) -> MessageId:
     node, sequence = (mixed & (2**48 - 1)) | _MULTICAST, mixed >> 48
     fields = (load.time_low, load.time_mid, load.time_hi_version, sequence >> 8 & 0x3F, sequence & 0xFF, node)
     return MessageId(UUID(fields=fields, version=1))
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _octets(key: str) -> bytes:
