@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -120,6 +121,16 @@ def test_nothing_but_loopback_is_listened_on(one: One) -> None:
     for host in ("127.0.0.2", "127.0.0.3"):
         assert not probes.speaks_cql(host, one.port)
     assert probes.speaks_cql("127.0.0.1", one.port)
+
+
+def test_its_native_libraries_are_in_its_own_folder(one: One) -> None:
+    """So a /tmp that is mounted without exec is enough."""
+    mapped = {Path(region.path) for region in psutil.Process(one.pid).memory_maps()}
+    of_jna = {path for path in mapped if path.name.startswith("jna")}
+    libraries = {path for path in mapped if ".so" in path.name and path.is_relative_to(tempfile.gettempdir())}
+
+    assert of_jna
+    assert all(path.is_relative_to(one.cluster.layout.root) for path in of_jna | libraries)
 
 
 def test_the_command_tells_the_status(one: One, capsys: pytest.CaptureFixture[str]) -> None:
