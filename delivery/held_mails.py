@@ -278,7 +278,7 @@ def _what(error: Exception) -> str:
     return error.what if isinstance(error, MailmendError) else type(error).__name__
 
 
-_ADDRESS: Final = re.compile(r"\S+@\S+")
+_ADDRESS: Final = re.compile(r"(?<!\S)\S+@\S+")
 _EVENTS: Final = {
     EntryEnd.DELIVERED: "a recipient has the mail",
     EntryEnd.REFUSED: "a recipient was refused for now",

@@ -20,7 +20,7 @@ from model.errors import MailmendError
 T = TypeVar("T")
 
 _SECRET_FILES: Final = ("password_file", "broker_password_file", "s3_keys_file", "tls_key", "broker_tls_key")
-_HOLDS_SECRETS: Final = re.compile(r"(?m)^\s*[\w-]*(?:password|secret[-_]key|session[-_]token)\s*=")
+_HOLDS_SECRETS: Final = re.compile(r"(?m)^[^\S\n]*[\w-]*(?:password|secret[-_]key|session[-_]token)\s*=")
 _MASTER: Final = option(
     "--master",
     "Spark's master: spark://HOST:PORT, with its page at http://HOST:8080; or that page, where it is another.",

@@ -13,7 +13,7 @@ from model.errors import BadIdentifier
 from model.schema.java_types import cql_of_class
 from model.schema.names import name_of, spelled
 
-_TOKEN = re.compile(r"""\s*("(?:[^"]|"")+"|'[^']*'|[A-Za-z][A-Za-z0-9_]*|[<>,]|\d+)\s*""")
+_TOKEN = re.compile(r"""("(?:[^"]|"")+"|'[^']*'|[A-Za-z][A-Za-z0-9_]*|[<>,]|\d+)\s*""")
 _ALWAYS_FROZEN = ("tuple", "vector")
 _COLLECTIONS = ("list", "set", "map")
 _BRACKETS = ("<", ">", ",")
@@ -63,9 +63,10 @@ def _names(parsed: CqlType) -> Iterator[str]:
 
 
 def _tokens(text: str) -> list[str]:
-    if _TOKEN.sub("", text):
+    bare = text.lstrip()
+    if _TOKEN.sub("", bare):
         raise BadIdentifier(text, "CQL type")
-    return [_token(found) for found in _TOKEN.findall(text)]
+    return [_token(found) for found in _TOKEN.findall(bare)]
 
 
 def _token(text: str) -> str:

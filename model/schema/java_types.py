@@ -55,7 +55,7 @@ _WITHOUT_NAME_IN_CQL: Final = _WITH_PARAMETERS | {
     "TupleType",
 }
 _KNOWN: Final = _NATIVE.keys() | _COLLECTIONS.keys() | _WITHOUT_NAME_IN_CQL
-_WORD: Final = re.compile(r"\s*([\w.$]+|[(),])\s*")
+_WORD: Final = re.compile(r"([\w.$]+|[(),])\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +110,10 @@ def _cql(found: _Class) -> str | None:
 
 def _parsed(text: str) -> _Class | None:
     """The class with its parameters; None where the text has another form (options, fields of user types)."""
-    if not text.strip() or _WORD.sub("", text):
+    bare = text.strip()
+    if not bare or _WORD.sub("", bare):
         return None
-    found, rest = _class(_WORD.findall(text))
+    found, rest = _class(_WORD.findall(bare))
     return None if rest else found
 
 

@@ -440,7 +440,7 @@ def _time_of_day(value: Literal) -> str:
     return f"{value.text!r} is no time of a day: write it like '23:59:59.999'"
 
 
-_UNIT: Final = re.compile(r"([0-9]+)(mo|ms|us|\u00b5s|ns|[ywdhms])", re.IGNORECASE)
+_UNIT: Final = re.compile(r"(?<![0-9])([0-9]+)(mo|ms|us|\u00b5s|ns|[ywdhms])", re.IGNORECASE)
 _UNITS: Final = ("y", "mo", "w", "d", "h", "m", "s", "ms", "us", "ns")
 _NANOS: Final = {"h": 3_600_000_000_000, "m": 60_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 

@@ -40,7 +40,7 @@ from model.queue.positions import ListingPosition
 
 PAGE_MAX: Final = 1000
 _VALUES_MAX: Final = 100
-_ADDRESS: Final = re.compile(r"[^\s\"@]+@[^\s\"]+")
+_ADDRESS: Final = re.compile(r"(?<![^\s\"@])[^\s\"@]+@[^\s\"]+")
 _TOKEN: Final = r"^[wd]\.[0-9a-f]{1,11}\.[0-9a-f]{1,11}\.[0-9a-f]{32}$"  # noqa: S105 - of a page
 
 ENTRIES: Final = APIRouter(tags=["recipients"])

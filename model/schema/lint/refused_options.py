@@ -87,7 +87,7 @@ def _did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"Did you mean {by_lower[close[0]]}?" if close else ""
 
 
-_PERCENT: Final = re.compile(r"(\d+(?:\.\d+)?)p", re.IGNORECASE)
+_PERCENT: Final = re.compile(r"(?<!\d)(\d+(?:\.\d+)?)p", re.IGNORECASE)
 
 
 def speculation_is_known(value: str, release: ServerRelease) -> bool:

@@ -27,7 +27,7 @@ from model.schema.table import Column
 _4_1: Final = ServerRelease.CASSANDRA_4_1
 _5_0: Final = ServerRelease.CASSANDRA_5_0
 _ATTACHED: Final = frozenset({"sai", "storageattachedindex"})
-_CALL: Final = re.compile(r"'(?:[^']|'')*'|([A-Za-z][A-Za-z0-9_]*)\s*\(")
+_CALL: Final = re.compile(r"'(?:[^']|'')*'|(?<![A-Za-z0-9_])([A-Za-z][A-Za-z0-9_]*)\s*\(")
 _FUNCTIONS_OF_5: Final = frozenset(
     [
         "abs",

@@ -2,9 +2,13 @@
 
 Python's engine goes back. It needs exponential time where one text has two ways through the same loop. For each
 expression the test builds the automaton of its positions and looks for such a loop; nothing is timed.
+
+A search begins anew at each character. It needs quadratic time where it can begin anew at each character of a run that
+a loop of the expression reads to its end, to fail there.
 """
 
 import importlib
+import inspect
 import pkgutil
 import re
 from collections import Counter
@@ -195,6 +199,46 @@ def takes_for_ever(pattern: str | bytes, flags: int = 0) -> bool:
     return found.has_two_ways_through_a_loop() or any(map(asserted_takes_for_ever, asserted_in(parsed)))
 
 
+def begins_anew_in_a_loop(pattern: str | bytes, flags: int = 0) -> bool:
+    """Whether a search may read a run of one letter again from each of its characters, and fail at its end."""
+    lines = bool(re.compile(pattern, flags).flags & re.MULTILINE)
+    return any(reads_a_run(way, letters) for way, letters in ways_to_begin(list(_parser.parse(pattern, flags)), lines))
+
+
+def ways_to_begin(items: list[Any], lines: bool) -> Iterator[tuple[list[Any], Letters]]:
+    """The expression, once for each branch that it may begin with, and the letters of runs in which it may begin anew.
+
+    A condition guards a branch. The begin of a line does not guard it in a run of line breaks.
+    """
+    if not items:
+        return
+    code, value = items[0]
+    match str(code):
+        case "AT" if lines:
+            yield items, frozenset({ord("\n")})
+        case "AT" | "ASSERT" | "ASSERT_NOT":
+            return
+        case "BRANCH":
+            for branch in value[1]:
+                yield from ways_to_begin([*branch, *items[1:]], lines)
+        case "SUBPATTERN":
+            yield from ways_to_begin([*value[-1], *items[1:]], lines)
+        case _:
+            yield items, ALPHABET
+
+
+def reads_a_run(items: list[Any], letters: Letters) -> bool:
+    found = Automaton()
+    whole = found.part(items)
+    loops = {one for one, other in found.ways if one == other} - set(whole.last)
+    return any(
+        found.letters[first] & found.letters[loop] & letters
+        for first in whole.first
+        for loop in loops
+        if first == loop or (first, loop) in found.ways
+    )
+
+
 def asserted_in(items: Any) -> Iterator[Any]:
     """What stands in look-ahead and look-behind, at any depth."""
     for code, value in items:
@@ -250,6 +294,34 @@ def test_no_expression_of_ours_takes_for_ever() -> None:
 
     assert len(own) > 100
     assert [place for (pattern, flags), place in own.items() if takes_for_ever(pattern, flags & ~re.DEBUG)] == []
+
+
+def test_no_search_of_ours_reads_a_run_again_from_each_of_its_characters() -> None:
+    own = own_expressions()
+    searched = {place: (pattern, flags & ~re.DEBUG) for (pattern, flags), place in own.items() if is_searched(place)}
+
+    assert len(searched) > 40
+    found = [place for place, (pattern, flags) in searched.items() if begins_anew_in_a_loop(pattern, flags)]
+    assert found == []
+
+
+def is_searched(place: str) -> bool:
+    """Whether the module of an expression looks for it within texts."""
+    module, _, name = place.rpartition(".")
+    source = inspect.getsource(importlib.import_module(module))
+    return re.search(rf"\b{name}\.(?:search|sub|subn|split|findall|finditer)\(", source) is not None
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"\S+@\S+", r"\s*(a|b)", r"[a-z][a-z0-9]*\s*\(", "x|[^@]+@", "<[^>]*>", r"(?m)^\s*a"]
+)
+def test_a_search_that_begins_anew_is_found(pattern: str) -> None:
+    assert begins_anew_in_a_loop(pattern)
+
+
+@pytest.mark.parametrize("pattern", [r"(?<!\S)\S+@", r"\S+", r"^\s*a", "a{1,3}b", "<[^<>]*>", r"(?<!\w)[a-z]\w*\("])
+def test_a_search_that_reads_each_run_once_is_let_be(pattern: str) -> None:
+    assert not begins_anew_in_a_loop(pattern)
 
 
 @pytest.mark.parametrize(
