@@ -11,6 +11,7 @@ from admin.services.queue.removed_mails import RemovedMailRecord, RestoredLog, r
 from admin.services.queue.request import DryRunRequest
 from admin.wiring.queues import QueueConnections, with_queues
 from mailqueue.arrivals import RemovedMail, RestoreResult, Restoring
+from mailqueue.codec.admission import admissible
 from mailqueue.queue import MailQueue
 from model.errors import CannotReach, ExitCode, MailmendError, UnsafeRequest, WrongUse
 from model.ids import EnqueueId, QueueName, restored_id
@@ -183,5 +184,8 @@ class _Returning:
         self, queue: MailQueue, found: Restoring, removed: RemovedMail
     ) -> tuple[EnqueueId, RestoreResult]:
         if self.request.again:
-            return await queue.enqueue(removed.mail, removed.content, at=removed.due_at), RestoreResult.PUT
+            mail = admissible(removed.mail)
+            # Its envelope may be larger than that of a new mail.
+            new = await queue.enqueue(mail, removed.content, at=removed.due_at, was_queued=True)
+            return new, RestoreResult.PUT
         return restored_id(removed.was, queue.name), await found.restore(removed)

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from mailqueue.codec import admission
 from model.errors import TimedOut
 from model.ids import QueueName
 from model.operations import Put
@@ -244,6 +245,18 @@ class TestRestore:
         assert (refused.code, "--again" in refused.err, len(queue.listed())) == (2, True, 3)
         assert queue("restore", file, "--again").code == 0
         assert len(queue.listed()) == 6
+
+    def test_a_mail_that_is_too_large_for_a_new_one_comes_back_again(
+        self, queue: QueueShell, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An older version took larger envelopes."""
+        file = self.removed(queue)
+        queue("restore", file)
+        monkeypatch.setattr(admission, "ENVELOPE_BYTES_MAX", 10)
+
+        ended = queue("restore", file, "--again", "--json")
+
+        assert (ended.code, ended.json["restored"], len(queue.listed())) == (0, 3, 6), ended.err
 
     def test_only_those_that_are_named_come_back(self, queue: QueueShell) -> None:
         """By the ids they had; the others later."""
