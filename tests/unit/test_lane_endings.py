@@ -50,7 +50,9 @@ def lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LaneRun:
     folder = tmp_path / "tests"
     folder.mkdir()
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
-    words = ("-p", "tests.support.lane_rules", "-c", "pyproject.toml", "--rootdir", str(folder), str(folder))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the import of what is not used takes longer than all
+    plugins = ("-p", "pytest_asyncio.plugin", "-p", "pytest_timeout", "-p", "tests.support.lane_rules")
+    words = (*plugins, "-c", "pyproject.toml", "--rootdir", str(folder), str(folder))
     return LaneRun(Lane("one", words), tmp_path / "journal")
 
 
