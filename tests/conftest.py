@@ -9,12 +9,14 @@ import pytest
 from admin.local import ClusterRequest
 from tests.support.brokers import Broker, one_rabbitmq
 from tests.support.guarded import GuardedNode, guarded_node
+from tests.support.mail_states import MailKeyspace, shared_mail_keyspace
 from tests.support.object_stores import S3, one_s3
 from tests.support.pulsars import RealPulsar, one_pulsar
 from tests.support.servers import (
     OPTIONAL_PARTS_4_1,
     CassandraServer,
     ThreeNodes,
+    driver_without_schema,
     local_node,
     one_node,
     patient_driver,
@@ -91,8 +93,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def cassandra() -> Iterator[CassandraServer]:
     """A real Cassandra 5.0: `host`, `port`, `local_dc`, and `keyspace()` for a name of one's own."""
-    with patient_driver(), one_node() as server:
+    with patient_driver(), driver_without_schema(), one_node() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def shared_mail(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
+    """A mail keyspace and its ledger, which modules share one after the other: each begins with `emptied`.
+
+    A test that changes their schema undoes that, or takes `keyspace_of_its_own`.
+    """
+    with shared_mail_keyspace(cassandra) as mail:
+        yield mail
 
 
 @pytest.fixture(scope="session")
@@ -105,7 +117,7 @@ def cassandra41() -> Iterator[CassandraServer]:
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedNode]:
     """A real Cassandra 5.0 that lets nobody in without TLS, a password and a permission."""
-    with guarded_node(tmp_path_factory.mktemp("certificates")) as node:
+    with driver_without_schema(), guarded_node(tmp_path_factory.mktemp("certificates")) as node:
         yield node
 
 

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -17,10 +16,10 @@ from uuid import uuid4
 import pytest
 
 from cql.driver.contact import Contact
-from model.catalog.mail import MESSAGE_ID
+from model.catalog.mail import FIRST_UNSEEN, MESSAGE_ID
 from model.operations import Put
 from tests.support.commands import QUICK, CommandLine, Ended
-from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, register, shell_on
+from tests.support.mail_states import MailKeyspace, emptied, make_anew, register, shell_on
 from tests.support.metrics import Scraped, tells_its_json
 from tests.support.repairing import message, mirror_row, truth_row
 from tests.support.servers import CassandraServer
@@ -31,9 +30,8 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def keyspace(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
-    with keyspace_of_its_own(cassandra, "commands") as keyspace:
-        yield keyspace
+def keyspace(shared_mail: MailKeyspace) -> MailKeyspace:
+    return emptied(shared_mail)
 
 
 @pytest.fixture
@@ -175,20 +173,16 @@ def test_what_spark_has_planned_one_process_applies(mailmend: CommandLine, mail:
 
 
 def test_a_plan_of_tables_that_were_made_anew_is_refused(
-    cassandra: CassandraServer, mailmend: CommandLine, tmp_path: Path
+    mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path
 ) -> None:
     plan = str(tmp_path / "plan.jsonl")
-    with keyspace_of_its_own(cassandra, "planned") as other:
-        other.refill()
-        other.lose_projection(other.truths[0])
-        named = ("--keyspace", other.name)
-        assert mailmend("repair", "messages", *QUICK, *named, "--plan", plan).code == 1
-        assert mailmend("apply", plan, *named, "--dry-run").code == 1
-        other.tables.cluster.execute_ddl(f"DROP TABLE {other.name}.firstunseen")
-        other.tables.cluster.execute_ddl(
-            f"CREATE TABLE {other.name}.firstunseen (mailboxid timeuuid, uid bigint, PRIMARY KEY (mailboxid, uid))"
-        )
-        _refused(mailmend("apply", plan, *named), 2, "made anew", "--plan FILE")
+    mail.lose_projection(mail.truths[0])
+    assert mailmend("repair", "messages", *QUICK, "--plan", plan).code == 1
+    assert mailmend("apply", plan, "--dry-run").code == 1
+
+    make_anew(mail, FIRST_UNSEEN)
+
+    _refused(mailmend("apply", plan), 2, "made anew", "--plan FILE")
 
 
 def _refused(ended: Ended, code: int, *said: str) -> None:

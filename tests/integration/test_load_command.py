@@ -1,6 +1,5 @@
 """`mailmend load` and `repair lags`: real files in, the sums out, and nothing twice."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,7 @@ from repair.clock import SystemClock
 from repair.ledger.lags import LagJournal
 from repair.ledger.runs import Ledger
 from tests.support.commands import QUICK, CommandLine
-from tests.support.keyspaces import LEDGER, created
-from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
+from tests.support.mail_states import MailKeyspace, emptied, shell_on
 from tests.support.object_stores import S3
 from tests.support.repairing import mirror_suspect
 from tests.support.servers import CassandraServer
@@ -24,11 +22,9 @@ LETTER = "From ann Thu Jan  1 00:00:00 2026\nSubject: one\n\nhello\n\n"
 TO_INBOX = ("--user", "ann", "--mailbox", "INBOX")
 
 
-@pytest.fixture(scope="module")
-def keyspace(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
-    with keyspace_of_its_own(cassandra, "load") as keyspace:
-        created(keyspace.tables.cluster, f"{keyspace.name}_ledger", LEDGER)
-        yield keyspace
+@pytest.fixture
+def keyspace(shared_mail: MailKeyspace) -> MailKeyspace:
+    return emptied(shared_mail)
 
 
 @pytest.fixture
@@ -50,22 +46,21 @@ def test_an_mbox_is_loaded_once(mailmend: CommandLine, tmp_path: Path) -> None:
 
 
 @pytest.mark.object_store
-def test_contents_go_where_those_of_the_messages_are(cassandra: CassandraServer, s3: S3, tmp_path: Path) -> None:
+def test_contents_go_where_those_of_the_messages_are(
+    mailmend: CommandLine, keyspace: MailKeyspace, s3: S3, tmp_path: Path
+) -> None:
     """Once they are in a bucket, whose keys the environment has, no load puts any into the tables unasked."""
     mboxes = [tmp_path / f"{number}.mbox" for number in range(3)]
     for mbox in mboxes:
         mbox.write_text(LETTER)
     keys = {"AWS_ACCESS_KEY_ID": s3.access_key, "AWS_SECRET_ACCESS_KEY": s3.secret_key}
     where = ("--blobs", f"s3://{s3.bucket().bucket}?endpoint={s3.endpoint}")
-    with keyspace_of_its_own(cassandra, "stores") as keyspace:
-        created(keyspace.tables.cluster, f"{keyspace.name}_ledger", LEDGER)
-        mailmend = shell_on(cassandra, keyspace, tmp_path)
 
-        first = mailmend("load", str(mboxes[0]), *TO_INBOX, *where, "--json", **keys)
-        refused = mailmend("load", str(mboxes[1]), *TO_INBOX)
-        second = mailmend("load", str(mboxes[1]), *TO_INBOX, *where, "--json", **keys)
-        elsewhere = mailmend("load", str(mboxes[2]), *TO_INBOX, "--blobs", (tmp_path / "kept").as_uri())
-        ids = {row["headercontent"] for row in keyspace.tables.scan(Scan(MESSAGE_V3, ("headercontent",)))}
+    first = mailmend("load", str(mboxes[0]), *TO_INBOX, *where, "--json", **keys)
+    refused = mailmend("load", str(mboxes[1]), *TO_INBOX)
+    second = mailmend("load", str(mboxes[1]), *TO_INBOX, *where, "--json", **keys)
+    elsewhere = mailmend("load", str(mboxes[2]), *TO_INBOX, "--blobs", (tmp_path / "kept").as_uri())
+    ids = {row["headercontent"] for row in keyspace.tables.scan(Scan(MESSAGE_V3, ("headercontent",)))}
 
     assert [(one.code, one.json["stored"]) for one in (first, second)] == [(0, 1)] * 2, (first.err, second.err)
     assert (refused.code, "0 have their content in its tables" in refused.err) == (2, True), refused.err

@@ -11,6 +11,7 @@ import pytest
 
 from admin.local.ports import free_port
 from tests.support.servers import unavailable
+from tests.support.thorough import first_of
 
 CHECKOUT = Path(__file__).parents[2]
 NAMELESS = "no-such-host-of-ours"
@@ -42,13 +43,16 @@ def _mailmend(*words: str, cwd: Path, **variables: str) -> "subprocess.Completed
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
-    [
-        (("version", "--json"), 0, ""),
-        (("doctor",), 0, ""),
-        (("local", "status"), 4, ""),
-        (("local", "up"), 2, "the folder /dev/null/home/.local/share/mailmend/local cannot be made"),
-        (("demo",), 2, "the folder /dev/null/home/.local/share/mailmend/local cannot be made"),
-    ],
+    first_of(
+        [
+            (("doctor",), 0, ""),
+            (("local", "up"), 2, "the folder /dev/null/home/.local/share/mailmend/local cannot be made"),
+            (("version", "--json"), 0, ""),
+            (("local", "status"), 4, ""),
+            (("demo",), 2, "the folder /dev/null/home/.local/share/mailmend/local cannot be made"),
+        ],
+        quick=2,
+    ),
 )
 def test_a_home_that_is_not_there_is_not_missed_or_named(
     words: tuple[str, ...], code: int, said: str, tmp_path: Path
@@ -60,7 +64,7 @@ def test_a_home_that_is_not_there_is_not_missed_or_named(
 
 
 @pytest.mark.parametrize(
-    "variables", [{"LANG": "C", "LC_ALL": "C"}, {"TZ": "Asia/Kathmandu"}, {"TZ": "UTC+12"}], ids=str
+    "variables", first_of([{"LANG": "C", "LC_ALL": "C", "TZ": "Asia/Kathmandu"}, {"TZ": "UTC+12"}]), ids=str
 )
 def test_a_folder_with_blanks_and_letters_beyond_ascii_serves_in_every_locale_and_zone(
     variables: dict[str, str], tmp_path: Path
@@ -74,9 +78,8 @@ def test_a_folder_with_blanks_and_letters_beyond_ascii_serves_in_every_locale_an
     assert (folder / "schema.md").stat().st_size > 0
 
 
-@pytest.mark.parametrize("limit", ["umask 077", "ulimit -n 1024"])
-def test_a_narrow_umask_and_few_files_are_enough(limit: str, tmp_path: Path) -> None:
-    program = f"{limit}; exec {sys.executable} -m mailmend version --json"
+def test_a_narrow_umask_and_few_files_are_enough(tmp_path: Path) -> None:
+    program = f"umask 077; ulimit -n 1024; exec {sys.executable} -m mailmend version --json"
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(CHECKOUT)}
 
     said = subprocess.run(["bash", "-c", program], cwd=tmp_path, env=environment, capture_output=True, check=True)

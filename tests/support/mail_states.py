@@ -4,20 +4,22 @@ Creating a keyspace is slow and filling one is not: tests share one, and each be
 written as of now, so the commands of a test declare the keyspace quiet (`QUIET`) or wait.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import UUID, uuid4
 
 from cql.driver.session import CassandraCluster, Keyspace, connect
+from cql.render import schema_cql
 from model.catalog import mail as catalog
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.operations import Change, Count, Put, Read, Remove, Scan, Write
+from model.schema.keyspace import Schema
 from model.schema.table import Key, Row, Table
 from tests.support.commands import CommandLine, command_line, contact_of
-from tests.support.keyspaces import MAIL, created, dropped
+from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.repairing import MAILBOX, content_row, message, mirror_row, truth_row
 from tests.support.servers import CassandraServer
 
@@ -35,6 +37,9 @@ _FILTERS = tuple(projection.table for projection in MESSAGES.filters)
 _NAMES = (catalog.MAILBOX, catalog.MAILBOX_PATH)
 """Empty together with the generators: a mailbox that has a name and messages must have its generators too."""
 _FILLED = (IMAP_UID, MESSAGE_ID, MESSAGE_V3, APPLICABLE_FLAG, *_FILTERS, *_GENERATORS, *_NAMES)
+
+
+_MAIL_AND_BLOBS = replace(MAIL, tables=(*MAIL.tables, BLOBS, BLOB_PARTS))
 
 
 @dataclass(slots=True)
@@ -101,8 +106,7 @@ class MailKeyspace:
 
 def mail_keyspace(cluster: CassandraCluster, name: str) -> MailKeyspace:
     """An empty one with James's tables of blobs, to be filled by `refill`."""
-    tables = (*MAIL.tables, BLOBS, BLOB_PARTS)
-    return MailKeyspace(name, created(cluster, name, replace(MAIL, tables=tables)))
+    return MailKeyspace(name, created(cluster, name, _MAIL_AND_BLOBS))
 
 
 @contextmanager
@@ -112,6 +116,46 @@ def keyspace_of_its_own(server: CassandraServer, what: str) -> Iterator[MailKeys
     with connect(contact_of(server)) as cluster:
         yield mail_keyspace(cluster, name)
         dropped(cluster, (name, f"{name}_ledger"))
+
+
+@contextmanager
+def shared_mail_keyspace(server: CassandraServer) -> Iterator[MailKeyspace]:
+    """A mail keyspace and its ledger's, with all tables; what is on a node of the tests' own ends with that node."""
+    name = f"g_shared_{uuid4().hex[:8]}"
+    with connect(contact_of(server)) as cluster:
+        mail = mail_keyspace(cluster, name)
+        created(cluster, f"{name}_ledger", LEDGER)
+        yield mail
+        if server.sstables is None:
+            dropped(cluster, (name, f"{name}_ledger"))
+
+
+def emptied(mail: MailKeyspace) -> MailKeyspace:
+    """The same keyspace and ledger, as if their tables had just been created."""
+    _remove_rows(mail.tables, _MAIL_AND_BLOBS.tables)
+    _remove_rows(mail.tables.cluster.keyspace(f"{mail.name}_ledger"), LEDGER.tables)
+    mail.truths = ()
+    return mail
+
+
+def _remove_rows(keyspace: Keyspace, tables: Iterable[Table]) -> None:
+    """Remove what is there; a counter that was removed cannot be counted again, so its table is truncated."""
+    for table in tables:
+        names = tuple(column.name for column in table.partition)
+        keys = {tuple(row[name] for name in names) for row in keyspace.scan(Scan(table, names))}
+        if keys and any(column.is_counter for column in table.columns):
+            keyspace.cluster.execute_ddl(f"TRUNCATE {keyspace.name}.{table.name}")
+            continue
+        for error in keyspace.write_all([Remove(table, key) for key in keys]):
+            if error:
+                raise error
+
+
+def make_anew(mail: MailKeyspace, table: Table) -> None:
+    """Drop it, where it is there, and create it: it is empty, and it has another id."""
+    mail.tables.cluster.execute_ddl(f"DROP TABLE IF EXISTS {mail.name}.{table.name}")
+    for text in schema_cql(mail.name, Schema((), (table,))):
+        mail.tables.cluster.execute_ddl(text)
 
 
 def shell_on(server: CassandraServer, mail: MailKeyspace, home: Path) -> CommandLine:

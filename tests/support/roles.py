@@ -108,9 +108,11 @@ class Granted:
 
 @contextmanager
 def granted_roles(guarded: GuardedNode, home: Path) -> Iterator[Granted]:
+    """What it creates stays until the node ends, or until it is created again."""
     names = {"MAILMEND_KEYSPACE": KEYSPACE, "MAILMEND_LEDGER_KEYSPACE": LEDGER}
     with connect(guarded.contact()) as superuser:
         dropped(superuser, (KEYSPACE, LEDGER, ELSEWHERE))
+        run_as_cqlsh(superuser, "".join(f"DROP ROLE IF EXISTS mailmend_{role};\n" for role in ROLES))
         tables = created(superuser, KEYSPACE, Schema(MAIL.types, MAIL_TABLES))
         created(superuser, ELSEWHERE, Schema((), (OTHERS,)))
         script = guarded.shell(home, **names)("schema", "grants", "--with-create-role")
@@ -118,8 +120,6 @@ def granted_roles(guarded: GuardedNode, home: Path) -> Iterator[Granted]:
         for role in ROLES:
             run_as_cqlsh(superuser, f"ALTER ROLE mailmend_{role} WITH PASSWORD = '{PASSWORD}' AND LOGIN = true;")
         yield Granted(guarded, superuser, MailKeyspace(KEYSPACE, tables), script)
-        dropped(superuser, (KEYSPACE, LEDGER, ELSEWHERE))
-        run_as_cqlsh(superuser, "".join(f"DROP ROLE IF EXISTS mailmend_{role};\n" for role in ROLES))
 
 
 def run_as_cqlsh(cluster: CassandraCluster, script: str) -> None:

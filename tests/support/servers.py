@@ -14,9 +14,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NoReturn
+from unittest.mock import patch
 from uuid import uuid4
 
 import pytest
+from cassandra.cluster import ControlConnection
 
 from admin.local import LOCAL_DC, ClusterRequest, ClusterState, LocalCluster, local_cluster
 from admin.local.cassandra_settings import hosts_of
@@ -184,6 +186,24 @@ def patient_driver() -> Iterator[None]:
         yield
     finally:
         build.__defaults__ = before
+
+
+@contextmanager
+def driver_without_schema() -> Iterator[None]:
+    """Let the driver read no description of the keyspaces where there is one node.
+
+    It reads all of it for each connection, and a table's again after each change, to route requests among nodes. On one
+    node that costs more than the rest of a command. It waits until the nodes agree all the same.
+    """
+    refresh = ControlConnection._refresh_schema  # to switch the setting off would say that the nodes do not agree
+
+    def agree(control: Any, connection: Any, *given: Any, schema_agreement_wait: Any = None, **named: Any) -> bool:
+        if len(control._cluster.metadata.all_hosts()) > 1:
+            return bool(refresh(control, connection, *given, schema_agreement_wait=schema_agreement_wait, **named))
+        return bool(control.wait_for_schema_agreement(connection, wait_time=schema_agreement_wait))
+
+    with patch.object(ControlConnection, "_refresh_schema", agree):
+        yield
 
 
 @contextmanager
