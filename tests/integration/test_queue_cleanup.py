@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from shutil import rmtree
 from typing import Any
 from uuid import uuid4
 
@@ -23,6 +23,7 @@ from spark_repair.connector import Source
 from spark_repair.queue_cleanup import SparkQueueScanner
 from tests.support.brokers import Broker
 from tests.support.commands import contact_of
+from tests.support.keyspaces import LEDGER, created, emptied
 from tests.support.progress import SilentProgress
 from tests.support.real_queue import RealQueue, real_queue
 from tests.support.servers import CassandraServer
@@ -36,12 +37,27 @@ SLICES, MAILS, ORPHANS = 5, 40, 7
 AT_ONCE = ("--engine", "local", "--delay", "0s", "--no-blobs", "--json")
 
 
-@pytest.fixture
-def queue(cassandra: CassandraServer, rabbitmq: Broker, tmp_path: Path) -> Iterator[RealQueue]:
-    with real_queue(cassandra, rabbitmq, tmp_path, {"MAILMEND_BLOBS": f"file://{tmp_path}/blobs"}) as queue:
+@pytest.fixture(scope="module")
+def long_lived(
+    cassandra: CassandraServer, rabbitmq: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealQueue]:
+    """A queue whose rows stay until something removes them, and its ledger."""
+    home = tmp_path_factory.mktemp("home")
+    with real_queue(cassandra, rabbitmq, home, {"MAILMEND_BLOBS": f"file://{home}/blobs"}) as queue:
         for table in (ENQUEUED_MAILS, DELETED_MAILS):
             queue.cluster.execute_ddl(f"ALTER TABLE {queue.keyspace.name}.{table.name} WITH default_time_to_live = 0")
+        created(queue.cluster, f"{queue.keyspace.name}_ledger", LEDGER)
         yield queue
+
+
+@pytest.fixture
+def queue(long_lived: RealQueue) -> RealQueue:
+    """As if nobody had used it."""
+    cluster, name = long_lived.cluster, long_lived.keyspace.name
+    long_lived.empty()
+    emptied(cluster, cluster.keyspace(f"{name}_ledger"), LEDGER)
+    rmtree(long_lived.line.home / "blobs", ignore_errors=True)
+    return long_lived
 
 
 def lived_through(queue: RealQueue) -> datetime:

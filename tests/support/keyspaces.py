@@ -27,6 +27,13 @@ def dropped(cluster: CassandraCluster, names: Iterable[str]) -> None:
         cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {name}")
 
 
+def emptied(cluster: CassandraCluster, keyspace: Keyspace, schema: Schema) -> None:
+    """Truncate each table that has rows: cheaper than another keyspace, and older writes are seen afterwards."""
+    for table in schema.tables:
+        if any(keyspace.scan(Scan(table, (table.key[0].name,)))):
+            cluster.execute_ddl(f"TRUNCATE {keyspace.name}.{table.name}")
+
+
 def end_leases(ledger: Keyspace) -> None:
     """As their time does where their holder was killed."""
     for row in ledger.scan(Scan(REPAIR_LEASE, REPAIR_LEASE.names)):
