@@ -1,8 +1,8 @@
 """Two rows agree in Spark exactly when they agree in Python: canonical forms and fingerprints, over random rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -107,31 +107,60 @@ def drawn(strategy: st.SearchStrategy[T], count: int) -> list[T]:
     return examples
 
 
-def test_rows_agree_in_both_or_in_neither(spark: SparkSession) -> None:
-    """The fingerprints of a truth and of its projection are equal exactly when `rows_agree` says so."""
-    some = drawn(pairs(), share(1_000))
+class Seen(NamedTuple):
+    """A truth row, a projection row beside it, and the compact row that Spark makes of each."""
+
+    truth: Row
+    projection: Row
+    ours: Any
+    theirs: Any
+
+
+@pytest.fixture(scope="module")
+def seen(shared_spark: Callable[[], SparkSession]) -> list[Seen]:
+    """Drawn rows, which Spark reads once for several claims."""
+    spark, some = shared_spark(), drawn(pairs(), share(1_000))
     truths = truth_frame(MESSAGES, frame(spark, IMAP_UID, [truth for truth, _ in some]), accept_torn=False)
     mirrored = placed_frame(MESSAGES, MESSAGES.mirror, frame(spark, MESSAGE_ID, [other for _, other in some]))
-    seen = set()
-    for (truth, projection), ours, theirs in zip(some, truths.collect(), mirrored.collect(), strict=True):
+    compact = zip(truths.collect(), mirrored.collect(), strict=True)
+    return [Seen(*pair, *both) for pair, both in zip(some, compact, strict=True)]
+
+
+def test_rows_agree_in_both_or_in_neither(seen: list[Seen]) -> None:
+    """The fingerprints of a truth and of its projection are equal exactly when `rows_agree` says so."""
+    answers = set()
+    for truth, projection, ours, theirs in seen:
         same = (ours[ONE], ours[TWO]) == (theirs[ONE], theirs[TWO])
         assert same == MESSAGES.mirror.agree(truth, projection), (truth, projection)
-        seen.add(same)
-    assert seen == {True, False}
+        answers.add(same)
+    assert answers == {True, False}
 
 
-@pytest.mark.parametrize("accept_torn", [True, False])
-def test_bits_say_what_the_declarations_say(spark: SparkSession, *, accept_torn: bool) -> None:
+def test_both_hashes_are_different_functions(seen: list[Seen]) -> None:
+    assert all(one.ours[ONE] != one.ours[TWO] for one in seen)
+
+
+def test_bits_say_what_the_declarations_say(seen: list[Seen]) -> None:
     """Torn or whole, and each condition: as `Mirror.whole` and `Condition.holds` have it."""
-    some = drawn(rows_of(IMAP_UID), share(400))
     layout = RowBits(MESSAGES)
-    reported = truth_frame(MESSAGES, frame(spark, IMAP_UID, some), accept_torn=accept_torn).collect()
-    for row, compact in zip(some, reported, strict=True):
-        torn = bool(compact[BITS] >> layout.torn & 1)
-        assert torn == (not accept_torn and not MESSAGES.mirror.whole(row))
+    for row, _, compact, _ in seen:
+        assert is_torn(compact) == (not MESSAGES.mirror.whole(row))
         for condition in MESSAGES.conditions:
             assert bool(compact[BITS] >> layout.holds(condition) & 1) == condition.holds(row)
         assert not compact[BITS] >> layout.lost & 1
+    assert {is_torn(one.ours) for one in seen} == {True, False}
+
+
+def is_torn(compact: Any) -> bool:
+    return bool(compact[BITS] >> RowBits(MESSAGES).torn & 1)
+
+
+@pytest.mark.thorough
+def test_no_row_is_torn_where_torn_rows_are_accepted(spark: SparkSession, seen: list[Seen]) -> None:
+    rows = frame(spark, IMAP_UID, [one.truth for one in seen])
+    accepted = truth_frame(MESSAGES, rows, accept_torn=True).collect()
+    torn = 1 << RowBits(MESSAGES).torn
+    assert [row[BITS] for row in accepted] == [one.ours[BITS] & ~torn for one in seen]
 
 
 def test_each_cell_has_one_canonical_form(spark: SparkSession) -> None:
@@ -178,12 +207,6 @@ def test_cells_that_only_look_alike_have_other_fingerprints(spark: SparkSession)
         assert not rows_agree(MESSAGES.mirror.compared, one, other), pair
         assert (first[ONE], first[TWO]) != (second[ONE], second[TWO]), pair
         assert first[ONE] != second[ONE], pair
-
-
-def test_both_hashes_are_different_functions(spark: SparkSession) -> None:
-    rows = [dict.fromkeys(IMAP_UID.names) | {"messageid": "m", "mailboxid": "b", "uid": n} for n in range(1, 30)]
-    reported = truth_frame(MESSAGES, frame(spark, IMAP_UID, rows), accept_torn=False).collect()
-    assert all(row[ONE] != row[TWO] for row in reported)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.truth.spelling)

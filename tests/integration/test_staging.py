@@ -122,7 +122,7 @@ class Cut(SilentProgress):
 Made = Callable[[StagingArea | None], Engine]
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.thorough])])
+@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
 def engine(request: pytest.FixtureRequest, cluster: CassandraCluster) -> Made:
     mail, ledger = cluster.keyspace(KEYSPACE), Ledger(cluster.keyspace(KEYSPACE), CLOCK)
     if request.param == "local":
@@ -131,8 +131,12 @@ def engine(request: pytest.FixtureRequest, cluster: CassandraCluster) -> Made:
     return lambda area: SparkEngine(session, cluster.contact, KEYSPACE, staging=area)
 
 
+@pytest.mark.thorough
 def test_a_scan_that_goes_on_finds_what_a_whole_one_finds(engine: Made, tmp_path: Path) -> None:
-    """Whichever engine read the segments that stand; every third of them is gone."""
+    """Whichever engine read the segments that stand; every third of them is gone.
+
+    `tests/unit/admin/mending/test_staging.py` shows the same of the local engine, from every segment on.
+    """
     store = StagingFolder(tmp_path / "staged")
     whole, first = found(engine(None)), found(engine(attempt(store)))
     store.remove([name for at, name in enumerate(store.names()) if name.endswith(".parquet") and at % 3 == 0])
