@@ -132,10 +132,12 @@ class SparkDetection(Detection):
             found = check.found()
             counts = found.counts()
             numbers = found.numbers_behind(tables.source)
+            if not counts:
+                return _Found(family, tables.rows, counts, numbers)
             suspects = found.suspects(counts)
             if _number(counts, family.projections) <= IN_DRIVER_MAX and self._engine.is_local:
                 projections = {one.name: one for one in family.projections}
-                few = [fixing.suspect_of(row.asDict(), projections) for row in suspects.collect()] if counts else []
+                few = [fixing.suspect_of(row.asDict(), projections) for row in suspects.collect()]
                 return _Found(family, tables.rows, counts, numbers, few)
             many = suspects.persist(StorageLevel.DISK_ONLY)
             self._frames.append(many)
