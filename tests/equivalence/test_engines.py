@@ -6,7 +6,8 @@ lost content, wrong filters, unions and counters, paths without mailboxes, gener
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID, uuid1
 
@@ -29,6 +30,7 @@ from tests.support.james import james_families, james_rows, load_james
 from tests.support.keyspaces import dropped
 from tests.support.progress import SilentProgress
 from tests.support.servers import CassandraServer
+from tests.support.spark import jobs_of
 from tests.support.thorough import first_of
 
 pyspark = pytest.importorskip("pyspark")
@@ -113,9 +115,14 @@ class Found(NamedTuple):
     generators: list[BehindGenerator]
 
 
-def found(engine: Engine, families: tuple[Family, ...], **survey: Any) -> Found:
+def found(engine: Engine, families: tuple[Family, ...], jobs: Callable[[], int], **survey: Any) -> Found:
+    """Spark begins no job for what follows its scan: few suspects are in this process then."""
     detection = engine.detect(RepairSettings(NAME, families, policy=RepairPolicy(**survey)), SilentProgress())
-    suspects = sorted(detection.suspects(), key=lambda one: (one.projection, str(one.key)))
+    of_scan = jobs()
+    suspects, walked = (sorted(detection.suspects(), key=_place) for _ in range(2))
+    looked = list(detection.revisit(RepairPolicy(None, CLOCK.micros(), 5.0), SilentProgress()))
+    assert (walked, len(looked)) == (suspects, sum(map(detection.row_wise, families)))
+    assert jobs() == of_scan
     scanned = dict(detection.scanned)
     counts = {name: dict(sums) for name, sums in detection.counts.items()}
     generators = detection.generators_behind()
@@ -124,14 +131,19 @@ def found(engine: Engine, families: tuple[Family, ...], **survey: Any) -> Found:
     return Found(suspects, scanned, generators)
 
 
+def _place(suspect: Suspect) -> tuple[str, str]:
+    return suspect.projection, str(suspect.key)
+
+
 @pytest.mark.parametrize("accept_torn", first_of([False, True]))
 def test_both_engines_find_the_same(mail: Tables, contact: Contact, spark: Any, *, accept_torn: bool) -> None:
     """Key by key: verdicts, the truths that were seen, what is wanted; the same rows were read, and the generators."""
     spark_engine = pytest.importorskip("spark_repair.message_inconsistencies").SparkEngine(spark, contact, NAME)
     ledger = Ledger(MemoryTables(CLOCK.micros), CLOCK)
     families = (MESSAGES, PATHS)
-    local = found(LocalEngine(mail, ledger, CLOCK), families, accept_torn=accept_torn)
-    distributed = found(spark_engine, families, accept_torn=accept_torn)
+    jobs = partial(jobs_of, spark)
+    local = found(LocalEngine(mail, ledger, CLOCK), families, jobs, accept_torn=accept_torn)
+    distributed = found(spark_engine, families, jobs, accept_torn=accept_torn)
     assert distributed.suspects == local.suspects
     assert distributed.scanned == local.scanned
     assert distributed.generators == local.generators

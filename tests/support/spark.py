@@ -26,9 +26,12 @@ LOCAL = partial(
     started_settings,
     driver_memory="1g",
     brief=True,
-    options={"spark.sql.shuffle.partitions": "4", "spark.default.parallelism": "2"},
+    options={"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "1"},
 )
-"""As a command has it whose keyspace is small: each test reads some thousand rows at most."""
+"""As a command has it whose keyspace is small: each test reads some thousand rows at most.
+
+The connector reads each table in 1 + 2 * parallelism tasks, and shuffles have as many parts.
+"""
 
 
 @pytest.fixture(scope="session")
@@ -49,3 +52,9 @@ def spark(shared_spark: Callable[[], SparkSession]) -> SparkSession:
 def _living_session() -> SparkSession:
     forget_ended_session()
     return SparkSession.getActiveSession() or open_session(LOCAL())
+
+
+def jobs_of(spark: SparkSession) -> int:
+    """How many jobs the session has begun."""
+    context: Any = spark.sparkContext._jsc
+    return int(context.sc().statusStore().jobsList(None).size())
