@@ -22,6 +22,7 @@ from admin.local.server_kind import HOST, Launch, Machine, Site
 PULSAR: Final = JarProgram("Pulsar", "4.2.4", (17, 21), "org.apache.pulsar", "pulsar-broker", listed=True)
 HEAP_MIB: Final = 512
 _MAIN: Final = "org.apache.pulsar.PulsarStandaloneStarter"
+_NAMESPACE: Final = "namespaces/public/default"
 _PROBE_SECONDS_MAX: Final = 5.0
 _METADATA: Final = "org.apache.pulsar.metadata.bookkeeper.PulsarMetadata"
 
@@ -78,12 +79,17 @@ class Pulsar:
         )
 
     def is_ready(self, site: Site) -> bool:
-        return self.answers(site)
+        """Whether it answers, and has made the namespace of queues, which a new one makes after it first answers."""
+        return self.answers(site) and self.asked(site, _NAMESPACE)[0] == HTTPStatus.OK
 
     def answers(self, site: Site) -> bool:
         """Whether it says that it is well: it has published to a topic of its own and read that again."""
-        status, body = http_answer(HOST, site.ports["admin"], "/admin/v2/brokers/health", {}, _PROBE_SECONDS_MAX)
+        status, body = self.asked(site, "brokers/health")
         return status == HTTPStatus.OK and body == b"ok"
+
+    def asked(self, site: Site, path: str) -> tuple[int, bytes]:
+        """Status and body of the admin API; 0 and nothing where it does not answer."""
+        return http_answer(HOST, site.ports["admin"], f"/admin/v2/{path}", {}, _PROBE_SECONDS_MAX)
 
     def contacts(self, site: Site) -> Mapping[str, str]:
         return {

@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 from typing import ClassVar
 from urllib.request import Request, urlopen
@@ -61,10 +60,9 @@ class GuardingPulsar(SetPulsar):
         with (site.folder / "standalone.conf").open("a", encoding="utf-8") as file:
             file.writelines(f"{name}={port}\n" for name, port in ports.items())
 
-    def answers(self, site: Site) -> bool:
+    def asked(self, site: Site, path: str) -> tuple[int, bytes]:
         who = {"Authorization": f"Bearer {token_of(BROKER)}"}
-        status, body = http_answer(HOST, site.ports["admin"], "/admin/v2/brokers/health", who, 5.0)
-        return status == HTTPStatus.OK and body == b"ok"
+        return http_answer(HOST, site.ports["admin"], f"/admin/v2/{path}", who, 5.0)
 
 
 @dataclass(frozen=True, slots=True)

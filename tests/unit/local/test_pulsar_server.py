@@ -1,5 +1,7 @@
 """The local Pulsar: how it is started, and that it listens on this machine alone."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from admin.local.java import Java
@@ -34,3 +36,28 @@ def test_it_says_how_it_is_reached(tmp_path: Path) -> None:
     Pulsar().write_files(tmp_path, site)
     assert str(Pulsar().log(site)) in (tmp_path / "log4j2.xml").read_text()
     assert Pulsar.title == PULSAR.name == "Pulsar 4.2.4"
+
+
+def test_it_is_ready_once_queues_can_be_made() -> None:
+    """A new one answers before its namespace is there, and refuses topics until then."""
+    answers = {"/admin/v2/brokers/health": b"ok"}
+
+    class Admin(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = answers.get(self.path)
+            self.send_response(404 if body is None else 200)
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Admin) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        site = Site(SITE.folder, {"pulsar": 1, "admin": server.server_address[1]})
+        early = (Pulsar().answers(site), Pulsar().is_ready(site))
+        answers["/admin/v2/namespaces/public/default"] = b"{}"
+        late = (Pulsar().answers(site), Pulsar().is_ready(site))
+        server.shutdown()
+
+    assert (early, late) == ((True, False), (True, True))
