@@ -10,17 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from cql.driver.session import Contact, connect
 from model.catalog.mail import IMAP_UID
 from model.messages.flags import flags_of, parse_flags
 from model.operations import Scan
 from model.schema.table import Row
 from repair.clock import SystemClock
 from tests.support.crashing import OPERATIONS
-from tests.support.keyspaces import LEDGER, MAIL, created, dropped
+from tests.support.keyspaces import MailServer
 from tests.support.repairing import Workplace
-from tests.support.servers import CassandraServer
-from tests.support.thorough import first_of
+from tests.support.thorough import ALL, first_of
 
 WRITES_MAX = 40
 
@@ -50,34 +48,34 @@ class Story:
 
 
 @pytest.mark.parametrize("strength", first_of(["strong", "plain"]))
-def test_a_writer_may_be_killed_anywhere(cassandra: CassandraServer, strength: str) -> None:
-    """Every operation is killed before each of its writes; then one repair makes all agree, and no change is lost."""
-    names = (cassandra.keyspace(), cassandra.keyspace())
-    with connect(Contact(hosts=(cassandra.host,), port=cassandra.port)) as cluster:
-        mail, ledger = created(cluster, names[0], MAIL), created(cluster, names[1], LEDGER)
-        try:
-            stories = list(_every_story(cassandra, names, strength))
-            place = Workplace(mail, ledger, SystemClock(), cluster)
-            broken = place.drift()
-            place.repair()
-            left = place.drift()
-            rows = list(mail.scan(Scan(IMAP_UID, IMAP_UID.names)))
-        finally:
-            dropped(cluster, names)
+def test_a_writer_may_be_killed_anywhere(mail_server: MailServer, strength: str, pytestconfig: pytest.Config) -> None:
+    """Every operation is killed before each of its writes; then one repair makes all agree, and no change is lost.
 
-    assert sum(story.end == "killed" for story in stories) >= 6 * len(OPERATIONS)
+    `make test` kills before every second write, in one operation before the odd ones, in the next before the even ones.
+    """
+    step = 1 if pytestconfig.getoption(ALL) else 2
+    stories = list(_every_story(mail_server, strength, step))
+    place = Workplace(mail_server.mail, mail_server.ledger, SystemClock(), mail_server.cluster)
+    broken = place.drift()
+    place.repair()
+    left = place.drift()
+    rows = list(mail_server.mail.scan(Scan(IMAP_UID, IMAP_UID.names)))
+
+    assert sum(story.end == "killed" for story in stories) >= 6 // step * len(OPERATIONS)
     assert broken, "crashes leave drift behind, or the kills came too early"
     assert left == []
     for story in stories:
         _check_nothing_is_lost(story, rows)
 
 
-def _every_story(server: CassandraServer, names: tuple[str, str], strength: str) -> Iterator[Story]:
-    """Each operation, killed before its first write, its second, and so on until it gets through."""
-    command = [sys.executable, "-m", "tests.support.crashing", server.host, str(server.port), *names]
+def _every_story(server: MailServer, strength: str, step: int) -> Iterator[Story]:
+    """Each operation, killed before one write, then `step` writes later, and so on until it gets through."""
+    contact = server.cluster.contact
+    where = [contact.hosts[0], str(contact.port), server.mail.name, server.ledger.name]
+    command = [sys.executable, "-m", "tests.support.crashing", *where]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
-        for operation in OPERATIONS:
-            for writes in range(WRITES_MAX):
+        for number, operation in enumerate(OPERATIONS):
+            for writes in range(number % step, WRITES_MAX, step):
                 story = _story(program, operation, writes, strength)
                 yield story
                 if story.end != "killed":

@@ -19,7 +19,7 @@ from itertools import count
 import pytest
 
 from admin.breaking import break_one_by_one
-from cql.driver.session import CassandraCluster, Keyspace, connect
+from cql.driver.session import CassandraCluster, Keyspace
 from model.catalog.mail import IMAP_UID, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES, MODSEQ
 from model.errors import MailmendError
 from model.ids import MailboxId, MessageId
@@ -41,14 +41,12 @@ from repair.retries import RetryPolicy
 from repair.scanners.local import LocalEngine
 from repair.writing.message_store import MessageStore
 from repair.writing.truth_writes import WriterSettings
-from tests.support.commands import contact_of
-from tests.support.keyspaces import LEDGER, MAIL, created, dropped
+from tests.support.keyspaces import MailServer
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.mishaps import Actor, Killed, Kind, Mishap, Network, wire
 from tests.support.oracle import expected_suspects
 from tests.support.progress import SilentProgress
 from tests.support.repairing import content_row, mirror_row, truth_row
-from tests.support.servers import CassandraServer
 from tests.support.skewed import SkewedClock
 
 SKEWS_SECONDS = (-0.6, 0.0, 0.6)
@@ -303,16 +301,11 @@ class Town:
 
 
 @pytest.fixture
-def town(cassandra: CassandraServer) -> Iterator[Town]:
-    names = (cassandra.keyspace(), cassandra.keyspace())
-    with connect(contact_of(cassandra)) as cluster:
-        mail, ledger = created(cluster, names[0], MAIL), created(cluster, names[1], LEDGER)
-        try:
-            town = Town(cluster, mail, ledger, [MailboxId(SystemClock().new_uuid()) for _ in range(MAILBOXES)])
-            town.settle_down()
-            yield town
-        finally:
-            dropped(cluster, names)
+def town(mail_server: MailServer) -> Town:
+    mailboxes = [MailboxId(SystemClock().new_uuid()) for _ in range(MAILBOXES)]
+    town = Town(mail_server.cluster, mail_server.mail, mail_server.ledger, mailboxes)
+    town.settle_down()
+    return town
 
 
 def test_repairs_never_undo_what_writers_did(town: Town) -> None:

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from admin.breaking import KINDS, DamageKind
-from cql.driver.session import CassandraCluster, connect
 from cql.memory import MemoryTables
 from model.catalog.mail import IMAP_UID, MESSAGES
 from model.errors import MailmendError, UnknownMessage
@@ -44,14 +43,12 @@ from repair.writing.message_store import MessageStore
 from repair.writing.truth_rows import place_of
 from repair.writing.truth_writes import StampSource, WriterSettings
 from tests.support.clock import VirtualClock, uuid_at
-from tests.support.commands import contact_of
-from tests.support.keyspaces import LEDGER, MAIL, created, dropped
+from tests.support.keyspaces import MailServer
 from tests.support.mailbox_model import Add, Copy, Delete, Mailboxes, Move, Operation, SetFlags, landed_on, mailboxes_of
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.mishaps import Actor, Killed, Mishap, Network, alongside, wire
 from tests.support.oracle import expected_suspects
 from tests.support.repairing import Workplace
-from tests.support.servers import CassandraServer
 from tests.support.skewed import SkewedClock
 from tests.support.store_stories import HARMLESS, MISHAPS, MOMENTS, WISHES, Wish
 from tests.support.thorough import ALL, run_stories, seeds_of
@@ -344,29 +341,23 @@ def test_a_margin_of_nothing_is_found_out(monkeypatch: pytest.MonkeyPatch) -> No
         test_a_change_amid_a_repair_wins()
 
 
-def test_stories_on_a_real_server(cassandra: CassandraServer, pytestconfig: pytest.Config) -> None:
+def test_stories_on_a_real_server(mail_server: MailServer, pytestconfig: pytest.Config) -> None:
     """A few of them, where time goes by itself, so that nothing arrives late and repairs declare the keyspace quiet."""
-    names = (cassandra.keyspace(), cassandra.keyspace())
-    with connect(contact_of(cassandra)) as cluster:
-        mail_tables, ledger = created(cluster, names[0], MAIL), created(cluster, names[1], LEDGER)
 
-        class RealMachine(StoreMachine):
-            def arena(self) -> Arena:
-                return _real_arena(cluster, mail_tables, ledger)
+    class RealMachine(StoreMachine):
+        def arena(self) -> Arena:
+            return _real_arena(mail_server)
 
-        try:
-            stories = 12 if pytestconfig.getoption(ALL) else 4  # of which a fourth is told
-            run_stories(RealMachine, seeds_of(pytestconfig)[-1], stories=stories, steps=10)
-        finally:
-            dropped(cluster, names)
+    stories = 12 if pytestconfig.getoption(ALL) else 4  # of which a fourth is told
+    run_stories(RealMachine, seeds_of(pytestconfig)[-1], stories=stories, steps=10)
 
 
-def _real_arena(cluster: CassandraCluster, mail_tables: Tables, ledger: Tables) -> Arena:
+def _real_arena(server: MailServer) -> Arena:
     return Arena(
-        mail_tables,
-        ledger,
+        server.mail,
+        server.ledger,
         SystemClock(),
-        cluster,
+        server.cluster,
         Timing(no_writers=True),
         pass_time=lambda _: None,
         virtual=False,

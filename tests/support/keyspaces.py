@@ -1,6 +1,7 @@
 """Keyspaces of a test's own on a real server: created from the catalog, filled row by row, dropped afterwards."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from cql.driver.session import CassandraCluster, Keyspace
 from cql.render import keyspace_cql, schema_cql
@@ -12,6 +13,15 @@ from model.schema.keyspace import Schema
 
 MAIL = Schema(MAIL_TYPES, MAIL_TABLES)
 LEDGER = Schema((), LEDGER_TABLES)
+
+
+@dataclass(frozen=True, slots=True)
+class MailServer:
+    """A real Cassandra with a keyspace of mail and one of a ledger, empty where a test begins."""
+
+    cluster: CassandraCluster
+    mail: Keyspace
+    ledger: Keyspace
 
 
 def created(cluster: CassandraCluster, name: str, schema: Schema) -> Keyspace:
