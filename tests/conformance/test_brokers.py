@@ -24,7 +24,13 @@ HIGHEST, LOWEST = max(PRIORITIES), min(PRIORITIES)
 _RABBIT = pytest.mark.broker
 
 
-@pytest.fixture(params=["memory", pytest.param("classic", marks=_RABBIT), pytest.param("quorum", marks=_RABBIT)])
+@pytest.fixture(
+    params=[
+        "memory",
+        pytest.param("quorum", marks=_RABBIT),
+        pytest.param("classic", marks=[_RABBIT, pytest.mark.thorough]),
+    ]
+)
 async def scene(request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
     async with _scene(request, None) as scene:
         yield scene

@@ -85,16 +85,15 @@ def servers(request: pytest.FixtureRequest) -> Servers | None:
     return found
 
 
-@pytest.fixture(
-    params=[
-        "memory",
-        "twins",
-        pytest.param("real", marks=_REAL),
-        "pulsar_twins",
-        "partitioned_twins",
-        pytest.param("real_pulsar", marks=_REAL_PULSAR),
-    ]
+_KINDS = ["memory", "twins", pytest.param("real", marks=_REAL), "pulsar_twins", "partitioned_twins"]
+
+real_pulsar_is_thorough = pytest.mark.parametrize(
+    "kind", [*_KINDS, pytest.param("real_pulsar", marks=[*_REAL_PULSAR, pytest.mark.thorough])], indirect=True
 )
+"""For what the queue does in the same way whatever a topic does: `make test` shows it over the twin of Pulsar."""
+
+
+@pytest.fixture(params=[*_KINDS, pytest.param("real_pulsar", marks=_REAL_PULSAR)])
 def kind(request: pytest.FixtureRequest) -> Servers | PulsarServers | str:
     name: str = request.param
     found: Servers | PulsarServers | str = request.getfixturevalue(name) if name.startswith("real") else name
@@ -210,6 +209,7 @@ async def test_many_at_once_from_several_processes(world: World, queue: MailQueu
         assert not await names(queue)
 
 
+@real_pulsar_is_thorough
 async def test_what_was_not_settled_comes_again(queue: MailQueue) -> None:
     await enqueued(queue, "a")
     async with asyncio.timeout(PATIENCE_SECONDS), queue.dequeue() as mails:
@@ -219,6 +219,7 @@ async def test_what_was_not_settled_comes_again(queue: MailQueue) -> None:
     assert not await names_taken(queue)
 
 
+@real_pulsar_is_thorough
 async def test_a_bound_on_bytes_holds_up_no_mail_for_ever(queue: MailQueue) -> None:
     """Fewer are held at once than there are; each that leaves makes room for another."""
     for number in range(30):
@@ -256,6 +257,7 @@ async def test_a_delayed_mail_comes_in_its_time(world: World, queue: MailQueue, 
     assert sorted(map(int, await names_taken(queue))) == list(range(20))
 
 
+@real_pulsar_is_thorough
 async def test_a_mail_that_is_enqueued_again_under_its_id_is_one_mail(
     world: World, queue: MailQueue, other: MailQueue
 ) -> None:
@@ -275,6 +277,7 @@ async def test_a_mail_that_is_enqueued_again_under_its_id_is_one_mail(
     assert len(found) == 1 or isinstance(queue, PulsarMailQueue)
 
 
+@real_pulsar_is_thorough
 async def test_a_mail_that_came_out_of_the_queue_goes_back_as_it_was(queue: MailQueue) -> None:
     """Given an address that a new mail may not have: James, or an older version, put it there. Nothing loses it."""
     foreign = replace(mail("foreign"), recipients=("bøb@one.test",))
@@ -291,6 +294,7 @@ async def test_a_mail_that_came_out_of_the_queue_goes_back_as_it_was(queue: Mail
     assert (found.mail.recipients, found.mail.error_message) == (("bøb@one.test",), "later")
 
 
+@real_pulsar_is_thorough
 async def test_a_flush_ends_every_wait(queue: MailQueue, other: MailQueue) -> None:
     for hours in range(1, 31):
         await queue.enqueue(mail(f"{hours}"), CONTENT, delay=timedelta(hours=hours))
@@ -303,6 +307,7 @@ async def test_a_flush_ends_every_wait(queue: MailQueue, other: MailQueue) -> No
     assert sorted(map(int, await names_taken(queue))) == list(range(1, 31))
 
 
+@real_pulsar_is_thorough
 async def test_a_retried_mail_comes_again_with_itsstory_of(queue: MailQueue) -> None:
     (enqueue_id,) = await enqueued(queue, "a")
     await one_of(queue, lambda one: one.retry(error_message="no\udce4 route" + "x" * 4_000))
@@ -332,6 +337,7 @@ async def test_what_was_deleted_is_never_delivered(queue: MailQueue) -> None:
     assert depth.dead == 0
 
 
+@real_pulsar_is_thorough
 async def test_urgent_mail_comes_first(queue: MailQueue) -> None:
     for priority in (0, 9):
         await queue.enqueue(mail(f"{priority}"), CONTENT, priority=priority)
@@ -401,6 +407,7 @@ async def test_what_was_removed_is_restored_once(queue: MailQueue) -> None:
     assert not await names_taken(queue)
 
 
+@real_pulsar_is_thorough
 async def test_a_queue_shows_its_figures(queue: MailQueue) -> None:
     """What waits, what is delayed, since when; a queue in which nothing is wrong is well."""
     await enqueued(queue, "a", "b")
@@ -414,6 +421,7 @@ async def test_a_queue_shows_its_figures(queue: MailQueue) -> None:
     assert (starts.mails or 0, starts.oldest_at, starts.browse_start) == (0, None, mails.browse_start)
 
 
+@real_pulsar_is_thorough
 async def test_traffic_is_the_difference_of_two_looks(queue: MailQueue, other: MailQueue) -> None:
     """Whoever enqueued or acked; a size that is counted anew is the same."""
     await enqueued(queue, "before")

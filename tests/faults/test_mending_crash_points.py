@@ -82,7 +82,7 @@ def retried(queue: QueueShell) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("meanwhile", first_of([nothing, retried, came, rejected], quick=2))
+@pytest.mark.parametrize("meanwhile", first_of([retried, nothing, came, rejected]))
 def test_a_restore_brings_each_mail_back_once(shells: Shells, meanwhile: Meanwhile) -> None:
     """Whatever consumers did with what was back by then; what they rejected is redriven."""
 
@@ -142,7 +142,7 @@ def test_two_files_of_one_purge_bring_each_mail_back_once(shells: Shells) -> Non
     assert shells.each_step(story) > 5
 
 
-@pytest.mark.parametrize("meanwhile", first_of([nothing, retried, came, rejected], quick=2))
+@pytest.mark.parametrize("meanwhile", first_of([retried, nothing, came, rejected]))
 def test_a_redrive_brings_each_dead_letter_back(shells: Shells, meanwhile: Meanwhile) -> None:
     """Once to a consumer that acks; what was deleted meanwhile is not, and its bytes go."""
 
