@@ -4,7 +4,6 @@ import os
 import shlex
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from admin.services.runbooks import page_named
 from spark_repair import message_inconsistencies
 from tests.support.apart import MAILMEND, ON_EXECUTORS, SECONDS_MAX, SPARK, all_gone, begun
 from tests.support.commands import CommandLine
-from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
+from tests.support.mail_states import MailKeyspace, emptied, shell_on
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
@@ -36,13 +35,13 @@ class Way:
 
 
 @pytest.fixture
-def mail(cassandra: CassandraServer, way: Way) -> Iterator[MailKeyspace]:
+def mail(shared_mail: MailKeyspace, way: Way) -> MailKeyspace:
     """Every row of messageIdTable is missing."""
-    with keyspace_of_its_own(cassandra, "interrupted") as keyspace:
-        keyspace.refill(OF_EXECUTORS if way.program == ON_EXECUTORS else MESSAGES)
-        for truth in keyspace.truths:
-            keyspace.lose_projection(truth)
-        yield keyspace
+    mail = emptied(shared_mail)
+    mail.refill(OF_EXECUTORS if way.program == ON_EXECUTORS else MESSAGES)
+    for truth in mail.truths:
+        mail.lose_projection(truth)
+    return mail
 
 
 @pytest.fixture

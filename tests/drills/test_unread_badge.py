@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from model.catalog.mail import FIRST_UNSEEN, MAILBOX_COUNTERS, MAILBOX_PATH, MAI
 from model.operations import Count, Put
 from model.schema.table import Row
 from tests.support.commands import Ended
-from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
+from tests.support.mail_states import MailKeyspace, emptied, shell_on
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
@@ -22,9 +21,8 @@ ALONE = (FIRST_UNSEEN, MESSAGE_DELETED, MAILBOX_RECENTS)
 
 
 @pytest.fixture(scope="module")
-def keyspace(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
-    with keyspace_of_its_own(cassandra, "badge") as keyspace:
-        yield keyspace
+def keyspace(shared_mail: MailKeyspace) -> MailKeyspace:
+    return emptied(shared_mail)
 
 
 def test_what_his_mailboxes_show_is_mended_at_once_and_the_rest_is_named(

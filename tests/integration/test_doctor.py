@@ -10,19 +10,27 @@ import pytest
 from model.catalog.mail import MESSAGES
 from tests.support.brokers import Broker
 from tests.support.commands import CommandLine, Ended
-from tests.support.keyspaces import LEDGER, created
-from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
+from tests.support.mail_states import MailKeyspace, emptied, make_anew, shell_on
 from tests.support.object_stores import S3
 from tests.support.servers import CassandraServer
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
 
 
+LOST = MESSAGES.filters[0].table
+
+
 @pytest.fixture
-def keyspace(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
-    with keyspace_of_its_own(cassandra, "doctor") as keyspace:
-        created(keyspace.tables.cluster, f"{keyspace.name}_ledger", LEDGER)
-        yield keyspace
+def keyspace(shared_mail: MailKeyspace) -> MailKeyspace:
+    return emptied(shared_mail)
+
+
+@pytest.fixture
+def without_a_table(keyspace: MailKeyspace) -> Iterator[None]:
+    """The keyspace lacks `LOST` during a test."""
+    keyspace.tables.cluster.execute_ddl(f"DROP TABLE {keyspace.name}.{LOST.spelling}")
+    yield
+    make_anew(keyspace, LOST)
 
 
 @pytest.fixture
@@ -56,12 +64,11 @@ def test_where_all_is_well_nothing_is_to_be_done(doctor: CommandLine) -> None:
     assert ended.code == any(one["state"] == "TO_CHANGE" for one in found.values())
 
 
+@pytest.mark.usefixtures("without_a_table")
 def test_what_is_broken_is_named_with_the_next_step(
     doctor: CommandLine, keyspace: MailKeyspace, s3: S3, tmp_path: Path
 ) -> None:
     """A table is gone, the broker is away, the bucket is another's, others may read the keys: each its own line."""
-    lost = MESSAGES.filters[0].table
-    keyspace.tables.cluster.execute_ddl(f"DROP TABLE {keyspace.name}.{lost.spelling}")
     keys = tmp_path / "keys"
     keys.write_text(f"{s3.access_key}\nwrong\n")
     keys.chmod(0o644)
@@ -74,7 +81,7 @@ def test_what_is_broken_is_named_with_the_next_step(
     broken = {"keyspace": "TO_CHANGE", "settings": "TO_CHANGE", "broker": "CANNOT_REACH", "blobs": "CANNOT_REACH"}
     assert {part: found[part]["state"] for part in broken} == broken
     assert found["cluster"]["state"] == found["clocks"]["state"] == "OK"
-    assert lost.spelling in found["keyspace"]["seen"]
+    assert LOST.spelling in found["keyspace"]["seen"]
     assert found["keyspace"]["next"] == f"mailmend schema verify --keyspace {keyspace.name}"
     assert "Check the access key" in found["blobs"]["next"]
     assert not any(secret in ended.out + ended.err for secret in (s3.access_key, s3.secret_key, "wrong"))

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 import pytest
 
 from tests.support.commands import CommandLine
-from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
+from tests.support.mail_states import MailKeyspace, emptied, shell_on
 from tests.support.metrics import Scraped
 from tests.support.servers import CassandraServer
 
@@ -31,11 +31,11 @@ metrics_file = "{file}"
 
 
 @pytest.fixture
-def mail(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
-    with keyspace_of_its_own(cassandra, "jobs") as keyspace:
-        keyspace.refill()
-        keyspace.lose_projection(keyspace.truths[0])
-        yield keyspace
+def mail(shared_mail: MailKeyspace) -> MailKeyspace:
+    mail = emptied(shared_mail)
+    mail.refill()
+    mail.lose_projection(mail.truths[0])
+    return mail
 
 
 @pytest.fixture

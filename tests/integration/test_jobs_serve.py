@@ -21,7 +21,7 @@ from model.operations import Put, Scan
 from repair.ledger.leases import TTL_SECONDS
 from tests.support.certificates import authority
 from tests.support.commands import CommandLine
-from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
+from tests.support.mail_states import MailKeyspace, emptied, shell_on
 from tests.support.metrics import Scraped
 from tests.support.repairing import content_row
 from tests.support.servers import CassandraServer
@@ -48,10 +48,10 @@ READ, REPAIR = "r" * 40, "w" * 40
 
 
 @pytest.fixture
-def mail(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
-    with keyspace_of_its_own(cassandra, "serve") as keyspace:
-        keyspace.refill()
-        yield keyspace
+def mail(shared_mail: MailKeyspace) -> MailKeyspace:
+    mail = emptied(shared_mail)
+    mail.refill()
+    return mail
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from repair.clock import SystemClock
 from repair.ledger.lags import LagJournal
 from repair.ledger.runs import Ledger
 from tests.support.commands import QUICK, CommandLine
-from tests.support.mail_states import MailKeyspace, emptied, shell_on
+from tests.support.mail_states import MailKeyspace, emptied, ledger_of, shell_on
 from tests.support.object_stores import S3
 from tests.support.repairing import mirror_suspect
 from tests.support.servers import CassandraServer
@@ -86,7 +86,7 @@ def test_lags_are_mended_without_a_scan_and_forgotten(mailmend: CommandLine, key
     lagging, other = keyspace.truths[:2]
     keyspace.lose_projection(lagging)
     keyspace.lose_projection(other)
-    with_ledger = Ledger(keyspace.tables.cluster.keyspace(f"{keyspace.name}_ledger"), SystemClock())
+    with_ledger = Ledger(ledger_of(keyspace), SystemClock())
     journal = LagJournal(with_ledger.tables, keyspace.name, SystemClock())
     journal.journal([mirror_suspect(lagging, Verdict.PROJECT)], "no node answered")
 

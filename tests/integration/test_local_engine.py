@@ -20,13 +20,14 @@ from repair.mending.engine import RepairSettings
 from repair.scanners.local import LocalEngine
 from tests.support.clock import START, VirtualClock
 from tests.support.james import damages, james_families, load_james, put_james
-from tests.support.keyspaces import LEDGER, created, dropped
+from tests.support.keyspaces import dropped
+from tests.support.mail_states import MailKeyspace, emptied, ledger_of
 from tests.support.progress import SilentProgress
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
 
-MAIL, BOOK = "d_local_mail", "d_local_ledger"
+MAIL = "d_local_mail"
 CLOCK = SystemClock()
 QUIET = Timing(no_writers=True)
 
@@ -35,7 +36,7 @@ QUIET = Timing(no_writers=True)
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
     with connect(Contact((cassandra.host,), cassandra.port, cassandra.local_dc)) as cluster:
         yield cluster
-        dropped(cluster, (MAIL, BOOK))
+        dropped(cluster, (MAIL,))
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +46,8 @@ def mail(cluster: CassandraCluster) -> Tables:
 
 
 @pytest.fixture(scope="module")
-def ledger(cluster: CassandraCluster) -> Ledger:
-    return Ledger(created(cluster, BOOK, LEDGER), CLOCK)
+def ledger(shared_mail: MailKeyspace) -> Ledger:
+    return Ledger(ledger_of(emptied(shared_mail)), CLOCK)
 
 
 def found(mail: Tables, ledger: Ledger) -> list[Suspect]:

@@ -5,21 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mail_states import keyspace_of_its_own, shell_on
+from tests.support.mail_states import MailKeyspace, emptied, shell_on
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
 
 
-def test_a_repair_is_logged_with_its_cluster_and_run(cassandra: CassandraServer, tmp_path: Path) -> None:
-    with keyspace_of_its_own(cassandra, "logs") as mail:
-        mail.refill()
-        mail.lose_projection(mail.truths[0])
-        quick = ("--engine", "local", "--delay", "0", "--json")
+def test_a_repair_is_logged_with_its_cluster_and_run(
+    cassandra: CassandraServer, shared_mail: MailKeyspace, tmp_path: Path
+) -> None:
+    mail = emptied(shared_mail)
+    mail.refill()
+    mail.lose_projection(mail.truths[0])
+    quick = ("--engine", "local", "--delay", "0", "--json")
 
-        ended = shell_on(cassandra, mail, tmp_path)(
-            "repair", "messages", *quick, "--log-level", "debug", "--log-format", "json"
-        )
+    ended = shell_on(cassandra, mail, tmp_path)(
+        "repair", "messages", *quick, "--log-level", "debug", "--log-format", "json"
+    )
 
     reported = [json.loads(line) for line in ended.err.splitlines() if line.startswith("{")]
     found = {one["event"]: one for one in reported}

@@ -15,6 +15,7 @@ from model.operations import Remove, Scan
 from tests.support.commands import QUICK, CommandLine, command_line, contact_of
 from tests.support.keyspaces import dropped
 from tests.support.servers import CassandraServer
+from tests.support.thorough import first_of
 
 pytestmark = pytest.mark.cassandra
 
@@ -65,7 +66,9 @@ def _ledger(keyspace: str) -> str:
     return f'{keyspace[:-1]}_Ledger"'
 
 
-@pytest.mark.parametrize("words", ["verify", "history", "plan", "plan --from-model", "grants", "apply"])
+@pytest.mark.parametrize(
+    "words", first_of(["verify", "plan --from-model", "grants", "history", "plan", "apply"], quick=3)
+)
 def test_the_owner_of_the_schema_takes_a_quoted_name(mailmend: CommandLine, keyspace: str, words: str) -> None:
     ended = mailmend("schema", *words.split())
 
@@ -114,7 +117,7 @@ def test_its_mails_are_checked_mended_and_undone(mailmend: CommandLine, tables: 
     assert mailmend("undo", undone.json["run"]).code == 0
 
 
-@pytest.mark.parametrize("words", ["check queues --engine local", "runs list", "repair lags --delay 0"])
+@pytest.mark.parametrize("words", first_of(["repair lags --delay 0", "check queues --engine local", "runs list"]))
 def test_other_commands_take_it(mailmend: CommandLine, words: str) -> None:
     ended = mailmend(*words.split(), "--json")
 

@@ -17,6 +17,7 @@ from model.schema.cql_types import normal_type
 from model.schema.difference import table_differences
 from model.schema.table import Column, Compaction, Kind, Table, UserType
 from tests.support.servers import CassandraServer
+from tests.support.thorough import share
 
 pytestmark = pytest.mark.cassandra
 
@@ -106,7 +107,7 @@ def test_a_user_type_reads_back_as_it_was_declared(cluster: CassandraCluster) ->
 
 
 @given(table=tables())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=share(40), suppress_health_check=[HealthCheck.too_slow])
 def test_a_table_reads_back_as_it_was_declared(cluster: CassandraCluster, table: Table) -> None:
     cluster.execute_ddl(table_cql(KEYSPACE, table, parse_version(cluster.release_version)))
     found = live_schema(cluster, KEYSPACE).table(table.name)

@@ -1,6 +1,6 @@
 """The store, the journal of lags and the loader on a real Cassandra."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cql.driver.session import Contact, Keyspace, connect
+from cql.driver.session import Keyspace
 from cql.statements import Operation
 from mailqueue.blobs.object_storage import open_files
 from model.catalog.mail import IMAP_UID, MAILBOX, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3
@@ -29,10 +29,9 @@ from repair.writing.mailboxes import Mailboxes
 from repair.writing.message_store import MessageStore
 from repair.writing.truth_writes import StampSource, WriterSettings
 from tests.support.awkward import AWKWARD, NO_MAIL, mbox_of
-from tests.support.keyspaces import LEDGER, MAIL, created, dropped
+from tests.support.mail_states import MailKeyspace, emptied, ledger_of
 from tests.support.progress import SilentProgress
 from tests.support.repairing import Workplace
-from tests.support.servers import CassandraServer
 from tests.support.surrounded import SurroundedTables
 from tests.support.writing import LagList, mail
 
@@ -61,14 +60,11 @@ class Office:
 
 
 @pytest.fixture(scope="module")
-def office(cassandra: CassandraServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    names = (cassandra.keyspace(), cassandra.keyspace())
-    with connect(Contact(hosts=(cassandra.host,), port=cassandra.port)) as cluster:
-        tables, ledger = created(cluster, names[0], MAIL), created(cluster, names[1], LEDGER)
-        clock = SystemClock()
-        place = Workplace(tables, ledger, clock, cluster)
-        yield Office(tables, ledger, clock, place, open_files(tmp_path_factory.mktemp("blobs")), LagList())
-        dropped(cluster, names)
+def office(shared_mail: MailKeyspace, tmp_path_factory: pytest.TempPathFactory) -> Office:
+    tables, ledger = emptied(shared_mail).tables, ledger_of(shared_mail)
+    clock = SystemClock()
+    place = Workplace(tables, ledger, clock, tables.cluster)
+    return Office(tables, ledger, clock, place, open_files(tmp_path_factory.mktemp("blobs")), LagList())
 
 
 def change(mode: str, *words: str) -> FlagsChange:

@@ -39,6 +39,8 @@ _NAMES = (catalog.MAILBOX, catalog.MAILBOX_PATH)
 _FILLED = (IMAP_UID, MESSAGE_ID, MESSAGE_V3, APPLICABLE_FLAG, *_FILTERS, *_GENERATORS, *_NAMES)
 
 
+_MANY = 100
+"""Of so many partitions it costs less to truncate their table."""
 _MAIL_AND_BLOBS = replace(MAIL, tables=(*MAIL.tables, BLOBS, BLOB_PARTS))
 
 
@@ -130,20 +132,24 @@ def shared_mail_keyspace(server: CassandraServer) -> Iterator[MailKeyspace]:
             dropped(cluster, (name, f"{name}_ledger"))
 
 
+def ledger_of(mail: MailKeyspace) -> Keyspace:
+    return mail.tables.cluster.keyspace(f"{mail.name}_ledger")
+
+
 def emptied(mail: MailKeyspace) -> MailKeyspace:
     """The same keyspace and ledger, as if their tables had just been created."""
     _remove_rows(mail.tables, _MAIL_AND_BLOBS.tables)
-    _remove_rows(mail.tables.cluster.keyspace(f"{mail.name}_ledger"), LEDGER.tables)
+    _remove_rows(ledger_of(mail), LEDGER.tables)
     mail.truths = ()
     return mail
 
 
 def _remove_rows(keyspace: Keyspace, tables: Iterable[Table]) -> None:
-    """Remove what is there; a counter that was removed cannot be counted again, so its table is truncated."""
+    """Remove what is there; where that is much the table is truncated, and a counter is never the same once removed."""
     for table in tables:
         names = tuple(column.name for column in table.partition)
         keys = {tuple(row[name] for name in names) for row in keyspace.scan(Scan(table, names))}
-        if keys and any(column.is_counter for column in table.columns):
+        if len(keys) > _MANY or (keys and any(column.is_counter for column in table.columns)):
             keyspace.cluster.execute_ddl(f"TRUNCATE {keyspace.name}.{table.name}")
             continue
         for error in keyspace.write_all([Remove(table, key) for key in keys]):

@@ -22,6 +22,8 @@ from tests.support.real_queue import LETTER, RealQueue
 
 HOUR = timedelta(hours=1)
 PATIENCE_SECONDS = 30.0
+YOUNG = f"1_600_{uuid4()}"
+"""A blob of today that nothing refers to."""
 _PROMISED = re.compile(r"#\s*exit (\d+)")
 
 
@@ -130,8 +132,9 @@ def tables_of_james(queue: RealQueue) -> None:
 
 
 def store_holds_too_much(queue: RealQueue) -> None:
-    """A mail waits; three blobs of a mail of years ago are left, and a file that is no blob of ours."""
+    """A mail waits; three blobs of a mail of years ago are left, a young one, and a file that is no blob of ours."""
     queue.put("waits")
+    blobs_of(queue).joinpath(YOUNG).write_bytes(b"young")
     for name in (f"1_600_{uuid4()}", f"1_600_{uuid4()}", f"{uuid4()}", "backup.tar"):
         file = blobs_of(queue) / name
         file.write_bytes(b"left")
