@@ -1,5 +1,6 @@
 """The servers that tests share: started when the first test asks, ended with the session."""
 
+import gc
 from collections.abc import Iterator
 from importlib.metadata import distributions
 from platform import python_version
@@ -50,7 +51,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Before Hypothesis reads its options."""
+    """Before Hypothesis reads its options.
+
+    The garbage collector rests until the tests are collected: nearly all that collecting them makes stays.
+    """
+    gc.disable()
     configure(config)
     count_thread_calls()
 
@@ -88,6 +93,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker, fixtures in _NEEDS.items():
             if fixtures & set(getattr(item, "fixturenames", ())):
                 item.add_marker(getattr(pytest.mark, marker))
+
+
+def pytest_collection_finish() -> None:
+    """Take modules and collected tests, which stay to the end, from what the garbage collector looks through."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from model.errors import MailmendError
-from tests.support.thorough import share
+from tests.support.thorough import few_or
 
 T = TypeVar("T")
 
@@ -23,9 +23,9 @@ DEPTH: Final = 3_000
 
 
 def fuzzing(examples: int = 400) -> settings:
-    """The settings of a fuzzer, with so many examples in `make test-all`."""
+    """The settings of a fuzzer, with so many examples in `make test-all` and a few in `make test`."""
     return settings(
-        max_examples=share(examples),
+        max_examples=few_or(examples),
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
     )

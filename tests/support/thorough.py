@@ -60,6 +60,13 @@ def share(count: int) -> int:
     return max(1, count * settings.default.max_examples // _WHOLE)  # type: ignore[union-attr]
 
 
+def few_or(count: int, few: int = _WHOLE // 4) -> int:
+    """That many in `make test-all`, and a few in `make test`."""
+    if share(_WHOLE) < _WHOLE:
+        return min(count, few)
+    return count
+
+
 def seeds_of(config: pytest.Config) -> tuple[int, ...]:
     """Those that are kept, then the one that was drawn or asked for."""
     kept = KEPT if config.getoption(ALL) else KEPT[:1]
@@ -67,8 +74,14 @@ def seeds_of(config: pytest.Config) -> tuple[int, ...]:
     return kept if new is None else tuple(dict.fromkeys((*kept, int(new))))
 
 
-def run_stories(machine: type[RuleBasedStateMachine], story_seed: int, *, stories: int, steps: int) -> None:
+def run_stories(
+    machine: type[RuleBasedStateMachine], story_seed: int, *, stories: int, steps: int, few: int = _WHOLE
+) -> None:
+    """Tell stories from a seed: `few` of them at most in `make test`."""
     chosen = settings(
-        max_examples=share(stories), stateful_step_count=steps, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=min(share(stories), few_or(stories, few)),
+        stateful_step_count=steps,
+        database=None,
+        suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(seed(story_seed)(machine), settings=chosen)

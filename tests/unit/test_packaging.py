@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -13,6 +14,12 @@ NOT_OURS = (
     "errands?|journeys?|means|grounds?|aims?|sights?|trails?|aside|afterwards|rowless|foreseeing|distrusts?|troubles"
     "|awaited|told"
 )
+
+
+@cache
+def _texts() -> dict[Path, str]:
+    """Every module of ours and of the tests."""
+    return {file: file.read_text() for package in (*OURS, "tests") for file in Path(package).rglob("*.py")}
 
 
 def test_no_other_distribution_owns_a_package_of_ours() -> None:
@@ -41,18 +48,18 @@ def test_every_module_and_test_of_mutation_testing_is_there() -> None:
 
 def test_the_name_of_a_public_class_or_type_stands_for_one_thing() -> None:
     """Whoever finds it in an error, or searches for it, need not ask which one is meant."""
-    trees = [ast.parse(file.read_text()) for package in OURS for file in Path(package).rglob("*.py")]
-    classes = [one.name for tree in trees for one in ast.walk(tree) if isinstance(one, ast.ClassDef)]
-    assigned = [target for tree in trees for one in tree.body if isinstance(one, ast.Assign) for target in one.targets]
-    types = [one.id for one in assigned if isinstance(one, ast.Name) and re.fullmatch("[A-Z].*[a-z].*", one.id)]
+    texts = [text for file, text in _texts().items() if file.parts[0] in OURS]
+    classes = [name for text in texts for name in re.findall(r"^ *class (\w+)[(:\[]", text, re.MULTILINE)]
+    types = [name for text in texts for name in re.findall(r"^([A-Z]\w*[a-z]\w*) = ", text, re.MULTILINE)]
     names = Counter(name for name in (*classes, *types) if not name.startswith("_"))
     assert [name for name, number in names.items() if number > 1] == []
 
 
 def test_a_port_outside_the_models_stands_beside_a_value_of_its_own_package() -> None:
     """What needs the model's values alone stands in model/ports.py (docs/adr/0037)."""
-    files = [file for package in OURS for file in Path(package).rglob("*.py") if file != Path("model/ports.py")]
-    declaring = {str(file): ports for file in files if (ports := _protocols(ast.parse(file.read_text())))}
+    files = {file: text for file, text in _texts().items() if file.parts[0] in OURS and "(Protocol" in text}
+    del files[Path("model/ports.py")]
+    declaring = {str(file): ports for file, text in files.items() if (ports := _protocols(ast.parse(text)))}
     assert "mailqueue/queue.py" in declaring
     assert [name for name, ports in declaring.items() if not _names(ports) & _own_values(Path(name))] == []
 
@@ -77,8 +84,7 @@ def _own_values(file: Path) -> set[str]:
 
 def test_no_file_has_more_than_450_lines_that_are_not_blank() -> None:
     """Longer ones are split by subject."""
-    files = [file for package in (*OURS, "tests") for file in Path(package).rglob("*.py")]
-    counts = {str(file): sum(bool(line.strip()) for line in file.read_text().splitlines()) for file in files}
+    counts = {str(file): sum(bool(line.strip()) for line in text.splitlines()) for file, text in _texts().items()}
     assert {name: count for name, count in counts.items() if count > 450} == {}
 
 
@@ -86,7 +92,7 @@ def test_names_are_words_of_the_field() -> None:
     """Run, plan, request, result, row: in tests too. A test's name is a sentence, in which `means` may be the verb."""
     perhaps = re.compile(rf"(?:\w_|\b)(?:{NOT_OURS})(?:_\w|\s*[=.:,()\[\]])", re.IGNORECASE)
     wrong = re.compile(rf"(?:^|_)(?:{NOT_OURS})(?:_|$)", re.IGNORECASE)
-    texts = {file: file.read_text() for package in (*OURS, "tests") for file in Path(package).rglob("*.py")}
+    texts = _texts()
     suspected = [file for file in texts if perhaps.search(texts[file])]
     names = {(str(file), name) for file in suspected for name in _identifiers(ast.parse(texts[file]))}
     names |= {(str(file), file.stem) for file in texts}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.migrating import HEAD, SHOP
 from tests.support.migration_cluster import MigrationCluster, migration_cluster
+from tests.support.thorough import few_or
 
 NAMES = list(SHOP)
 MARKS = "();,.{}<>[]'\"$=+-*/:?%\\ \n\t\x00é\u2028😀"
@@ -34,7 +35,9 @@ WORDS = [
 ]
 NEW = ("--replication-factor", "1")
 
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=few_or(60, 20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.fixture

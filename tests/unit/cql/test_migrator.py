@@ -22,6 +22,7 @@ from model.schema.keyspace import Schema
 from repair.ledger.leases import TTL_SECONDS
 from tests.support.migrating import SHOP, folder
 from tests.support.migration_twin import KEYSPACE, OLD_VERSION, Killed, Stage
+from tests.support.thorough import few_or
 
 FOLDER = folder()
 NAMES = list(SHOP)
@@ -74,7 +75,7 @@ def test_a_second_time_nothing_is_done_and_nothing_written() -> None:
 
 
 @given(st.integers(1, POINTS))
-@settings(max_examples=POINTS)
+@settings(max_examples=few_or(POINTS))
 def test_killed_anywhere_the_next_applier_ends_at_the_same(point: int) -> None:
     stage = Stage()
     stage.killer.at = point
@@ -92,7 +93,7 @@ def test_killed_anywhere_the_next_applier_ends_at_the_same(point: int) -> None:
 
 
 @given(st.lists(st.integers(1, POINTS), min_size=2, max_size=6))
-@settings(max_examples=60)
+@settings(max_examples=few_or(60))
 def test_killed_again_and_again_it_still_ends_at_the_same(points: list[int]) -> None:
     stage = Stage()
     for point in points:

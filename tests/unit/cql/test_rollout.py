@@ -19,6 +19,7 @@ from model.schema.difference import differences
 from model.schema.keyspace import Schema
 from tests.support.migration_twin import KEYSPACE, OLD_VERSION, Killed, Stage
 from tests.support.schemas import columns_of, served, with_columns, without_tables
+from tests.support.thorough import few_or
 
 OURS = shipped()
 STATEMENTS = sum(len(one.statements) for one in OURS)
@@ -42,7 +43,7 @@ def test_a_new_keyspace_becomes_what_the_catalog_declares() -> None:
 
 
 @given(st.integers(0, EVERYTHING))
-@settings(max_examples=EVERYTHING)
+@settings(max_examples=few_or(EVERYTHING, 12))
 def test_a_keyspace_made_before_there_was_a_history_is_taken_over_however_far_it_came(statements: int) -> None:
     stage = Stage(shop=Schema((), ()))
     for step in list(creations("shop", SCHEMA, Schema((), ()), CASSANDRA_5))[:statements]:

@@ -22,6 +22,7 @@ from model.pickup.sub_queues import ActiveMail, CounterEntry
 from model.pickup.suspensions import MadeSuspension
 from tests.support.clock import VirtualClock
 from tests.support.deliveries import DeliverySite
+from tests.support.thorough import few_or
 
 ONE = "bob@one.example"
 TWO = "cy@two.example"
@@ -301,4 +302,4 @@ class ConditionsMachine(RuleBasedStateMachine):
 
 
 TestConditions = ConditionsMachine.TestCase
-TestConditions.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestConditions.settings = settings(max_examples=few_or(60), stateful_step_count=25, deadline=None)

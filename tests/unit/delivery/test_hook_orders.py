@@ -29,6 +29,7 @@ from repair.ledger.orders import LedgerOrders
 from tests.support.clock import VirtualClock
 from tests.support.deliveries import ACCEPTED, LATER, MINUTE, DeliverySite
 from tests.support.in_turn import InTurn
+from tests.support.thorough import few_or
 
 ONE = "bob@one.example"
 TWO = "cy@two.example"
@@ -300,4 +301,4 @@ class HookOrdersMachine(RuleBasedStateMachine):
 
 
 TestHookOrders = HookOrdersMachine.TestCase
-TestHookOrders.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestHookOrders.settings = settings(max_examples=few_or(60), stateful_step_count=20, deadline=None)

@@ -2,7 +2,7 @@
 
 import logging
 from datetime import timedelta
-from itertools import count
+from itertools import count, product
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from model.pickup.policy import CounterPolicy, PickupField, Threshold
 from model.pickup.rates import SECOND, DeliveryRate
 from model.queue.mails import Mail, MailBlobs, QueuedMail
 from tests.support.deliveries import ACCEPTED, FULL, LATER, NEVER, DeliverySite
+from tests.support.thorough import first_of
 from tests.unit.delivery.test_hooks import deciding
 
 BOB, CY = "bob@one.example", "cy@two.example"
@@ -353,10 +354,20 @@ async def test_a_fresh_mail_costs_no_look_into_the_journal(site: DeliverySite, m
 
 
 REPLIES = ([ACCEPTED], [FULL, ACCEPTED], [LATER, ACCEPTED], [NEVER])
+QUICK = [
+    (RETRY, [ACCEPTED]),
+    (HOLD, [FULL, ACCEPTED]),
+    (HOLD, [NEVER]),
+    (ASSUME, [FULL, ACCEPTED]),
+    (ASSUME, [NEVER]),
+]
+"""Whoever may have a mail twice, and where no mail may go twice: one that was refused for now, and a report."""
+
+KILLED = QUICK + [case for case in product(UncertainPolicy, REPLIES) if case not in QUICK]
+"""A policy, and what the server answers; those that are not in QUICK in `make test-all`."""
 
 
-@pytest.mark.parametrize("policy", UncertainPolicy)
-@pytest.mark.parametrize("replies", REPLIES, ids=lambda replies: str(replies[0].code))
+@pytest.mark.parametrize(("policy", "replies"), first_of(KILLED, 5))
 async def test_at_each_step_a_kill_loses_nothing_and_doubles_only_what_may_be(
     policy: UncertainPolicy, replies: list[SmtpReply]
 ) -> None:

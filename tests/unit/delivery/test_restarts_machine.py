@@ -143,4 +143,4 @@ class RestartMachine(RuleBasedStateMachine):
 
 
 def test_whoever_takes_up_a_server_begins_no_more_than_its_rates_let_begin(story_seed: int) -> None:
-    run_stories(RestartMachine, story_seed, stories=200, steps=12)
+    run_stories(RestartMachine, story_seed, stories=200, steps=12, few=25)

@@ -313,4 +313,4 @@ def test_a_limit_that_was_lowered_holds_for_whatever_begins_from_then_on() -> No
 
 
 def test_however_servers_come_and_go_they_never_exceed_a_limit(story_seed: int) -> None:
-    run_stories(SharingMachine, story_seed, stories=100, steps=20)
+    run_stories(SharingMachine, story_seed, stories=100, steps=20, few=12)

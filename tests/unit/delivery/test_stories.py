@@ -17,7 +17,7 @@ from model.delivery.journal import UncertainPolicy
 from model.pickup.policy import CounterPolicy, PickupField, Threshold
 from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
 from tests.support.deliveries import ACCEPTED, BUSY, FULL, LATER, NEVER, DeliverySite, reported
-from tests.support.thorough import share
+from tests.support.thorough import few_or
 
 _SERVERS_MAX = 20
 """Hours: so long it takes at most, with attempts that are refused for now three times."""
@@ -43,7 +43,7 @@ TWO_FAIL: Answers = {one: ([], NEVER if one in RECIPIENTS[:2] else ACCEPTED) for
 """One report tells of both."""
 
 
-@settings(max_examples=share(100), deadline=None)
+@settings(max_examples=few_or(100, 12), deadline=None)
 @given(MAILS, ANSWERS, DEATHS, LIMITS)
 def test_every_recipient_has_the_mail_or_is_reported_and_never_both(
     mails: list[tuple[str, ...]], answers: Answers, deaths: list[int], limits: tuple[int, int]
@@ -61,7 +61,7 @@ def test_every_recipient_has_the_mail_or_is_reported_and_never_both(
     assert set(had) <= {*_put(mails), "ann@sender.example"}
 
 
-@settings(max_examples=share(100), deadline=None)
+@settings(max_examples=few_or(100, 12), deadline=None)
 @given(MAILS, ANSWERS, DEATHS, LIMITS)
 def test_what_nobody_knows_is_held_and_nobody_has_it_twice(
     mails: list[tuple[str, ...]], answers: Answers, deaths: list[int], limits: tuple[int, int]
@@ -78,7 +78,7 @@ def test_what_nobody_knows_is_held_and_nobody_has_it_twice(
         assert not held[recipient] or deaths
 
 
-@settings(max_examples=share(100), deadline=None)
+@settings(max_examples=few_or(100, 12), deadline=None)
 @given(MAILS, ANSWERS, DEATHS, LIMITS)
 @example([tuple(RECIPIENTS[:2])], TWO_FAIL, [15], (1, 1))
 def test_what_nobody_knows_counts_as_delivered_and_nobody_has_it_twice(

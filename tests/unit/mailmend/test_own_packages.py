@@ -10,6 +10,7 @@ import pytest
 
 import mailmend
 from mailmend.own_packages import NAMES
+from tests.support.thorough import first_of
 
 CHECKOUT = Path(__file__).parents[3]
 
@@ -22,7 +23,7 @@ def run(*arguments: str, path: str = "", cwd: Path = CHECKOUT) -> subprocess.Com
     )
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=first_of(NAMES))
 def foreign(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     package = tmp_path / str(request.param)
     package.mkdir()

@@ -34,6 +34,7 @@ from tests.support.queues import (
     twin_queue,
 )
 from tests.support.striking import passing
+from tests.support.thorough import few_or
 
 OFF_THE_HOUR = 20 * MINUTE
 """So that neither slices nor lives end in the seconds that looking takes."""
@@ -121,7 +122,7 @@ def everything(twin: TwinQueue) -> list[Any]:
     return [*tables, set(twin.blobs.ids), list(twin.published)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few_or(60, 20), deadline=None)
 @given(CASES)
 @example(Case(marked=frozenset({0, 1, 2, 4}), browse_start=4))
 @example(Case(own=EXPIRING, passed=timedelta(seconds=LIVES.ttl_seconds) - 30 * HOUR))
@@ -212,7 +213,7 @@ async def test_of_many_that_would_be_put_back_the_first_are_named(twin: TwinQueu
     assert set(found.rescued_ids) <= {EnqueueId(queued(number).enqueue_id) for number in range(count)}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=few_or(30, 15), deadline=None)
 @given(st.lists(st.integers(1, 400), max_size=8), st.frozensets(st.integers(0, 7)), st.integers(0, 400))
 async def test_delayed_mails_that_would_move_are_those_that_then_do(
     minutes: list[int], deleted: frozenset[int], passed: int

@@ -24,6 +24,7 @@ from repair.ledger.leases import Leases
 from repair.mending.counters import CounterMender
 from tests.support.clock import START, VirtualClock
 from tests.support.repairing import MAILBOX, World, content_row, mirror_row, truth_row
+from tests.support.thorough import few_or
 
 A = 20.0
 STANDING = 3
@@ -128,7 +129,7 @@ class Mailbox(World):
         return row.row["count"] - shown, row.row["unseen"] - shown
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=few_or(150, 40), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(-2, 2), st.lists(moves, max_size=4), st.sampled_from([0.0, 0.01, 0.5]))
 @example(0, [Move(comes=True, at=-0.1, mirror_after=0, counters_after=A)], 0.0)
 @example(1, [Move(comes=False, at=-0.1, mirror_after=A, counters_after=A)], 0.0)

@@ -33,6 +33,7 @@ from tests.support.james import damages, james_families, put_james
 from tests.support.oracle import Rows, expected_suspects
 from tests.support.progress import SilentProgress
 from tests.support.repairing import World, truth_row
+from tests.support.thorough import few_or
 
 MAILBOXES = [uuid_at(START, 50 + number) for number in range(2)]
 MESSAGE_IDS = [uuid_at(START, number) for number in range(3)]
@@ -138,7 +139,7 @@ def _mirrored(draw: st.DrawFn, place: tuple[Any, int], truth: Row | None) -> lis
             return [demanded]
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=few_or(100), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(keyspaces(), st.booleans(), st.sampled_from([(1, 1, 2), (1, 100, 0), (1 << 20, 0, 100), (1 << 20, 100, 3)]))
 def test_the_suspects_are_those_of_the_oracle(rows: Rows, accept_torn: bool, room: tuple[int, int, int]) -> None:
     """However little room there is: for one part, for the keys of content, for places."""
@@ -178,7 +179,7 @@ mailboxes = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=few_or(100))
 @given(paths, mailboxes)
 def test_paths_are_checked_by_the_same_code(registry: list[Row], boxes: list[Row]) -> None:
     stored = [

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from repair.writing import mbox
 from repair.writing.mail_files import FolderKind, Found, Refused, kind_of, mail_in, mbox_messages
 from repair.writing.mbox import MboxEntry, entries_in
+from tests.support.thorough import few_or
 
 DATE = b"Tue Mar  3 10:00:00 2015"
 LINE = b"From a@example.org " + DATE + b"\n"
@@ -146,7 +147,7 @@ LINES = st.sampled_from(
 ENDS = st.sampled_from([b"\n", b"\r\n", b"\r", b"\r\r\n", b""])
 
 
-@settings(max_examples=300)
+@settings(max_examples=few_or(300, 75))
 @given(st.lists(st.tuples(LINES, ENDS), max_size=30), st.integers(1, 40), st.integers(0, 200))
 def test_each_byte_is_in_an_envelope_a_message_or_a_separator(
     tmp_path_factory: pytest.TempPathFactory, lines: list[tuple[bytes, bytes]], chunk: int, octets_max: int

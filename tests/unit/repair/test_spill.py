@@ -12,12 +12,13 @@ from model.errors import MailmendError
 from model.projections.findings import Suspect
 from model.projections.verdicts import Verdict
 from repair.joins.records import FAN_OUT, Record, Spill, SuspectFile, Workshop
+from tests.support.thorough import few_or
 
 keys = st.tuples(st.binary(max_size=2), st.integers(0, 50))
 records = st.lists(st.tuples(keys, st.integers(), st.text(max_size=5)), max_size=300)
 
 
-@settings(max_examples=50)
+@settings(max_examples=few_or(50))
 @given(records, st.sampled_from([1, 200, 1 << 20]))
 def test_every_record_comes_back_once_and_all_of_one_key_together(rows: list[Record], part_bytes_max: int) -> None:
     with Workshop() as workshop:

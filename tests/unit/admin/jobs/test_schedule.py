@@ -23,6 +23,7 @@ from admin.jobs.schedule import (
     window_ends_at,
     window_opens_at,
 )
+from tests.support.thorough import few_or
 
 BERLIN = ZoneInfo("Europe/Berlin")  # in 2026: 02:00 becomes 03:00 on 29 March, 03:00 becomes 02:00 on 25 October
 MINUTE = timedelta(minutes=1)
@@ -214,7 +215,7 @@ def jobs(draw: st.DrawFn) -> Job:
     )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=few_or(50))
 @given(jobs(), NOW)
 def test_every_run_begins_in_its_window_and_is_ended_with_it(one: Job, now: datetime) -> None:
     for turn in next_turns(one, now, 2):
@@ -227,7 +228,7 @@ def test_every_run_begins_in_its_window_and_is_ended_with_it(one: Job, now: date
         assert ends == turn.start_at + one.longest or not is_open(one, ends)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=few_or(50))
 @given(jobs(), NOW)
 def test_the_last_run_is_the_one_before_the_next(one: Job, now: datetime) -> None:
     upcoming = next_turns(one, now, 1)[0]
@@ -236,7 +237,7 @@ def test_the_last_run_is_the_one_before_the_next(one: Job, now: datetime) -> Non
     assert last_turn(one, upcoming.due_at - timedelta(microseconds=1)).due_at <= now
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=few_or(50))
 @given(jobs(), NOW)
 def test_what_has_begun_was_not_missed_and_what_has_not_is_once_it_is_late(one: Job, now: datetime) -> None:
     turn = next_turns(one, now, 1)[0]

@@ -16,6 +16,7 @@ from model.pickup.policy import CounterPolicy, PickupField, Threshold, Threshold
 from model.pickup.rates import DeliveryRate, RateAlgorithm
 from model.pickup.sub_queues import URGENT_IN_A_ROW, ActiveMail, SubQueue
 from model.pickup.suspensions import Suspension
+from tests.support.thorough import few_or
 
 LOCAL_IP, DOMAIN, JOB = PickupField.LOCAL_IP, PickupField.RECIPIENT_DOMAIN, PickupField.JOB_ID
 TENANT = PickupField.TENANT_ID
@@ -400,7 +401,7 @@ class PickupMachine(RuleBasedStateMachine):
 
 
 TestPickupMachine = PickupMachine.TestCase
-TestPickupMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestPickupMachine.settings = settings(max_examples=few_or(60), stateful_step_count=40, deadline=None)
 
 
 def suspended(blocked: int) -> Iterator[ActiveMail]:

@@ -18,6 +18,7 @@ from model.pickup.quotas import (
     QuotaUsage,
     rest_seconds,
 )
+from tests.support.thorough import few_or
 
 TENANT, DOMAIN = PickupField.TENANT_ID, PickupField.RECIPIENT_DOMAIN
 PER_TENANT = QueueQuota((TENANT,), default=QuotaLimit(3, 100), name="tenant")
@@ -278,7 +279,7 @@ class QuotaLaw(RuleBasedStateMachine):
 
 
 TestQuotaLaw = QuotaLaw.TestCase
-TestQuotaLaw.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestQuotaLaw.settings = settings(max_examples=few_or(60), stateful_step_count=40, deadline=None)
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 9))
