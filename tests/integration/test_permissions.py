@@ -174,7 +174,7 @@ def test_a_loader_loads(granted: Granted, mail: MailKeyspace, tmp_path: Path) ->
     said_what_is_missing(mailmend("schema", "apply"), "mailmend_loader", f"{LEDGER}.schema_migration")
 
 
-@pytest.mark.parametrize("stamp", StampSource)
+@pytest.mark.parametrize("stamp", first_of(StampSource))
 def test_a_service_writes_messages_as_a_loader(
     granted: Granted, mail: MailKeyspace, sessions: dict[str, CassandraCluster], stamp: StampSource
 ) -> None:
