@@ -45,7 +45,12 @@ def missing_columns(
     live: Schema, families: Iterable[Family] = FAMILIES, without: Collection[str] = ()
 ) -> tuple[MissingColumn, ...]:
     """Columns that verdicts need and the live tables lack though their generation has them, except `without`."""
-    model = recognise(live).generation.schema
+    return _missing_columns(recognise(live).generation.schema, live, families, without)
+
+
+def _missing_columns(
+    model: Schema, live: Schema, families: Iterable[Family], without: Collection[str]
+) -> tuple[MissingColumn, ...]:
     found = (
         MissingColumn(table.spelling, table.column(name).spelling)
         for family in families
@@ -62,7 +67,12 @@ def missing_tables(
     live: Schema, families: Iterable[Family] = FAMILIES, without: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Tables that a check reads and the live keyspace lacks though its generation has them, except `without`."""
-    model = recognise(live).generation.schema
+    return _missing_tables(recognise(live).generation.schema, live, families, without)
+
+
+def _missing_tables(
+    model: Schema, live: Schema, families: Iterable[Family], without: Collection[str]
+) -> tuple[str, ...]:
     tables = (table for family in families for table in family.tables if table.name not in without)
     gone = (one.spelling for one in tables if live.table(one.name) is None and model.table(one.name) is not None)
     return tuple(dict.fromkeys(gone))
@@ -138,10 +148,11 @@ def bound(keyspace: str, live: Schema, families: Iterable[Family], without: Coll
     there = bind(keyspace, live, wanted, without)
     seen = {one.table.name for family in there for one in family.projections}
     unseen = (one for family in wanted for one in family.projections if one.table.name not in {*seen, *without})
+    model = recognise(live).generation.schema
     return Bound(
         there,
-        missing_columns(live, wanted, without),
-        missing_tables(live, wanted, without),
+        _missing_columns(model, live, wanted, without),
+        _missing_tables(model, live, wanted, without),
         tuple(one.name for one in unseen),
     )
 
