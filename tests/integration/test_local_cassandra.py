@@ -3,6 +3,7 @@
 One node is shared by most of these tests. Each leaves it running.
 """
 
+import asyncio
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import aio_pika
 import psutil
 import pytest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
@@ -149,6 +151,11 @@ def test_the_command_tells_a_person_where_to_connect(one: One, capsys: pytest.Ca
     assert "--host" not in said.err
 
 
+async def _let_in(url: str) -> None:
+    async with await aio_pika.connect(url):
+        pass
+
+
 def test_a_broker_is_started_beside_it(one: One, rabbitmq: Broker, capsys: pytest.CaptureFixture[str]) -> None:
     # Given a node; the parts of a broker are there, as that of the fixture runs of them
     broker = local_servers(one.cluster.layout.root).services["rabbitmq"]
@@ -163,6 +170,9 @@ def test_a_broker_is_started_beside_it(one: One, rabbitmq: Broker, capsys: pytes
         assert run(["local", "status", "--json", *one.options()]) == ExitCode.FINE
         document = json.loads(capsys.readouterr().out)
         assert [service["state"] for service in document["services"]] == ["up"]
+        # And a client is let in at the address that is told
+        url = document["services"][0]["contacts"]["amqp"].replace("amqp://", "amqp://guest:guest@")
+        asyncio.run(_let_in(f"{url}/"))
         # And when it falls over, some answer and some do not
         broker.kill()
         assert run(["local", "status", *one.options()]) == ExitCode.PARTLY_FAILED

@@ -175,6 +175,7 @@ def test_it_starts_with_no_way_to_any_network(own: OwnBroker, tmp_path: Path) ->
     assert replace(own.run, machine=machine).up().state is ServerState.UP
 
 
+@pytest.mark.thorough
 def test_the_command_starts_it_and_tells_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Given a broker as `local up --with rabbitmq` starts it, here without a Cassandra
     servers, options = local_servers(tmp_path / "here"), ["--dir", str(tmp_path / "here")]
