@@ -109,32 +109,28 @@ class Traffic:
         return len(self.received) == PUBLISHES
 
 
-async def test_the_first_mail_of_a_quorum_queue_outlives_a_crash(own: OwnBroker) -> None:
-    """RabbitMQ would lose it, and the queue with it, when it is killed in the second after the declaration."""
-    settings = replace(settings_of(own), form=QueueForm(Form.QUORUM))
-    broker, queue = RabbitBroker(settings, SystemClock()), QueueName("first")
-    await broker.publish(queue, Message(b"first"))
-    await asyncio.to_thread(own.run.kill)
-    await asyncio.to_thread(own.start)
-    async with broker.deliveries(queue, 1, [5]) as deliveries:
-        assert (await taken(deliveries, 1))[0].message == Message(b"first")
-    await broker.close()
-
-
 @pytest.mark.parametrize("form", first_of([Form.QUORUM, Form.CLASSIC]))
 async def test_what_was_confirmed_outlives_a_crash(own: OwnBroker, form: Form) -> None:
-    """Killed amid publishes and a consumer: each confirmed one is delivered, to the same consumer, once or more."""
+    """Killed amid publishes and a consumer: each confirmed one is delivered, to the same consumer, once or more.
+
+    So is the first mail of another queue. RabbitMQ would lose it, and the quorum queue with it, when it is killed in
+    the second after the declaration.
+    """
     settings = replace(settings_of(own), form=QueueForm(form))
     sender, receiver = (RabbitBroker(settings, SystemClock()) for _ in range(2))
     traffic = Traffic(QueueName(f"crash-{form.value}"), sender, receiver)
+    first = QueueName(f"first-{form.value}")
     receiving = asyncio.create_task(traffic.receive())
     async with asyncio.TaskGroup() as group:
         for number in range(PUBLISHES):
             group.create_task(traffic.publish(number))
         await soon(traffic.some_are_confirmed)
-        await asyncio.to_thread(own.kill)
+        await sender.publish(first, Message(b"first"))
+        await asyncio.to_thread(own.run.kill)
         await asyncio.to_thread(own.start)
     await soon(traffic.all_are_received)
+    async with sender.deliveries(first, 1, [5]) as deliveries:
+        assert (await taken(deliveries, 1))[0].message == Message(b"first")
     receiving.cancel()
     await asyncio.gather(receiving, return_exceptions=True)
     await sender.close()
