@@ -17,7 +17,7 @@ from uuid import uuid4
 import pytest
 
 from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import Keyspace
+from cql.driver.session import CassandraCluster, Keyspace
 from cql.memory import MemoryTables
 from mailqueue.blobs.object_storage import open_s3
 from mailqueue.blobs.s3 import S3Settings
@@ -45,7 +45,7 @@ from tests.support.james_queue import (
     james_queue_rows,
     put_james_queue,
 )
-from tests.support.keyspaces import created, dropped
+from tests.support.keyspaces import created, dropped, emptied
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_broker import MemoryBroker
 from tests.support.queues import listed
@@ -53,6 +53,7 @@ from tests.support.queues import listed
 AFTER_JAMES = datetime(2026, 11, 20, 19, 30, tzinfo=UTC)
 """An hour after the last of its mails, where time is ours to choose."""
 
+TABLES = Schema((), (*QUEUE_TABLES, EVENT_STORE))
 HEADERS = "perrecipientspecificheaders"
 
 MARKED = {row["enqueueid"] for row in james_queue_rows(DELETED_MAILS)}
@@ -79,17 +80,23 @@ async def _filled(trio: Trio, store: BlobStore) -> None:
         await trio.broker.publish(SPOOL, Message(message.body))
 
 
+@pytest.fixture(scope="module")
+def real_keyspace(cluster: CassandraCluster) -> Iterator[Keyspace]:
+    name = f"j_queue_{uuid4().hex[:8]}"
+    yield created(cluster, name, TABLES)
+    dropped(cluster, (name,))
+
+
 @pytest.fixture(params=["twins", pytest.param("servers", marks=[pytest.mark.cassandra, pytest.mark.broker])])
 def servers(request: pytest.FixtureRequest) -> Iterator[AbstractAsyncContextManager[Trio] | None]:
     if request.param == "twins":
         yield None
         return
-    cluster, rabbitmq, s3 = (request.getfixturevalue(name) for name in ("cluster", "rabbitmq", "s3"))
-    keyspace = created(cluster, f"j_queue_{uuid4().hex[:8]}", Schema((), (*QUEUE_TABLES, EVENT_STORE)))
+    keyspace, rabbitmq, s3 = (request.getfixturevalue(name) for name in ("real_keyspace", "rabbitmq", "s3"))
+    emptied(keyspace.cluster, keyspace, TABLES)
     put_james_queue(keyspace)
     with rabbitmq.vhost() as vhost:
         yield _on_servers(keyspace, BrokerSettings((Host(rabbitmq.host, rabbitmq.port),), vhost), s3.bucket())
-    dropped(cluster, (keyspace.name,))
 
 
 @pytest.fixture
