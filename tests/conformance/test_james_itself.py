@@ -39,6 +39,7 @@ from tests.support.james_itself import MAILS, TABLES, Given, JamesItself, JamesR
 from tests.support.keyspaces import created, dropped
 from tests.support.queues import HOURLY, listed
 from tests.support.servers import CassandraServer
+from tests.support.thorough import share
 
 SHARED = OwnTables(tallies=False)
 """Our tables where James works too: it tells nobody what it enqueues and finishes, so that rows have to be counted."""
@@ -236,8 +237,8 @@ async def test_after_james_s_cleanup_we_go_on(pair: Pair) -> None:
 
 
 async def test_both_consume_at_once_and_every_mail_comes_once(pair: Pair) -> None:
-    """300 mails, half from each side, worked off by both: each is finished by one of them, and nothing is left."""
-    half = 150
+    """Half of the mails from each side, worked off by both: each is finished by one of them, and nothing is left."""
+    half = share(300)
 
     async with pair.ours() as queue:
         pair.james.fill("james ", half)
