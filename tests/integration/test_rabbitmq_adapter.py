@@ -296,7 +296,7 @@ async def test_the_http_api_tells_unacked_messages_and_the_limit(rabbitmq: Broke
                 depth = await broker.depth(SPOOL)
                 return (depth.ready, depth.unacked, depth.consumers, depth.delivery_limit) == (1, 2, 1, 3)
 
-            await soon(counted)
+            await soon(counted, poll_seconds=0.5)  # the API tells the counts some seconds late
         await broker.close()
 
 

@@ -182,8 +182,8 @@ async def taken(deliveries: AsyncIterator[Delivery], count: int) -> list[Deliver
         return [await anext(deliveries) for _ in range(count)]
 
 
-async def soon(ask: Callable[[], Awaitable[T]]) -> T:
+async def soon(ask: Callable[[], Awaitable[T]], poll_seconds: float = _POLL_SECONDS) -> T:
     async with asyncio.timeout(SECONDS_MAX):
         while not (answer := await ask()):  # noqa: ASYNC110 - a server tells nobody when it is ready
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(poll_seconds)
         return answer
