@@ -22,7 +22,7 @@ from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 from repair.clock import SystemClock
 from tests.support.memory_blobs import MemoryBlobs
-from tests.support.pulsars import OwnPulsar, answered, throwaway_pulsar
+from tests.support.pulsars import OwnPulsar, RealPulsar, answered, throwaway_pulsar
 from tests.support.queues import CONTENT, enqueued, mail, names, names_of
 
 pytestmark = pytest.mark.pulsar
@@ -31,8 +31,12 @@ PATIENCE_SECONDS = 60.0
 IDLE_SECONDS = 1.5
 
 
-@pytest.fixture(scope="module")
-def pulsar() -> Iterator[OwnPulsar]:
+@pytest.fixture(scope="module", name="pulsar")
+def own_pulsar(pulsar: RealPulsar) -> Iterator[OwnPulsar]:
+    """The server that tests share, where they started it: each of these tests leaves it running."""
+    if isinstance(pulsar, OwnPulsar):
+        yield pulsar
+        return
     with throwaway_pulsar() as found:
         yield found
 

@@ -25,6 +25,7 @@ from repair.clock import SystemClock
 from tests.support.striking_topics import ACTS, StrikingTopics
 
 QUEUE = QueueName("spool")
+POLL_SECONDS = 0.05
 KEPT: list[Any] = []
 """What is not closed."""
 
@@ -94,8 +95,8 @@ async def holds(settings: PulsarSettings, folder: str) -> None:
     async with queue.dequeue(prefetch=3) as mails:
         await (await anext(mails)).ack()
         held = [(await anext(mails)).mail.name for _ in range(2)]
-        while (await queue.size()).mails > 3:
-            pass  # the ack is on its way
+        while (await queue.size()).mails > 3:  # noqa: ASYNC110 - the ack is on its way
+            await asyncio.sleep(POLL_SECONDS)
         tell(held)
         await asyncio.Event().wait()
 
