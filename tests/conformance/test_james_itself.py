@@ -37,6 +37,7 @@ from repair.clock import SystemClock
 from tests.support.brokers import Broker as RabbitServer
 from tests.support.james_itself import MAILS, TABLES, Given, JamesItself, JamesRefused, Place
 from tests.support.keyspaces import created, dropped
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.queues import HOURLY, listed
 from tests.support.servers import CassandraServer
 from tests.support.thorough import share
@@ -46,7 +47,6 @@ SHARED = OwnTables(tallies=False)
 
 LATER = timedelta(hours=5)
 LAST = Given(Mail("the last", ("to@example.test",), "from@example.test"), b"Subject: the last\r\n\r\n")
-PATIENCE_SECONDS = 60
 
 
 @dataclass(slots=True)

@@ -37,7 +37,6 @@ from tests.support.brokers import Broker
 from tests.support.clock import VirtualClock
 from tests.support.keyspaces import created, dropped
 from tests.support.mail_queues import (
-    PATIENCE_SECONDS,
     InMemory,
     PulsarServers,
     Servers,
@@ -52,6 +51,7 @@ from tests.support.mail_queues import (
     until,
 )
 from tests.support.object_stores import S3
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pulsars import RealPulsar
 from tests.support.queues import CONTENT, enqueued, listed, mail, names
 

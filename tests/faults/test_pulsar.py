@@ -22,12 +22,12 @@ from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 from repair.clock import SystemClock
 from tests.support.memory_blobs import MemoryBlobs
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pulsars import OwnPulsar, RealPulsar, answered, throwaway_pulsar
 from tests.support.queues import CONTENT, enqueued, mail, names, names_of
 
 pytestmark = pytest.mark.pulsar
 
-PATIENCE_SECONDS = 60.0
 IDLE_SECONDS = 1.5
 
 

@@ -15,13 +15,13 @@ from mailqueue.pulsar.topics import TopicMessage
 from model.errors import BrokerUnreachable
 from model.queue.places import Backlog
 from repair.clock import SystemClock
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pulsars import PulsarNamespace, RealPulsar
 from tests.support.queues import enqueued
 from tests.support.thorough import share
 
 pytestmark = pytest.mark.pulsar
 
-PATIENCE_SECONDS = 90.0
 POLL_SECONDS = 0.05
 FILES_KEPT_MAX = 10
 """A logger of the client's keeps the null device open for each thread, and each file of its source."""

@@ -19,13 +19,13 @@ from model.ids import QueueName
 from model.ports import Blobs
 from repair.clock import SystemClock
 from tests.support.memory_blobs import MemoryBlobs
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pulsars import OwnPulsar, PulsarNamespace, answered, throwaway_pulsar
 from tests.support.queues import CONTENT, enqueued, mail
 from tests.support.striking_topics import ACTS, DELAYED, PREPARED, StrikingTopics
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.thorough]
 
-PATIENCE_SECONDS = 180.0
 IDLE_SECONDS = 2.5
 KILLED = -9
 AT_ONCE = 3

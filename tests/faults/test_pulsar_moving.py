@@ -17,12 +17,12 @@ from model.errors import BrokerUnreachable
 from model.ids import QueueName
 from repair.clock import SystemClock
 from tests.support.memory_blobs import MemoryBlobs
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pulsars import RealPulsar
 from tests.support.queues import CONTENT, drained, mail
 
 pytestmark = pytest.mark.pulsar
 
-PATIENCE_SECONDS = 30.0
 SECOND = timedelta(seconds=1)
 
 

@@ -33,6 +33,7 @@ from model.queue.filters import MailFilter
 from model.queue.health import HealthProblem
 from repair.clock import SystemClock
 from tests.support.memory_blobs import MemoryBlobs
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pulsar_stories import QUEUE
 from tests.support.pulsars import PulsarNamespace, RealPulsar
 from tests.support.queues import CONTENT, enqueued, listed, mail, names
@@ -40,7 +41,6 @@ from tests.support.thorough import first_of
 
 pytestmark = pytest.mark.pulsar
 
-PATIENCE_SECONDS = 90.0
 IDLE_SECONDS = 1.5
 OUT = out_topic(QUEUE)
 

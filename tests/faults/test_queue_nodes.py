@@ -14,8 +14,9 @@ from model.errors import CannotReach, MailmendError
 from model.schema.keyspace import Schema
 from tests.support.brokers import Broker
 from tests.support.object_stores import S3
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.queue_faults import opened
-from tests.support.queue_processes import PATIENCE_SECONDS, delivered, servers_of, until
+from tests.support.queue_processes import delivered, servers_of, until
 from tests.support.queue_servers import Servers
 from tests.support.queues import CONTENT, mail, names, parts_of
 from tests.support.servers import ThreeNodes

@@ -15,11 +15,11 @@ from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.errors import BlobsUnreachable, MailmendError
 from tests.support.brokers import OwnBroker, eventually, throwaway_rabbitmq
 from tests.support.object_stores import OwnS3, throwaway_s3
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.queue_faults import ledger_of, opened
 from tests.support.queue_processes import (
     KILLED,
     LATER,
-    PATIENCE_SECONDS,
     QueueProcesses,
     dead_letters,
     delivered,

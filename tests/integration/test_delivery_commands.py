@@ -14,7 +14,8 @@ import pytest
 from admin.local.ports import free_port
 from tests.support.certificates import authority
 from tests.support.mail_clients import client_of
-from tests.support.real_queue import LETTER, PATIENCE_SECONDS, RealQueue, until
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.real_queue import LETTER, RealQueue, until
 from tests.support.smtp_sink import STALL, Answer, SmtpSink, say
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]

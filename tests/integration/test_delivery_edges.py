@@ -15,7 +15,8 @@ from dns import rcode
 
 from tests.support.dns_twin import DnsTwin
 from tests.support.metrics import Scraped
-from tests.support.real_queue import LETTER, PATIENCE_SECONDS, RealQueue, until
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.real_queue import LETTER, RealQueue, until
 from tests.support.servers import unavailable
 from tests.support.smtp_sink import STALL, SmtpSink, say
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pulsars import RealPulsar
-from tests.support.real_queue import LETTER, PATIENCE_SECONDS, RealQueue, until
+from tests.support.real_queue import LETTER, RealQueue, until
 from tests.support.smtp_sink import SmtpSink, say
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.metrics import Scraped
-from tests.support.real_queue import LETTER, PATIENCE_SECONDS, RealQueue, until
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.real_queue import LETTER, RealQueue, until
 from tests.support.thorough import first_of
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
 from uuid import uuid4
 
 from cql.driver.asynchronous import AsyncKeyspace
@@ -35,10 +34,8 @@ from tests.support.in_turn import InTurn
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_broker import MemoryBroker
 from tests.support.memory_topics import MemoryTopics
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.queues import CONTENT, mail
-
-PATIENCE_SECONDS: Final = 30.0
-"""How long a test waits for what a queue is to do soon."""
 
 CONFIGURATION = QueueConfiguration(Slicing(timedelta(hours=1), 2), pace=1_000_000)
 

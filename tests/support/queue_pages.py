@@ -17,11 +17,11 @@ from model.instants import MICROS
 from model.operations import Change, Put, Remove, Scan
 from model.queue.slices import slice_of
 from tests.support.attempts import START, attempt, rows_of
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pulsars import PulsarNamespace
 from tests.support.real_queue import LETTER, RealQueue
 
 HOUR = timedelta(hours=1)
-PATIENCE_SECONDS = 30.0
 YOUNG = f"1_600_{uuid4()}"
 """A blob of today that nothing refers to."""
 _PROMISED = re.compile(r"#\s*exit (\d+)")

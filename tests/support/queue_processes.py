@@ -28,6 +28,7 @@ from tests.support.brokers import Broker, eventually
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.keyspaces import created, dropped
 from tests.support.object_stores import S3
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.queue_faults import COMMAND, Ahead, Order, asked, ledger_of, opened
 from tests.support.queue_servers import Servers
 from tests.support.queue_wires import WiredBlobs
@@ -37,7 +38,6 @@ from tests.support.servers import CassandraServer, ThreeNodes
 T = TypeVar("T")
 
 KILLED = -9
-PATIENCE_SECONDS = 30.0
 HOUR = 3600.0
 LATER = 3 * HOUR
 """So far ahead a clock has to be for a sweep to pass what was enqueued just now."""

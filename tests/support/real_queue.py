@@ -17,10 +17,10 @@ from model.schema.keyspace import Schema
 from tests.support.brokers import Broker
 from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.keyspaces import created, dropped
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.servers import CassandraServer
 
 QUEUE_SCHEMA = Schema((), (EVENT_STORE, *QUEUE_TABLES))
-PATIENCE_SECONDS = 30.0
 LETTER = b"From: ann@example.org\r\nSubject: hello\r\n\r\nBody.\r\n"
 
 
