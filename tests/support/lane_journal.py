@@ -18,6 +18,7 @@ import pytest
 VARIABLE = "MAILMEND_TEST_LANE_JOURNAL"
 """Names the journal; set by `tests/lanes.py` only."""
 
+_ENDED_FROM_OUTSIDE = "the lane was ended from outside"
 _COLLECTED, _BEGAN, _ENDED, _FAILED, _SESSION_ENDED = "collected", "began", "ended", "failed", "session ended"
 
 
@@ -72,6 +73,16 @@ class JournalPlugin:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._before = read_journal(file)
+        self._session: pytest.Session | None = None
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self._session = session
+
+    def end_session(self, *_: object) -> NoReturn:
+        """End the session here, or behind this test where the code that it tests catches the exception."""
+        if self._session is not None:
+            self._session.shouldstop = _ENDED_FROM_OUTSIDE
+        pytest.exit(_ENDED_FROM_OUTSIDE, returncode=2)
 
     def _write(self, event: str, *subjects: str) -> None:
         with self._file.open("a", encoding="utf-8") as stream:
@@ -106,12 +117,9 @@ def keep_journal(config: pytest.Config) -> None:
     file = os.environ.pop(VARIABLE, None)
     if file:
         config.stash[IS_LANE] = True
-        config.pluginmanager.register(JournalPlugin(Path(file)))
-        signal.signal(signal.SIGTERM, _end_lane)
-
-
-def _end_lane(*_: object) -> NoReturn:
-    pytest.exit("the lane was ended from outside", returncode=2)
+        journal = JournalPlugin(Path(file))
+        config.pluginmanager.register(journal)
+        signal.signal(signal.SIGTERM, journal.end_session)
 
 
 @contextmanager

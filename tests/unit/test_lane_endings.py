@@ -44,6 +44,19 @@ def test_ends(): pytest.exit("enough")
 def test_last(): ...
 """
 
+SWALLOWING = """
+import os, signal
+
+def test_swallows():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+    except Exception:
+        pass
+
+def test_last(): ...
+"""
+
 
 @pytest.fixture
 def lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LaneRun:
@@ -95,3 +108,14 @@ def test_a_lane_that_ends_early_says_which_files_did_not_run(lane: LaneRun, tmp_
 
     assert "Did not run, one: test_ended.py (1 tests)" in summary([lane])
     assert "Did not run, one: test_later.py (1 tests)" in summary([lane])
+
+
+def test_a_lane_that_is_ended_from_outside_ends_behind_a_test_that_swallows_the_signal(
+    lane: LaneRun, tmp_path: Path
+) -> None:
+    (tmp_path / "tests" / "test_swallowing.py").write_text(SWALLOWING)
+
+    lane.run((), shown=False)
+
+    assert _ids([*lane.journal.ended]) == ["test_swallows"], lane.lines
+    assert "Did not run, one: test_swallowing.py (1 tests)" in summary([lane])
