@@ -55,6 +55,7 @@ class PulsarTopics:
         self._creating = asyncio.Lock()
         self._longest: dict[str, tuple[float, int]] = {}
         self._acks: dict[tuple[str, str], _Acknowledger] = {}
+        self._consuming: set[_Consuming] = set()
 
     async def create(self, topic: str, subscription: str) -> None:
         if self._is_there(topic, subscription):
@@ -90,10 +91,12 @@ class PulsarTopics:
         await self.create(topic, subscription)
         there = await self.backlog(topic, subscription) or Backlog()
         consuming = _Consuming(self, topic, subscription, prefetch, there)
+        self._consuming.add(consuming)
         try:
             await consuming.subscribe(await self._numbers(topic))
             yield consuming
         finally:
+            self._consuming.discard(consuming)
             await finished(consuming.end())
 
     async def acknowledge(self, topic: str, subscription: str, places: Collection[MessagePlace]) -> None:
@@ -147,6 +150,9 @@ class PulsarTopics:
 
     async def close(self) -> None:
         await self.client.close()
+        # The library tells those who wait for a message on threads that the same close ends: some are never told.
+        for consuming in self._consuming:
+            consuming.fail(self.client.failures.away("the client was closed"))
 
     def _is_there(self, topic: str, subscription: str) -> bool:
         created_at = self._created.get((topic, subscription))
@@ -246,6 +252,10 @@ class _Consuming:
         if isinstance(one, BaseException):
             raise one
         return one
+
+    def fail(self, error: MailmendError) -> None:
+        """Let whoever waits for a message get this error."""
+        self._came.put_nowait(error)
 
     def settled(self, delivery: "PulsarDelivery", *, acked: bool) -> None:
         if self.in_hand.get(delivery.message.place) is delivery:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pulsar.asyncio as pulsar_async
 import pytest
 
 from mailqueue.blobs.object_storage import open_files
@@ -63,7 +64,13 @@ async def test_a_process_that_closes_nothing_ends_well(namespace: PulsarNamespac
     assert await asyncio.to_thread(lines_of, program, "\n") == ["ends"]
 
 
-async def test_whoever_waits_for_a_message_hears_that_the_client_was_closed(namespace: PulsarNamespace) -> None:
+@pytest.mark.parametrize("tells", [True, False], ids=["the library tells", "the library forgets to tell"])
+async def test_whoever_waits_for_a_message_hears_that_the_client_was_closed(
+    namespace: PulsarNamespace, monkeypatch: pytest.MonkeyPatch, tells: bool
+) -> None:
+    """Its threads end with it, and with them, now and then, the call that would tell."""
+    if not tells:
+        monkeypatch.setattr(pulsar_async.Consumer, "receive", lambda _: asyncio.Event().wait())
     topics = PulsarTopics(namespace.settings, SystemClock())
     async with topics.consume("waited", "all", 5) as deliveries:
         waiting = asyncio.ensure_future(anext(deliveries))
