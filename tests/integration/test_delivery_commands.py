@@ -388,8 +388,10 @@ def test_what_is_suspended_or_limited_waits_on_every_server_until_that_is_remove
         gone = client.delete(f"/conditions/{limited.json['condition']['id']}")
         assert (gone.status_code, client.get("/ready").json()["ready"]) == (200, True)
     until(lambda: len(sink.mails) == 4)
-    done = [queue.line(kind, "list", "spool", "--history", "--json").json["history"] for kind in ("suspend", "policy")]
-    assert [[one["event"] for one in some] for some in done] == [["removed", "added"]] * 2
+    for kind, noun, made in (("suspend", "suspension", suspended), ("policy", "condition", limited)):
+        history = queue.line(kind, "list", "spool", "--history", "--json").json["history"]
+        changes = [change for change in history if change[noun]["id"] == made.json[noun]["id"]]
+        assert [change["event"] for change in changes] == ["removed", "added"]
     assert said_at_the_end(second) == [1, 1, 1, 1]
     assert [mail.recipients[0].split()[1] for mail in sink.mails] == [
         *["TO:<cy@example.com>"] * 2,
