@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from admin.present.document import Document, Grid
-from admin.present.order_history import history_document
+from admin.present.order_history import end_cell, history_document, unread_text, until_text
 from admin.present.values import NOTHING_WRITTEN, plain, printable, queue_document, shown
 from admin.services.conditions import AddConditionRequest, ConditionState, RemoveConditionRequest
 from admin.services.order_history import OrderHistory
@@ -17,8 +17,7 @@ from model.pickup.rates import SECOND
 def add_document(result: QueueAnswer[AddConditionRequest, ConditionState]) -> Document:
     state, queue = result.found, result.request.queue
     made, json = state.made, {"dry_run": result.request.dry_run, "condition": _condition_json(state)}
-    until = f"until {shown(made.ends_at)}" if made.ends_at else "until it is removed"
-    said = f"{limits_text(made.threshold)}, for {_which(made)}, {until}."
+    said = f"{limits_text(made.threshold)}, for {_which(made)}, {until_text(made.ends_at)}."
     if result.request.dry_run:
         return queue_document(result, json, (f"{NOTHING_WRITTEN} Would be set in {queue}: {said}", *_on_servers(state)))
     lines = (
@@ -54,7 +53,7 @@ def list_document(
             _which(one.made),
             _limits_of(one.made),
             shown(one.made.made_at),
-            shown(one.made.ends_at) if one.made.ends_at else "when it is removed",
+            end_cell(one.made.ends_at),
             printable(one.made.owner),
             printable(one.made.reason),
             "; ".join(_on_servers(one)),
@@ -68,13 +67,10 @@ def list_document(
 
 
 def _unread_text(made: MadeCondition) -> str:
-    """What a condition does that cannot be read, and how to mend that."""
-    does = "lets no such mail begin" if made.has_target else "sets no limits, and those of the policy files hold"
-    lift = f"mailmend policy remove {made.queue} {made.id}"
-    return printable(
-        f"{made.id} cannot be read: {made.unread}. Until it is removed it {does}. "
-        f"Set its limits again in a way that can be read, then: {lift}"
-    )
+    effect = "sets no limits, and those of the policy files hold"
+    if made.has_target:
+        effect = "lets no such mail begin"
+    return unread_text(made, made.unread, effect, "Set its limits again", "mailmend policy remove")
 
 
 def limits_text(threshold: Threshold) -> str:
@@ -103,7 +99,10 @@ def _limited(made: MadeCondition) -> str:
 
 
 def _limits_of(made: MadeCondition) -> str:
-    return f"{limits_text(made.threshold)}, as it cannot be read" if made.unread else limits_text(made.threshold)
+    limits = limits_text(made.threshold)
+    if made.unread:
+        return f"{limits}, as it cannot be read"
+    return limits
 
 
 def _on_servers(state: ConditionState) -> Iterator[str]:

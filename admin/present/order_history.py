@@ -1,7 +1,8 @@
-"""What `--history` of suspensions and conditions shows: what was done, newest first."""
+"""What the lists of suspensions and of conditions show alike, and their `--history`: what was done, newest first."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, Final, TypeVar
 
 from admin.present.document import Document, Grid
 from admin.present.values import plain, printable, queue_document, shown
@@ -11,6 +12,39 @@ from model.pickup.conditions import MadeCondition
 from model.pickup.suspensions import MadeSuspension
 
 M = TypeVar("M", bound=MadeSuspension | MadeCondition)
+
+_NO_END: Final = "it is removed"
+"""What ends an order that has no time of its own."""
+
+
+def until_text(ends_at: datetime | None) -> str:
+    """Until when an order holds, within a sentence."""
+    if ends_at is None:
+        return f"until {_NO_END}"
+    return f"until {shown(ends_at)}"
+
+
+def end_cell(ends_at: datetime | None) -> str:
+    """When an order ends, as the cell of a table."""
+    if ends_at is None:
+        return f"when {_NO_END}"
+    return shown(ends_at)
+
+
+def unread_text(made: MadeSuspension | MadeCondition, why: str, effect: str, remedy: str, removal: str) -> str:
+    """What an order does that cannot be read, and how to mend that.
+
+    Args:
+        made: the order.
+        why: what cannot be read.
+        effect: what it does all the same.
+        remedy: what to order anew.
+        removal: the command that removes an order, without its queue and id.
+    """
+    return printable(
+        f"{made.id} cannot be read: {why}. Until {_NO_END} it {effect}. "
+        f"{remedy} in a way that can be read, then: {removal} {made.queue} {made.id}"
+    )
 
 
 def history_document(
@@ -44,7 +78,7 @@ def history_document(
             one.event.value,
             printable(one.by),
             said(one.made),
-            shown(one.made.ends_at) if one.made.ends_at else "when it is removed",
+            end_cell(one.made.ends_at),
             printable(one.made.reason),
             str(one.made.id),
         )

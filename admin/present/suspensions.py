@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from admin.present.document import Document, Grid
-from admin.present.order_history import history_document
+from admin.present.order_history import end_cell, history_document, unread_text, until_text
 from admin.present.values import NOTHING_WRITTEN, plain, printable, queue_document, shown
 from admin.services.order_history import OrderHistory
 from admin.services.queue.request import QueueAnswer, QueueRequest
@@ -15,7 +15,7 @@ from model.pickup.suspensions import MadeSuspension
 def add_document(result: QueueAnswer[AddSuspensionRequest, MadeSuspension]) -> Document:
     made, queue = result.found, result.request.queue
     json = {"dry_run": result.request.dry_run, "suspension": suspension_json(made)}
-    which, until = _which(made), f"until {shown(made.ends_at)}" if made.ends_at else "until it is removed"
+    which, until = _which(made), until_text(made.ends_at)
     if result.request.dry_run:
         return queue_document(result, json, (f"{NOTHING_WRITTEN} Would be suspended in {queue}: {which}, {until}.",))
     lines = (
@@ -48,7 +48,7 @@ def list_document(
             str(one.id),
             _which(one),
             shown(one.made_at),
-            shown(one.ends_at) if one.ends_at else "when it is removed",
+            end_cell(one.ends_at),
             printable(one.owner),
             printable(one.reason),
         )
@@ -60,13 +60,10 @@ def list_document(
 
 
 def _unread_text(made: MadeSuspension) -> str:
-    """What a suspension does of which a field cannot be read, and how to mend that."""
-    which = "every mail" if made.holds_every_mail else "every mail that its other fields name"
-    lift = f"mailmend suspend remove {made.queue} {made.id}"
-    return printable(
-        f"{made.id} cannot be read: {'; '.join(made.unread)}. Until it is removed it holds {which}. "
-        f"Suspend its mails again in a way that can be read, then: {lift}"
-    )
+    effect = "holds every mail that its other fields name"
+    if made.holds_every_mail:
+        effect = "holds every mail"
+    return unread_text(made, "; ".join(made.unread), effect, "Suspend its mails again", "mailmend suspend remove")
 
 
 def _which(made: MadeSuspension) -> str:
@@ -78,7 +75,7 @@ def _which(made: MadeSuspension) -> str:
 
 def suspended_text(made: MadeSuspension) -> str:
     """That it holds a mail, and how to end that."""
-    until = f"until {shown(made.ends_at)}" if made.ends_at else "until it is removed"
+    until = until_text(made.ends_at)
     lift = f"mailmend suspend remove {made.queue} {made.id}"
     said = f"Suspended by {made.owner} since {shown(made.made_at)}, {until}: {made.reason}. To let it go: {lift}"
     return printable(said)
