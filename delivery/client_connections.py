@@ -89,18 +89,21 @@ class ClientConnections:
         first, then the one whose last mail, or whose begin, is the longest ago. Commands alone keep no place.
         """
         begun_by = self.now() - GIVES_WAY_AFTER.total_seconds()
-        waiting = [one for one in self.open if not one.has_mail and one.waits_since <= begun_by]
-        most = max((self._by_address[counted_address(one.client)] for one in waiting), default=0)
-        own = self._by_address[address]
-        if not waiting or most < own:
-            return False
-        if most == own:
-            chosen = [one for one in waiting if counted_address(one.client) == address]
-        else:
-            chosen = [one for one in waiting if self._by_address[counted_address(one.client)] == most]
+        waiting: dict[str, list[ClientConnection]] = {}
+        for connection in self.open:
+            if not connection.has_mail and connection.waits_since <= begun_by:
+                waiting.setdefault(counted_address(connection.client), []).append(connection)
+        most = max((self._by_address[other] for other in waiting), default=0)
+        chosen: list[ClientConnection] = []
+        if most > self._by_address[address]:
+            for other, connections in waiting.items():
+                if self._by_address[other] == most:
+                    chosen += connections
+        elif most == self._by_address[address]:
+            chosen = waiting.get(address, [])
         if not chosen:
             return False
-        longest = min(chosen, key=lambda one: (one.has_sender, one.waits_since))
+        longest = min(chosen, key=lambda connection: (connection.has_sender, connection.waits_since))
         _LOG.info("a connection gives way", extra={"client": longest.client, "connections": most})
         longest.end(replies.GIVES_WAY)
         self.leave(longest)
