@@ -216,26 +216,45 @@ class _Message:
             self._doubt(begun)
         end = self._counted_end(window)
         while window.filled(CHUNK_OCTETS):
-            counted = None if end is None or end <= window.offset else end - window.offset
+            counted = None
+            if end is not None and end > window.offset:
+                counted = end - window.offset
             count = window.octets_before_from(self.tail[-1:])
             if count is None or (counted is not None and count > counted):
-                seen = window.left if window.ended else window.left - len(FROM)
-                self._take(window, seen if counted is None else min(seen, counted))
+                self._take_text(window, counted)
                 continue
             window.filled(count + _AHEAD_OCTETS)
             self._take(window, count)
             if window.offset == end:
                 return None
-            begins, why = _judged(window.peek(_AHEAD_OCTETS), after_empty=_ends_empty(self.tail))
-            if counted is not None:
-                begins, why = False, _COUNTED if begins else ""
-            doubt = Doubt(window.offset, _shown(window.peek(_SHOWN_OCTETS)), begins, why) if why else None
+            begins, why = self._judged_here(window, is_counted=counted is not None)
+            doubt = None
+            if why:
+                doubt = Doubt(window.offset, _shown(window.peek(_SHOWN_OCTETS)), begins, why)
             if begins:
                 return doubt
             if doubt:
                 self._doubt(doubt)
             self._take(window, len(FROM))
         return None
+
+    def _judged_here(self, window: _Window, *, is_counted: bool) -> tuple[bool, str]:
+        """As `_judged`; a line within the counted bytes begins no message, and that it looks so is a doubt."""
+        begins, why = _judged(window.peek(_AHEAD_OCTETS), after_empty=_ends_empty(self.tail))
+        if not is_counted:
+            return begins, why
+        if begins:
+            return False, _COUNTED
+        return False, ""
+
+    def _take_text(self, window: _Window, counted: int | None) -> None:
+        """Take what the window holds, at most the counted bytes, where no line in it begins with `From `."""
+        seen = window.left
+        if not window.ended:
+            seen -= len(FROM)  # the last bytes may be the begin of such a line
+        if counted is not None:
+            seen = min(seen, counted)
+        self._take(window, seen)
 
     def _counted_end(self, window: _Window) -> int | None:
         """The offset at which the message ends by its `Content-Length`; None where it has none that is right."""
@@ -245,27 +264,38 @@ class _Message:
         if header_end is None:
             return None
         fields = list(_LENGTH.finditer(window.buffer, start, header_end.end()))
-        before_from = window.octets_before_from(b"\n") if fields else None
-        if not fields or (before_from is not None and start + before_from < header_end.start()):
+        if not fields:
+            return None
+        before_from = window.octets_before_from(b"\n")
+        if before_from is not None and start + before_from < header_end.start():
             return None  # another message begins before this one has a body
         for name_and_number in fields:
             number = _NUMBER.fullmatch(name_and_number[1])
-            end = self._end_after(window, header_end.end() - start + int(number[1])) if number else None
+            if number is None:
+                continue
+            end = self._end_after(window, header_end.end() - start + int(number[1]))
             if end is not None:
                 return end
-        offset, line = window.offset + fields[0].start() - start, _shown(fields[0][0][:_SHOWN_OCTETS])
+        offset = window.offset + fields[0].start() - start
+        line = _shown(fields[0][0][:_SHOWN_OCTETS])
         self._doubt(Doubt(offset, line, begins=False, why=_NOT_COUNTED))
         return None
 
     def _end_after(self, window: _Window, counted: int) -> int | None:
         """The offset of what follows the counted bytes: an envelope, or the end of the file; None where it is text."""
-        last, ahead = window.ahead(counted - 1, 1), window.ahead(counted, _AHEAD_OCTETS)
-        found = _LINES_AFTER.match(ahead)
-        lines = found[0] if found else b""
+        last = window.ahead(counted - 1, 1)
+        ahead = window.ahead(counted, _AHEAD_OCTETS)
+        lines = b""
+        if found := _LINES_AFTER.match(ahead):
+            lines = found[0]
         rest = ahead[len(lines) :]
-        is_line = (last + lines)[-1:] in (b"\n", b"\r") and rest.startswith(FROM)
-        ends = is_line and _judged(rest, after_empty=True)[0] if rest else bool(last)
-        return window.offset + counted + len(lines) if ends else None
+        ends = bool(last)
+        if rest:
+            is_line = (last + lines)[-1:] in (b"\n", b"\r") and rest.startswith(FROM)
+            ends = is_line and _judged(rest, after_empty=True)[0]
+        if not ends:
+            return None
+        return window.offset + counted + len(lines)
 
     def entry(self, offset: int, envelope: bytes, next_offset: int) -> MboxEntry:
         separator = _line_end_of(self.tail) if _ends_empty(self.tail) else b""
