@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from stat import S_IMODE
+from stat import S_IMODE, S_ISDIR
 from typing import IO, Final
 
 OWNER_ALONE: Final = 0o600
@@ -37,7 +37,7 @@ def make_own_folder(folder: Path) -> None:
         OSError: it cannot be created.
     """
     create_folder(folder)
-    warn_if_open(folder)
+    warn_if_open(folder, folder.stat().st_mode)
 
 
 def open_own(path: Path) -> IO[bytes]:
@@ -51,17 +51,23 @@ def open_own(path: Path) -> IO[bytes]:
     if is_new:
         sync_folder(path.parent)
     else:
-        warn_if_open(path)
+        # The mode is the open file's: another process may have removed the name by now.
+        warn_if_open(path, os.fstat(file.fileno()).st_mode)
     return file
 
 
 @cache
-def warn_if_open(path: Path) -> None:
-    """Say once in the log that others may read a file, or enter a folder, that holds mail or names people."""
-    mode = S_IMODE(path.stat().st_mode)
-    if mode & _OF_OTHERS:
-        wanted = FOLDER_OF_OWNER if path.is_dir() else OWNER_ALONE
-        fields = {"path": str(path), "mode": f"{mode:o}", "mend": f"chmod {wanted:o} {path}"}
+def warn_if_open(path: Path, mode: int) -> None:
+    """Say once in the log that others may read a file, or enter a folder, that holds mail or names people.
+
+    Args:
+        path: the file or folder.
+        mode: its `st_mode`.
+    """
+    permissions = S_IMODE(mode)
+    if permissions & _OF_OTHERS:
+        wanted = FOLDER_OF_OWNER if S_ISDIR(mode) else OWNER_ALONE
+        fields = {"path": str(path), "mode": f"{permissions:o}", "mend": f"chmod {wanted:o} {path}"}
         _LOG.warning("other users of this machine may read what should be private", extra=fields)
 
 

@@ -84,7 +84,7 @@ class Spool:
         while True:
             with open_own(path) as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                if _is_name_of(path, file):
                     file.seek(0)
                     yield file
                     return
@@ -194,6 +194,14 @@ class LagJournal:
 
 def _lag_of(row: Row) -> Lag:
     return Lag(suspect_from(row["suspect"]), row["cause"] or "", REPAIR_LAG.key_of(row))
+
+
+def _is_name_of(path: Path, file: IO[bytes]) -> bool:
+    """Whether the path still names the open file; another process may have removed it, and begun another one."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def _is_whole(line: bytes) -> bool:

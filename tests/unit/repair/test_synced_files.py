@@ -52,6 +52,24 @@ def test_what_is_there_and_open_to_others_is_named_once(tmp_path: Path, caplog: 
     assert mode_of(folder) == 0o755
 
 
+def test_a_file_that_another_process_removes_while_it_is_opened_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lags of one process are drained, and their file removed, by another."""
+    journal = tmp_path / "journal"
+    journal.touch(0o600)
+    open_file = os.open
+
+    def open_and_lose(path: Path, flags: int, mode: int) -> int:
+        descriptor = open_file(path, flags, mode)
+        path.unlink()
+        return descriptor
+
+    monkeypatch.setattr(os, "open", open_and_lose)
+    with open_own(journal) as file:
+        assert os.fstat(file.fileno()).st_nlink == 0
+
+
 def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
