@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
 from cql.introspect import keyspace_exists, live_schema
+from cql.ports import SchemaServer
 from cql.render import ServerVersion, keyspace_cql, parse_version, table_cql, type_cql
 from cql.replication import Replication, replication_from
 from model.catalog.ledger import LEDGER_TABLES
 from model.errors import SchemaMismatch, TablesOfOthers
-from model.ports import SchemaServer
 from model.schema.difference import Aspect, Difference, differences
 from model.schema.keyspace import Schema
 from model.schema.names import keyspace_spelling

@@ -6,8 +6,8 @@ No password is ever rendered: a role is created without login, and the person wh
 import re
 from collections.abc import Sequence
 
+from cql.ports import SchemaServer
 from model.errors import AccessDenied, WrongUse
-from model.ports import SchemaServer
 from model.schema.grants import Grant, HeldGrant, Holding, Resource
 from model.schema.names import spelled
 from model.schema.table import Row, identifier

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cql.ports import SchemaServer
 from model.errors import UnknownKeyspace
 from model.migrations.history import digests, fingerprint_of
-from model.ports import SchemaServer
 from model.schema.cql_types import normal_type
 from model.schema.difference import option_text
 from model.schema.keyspace import Index, Schema, View, in_order_of_use

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from cql.introspect import live_schema
 from cql.language.parser import parse
+from cql.ports import SchemaServer
 from model.errors import MailmendError
-from model.ports import SchemaServer
 from model.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge, known_of
 from model.schema.lint.servers import ServerRelease, parse_release
 from model.schema.lint.subject import Subject

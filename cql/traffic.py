@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from cql.ports import SchemaServer
 from model.advice.traffic import (
     Rates,
     births_of,
@@ -22,7 +23,6 @@ from model.advice.traffic import (
 )
 from model.errors import AccessDenied, BadPayload
 from model.instants import MICROS
-from model.ports import SchemaServer
 from model.queue.configuration import AGGREGATE, QueueConfiguration, configuration_of
 from model.queue.slices import SECOND
 from model.schema.keyspace import Schema

@@ -22,7 +22,9 @@ from model.delivery.attempts import (
     DeliveryProtocol,
     EnvelopeRecipient,
     MailEnvelope,
+    MailRelay,
     NextHop,
+    NextHops,
     NoNextHop,
     RecipientResult,
     SourceAddress,
@@ -52,7 +54,7 @@ from model.instants import instant_of, nanos_of
 from model.pickup.engine import Picked, PickupEngine
 from model.pickup.policy import PickupField
 from model.pickup.sub_queues import ActiveMail
-from model.ports import Clock, MailRelay, NextHops
+from model.ports import Clock
 
 _NO_JOURNAL: Final = "the journal of attempts does not answer"
 

@@ -35,6 +35,7 @@ from delivery.settings import DeliverySettings
 from delivery.sharing import SharedLimits
 from mailqueue.background import cancelled, paused
 from mailqueue.queue import Dequeued, MailQueue
+from model.delivery.attempts import MailRelay, NextHops
 from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage
 from model.delivery.settling import all_as_ordered, settlement_of, without_attempt
 from model.ids import EnqueueId
@@ -47,7 +48,7 @@ from model.pickup.servers import ServerName
 from model.pickup.sub_queues import UNKNOWN
 from model.pickup.suspensions import Suspension
 from model.pickup.turns import NO_WEIGHTS
-from model.ports import Clock, MailRelay, NextHops
+from model.ports import Clock
 from repair.ledger.attempts import LedgerAttempts
 from repair.ledger.delivery_servers import LedgerServers
 from repair.ledger.orders import LedgerOrders

@@ -10,7 +10,7 @@ from model.delivery.attempts import SMTP_PORT, NextHop, NoNextHop, SmtpReply
 
 @dataclass(frozen=True, slots=True)
 class SmartHost:
-    """Implements `model.ports.NextHops`.
+    """Implements `model.delivery.attempts.NextHops`.
 
     Attributes:
         host: a name, which is looked up for each mail, or an address.

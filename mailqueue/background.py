@@ -13,9 +13,10 @@ from itertools import islice
 from typing import Any, Final
 
 from model.backoff import LOOK_AGAIN
+from model.blobs import Blobs
 from model.errors import MailmendError
 from model.ids import QueueName
-from model.ports import Blobs, Clock
+from model.ports import Clock
 from model.queue.mails import MailBlobs
 
 UNDER_WAY: Final = 64

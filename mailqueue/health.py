@@ -7,8 +7,8 @@ from enum import Enum
 from typing import Final
 
 from model.ids import QueueName
+from model.queue.broker import Depth
 from model.queue.health import HealthProblem, HealthReason, days
-from model.queue.messages import Depth
 from model.queue.topic_health import TopicFigures, judged_topics
 
 BROWSE_START_AGE_MAX: Final = timedelta(days=7)

@@ -39,9 +39,9 @@ from model.errors import BlobMissing, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName, restored_id
 from model.instants import instant_of
 from model.ports import Clock
+from model.queue.broker import Depth
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import PRIORITIES, Listed, Mail, MailBlobs, QueuedMail, Whereabouts
-from model.queue.messages import Depth
 from model.queue.positions import ListingPosition, is_behind
 from model.queue.size import CountedBy, Size, SizeKind
 

@@ -16,8 +16,8 @@ from mailqueue.health import QueueFigures, judged, problems_of
 from mailqueue.metrics import QueueCount, QueueRates
 from model.ids import QueueName
 from model.metrics import Metric, MetricKind, MetricSample
+from model.queue.broker import Depth
 from model.queue.health import HealthProblem
-from model.queue.messages import Depth
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 """The content type of an HTTP answer with a text of this module."""

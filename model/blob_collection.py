@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 from model.errors import WrongUse
 from model.ids import BlobId
 from model.queue.slices import EPOCH
-from model.schema.table import Column, Table
 
 AGE_MIN: Final = timedelta(days=1)
 """The age that a blob must have before it may be collected, whatever its id says."""
@@ -28,15 +27,6 @@ _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _HASH: Final = "[A-Za-z0-9_-]{43}=?|[A-Za-z0-9+/]{43}=?|[0-9a-fA-F]{64}|[0-9A-Z]{52}(?:={4})?"
 _PLAIN: Final = re.compile(rf"(?:(\d{{1,9}})_(\d{{1,12}})_)?(?:({_UUID})|{_HASH})")
 _IN_FOLDERS: Final = re.compile(r"(\d{1,9})/(\d{1,12})/(.)/(.)/(.+)")
-
-
-_CONTENT_COLUMNS: Final = frozenset({"headercontent", "bodycontent"})
-"""Columns with ids of blobs whose names do not say so: those of messageV3."""
-
-_STORES: Final = frozenset({"blobs", "blobparts"})
-"""Tables that are a store of blobs, and refer to none."""
-
-TEXTS: Final = frozenset({"text", "varchar", "ascii"})
 
 
 class BlobVerdict(Enum):
@@ -87,17 +77,6 @@ def blob_name(blob_id: str) -> BlobName | None:
         return None
     family, generation = (None if part is None else int(part) for part in found.group(1, 2))
     return BlobName(family, generation, by_content=found[3] is None)
-
-
-def may_name_blobs(column: str) -> bool:
-    """Whether the name of a column says that it may hold ids of blobs."""
-    return "blob" in column or column in _CONTENT_COLUMNS
-
-
-def naming_blobs(table: Table) -> tuple[Column, ...]:
-    """The table's text columns that may refer to blobs; empty for a table that stores blobs itself."""
-    named = () if table.name in _STORES else table.columns
-    return tuple(one for one in named if may_name_blobs(one.name) and TEXTS & set(re.findall(r"\w+", one.type)))
 
 
 @dataclass(frozen=True, slots=True)

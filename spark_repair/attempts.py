@@ -1,6 +1,6 @@
 """Recorded attempts, replayed by Spark: each group of attempts that can influence each other by one task.
 
-Implements `model.ports.AttemptRecord`. Executors sort the attempts by group and time, on disk where they
+Implements `model.pickup.replay_sums.AttemptRecord`. Executors sort the attempts by group and time, on disk where they
 must, and a replay reads them as it goes: in memory are only those that wait at once.
 """
 
@@ -50,7 +50,7 @@ _VALUES_AT_ONCE: Final = 10_000
 
 @dataclass(slots=True)
 class SparkAttempts:
-    """The wanted attempts, kept by the executors. Implements `model.ports.AttemptRecord`."""
+    """The wanted attempts, kept by the executors. Implements `model.pickup.replay_sums.AttemptRecord`."""
 
     source: Source
     kept: DataFrame

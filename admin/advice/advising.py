@@ -17,7 +17,8 @@ from cql.render import CASSANDRA_5, parse_version
 from cql.statistics import Statistics
 from cql.traffic import MessageTraffic, QueueTraffic
 from model.advice.compaction import CompactionAdvice, TrialResult, choose
-from model.advice.queue_settings import DAY, QueueAdvice, Traffic, advise_queue, history_window_days
+from model.advice.queue_settings import QueueAdvice, Traffic, advise_queue, history_window_days
+from model.catalog.lifetimes import DAY
 from model.catalog.mail import MESSAGE_COMPACTIONS, MESSAGE_ID, CompactionChoice
 from model.errors import MailmendError
 from model.ports import Progress

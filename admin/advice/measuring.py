@@ -17,8 +17,9 @@ from cql.traffic import (
     queue_settings,
     queue_traffic,
 )
-from model.advice.queue_settings import DAY, HOUR, Figure, FigureSource, Traffic, span
+from model.advice.queue_settings import Figure, FigureSource, Traffic, span
 from model.advice.traffic import RECENT_SECONDS, Rates
+from model.catalog.lifetimes import DAY, HOUR
 from model.catalog.mail import MESSAGE_ID
 from model.errors import SchemaMismatch
 from model.ports import Progress

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from signal import SIGKILL, SIGTERM
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 PROGRAM: Final = (sys.executable, "-m", "mailmend")
 _CHUNK_BYTES: Final = 65_536
@@ -84,3 +84,19 @@ async def _read(stream: asyncio.StreamReader, say: Say, kept: bytearray | None) 
             say(line.decode("utf-8", "replace"))
     if rest:
         say(rest.decode("utf-8", "replace"))
+
+
+class Child(Protocol):
+    """A running command. Adapters: `admin.jobs.children.ChildProcess`, and a twin in tests."""
+
+    def stop(self) -> None:
+        """Ask the command to end in an orderly way, as SIGTERM does."""
+        ...
+
+    def kill(self) -> None:
+        """Kill the command."""
+        ...
+
+    async def wait(self) -> int:
+        """Wait until the command has ended and all its output was read; returns its exit code."""
+        ...

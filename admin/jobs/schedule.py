@@ -3,12 +3,13 @@
 Schedulers start what they are asked to; these rules say the same to each of them, and to `mailmend jobs list`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from itertools import islice
-from typing import Final
+from types import TracebackType
+from typing import Final, Protocol, Self
 
 from admin.jobs.declaration import Job, Missed
 
@@ -134,3 +135,20 @@ def _first_minute(job: Job, at: datetime, *, opening: bool) -> datetime:
         if is_open(job, then) is opening:
             return then
     raise AssertionError(f"the window {job.window} neither opens nor closes")
+
+
+TimeAfter = Callable[[datetime], datetime]
+"""The time that comes next after the given one."""
+
+
+class Timers(Protocol):
+    """Times of a running event loop, from the beginning to the end of its context."""
+
+    def set(self, times: Mapping[str, TimeAfter], wake: Callable[[], None]) -> None:
+        """Have `wake` called at these times from now on, and at those that were set before no more."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

@@ -14,15 +14,15 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from admin.jobs.children import Apart, Say
+from admin.jobs.children import Apart, Child, Say
 from admin.jobs.declaration import Job
-from admin.jobs.schedule import Turn, counts_from, due_after, due_turn
+from admin.jobs.schedule import TimeAfter, Timers, Turn, counts_from, due_after, due_turn
 from admin.jobs.tasks import TaskRunner
 from mailqueue.background import paused
 from model.catalog.ledger import KeyspaceLease
 from model.errors import LeaseHeld, LeaseLost, MailmendError
 from model.instants import instant_of
-from model.ports import Child, Clock, TimeAfter, Timers
+from model.ports import Clock
 from repair.ledger.jobs import ENDING, JobRuns
 from repair.ledger.leases import TTL_SECONDS, Lease, Leases
 

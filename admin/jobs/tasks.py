@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from admin.jobs.children import Apart, Say
+from admin.jobs.children import Apart, Child, Say
 from admin.jobs.james_tasks import KINDS, TaskKind, TaskOutcome, TaskProgress, information_of, mended
 from model.errors import INTERRUPTED, MailmendError
 from model.instants import instant_of
-from model.ports import Child, Clock
+from model.ports import Clock
 from repair.ledger.leases import Leases
 from repair.ledger.tasks import AdminTask, AdminTasks, TaskStatus
 

@@ -9,7 +9,8 @@ from admin.present.values import fields_json, plain
 from admin.services.queue.configure import ConfigureResult, QueueAdvised
 from cql.traffic import ENQUEUED
 from model.advice.compaction import ReadCost, TrialResult
-from model.advice.queue_settings import DAY, MIB, Advice, Figure, Traffic, span, window_compaction
+from model.advice.queue_settings import MIB, Advice, Figure, Traffic, span
+from model.catalog.lifetimes import DAY, window_compaction
 from model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES
 from model.errors import ExitCode
 from model.queue.configuration import DEFAULT, QueueConfiguration, window_text

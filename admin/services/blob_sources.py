@@ -28,8 +28,8 @@ from model.catalog.queue_tables import queue_tables_of
 from model.errors import SourceUnread
 from model.ids import QueueName
 from model.operations import Level
-from model.ports import Broker
 from model.queue.blob_ids import BlobNaming
+from model.queue.broker import Broker
 
 OF_JAMES: Final = (QueueName("spool"), QueueName("outgoing"))
 """Queues that a James has, whether or not its keyspace says so."""

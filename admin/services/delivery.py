@@ -47,7 +47,7 @@ from delivery.smart_host import SmartHost
 from mailqueue.background import cancelled, paused
 from mailqueue.prometheus import metrics_text
 from mailqueue.queue import MailQueue, no_due_mails
-from model.delivery.attempts import DeliveryProtocol, SourceAddress, TlsLevel
+from model.delivery.attempts import DeliveryProtocol, NextHops, SourceAddress, TlsLevel
 from model.delivery.entries import EntryEnd
 from model.delivery.journal import UncertainPolicy
 from model.delivery.retries import RetrySchedule
@@ -56,7 +56,7 @@ from model.pickup.engine import PickupEngine
 from model.pickup.policies import PickupPolicies
 from model.pickup.quotas import QuotaUsage
 from model.pickup.shares import ServerShare
-from model.ports import Clock, NextHops
+from model.ports import Clock
 from repair.log_fields import heard
 
 if TYPE_CHECKING:

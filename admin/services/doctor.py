@@ -41,12 +41,12 @@ from cql.lint_sources import release_of
 from mailqueue.pulsar.names import out_topic, scheduled_topic
 from mailqueue.pulsar.settings import PulsarSettings
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
+from model.blobs import Blobs
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.mail import FAMILIES
 from model.environments import environment_of_others
 from model.errors import BrokerDenied, BucketMissing, ExitCode, MailmendError, SchemaMismatch
 from model.ids import BlobId, QueueName
-from model.ports import Blobs
 from model.projections.binding import missing_columns, missing_tables
 from model.queue.topic_health import TopicFigures, TopicPolicies, judged_topics
 from repair.clock import SystemClock, read_clocks

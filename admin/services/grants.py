@@ -9,7 +9,7 @@ from admin.wiring.cluster import OpenCluster, open_cluster
 from cql.applying import ledger_steps
 from cql.granting import create_role_cql, drop_role_cql, grant_cql, holding_of, login_cql, revoke_cql
 from cql.introspect import live_schema
-from model.blob_collection import naming_blobs
+from model.catalog.blob_columns import naming_blobs
 from model.errors import ExitCode, WrongUse
 from model.schema.grants import (
     ROLES,

@@ -11,9 +11,9 @@ from admin.settings import ConnectionSettings, reason_of
 from admin.whole_files import refuse_unwritable
 from admin.wiring.cluster import open_cluster
 from cql.lint_sources import live_subject, statements_of
+from cql.ports import SchemaServer
 from model.catalog.lint_ignores import ignores_for
 from model.errors import ExitCode, WrongUse
-from model.ports import SchemaServer
 from model.schema.lint.ignores import Ignore, notes_among, unused_among, with_reasons
 from model.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge
 from model.schema.lint.rule import LintFinding, LintRule, Severity

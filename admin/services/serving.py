@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from admin.event_loop import hangup_calls, run_async, stop_signal
-from admin.jobs.children import PROGRAM, ChildProcess, Say
+from admin.jobs.children import PROGRAM, Child, ChildProcess, Say
 from admin.jobs.declaration import Job
 from admin.jobs.serving import JobServer
 from admin.jobs.tasks import TaskRunner
@@ -19,7 +19,6 @@ from admin.services.tasks import TaskDesk, desk_of
 from admin.settings import ConnectionSettings
 from admin.whole_files import whole_file
 from admin.wiring.cluster import open_cluster
-from model.ports import Child
 from repair.log_fields import heard
 
 Face = Callable[[TaskDesk, asyncio.Event], Coroutine[Any, Any, None]]

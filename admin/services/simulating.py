@@ -17,9 +17,8 @@ from model.instants import instant_of
 from model.operations import Level
 from model.pickup.policy import PickupField, Threshold
 from model.pickup.recorded import tells_sources, with_concurrency
-from model.pickup.replay_sums import DelayedValue, PolicyUse, ReplaySums, most_delayed
+from model.pickup.replay_sums import AttemptRecord, DelayedValue, PolicyUse, ReplaySums, most_delayed
 from model.pickup.replaying import CounterUse, LimitKind, most_refusing
-from model.ports import AttemptRecord
 from model.texts import Place
 from repair.mending.limits import Pace
 from repair.scanners.attempts import AttemptsWanted

@@ -14,12 +14,12 @@ from admin.settings import parse_blobs, without_secrets
 from admin.wiring.cluster import OpenCluster
 from mailqueue.blobs.s3 import S3Settings
 from model.errors import WrongUse
-from model.ports import StagingStore
 from model.schema.sizes import bytes_text
 from repair.clock import read_clocks
 from repair.decisions.engines import estimated_rows
 from repair.mending.engine import RUNS_APART_MICROS, RepairSettings
 from repair.mending.runner import RepairResult
+from repair.staging.area import StagingStore
 from repair.staging.folder import StagingFolder
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from admin.settings import BlobsAddress, BlobsSettings, Store
 from admin.wiring import queues
 from admin.wiring.cluster import OpenCluster
 from cql.introspect import live_schema
+from model.blobs import Blobs
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.mail import MESSAGE_V3
 from model.errors import SchemaMismatch, UnsafeRequest
 from model.ids import BlobId, micros_of
 from model.operations import Scan
-from model.ports import Blobs
 from model.queue.blob_ids import BlobNaming, BlobsMode, is_blob_id, naming_of
 from model.texts import keyspace_option
 

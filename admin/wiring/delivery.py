@@ -12,11 +12,12 @@ from admin.wiring.cluster import EngineWanted, OpenCluster, spark_source
 from cql.introspect import tables_of
 from delivery.addresses import IpNetwork, OwnHost, loopback_of, reachable_families
 from model.catalog.ledger import DELIVERY_ATTEMPT
-from model.delivery.attempts import SourceAddress
+from model.delivery.attempts import MailRelay, NextHops, SourceAddress
 from model.errors import WrongUse
 from model.operations import Level
 from model.pickup.policies import PickupPolicies
-from model.ports import AttemptRecord, Clock, MailRelay, NextHops, Progress
+from model.pickup.replay_sums import AttemptRecord
+from model.ports import Clock, Progress
 from repair.mending.limits import Pace
 from repair.scanners.attempts import AttemptsWanted, LocalAttempts, read_attempts
 

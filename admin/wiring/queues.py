@@ -30,6 +30,7 @@ from mailqueue.queue import MailQueue
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.view.queue_view import QueueView
+from model.blobs import Blobs
 from model.catalog.ledger import (
     DELIVERY_ATTEMPT,
     DELIVERY_CONDITION,
@@ -45,8 +46,9 @@ from model.catalog.queue_tables import OwnTables, queue_tables_of
 from model.errors import AccessDenied, BadPayload, BlobMissing, WrongUse
 from model.ids import BlobId, QueueName
 from model.instants import instant_of
-from model.ports import AsyncTables, Blobs, Broker, Clock
+from model.ports import AsyncTables, Clock
 from model.queue.blob_ids import is_blob_id
+from model.queue.broker import Broker
 from model.queue.mails import Listed
 from model.schema.keyspace import Schema
 from model.schema.table import Table

@@ -41,7 +41,7 @@ def ask_every_node(cluster: CassandraCluster, text: str, values: Sequence[Any] =
 
 @dataclass(frozen=True, slots=True)
 class CassandraNodes:
-    """The nodes of a cluster, each asked directly, since gossip lags. Implements `model.ports.SchemaNodes`."""
+    """The nodes of a cluster, each asked directly, since gossip lags. Implements `cql.ports.SchemaNodes`."""
 
     cluster: CassandraCluster
 

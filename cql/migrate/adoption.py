@@ -10,6 +10,7 @@ from uuid import UUID
 
 from cql.introspect import live_schema
 from cql.migrate.history import History, record_of
+from cql.ports import LeaseSource, SchemaServer
 from model.catalog.generations import Generation
 from model.catalog.james_tables import SCHEMA_VERSION
 from model.catalog.ledger import SCHEMA_MIGRATION, KeyspaceLease
@@ -19,7 +20,7 @@ from model.migrations.adoption import Adoption, Standing, VersionStep, decide_ad
 from model.migrations.history import Baseline, MigrationState, digests
 from model.migrations.migration import Migration
 from model.operations import Level, Put, RemoveIf, Scan
-from model.ports import Clock, LeaseSource, SchemaServer, Tables
+from model.ports import Clock, Tables
 from model.schema.keyspace import Schema
 from model.texts import keyspace_option
 

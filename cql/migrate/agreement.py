@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from cql.ports import SchemaNodes
 from model.errors import SchemaDisagreement
-from model.ports import Clock, SchemaNodes
+from model.ports import Clock
 
 POLL_SECONDS = 0.2
 WAIT_SECONDS = 90.0

@@ -16,6 +16,7 @@ from cql.migrate.agreement import Agreement, NodeVersions
 from cql.migrate.history import History, record_of
 from cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
 from cql.migrate.spelling import Spelling
+from cql.ports import HeldLease, LeaseSource, SchemaServer
 from cql.render import ddl_cql, parse_version
 from cql.replication import Replication
 from model.catalog.ledger import KeyspaceLease
@@ -24,7 +25,7 @@ from model.migrations.history import Entry, LedgerRecord, StatementEntry
 from model.migrations.migration import Migration
 from model.migrations.plan import MigrationPlan, PlannedStatement, Way
 from model.migrations.upgrade_notes import OptionalMigration
-from model.ports import Clock, HeldLease, LeaseSource, Progress, SchemaServer
+from model.ports import Clock, Progress
 from model.schema.risk import Risky
 
 STATEMENT_SECONDS = 30.0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from cql.applying import Step, creations, keyspace_step
 from cql.introspect import keyspace_exists, keyspaces_of, live_schema
 from cql.migrate.spelling import Spelling
+from cql.ports import SchemaServer
 from cql.render import parse_version
 from cql.replication import Replication, in_every_data_centre
 from model.catalog.generations import holds_mail, recognise, tables_of_others, was_made_here
@@ -19,7 +20,6 @@ from model.errors import BadMigration, LikeAnotherKeyspace, ReplicationNeeded, T
 from model.migrations.history import LedgerRecord
 from model.migrations.migration import Migration, Phase
 from model.migrations.plan import MigrationPlan, MigrationTarget, PlannedStatement, Way, decide, declared_by
-from model.ports import SchemaServer
 from model.schema.keyspace import Schema
 from model.schema.lint.refused_options import refused_options
 from model.schema.lint.requirements import refused_by_version

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from mailqueue.blobs.stores import NamedBlobs
+from model.blobs import StoredBlob
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.errors import BlobMissing, BlobsUnreachable, CannotReach, MailmendError
 from model.ids import BlobId
@@ -19,7 +20,6 @@ from model.instants import instant_of
 from model.operations import Level, Put, Read, Remove, Scan, Seen
 from model.ports import AsyncTables, Clock
 from model.queue.blob_ids import BlobNaming, is_deduplicated
-from model.queue.messages import StoredBlob
 from repair.retries import AsyncRetries
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ def open_cassandra(tables: AsyncTables, clock: Clock, naming: BlobNaming | None 
 
 
 class CassandraStore:
-    """Bytes in rows. Implements `model.ports.BlobStore`."""
+    """Bytes in rows. Implements `model.blobs.BlobStore`."""
 
     def __init__(self, tables: AsyncTables, clock: Clock) -> None:
         self._tables, self._retries = tables, AsyncRetries(clock)

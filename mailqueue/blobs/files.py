@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
+from model.blobs import StoredBlob
 from model.errors import BadPayload, BlobMissing, BlobsUnreachable, MailmendError
 from model.ids import BlobId
 from model.instants import instant_of
 from model.ports import Clock
 from model.queue.blob_ids import checked
-from model.queue.messages import StoredBlob
 from repair.synced_files import OWNER_ALONE, create_folder, write_whole
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ def blob_id_of(name: str) -> BlobId | None:
 
 
 class FileStore:
-    """Bytes in files. Implements `model.ports.BlobStore`.
+    """Bytes in files. Implements `model.blobs.BlobStore`.
 
     A blob is first written under a temporary name in a folder of its own. That folder also marks the store: a disk that
     is not mounted is not taken for a store that has lost every blob.

@@ -17,8 +17,8 @@ from string import ascii_letters, digits
 from typing import Final, Protocol
 
 from model.blob_collection import SIDE_CAR
+from model.blobs import StoredBlob
 from model.errors import BlobsUnreachable
-from model.queue.messages import StoredBlob
 
 PAGE_KEYS: Final = 1000
 """How many keys a page has; no store gives more."""

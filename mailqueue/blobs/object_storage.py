@@ -37,11 +37,11 @@ from mailqueue.blobs.s3 import (
 from mailqueue.blobs.s3_keys import FoundKeys, found_keys
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.concurrency import all_of
+from model.blobs import StoredBlob
 from model.errors import BadSettings, BlobMissing, BlobsUnreachable, BucketMissing
 from model.ids import BlobId
 from model.ports import Clock
 from model.queue.blob_ids import BlobNaming
-from model.queue.messages import StoredBlob
 from repair.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def _new_client(settings: S3Settings, finds_keys: Any = None) -> Any:
 
 
 class S3Bucket:
-    """Bytes in a bucket. Implements `model.ports.BlobStore`."""
+    """Bytes in a bucket. Implements `model.blobs.BlobStore`."""
 
     def __init__(self, settings: S3Settings) -> None:
         self._settings = settings

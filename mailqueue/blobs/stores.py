@@ -12,12 +12,12 @@ from contextlib import suppress
 from typing import Final
 
 from mailqueue.concurrency import ended, finished
+from model.blobs import BlobKind, Blobs, BlobStore, StoredBlob
 from model.errors import BadPayload, MailmendError
 from model.ids import BlobId
-from model.ports import Blobs, BlobStore, Clock
+from model.ports import Clock
 from model.queue.blob_ids import BlobNaming, checked, is_deduplicated
 from model.queue.mails import MailBlobs
-from model.queue.messages import BlobKind, StoredBlob
 
 _BLANK_LINE: Final = re.compile(rb"(?:\A|\n)\r?\n")
 
@@ -25,7 +25,7 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 class NamedBlobs:
-    """Blobs in a store, named as James names them. Implements `model.ports.Blobs`.
+    """Blobs in a store, named as James names them. Implements `model.blobs.Blobs`.
 
     Attributes:
         store: for callers that know every reference, and may `remove` deduplicated blobs.

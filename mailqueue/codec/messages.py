@@ -11,7 +11,7 @@ from typing import Any, Final
 from mailqueue.codec.attributes import priority_of
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
-from model.ports import Broker
+from model.queue.broker import ATTEMPTS_HEADER, SLICE_HEADER, Broker, Message
 from model.queue.james_json import (
     filled_text_of,
     in_millis,
@@ -27,7 +27,6 @@ from model.queue.james_json import (
     uuid_of,
 )
 from model.queue.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
-from model.queue.messages import ATTEMPTS_HEADER, SLICE_HEADER, Message
 from model.queue.slices import EPOCH, millis_of
 
 BODY_BYTES_MAX: Final = 128 * 2**20

@@ -27,9 +27,10 @@ from mailqueue.concurrency import all_of
 from mailqueue.maintenance.blob_references import ReferenceSource
 from mailqueue.maintenance.blob_scan import BlobLines, BlobLook, BlobScanner, Wanted
 from model.blob_collection import BlobVerdict, CollectionRule, ListedBlob, MissingBlob
+from model.blobs import BlobStore
 from model.errors import MailmendError, StateUnwritable
 from model.ids import BlobId
-from model.ports import BlobStore, Clock, Progress
+from model.ports import Clock, Progress
 from model.queue.slices import EPOCH
 from repair.joins.records import Workshop
 from repair.synced_files import append_synced, make_own_folder

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from model.blob_collection import TEXTS, may_name_blobs, naming_blobs
+from model.catalog.blob_columns import TEXTS, may_name_blobs, naming_blobs
 from model.catalog.ledger import REPAIR_FINDING
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import WrongUse

@@ -13,8 +13,8 @@ from mailqueue.maintenance.comparison import DRAIN_MAX, refuse_burying
 from mailqueue.maintenance.reconcile import dead_letters_named
 from model.errors import SourceUnread
 from model.ids import QueueName
-from model.ports import Broker, Clock
-from model.queue.messages import Depth
+from model.ports import Clock
+from model.queue.broker import Broker, Depth
 
 NAME = "messages at the broker"
 _OLDEST = "Name an age that no message there has reached (--oldest-message 7d), and what is younger stays."

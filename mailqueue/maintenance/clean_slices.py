@@ -19,11 +19,12 @@ from mailqueue.concurrency import all_of
 from mailqueue.rabbitmq.view.marks import Marks, answered
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.slices import Slices, id_of
+from model.blobs import Blobs
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
 from model.operations import Read, Remove
-from model.ports import Blobs, Broker
+from model.queue.broker import Broker
 from model.queue.mails import Listed
 from model.queue.size import WriterTally, others_were_at_work
 from model.queue.slices import Slicing

@@ -23,13 +23,15 @@ from mailqueue.maintenance.planned_cleanup import PlannedCleanup
 from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.rabbitmq.view.marks import answered
 from mailqueue.rabbitmq.view.queue_view import QueueView
+from model.blobs import Blobs
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BadPayload, CannotReach
 from model.ids import BlobId, EnqueueId, QueueName
 from model.operations import Read
-from model.ports import Blobs, Broker, Progress
+from model.ports import Progress
 from model.projections.findings import Finding
 from model.projections.verdicts import Verdict
+from model.queue.broker import Broker
 from model.queue.cleanup import (
     BrokerSide,
     JudgedQueue,

@@ -13,11 +13,12 @@ from mailqueue.concurrency import all_of
 from mailqueue.maintenance.clean_slices import PARTITIONS_AT_ONCE, delete_blobs, marked_pages
 from mailqueue.maintenance.sweep import Moved, Sweeper
 from mailqueue.rabbitmq.view.queue_view import QueueView
+from model.blobs import Blobs
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import MailmendError
 from model.ids import QueueName, RunId
 from model.operations import Remove
-from model.ports import Blobs, Progress
+from model.ports import Progress
 from model.projections.findings import Finding
 from model.projections.verdicts import OVER_VERDICTS, QUEUE_VERDICTS, Verdict
 from model.queue.cleanup import JudgedQueue, QueuePartition, QueuePlace, ScannedQueue

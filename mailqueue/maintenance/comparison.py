@@ -14,8 +14,8 @@ from typing import Final, Self
 from mailqueue.codec import BrokenRow
 from model.errors import UnsafeRequest
 from model.ids import EnqueueId, QueueName
+from model.queue.broker import SETTLING, Depth
 from model.queue.mails import Listed, MailBlobs, QueuedMail
-from model.queue.messages import SETTLING, Depth
 
 DRAIN_MAX: Final = 50_000
 """How many messages a drain holds unacked at once: AMQP counts what is unacked in 16 bits."""

@@ -14,14 +14,15 @@ from mailqueue.concurrency import in_order
 from mailqueue.maintenance.comparison import DRAIN_MAX, Drained, LiveMail, TablesSide
 from mailqueue.queue import DELAYED, IDS_MAX, refuse_too_many
 from mailqueue.rabbitmq.view.queue_view import QueueView
+from model.blobs import Blobs
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
 from model.instants import instant_of
 from model.operations import Level, Scan
-from model.ports import Blobs, Broker, Clock, Delivery
+from model.ports import Clock
+from model.queue.broker import Broker, Delivery, Depth
 from model.queue.mails import QueuedMail
-from model.queue.messages import Depth
 from model.schema.table import Row
 
 BLOBS_AT_ONCE: Final = 32

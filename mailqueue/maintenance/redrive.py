@@ -30,8 +30,8 @@ from mailqueue.rabbitmq.parts import Parts
 from mailqueue.upkeep import Redriven
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId
-from model.ports import Delivery
 from model.queue.blob_ids import is_deduplicated
+from model.queue.broker import Delivery
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, MailBlobs, QueuedMail, Whereabouts
 

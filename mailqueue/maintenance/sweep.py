@@ -26,11 +26,12 @@ from mailqueue.rabbitmq.view.marks import RememberedMarks
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.slices import Slices
 from mailqueue.upkeep import Swept
+from model.blobs import Blobs
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
 from model.operations import Read
-from model.ports import Blobs, Broker
+from model.queue.broker import Broker
 from model.queue.slices import Slicing, slice_of, slices_between
 from model.queue.starts import furthest_browse_start, moved_back, next_browse_start, slices_to_clean
 from model.schema.table import Key

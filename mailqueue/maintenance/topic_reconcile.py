@@ -15,9 +15,10 @@ from mailqueue.pulsar.deletions import Deletions
 from mailqueue.pulsar.listing import dead_letters, is_deleted, place_of, read_mails
 from mailqueue.pulsar.topics import StoredMessage, Topics
 from mailqueue.queue import IDS_MAX, MailQueue, refuse_too_many
+from model.blobs import Blobs
 from model.errors import BadPayload, BrokerUnreachable
 from model.ids import EnqueueId, QueueName
-from model.ports import Blobs, Clock
+from model.ports import Clock
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed, Whereabouts
 

@@ -25,9 +25,10 @@ from mailqueue.pulsar.listing import is_deleted
 from mailqueue.pulsar.messages import listed_of
 from mailqueue.pulsar.names import MailTopic, mail_topics
 from mailqueue.pulsar.topics import StoredMessage, Topics
+from model.blobs import Blobs
 from model.errors import BadPayload, SourceUnread
 from model.ids import QueueName
-from model.ports import Blobs, Clock
+from model.ports import Clock
 from model.queue.deletions import KnownDeletions
 from model.queue.mails import QueuedMail
 from model.queue.places import Backlog, MessagePlace

@@ -10,9 +10,9 @@ from mailqueue.pulsar.listing import backlog_of, found, place_of
 from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, OWN_SUBSCRIPTION, dead_topic, out_topic, scheduled_topic
 from mailqueue.pulsar.parts import PulsarParts
 from model.errors import BrokerDenied, CannotReach
+from model.queue.broker import Depth
 from model.queue.deletions import KnownDeletions
 from model.queue.mails import Whereabouts
-from model.queue.messages import Depth
 from model.queue.places import Backlog
 from model.queue.topic_health import TopicFigures, TopicPolicies
 

@@ -48,8 +48,9 @@ from mailqueue.queue import (
     passed_over,
 )
 from mailqueue.upkeep import Redriven, TendedDeletions
+from model.blobs import Blobs
 from model.ids import EnqueueId, QueueName
-from model.ports import Blobs, Clock
+from model.ports import Clock
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Mail, Whereabouts
 from model.queue.positions import ListingPosition

@@ -12,10 +12,11 @@ from mailqueue.metrics import QueueCounts
 from mailqueue.pulsar.deletions import Deletions
 from mailqueue.pulsar.names import out_subscription, out_topic, scheduled_subscription, scheduled_topic
 from mailqueue.pulsar.topics import Topics
+from model.blobs import Blobs
 from model.errors import BadPayload
 from model.ids import QueueName
 from model.instants import instant_of
-from model.ports import Blobs, Clock
+from model.ports import Clock
 
 _LOOKED_AT_MAX: Final = 20
 """How many mails are looked at to tell which James wrote them."""

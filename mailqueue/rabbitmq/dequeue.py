@@ -37,7 +37,7 @@ from mailqueue.rabbitmq.view.marks import MarkLookups
 from model.backoff import LOOK_AGAIN
 from model.errors import BadPayload, BlobMissing, BrokerUnreachable, MailmendError
 from model.ids import EnqueueId
-from model.ports import Delivery
+from model.queue.broker import Delivery
 from model.queue.mails import MailBlobs, QueuedMail
 from model.queue.slices import EPOCH, slice_of
 from model.queue.starts import gone_before, mark_may_have_expired

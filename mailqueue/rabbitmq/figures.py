@@ -11,9 +11,8 @@ from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.queue_tables import OwnTables
 from model.errors import CannotReach
 from model.ids import QueueName
-from model.ports import Broker
 from model.queue import starts
-from model.queue.messages import SETTLING, Depth
+from model.queue.broker import SETTLING, Broker, Depth
 from model.queue.size import Size, SizeKind
 
 RECOUNTED_SECONDS: Final = 6.0

@@ -50,9 +50,11 @@ from mailqueue.rabbitmq.remove import remove
 from mailqueue.rabbitmq.unacked import UnackedMail
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.upkeep import Redriven, Swept
+from model.blobs import Blobs
 from model.catalog.queue_tables import OwnTables
 from model.ids import EnqueueId, QueueName
-from model.ports import AsyncTables, Blobs, Broker, Clock
+from model.ports import AsyncTables, Clock
+from model.queue.broker import Broker
 from model.queue.configuration import DEFAULT, QueueConfiguration
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Mail

@@ -9,9 +9,11 @@ from mailqueue.metrics import QueueCounts
 from mailqueue.queue import no_due_mails
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
+from model.blobs import Blobs
 from model.ids import QueueName
 from model.instants import instant_of
-from model.ports import AsyncTables, Blobs, Broker, Clock
+from model.ports import AsyncTables, Clock
+from model.queue.broker import Broker
 from model.queue.slices import Slicing
 
 

@@ -22,7 +22,7 @@ from mailqueue.rabbitmq.view.due_mails import DueMails
 from model.backoff import RETRY
 from model.errors import BrokerUnreachable, MailmendError, WrongUse
 from model.ids import EnqueueId
-from model.ports import Delivery
+from model.queue.broker import Delivery
 from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
 
 REQUEUE_PAUSE: Final = timedelta(seconds=10)

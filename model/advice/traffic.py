@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 from uuid import UUID
 
-from model.advice.queue_settings import DAY, HOUR
+from model.catalog.lifetimes import DAY, HOUR
 from model.ids import micros_of
 from model.instants import MICROS
 

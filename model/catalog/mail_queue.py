@@ -9,8 +9,8 @@ Source: facts on James's queue, ADR-31, ADR-32, docs/adr/0016.
 from collections.abc import Mapping
 from typing import Final
 
-from model.advice.queue_settings import DAY, HOUR, gc_grace_for, lifetimes, window_compaction
 from model.catalog.james_tables import LEVELED, SIZE_TIERED, cached
+from model.catalog.lifetimes import DAY, HOUR, gc_grace_for, lifetimes, window_compaction
 from model.schema.table import Table, columns
 
 LONGEST_STAY_SECONDS: Final = 7 * DAY

@@ -7,12 +7,12 @@ for), RFC 2033 (LMTP), facts/mta.md 1.2.
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 from ipaddress import IPv6Address, ip_address
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from model.delivery.notices import NoticeWish, ReturnedPart
 from model.errors import MailmendError
@@ -286,3 +286,29 @@ class NoNextHop(MailmendError):
 
 def _is_ipv6(address: str) -> bool:
     return isinstance(ip_address(address), IPv6Address)
+
+
+class NextHops(Protocol):
+    """Which servers take mail for a domain. Adapters: `delivery.dns.DnsNextHops`, and a table in tests."""
+
+    async def of(self, domain: str) -> Sequence[NextHop]:
+        """The servers, at least one, in the order in which they are to be tried.
+
+        Raises:
+            NoNextHop: there is none, or that cannot be known now; its reply says which.
+        """
+        ...
+
+
+class MailRelay(Protocol):
+    """Attempts to deliver. Adapters: `delivery.smtp.SmtpRelay`, and a twin in tests."""
+
+    async def deliver(
+        self, attempt: DeliveryAttempt, content: bytes, before_content: BeforeContent = at_once
+    ) -> Sequence[RecipientResult]:
+        """Hand one mail to one server; one result for each recipient, in order. Raises what `before_content` does."""
+        ...
+
+    async def close(self) -> None:
+        """End the connections that are kept open."""
+        ...

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from model.pickup.policies import PickupPolicies
 from model.pickup.policy import CounterKey, PickupField
@@ -219,3 +219,32 @@ def most_delayed(values: Mapping[tuple[PickupField, str], DelayedValue], top: in
         some.sort(key=lambda pair: (-pair[1].never, -pair[1].later, -pair[1].delayed, pair[0]))
         found.update({(named, value): one for value, one in some[:top]})
     return found
+
+
+class AttemptRecord(Protocol):
+    """Recorded attempts of a queue. Adapters: `LocalAttempts` of `repair.scanners`, `SparkAttempts` of `spark_repair`.
+
+    Attributes:
+        attempts: how many there are.
+        incomplete: rows that lack when they were ready or began, as their time to live ends; they are left out.
+        lasting: the median duration in milliseconds, which those have of which no end is known; None: none is known.
+    """
+
+    @property
+    def attempts(self) -> int: ...
+
+    @property
+    def incomplete(self) -> int: ...
+
+    @property
+    def lasting(self) -> int | None: ...
+
+    def replay(self, said: PickupPolicies, top: int) -> ReplaySums:
+        """What becomes of them under these policies, with the `top` counters and values of each field.
+
+        Raises:
+            WrongUse: more would wait at once than there is room for.
+        """
+        ...
+
+    def close(self) -> None: ...

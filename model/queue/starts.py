@@ -112,7 +112,7 @@ def slack_of(row_ttl: timedelta, mark_ttl: timedelta) -> timedelta:
     """How much longer rows live than any mail should stay.
 
     Where mailmend created the tables it is the time by which marks outlive rows
-    (`model.advice.queue_settings.lifetimes`); elsewhere it is a third of `row_ttl`.
+    (`model.catalog.lifetimes.lifetimes`); elsewhere it is a third of `row_ttl`.
     """
     return min(mark_ttl - row_ttl if mark_ttl > row_ttl else row_ttl / 3, row_ttl)
 

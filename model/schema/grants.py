@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from model.blob_collection import naming_blobs
+from model.catalog.blob_columns import naming_blobs
 from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE, SCHEMA_VERSION
 from model.catalog.ledger import (
     DELIVERY_TABLES,

@@ -55,7 +55,7 @@ class AttemptsWanted:
 
 @dataclass(slots=True)
 class LocalAttempts:
-    """Attempts in this process, sorted. Implements `model.ports.AttemptRecord`."""
+    """Attempts in this process, sorted. Implements `model.pickup.replay_sums.AttemptRecord`."""
 
     held: list[RecordedAttempt] = field(default_factory=list)
     incomplete: int = 0

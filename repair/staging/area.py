@@ -7,17 +7,18 @@ attempt: for the rule of T (docs/adr/0035) they are one scan that takes hours.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from socket import gethostname
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from model.errors import StagingRefused
 from model.instants import instant_of
 from model.operations import Scan
-from model.ports import Progress, StagingStore, Tables
+from model.ports import Progress, Tables
 from model.schema.sizes import TableSize, bytes_text
 from model.schema.table import Column, Row, Table
 from repair.clock import SystemClock
@@ -37,6 +38,33 @@ SEGMENT_BYTES: Final = 16 << 20
 
 _SEGMENT: Final = re.compile(r"(\w+)\.\d{5}\.parquet")
 _TOKENS: Final = 1 << 64
+
+
+class StagingStore(Protocol):
+    """A store of files of staged rows. Adapters are in `repair.staging`; every method may raise `StateUnwritable`."""
+
+    @property
+    def place(self) -> str: ...
+
+    def held(self) -> AbstractContextManager[None]:
+        """Hold the store for one run while the body runs; raises `StagingRefused` where another run holds it."""
+        ...
+
+    def names(self) -> Mapping[str, int]:
+        """The size in bytes of each complete file, by its name."""
+        ...
+
+    def read(self, name: str) -> bytes | None: ...
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file: afterwards it is complete, or as it was before."""
+        ...
+
+    def remove(self, names: Iterable[str]) -> None: ...
+
+    def free_bytes(self) -> int | None:
+        """The free space in bytes; None where it is not known."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

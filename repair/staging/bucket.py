@@ -24,7 +24,7 @@ _CODE: Final = re.compile(r"AWS Error (\w+)")
 
 @dataclass(frozen=True, slots=True)
 class StagingBucket:
-    """A prefix in a bucket. Implements `model.ports.StagingStore`.
+    """A prefix in a bucket. Implements `repair.staging.area.StagingStore`.
 
     Attributes:
         prefix: the prefix of all keys, without a slash at either end.

@@ -19,7 +19,7 @@ _PART: Final = ".part"
 
 @dataclass(frozen=True, slots=True)
 class StagingFolder:
-    """A folder. Implements `model.ports.StagingStore`."""
+    """A folder. Implements `repair.staging.area.StagingStore`."""
 
     path: Path
 

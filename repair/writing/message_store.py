@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Self, TypeVar
 
+from model.blobs import BlobKind, Blobs
 from model.catalog.mail import MESSAGE_COUNTER, MESSAGES, MODSEQ
 from model.errors import BlobMissing, CannotReach, Contended, MailmendError, Unjournalled, UnknownMessage
 from model.ids import BlobId, MailboxId, MessageId, ModSeq, Uid
@@ -21,10 +22,9 @@ from model.instants import MICROS
 from model.messages.flags import FlagsChange
 from model.messages.message import MessageKey, NewMail, Stored
 from model.operations import Level, Put, Read, Seen
-from model.ports import Blobs, Clock, Lags, Tables
+from model.ports import Clock, Lags, Tables
 from model.projections.content import Content
 from model.projections.family import Family
-from model.queue.messages import BlobKind
 from model.schema.table import Row
 from repair.retries import Retries
 from repair.writing.mailboxes import Sequence as Numbers

@@ -25,10 +25,9 @@ from mailqueue.codec.pulsar import pulsar_payload_of, pulsar_queued_of
 from mailqueue.pulsar.adapter import PulsarTopics
 from mailqueue.pulsar.mail_queue import open_queue
 from mailqueue.pulsar.settings import PulsarSettings
+from model.blobs import BlobKind, Blobs
 from model.ids import EnqueueId, QueueName
-from model.ports import Blobs
 from model.queue.mails import MailBlobs, QueuedMail
-from model.queue.messages import BlobKind
 from repair.clock import SystemClock
 from tests.bench.queueing import CONCURRENCY, CONTENT, MAIL, Lane, Rate, Servers, queue_lane, rate, through
 

@@ -32,13 +32,12 @@ from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.broker.topology import headers_to_publish, topology_of
 from mailqueue.rabbitmq.mail_queue import open_queue
+from model.blobs import BlobKind, Blobs
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
 from model.operations import Put
-from model.ports import Blobs
 from model.queue.mails import Mail, MailBlobs, QueuedMail
-from model.queue.messages import BlobKind
 from model.queue.slices import bucket_of, slice_of
 from repair.clock import SystemClock
 from tests.support.queues import parts_of

@@ -86,7 +86,7 @@ class _Kept(MemoryBlobs):
 
 @dataclass
 class _Taker:
-    """Implements `model.ports.MailRelay`: takes each mail at once, and says when it has had enough."""
+    """Implements `model.delivery.attempts.MailRelay`: takes each mail at once, and says when it has had enough."""
 
     enough: asyncio.Event = field(default_factory=asyncio.Event)
     taken_at: list[float] = field(default_factory=list)

@@ -21,8 +21,7 @@ from model.ids import QueueName
 from model.operations import Level
 from model.pickup.policies import PickupPolicies
 from model.pickup.recorded import RecordedAttempt
-from model.pickup.replay_sums import ReplaySums
-from model.ports import AttemptRecord
+from model.pickup.replay_sums import AttemptRecord, ReplaySums
 from model.schema.keyspace import Schema
 from repair.scanners.attempts import AttemptsWanted
 from repair.scanners.attempts import read_attempts as read_here

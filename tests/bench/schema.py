@@ -14,13 +14,13 @@ from cql.driver.session import CassandraCluster
 from cql.introspect import live_schema
 from cql.migrate.files import read_folder
 from cql.migrate.rollout import RolloutRequest, plan_rollout
+from cql.ports import SchemaServer
 from cql.render import keyspace_cql
 from cql.replication import in_every_data_centre
 from model.migrations.history import LedgerRecord, MigrationState
 from model.migrations.migration import Migration
 from model.migrations.plan import declared_by
 from model.migrations.verification import verify_migrations
-from model.ports import SchemaServer
 from model.schema.difference import differences
 from model.schema.keyspace import Schema
 from repair.clock import SystemClock

@@ -25,6 +25,7 @@ from cassandra.query import UNSET_VALUE
 
 from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from cql.statements import Operation, values_of
+from model.blobs import BlobKind
 from model.errors import MailmendError
 from model.ids import BlobId, MailboxId
 from model.messages.flags import FlagsChange, FlagsMode, parse_flags
@@ -32,7 +33,6 @@ from model.messages.message import MessageKey, NewMail
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
 from model.ports import Tables
 from model.projections.findings import Suspect
-from model.queue.messages import BlobKind
 from model.schema.table import Row
 from repair.clock import SystemClock
 from repair.writing.message_store import MessageStore

@@ -21,12 +21,11 @@ from mailqueue.blobs.cassandra import PART_BYTES, CassandraStore
 from mailqueue.blobs.files import FileStore
 from mailqueue.blobs.object_storage import BULK_MIN, S3Bucket
 from mailqueue.blobs.stores import NamedBlobs
+from model.blobs import BlobKind, BlobStore, StoredBlob
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.errors import BadPayload, BlobMissing
 from model.ids import BlobId
-from model.ports import BlobStore
 from model.queue.blob_ids import BlobNaming, BlobsMode, HashSpelling, is_deduplicated
-from model.queue.messages import BlobKind, StoredBlob
 from model.schema.keyspace import Schema
 from repair.clock import SystemClock
 from tests.support.blobs import BAD_IDS, RANDOM_IDS, SHARED_IDS, UUID_TEXT

@@ -12,9 +12,8 @@ import pytest
 from mailqueue.rabbitmq.broker.topology import Form, QueueForm
 from model.errors import BrokerUnreachable, WrongUse
 from model.ids import QueueName
-from model.ports import Broker
+from model.queue.broker import ATTEMPTS_HEADER, SLICE_HEADER, Broker, Depth, Message
 from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
-from model.queue.messages import ATTEMPTS_HEADER, SLICE_HEADER, Depth, Message
 from tests.support.broker_scenes import Scene, memory_scene, rabbit_scene, soon, taken
 
 SPOOL = QueueName("spool")

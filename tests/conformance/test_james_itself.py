@@ -26,8 +26,8 @@ from model.catalog.queue_tables import OwnTables
 from model.errors import ConfigurationRefused
 from model.ids import QueueName
 from model.operations import Scan
-from model.ports import Broker
 from model.queue.blob_ids import BlobNaming, BlobsMode, HashSpelling
+from model.queue.broker import Broker
 from model.queue.configuration import QueueConfiguration
 from model.queue.filters import MailFilter
 from model.queue.mails import Mail, RecipientHeader, Whereabouts

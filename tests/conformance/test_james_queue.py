@@ -25,13 +25,14 @@ from mailqueue.codec import payload_of
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from model.blobs import Blobs, BlobStore
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.operations import Scan
-from model.ports import AsyncTables, Blobs, BlobStore, Broker, Clock
+from model.ports import AsyncTables, Clock
+from model.queue.broker import SLICE_HEADER, Broker, Message
 from model.queue.filters import MailFilter
 from model.queue.mails import Mail, RecipientHeader
-from model.queue.messages import SLICE_HEADER, Message
 from model.queue.size import CountedBy, SizeKind
 from model.schema.keyspace import Schema
 from repair.clock import SystemClock

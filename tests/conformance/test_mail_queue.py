@@ -27,10 +27,10 @@ from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import BlobMissing, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
+from model.queue.broker import Message
 from model.queue.filters import MailFilter
 from model.queue.health import HealthProblem
 from model.queue.mails import Listed, QueuedMail, Whereabouts
-from model.queue.messages import Message
 from model.queue.size import SizeKind
 from model.schema.keyspace import Schema
 from tests.support.brokers import Broker

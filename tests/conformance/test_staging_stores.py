@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from model.errors import StateUnwritable
-from model.ports import StagingStore
+from repair.staging.area import StagingStore
 from repair.staging.bucket import StagingBucket
 from repair.staging.folder import StagingFolder
 from tests.support.s3_twin import SECRET, S3Twin, s3_twin

@@ -15,9 +15,9 @@ from model.ids import QueueName
 from model.operations import Level
 from model.pickup.policies import PickupPolicies
 from model.pickup.recorded import with_concurrency
-from model.pickup.replay_sums import ReplaySums, most_delayed
+from model.pickup.replay_sums import AttemptRecord, ReplaySums, most_delayed
 from model.pickup.replaying import most_refusing
-from model.ports import AttemptRecord, Tables
+from model.ports import Tables
 from model.schema.keyspace import Schema
 from repair.scanners.attempts import AttemptsWanted, read_attempts
 from tests.support.attempts import DAY, attempt, drawn_attempts, row_of, rows_of

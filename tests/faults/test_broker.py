@@ -16,7 +16,7 @@ from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host, ManagementS
 from mailqueue.rabbitmq.broker.topology import Form, QueueForm
 from model.errors import BrokerUnreachable, MailmendError, PublishFailed
 from model.ids import QueueName
-from model.queue.messages import Message
+from model.queue.broker import Message
 from repair.clock import SystemClock
 from tests.support.broker_scenes import soon, taken
 from tests.support.brokers import OwnBroker, throwaway_rabbitmq

@@ -14,9 +14,9 @@ from mailqueue.blobs.object_storage import open_files
 from mailqueue.pulsar.adapter import PulsarTopics
 from mailqueue.pulsar.mail_queue import open_queue
 from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic
+from model.blobs import Blobs
 from model.errors import MailmendError
 from model.ids import QueueName
-from model.ports import Blobs
 from repair.clock import SystemClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.patience import PATIENCE_SECONDS

@@ -16,9 +16,9 @@ from mailqueue.blobs import files as file_blobs
 from mailqueue.blobs.files import LEFT_BEHIND_AFTER
 from mailqueue.blobs.object_storage import open_files
 from mailqueue.blobs.stores import NamedBlobs
+from model.blobs import BlobKind
 from model.errors import BlobMissing, BlobsUnreachable
 from model.ids import BlobId
-from model.queue.messages import BlobKind
 from repair.clock import SystemClock
 from tests.support.blobs import RANDOM_IDS, SHARED_IDS
 from tests.support.disk import full_after
@@ -30,7 +30,7 @@ _KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from mailqueue.blobs.object_storage import open_files
-from model.queue.messages import BlobKind
+from model.queue.broker import BlobKind
 
 blobs = open_files(Path(sys.argv[1]))
 os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)

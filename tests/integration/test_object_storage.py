@@ -15,9 +15,9 @@ from mailqueue.blobs import listing, object_storage
 from mailqueue.blobs.object_storage import BULK_MAX, BULK_MIN, RETRIES, create_bucket, open_s3
 from mailqueue.blobs.s3 import S3Settings
 from mailqueue.blobs.stores import NamedBlobs
+from model.blobs import BlobKind
 from model.errors import BadSettings, BlobMissing, BlobsUnreachable, BucketMissing
 from model.ids import BlobId
-from model.queue.messages import BlobKind
 from tests.support.certificates import Authority, Signed, authority
 from tests.support.object_stores import S3, throwaway_s3
 from tests.support.s3_twin import HANG_UP, SECRET, STALL, S3Twin, s3_twin

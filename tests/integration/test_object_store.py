@@ -14,8 +14,8 @@ from admin.local.java import find_java
 from admin.local.s3proxy import S3PROXY, ObjectStore
 from admin.local.server_kind import Machine, Site
 from mailqueue.blobs.object_storage import open_s3
+from model.blobs import BlobKind
 from model.errors import LocalServerError
-from model.queue.messages import BlobKind
 from tests.support.object_stores import OwnS3, throwaway_s3
 from tests.support.s3_twin import s3_twin
 from tests.support.servers import unavailable

@@ -19,7 +19,7 @@ from cql.driver.nodes import sstables_of, traced
 from cql.driver.session import CassandraCluster, Keyspace, connect
 from cql.render import keyspace_cql, table_cql
 from cql.replication import in_every_data_centre
-from model.advice.queue_settings import window_compaction
+from model.catalog.lifetimes import window_compaction
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId
 from model.operations import Put, Read, Remove, Write

@@ -15,7 +15,7 @@ from mailqueue.rabbitmq.broker.settings import Host, ManagementSettings
 from mailqueue.rabbitmq.broker.topology import Form, QueueForm, topology_of
 from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, PublishFailed, TopologyMismatch
 from model.ids import QueueName
-from model.queue.messages import Message
+from model.queue.broker import Message
 from repair.clock import SystemClock
 from tests.support.broker_scenes import RabbitScene, rabbit_scene, soon, taken
 from tests.support.brokers import Broker, eventually

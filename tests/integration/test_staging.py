@@ -14,13 +14,12 @@ from pyspark.sql import SparkSession
 
 from cql.driver.session import CassandraCluster, connect
 from model.errors import MailmendError
-from model.ports import StagingStore
 from model.projections.findings import Suspect
 from repair.clock import SystemClock
 from repair.ledger.runs import Ledger
 from repair.mending.engine import Engine, RepairSettings
 from repair.scanners.local import LocalEngine
-from repair.staging.area import StagedScope, StagingArea, opened_area
+from repair.staging.area import StagedScope, StagingArea, StagingStore, opened_area
 from repair.staging.bucket import StagingBucket
 from repair.staging.folder import StagingFolder
 from spark_repair.message_inconsistencies import SparkEngine

@@ -11,13 +11,13 @@ import pytest
 from cql.driver.session import Keyspace
 from cql.statements import Operation
 from mailqueue.blobs.object_storage import open_files
+from model.blobs import Blobs
 from model.catalog.mail import IMAP_UID, MAILBOX, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3
 from model.errors import TimedOut
 from model.ids import MailboxId, MessageId
 from model.messages.flags import FlagsChange, FlagsMode, flags_of, parse_flags
 from model.messages.message import Attachment
 from model.operations import Change, Read, Remove, Scan, Write
-from model.ports import Blobs
 from model.projections.findings import Finding
 from model.projections.verdicts import Verdict
 from repair.clock import SystemClock, Timing

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.broker.topology import QueueForm
-from model.ports import Broker, Delivery
+from model.queue.broker import Broker, Delivery
 from repair.clock import SystemClock
 from tests.support.brokers import Broker as Server
 from tests.support.memory_broker import MemoryBroker

@@ -77,7 +77,7 @@ class Life:
 
 @dataclass
 class TableHops:
-    """Implements `model.ports.NextHops`: one server for each domain, unless the table has others."""
+    """Implements `model.delivery.attempts.NextHops`: one server for each domain, unless the table has others."""
 
     table: dict[str, Sequence[NextHop] | SmtpReply] = field(default_factory=dict)
 
@@ -90,7 +90,7 @@ class TableHops:
 
 @dataclass
 class ScriptedRelay:
-    """Implements `model.ports.MailRelay`.
+    """Implements `model.delivery.attempts.MailRelay`.
 
     Attributes:
         scripts: what is said to a recipient, one after the other; the last is said for ever.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from cql.ports import SchemaServer
 from cql.render import keyspace_cql, parse_version, schema_cql
 from cql.replication import Replication
 from cql.rows import decode
@@ -21,7 +22,7 @@ from model.catalog.generations import JAMES_3_8
 from model.catalog.james_tables import SCHEMA_VERSION
 from model.catalog.mail import MAIL_TABLES
 from model.operations import Count, Put, Write
-from model.ports import SchemaServer, Tables
+from model.ports import Tables
 from model.projections.binding import bind
 from model.projections.family import Family
 from model.schema.keyspace import Schema

@@ -11,13 +11,13 @@ from datetime import datetime
 from typing import Final
 
 from mailqueue.codec import payload_of, queued_of, row_of
+from model.blobs import BlobKind
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId
 from model.instants import instant_of
 from model.operations import Put, PutIfAbsent, Remove
-from model.ports import Delivery
+from model.queue.broker import Delivery, Message
 from model.queue.mails import PRIORITY_NORMAL, Mail, MailBlobs, QueuedMail
-from model.queue.messages import BlobKind, Message
 from model.queue.slices import Slicing, bucket_of, slice_of, slices_between
 from model.schema.table import Row
 from tests.support.queues import QUEUE, TwinQueue

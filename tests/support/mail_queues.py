@@ -22,9 +22,10 @@ from mailqueue.queue import Dequeued, MailQueue
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from model.blobs import Blobs
 from model.ids import QueueName
-from model.ports import AsyncTables, Blobs, Clock
-from model.ports import Broker as BrokerPort
+from model.ports import AsyncTables, Clock
+from model.queue.broker import Broker as BrokerPort
 from model.queue.configuration import QueueConfiguration
 from model.queue.mails import Listed
 from model.queue.slices import Slicing

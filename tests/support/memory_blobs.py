@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from mailqueue.blobs.stores import NamedBlobs
+from model.blobs import StoredBlob
 from model.errors import BlobMissing
 from model.ids import BlobId
 from model.instants import instant_of
 from model.ports import Clock
 from model.queue.blob_ids import BlobNaming
-from model.queue.messages import StoredBlob
 
 
 class BlobVerb(Enum):
@@ -40,7 +40,7 @@ Surround = Callable[[BlobCall, Callable[[], Any]], Any]
 
 
 class MemoryStore:
-    """Bytes in a dictionary. Implements `model.ports.BlobStore`.
+    """Bytes in a dictionary. Implements `model.blobs.BlobStore`.
 
     Args:
         surround: for tests of crashes and of stores that do not answer.
@@ -94,7 +94,7 @@ class MemoryStore:
 
 
 class MemoryBlobs(NamedBlobs):
-    """Blobs in memory. Implements `model.ports.Blobs`; `ids`, `keep` and `lose` are for tests."""
+    """Blobs in memory. Implements `model.blobs.Blobs`; `ids`, `keep` and `lose` are for tests."""
 
     store: MemoryStore
 

@@ -16,9 +16,9 @@ from mailqueue.draining import Drain, checked_prefetch
 from mailqueue.rabbitmq.broker.topology import topology_of
 from model.errors import BrokerUnreachable, PublishFailed
 from model.ids import QueueName
-from model.ports import Clock, Delivery, unheard
+from model.ports import Clock
+from model.queue.broker import Delivery, Depth, Message, unheard
 from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
-from model.queue.messages import Depth, Message
 
 _DEAD = -1
 """The lane of dead letters, beside those of the levels."""
@@ -66,7 +66,7 @@ class _Held:
 
 
 class MemoryBroker:
-    """Implements `model.ports.Broker` over lists.
+    """Implements `model.queue.broker.Broker` over lists.
 
     Args:
         clock: gives the chance by which messages are taken out of turn.

@@ -64,7 +64,7 @@ class Killer:
 
 
 class MigrationServer(SchemaTwin):
-    """A cluster of three nodes that carries out CQL. Implements `SchemaServer` and `model.ports.SchemaNodes`."""
+    """A cluster of three nodes that carries out CQL. Implements `SchemaServer` and `cql.ports.SchemaNodes`."""
 
     def __init__(self, killer: Killer | None = None, **keyspaces: Schema) -> None:
         super().__init__("5.0.9", **keyspaces)

@@ -26,8 +26,8 @@ from admin.local.server_kind import HOST, Site
 from mailqueue.pulsar.adapter import PulsarTopics
 from mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
 from mailqueue.pulsar.settings import PulsarSettings
+from model.blobs import Blobs
 from model.errors import MailmendError
-from model.ports import Blobs
 from repair.clock import SystemClock
 from tests.support.pulsar_stories import QUEUE
 from tests.support.servers import throwaway_server

@@ -18,7 +18,7 @@ from model.catalog.mail import SCHEMA
 from model.catalog.queue_tables import OwnTables, queue_tables_of
 from model.ids import EnqueueId, QueueName
 from model.operations import Change
-from model.ports import Broker
+from model.queue.broker import Broker
 from model.queue.mails import Listed
 from model.schema.keyspace import Schema
 from model.schema.table import Table

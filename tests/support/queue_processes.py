@@ -22,7 +22,7 @@ from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.ids import BlobId, EnqueueId
-from model.queue.messages import Depth
+from model.queue.broker import Depth
 from model.schema.keyspace import Schema
 from tests.support.brokers import Broker, eventually
 from tests.support.commands import CommandLine, Ended, command_line

@@ -8,11 +8,11 @@ from typing import Any
 from cql.statements import Operation
 from mailqueue.codec import message_of
 from mailqueue.codec import row_of as codec_row
+from model.blobs import BlobKind
 from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, EnqueueId
 from model.operations import Put, Remove, Scan
 from model.queue.mails import PRIORITY_NORMAL
-from model.queue.messages import BlobKind
 from model.queue.slices import slice_of
 from tests.support.queue_commands import KEYSPACE, QueueShell
 

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar, cast
 
 from mailqueue.blobs.stores import NamedBlobs
+from model.blobs import BlobKind, Blobs, BlobStore
 from model.errors import (
     BlobsUnreachable,
     BrokerUnreachable,
@@ -21,9 +22,9 @@ from model.errors import (
 )
 from model.ids import BlobId, QueueName
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.ports import AsyncTables, Blobs, BlobStore, Broker, Delivery, unheard
+from model.ports import AsyncTables
+from model.queue.broker import Broker, Delivery, Depth, Message, unheard
 from model.queue.mails import PRIORITY_NORMAL
-from model.queue.messages import BlobKind, Depth, Message
 from model.schema.table import Row
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from mailqueue.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.unacked import UnackedMail
 from model.operations import Change, Put, Remove
-from model.queue.messages import Message
+from model.queue.broker import Message
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 from tests.support.queue_wires import Errors, Side, StepFault, WiredBlobs, WiredBroker, WiredTables

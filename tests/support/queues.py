@@ -19,16 +19,17 @@ from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.tallies import SliceTallies
+from model.blobs import Blobs
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
 from model.ids import BlobId, EnqueueId, QueueName
 from model.operations import Change, Put, Scan
-from model.ports import AsyncTables, Blobs, Broker, Clock
+from model.ports import AsyncTables, Clock
 from model.queue.blob_ids import BlobNaming
+from model.queue.broker import SLICE_HEADER, Broker
 from model.queue.configuration import QueueConfiguration
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Mail, MailBlobs, QueuedMail
-from model.queue.messages import SLICE_HEADER
 from model.queue.slices import EPOCH, Slicing
 from model.schema.table import Row, Table
 from tests.support.clock import VirtualClock

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from cql.ports import SchemaServer
 from model.catalog.generations import GENERATIONS
 from model.catalog.ledger import LEDGER_TABLES
 from model.catalog.mail import SCHEMA
 from model.errors import MailmendError, UnknownKeyspace
-from model.ports import SchemaServer
 from model.schema.keyspace import Schema
 from model.schema.names import text_of
 from model.schema.table import Column, Kind, Row, Table, UserType

@@ -13,14 +13,13 @@ import httpx
 from admin.api.access import Access
 from admin.api.application import application
 from admin.api.jobs.routes import JOBS
-from admin.jobs.children import Say
+from admin.jobs.children import Child, Say
 from admin.jobs.tasks import TaskRunner
 from admin.metrics.declared import LEDGER_UP
 from admin.services.tasks import TaskDesk, job_health
 from cql.memory import MemoryTables
 from mailqueue.prometheus import metrics_text
 from model.metrics import MetricSample
-from model.ports import Child
 from repair.ledger.leases import Leases
 from repair.ledger.tasks import AdminTasks
 from tests.support.clock import VirtualClock

@@ -35,8 +35,8 @@ from mailqueue.maintenance.topic_reconcile import QueueTopics
 from mailqueue.queue import IDS_MAX
 from model.errors import BadPayload, BlobMissing, ExitCode, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName
+from model.queue.broker import Depth
 from model.queue.mails import Listed
-from model.queue.messages import Depth
 from model.schema.table import Row
 
 _BLOB_COLUMNS: Final = ("headerblobid", "bodyblobid")

@@ -14,9 +14,9 @@ from mailqueue.rabbitmq.broker.publishing import Publishing
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.broker.topology import Topology, topology_of
 from model.ids import QueueName
-from model.ports import Clock, Delivery, unheard
+from model.ports import Clock
+from model.queue.broker import Delivery, Depth, Message, unheard
 from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
-from model.queue.messages import Depth, Message
 from repair.retries import AsyncRetries
 
 _UNNAMED_ALARM: Final = "memory or disk"
@@ -24,7 +24,7 @@ _UNNAMED_ALARM: Final = "memory or disk"
 
 
 class RabbitBroker:
-    """Implements `model.ports.Broker`. Nothing is asked of the broker before the first call.
+    """Implements `model.queue.broker.Broker`. Nothing is asked of the broker before the first call.
 
     Publishers and consumers have a connection each: a broker that is short of memory or disk stops reading from those
     that publish, and acks must not wait behind them.

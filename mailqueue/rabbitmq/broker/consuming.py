@@ -17,14 +17,14 @@ from mailqueue.rabbitmq.broker.amqp import Channel, Incoming, Link
 from mailqueue.rabbitmq.broker.topology import died_in, headers_beside, priority_of
 from model.backoff import LOOK_AGAIN
 from model.errors import BrokerDenied, BrokerUnreachable
-from model.ports import Clock, Delivery, unheard
-from model.queue.messages import Message
+from model.ports import Clock
+from model.queue.broker import Delivery, Message, unheard
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 class RabbitDelivery:
-    """An unacked message. Implements `model.ports.Delivery`."""
+    """An unacked message. Implements `model.queue.broker.Delivery`."""
 
     def __init__(self, channel: Channel, found: Incoming, queue: str) -> None:
         died = died_in(found.headers)

@@ -13,7 +13,7 @@ from mailqueue.rabbitmq.broker.amqp import Answer, Channel, Link
 from mailqueue.rabbitmq.broker.declaring import Declared
 from mailqueue.rabbitmq.broker.topology import Topology, headers_to_publish
 from model.errors import BrokerDenied, MailmendError, PublishFailed
-from model.queue.messages import Message
+from model.queue.broker import Message
 
 _AGAIN: Final = frozenset({Answer.REFUSED, Answer.RETURNED, Answer.MISSING, Answer.UNSENT})
 """After these it is tried once more, on another channel, when all was looked at anew."""

@@ -15,8 +15,9 @@ from cql.language.parser import parse
 from cql.statistics import MIB, Statistics, TableFigures
 from cql.traffic import MessageTraffic, QueueTraffic
 from model.advice.compaction import ReadCost, TrialResult, choose
-from model.advice.queue_settings import DAY, advise_queue
+from model.advice.queue_settings import advise_queue
 from model.advice.traffic import Rates
+from model.catalog.lifetimes import DAY
 from model.catalog.mail import IMAP_UID, MESSAGE_ID, CompactionChoice
 from model.schema.keyspace import Schema
 from model.schema.statements import SetOptions

@@ -11,8 +11,9 @@ from admin.present.advice import answer_lines, document_of, next_lines
 from cql.statistics import MIB, Statistics, TableFigures
 from cql.traffic import MessageTraffic
 from model.advice.compaction import ReadCost, TrialResult, choose
-from model.advice.queue_settings import DAY, advise_queue
+from model.advice.queue_settings import advise_queue
 from model.advice.traffic import Rates
+from model.catalog.lifetimes import DAY
 from model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGE_V3, CompactionChoice
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table

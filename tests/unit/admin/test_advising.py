@@ -10,7 +10,7 @@ from admin.advice.measuring import refuse_other_keyspaces
 from admin.advice.sampling import NAMES, Sample, SampledMessage
 from cql.traffic import MessageTraffic, QueueTraffic
 from model.advice.compaction import ReadCost, TrialResult
-from model.advice.queue_settings import DAY
+from model.catalog.lifetimes import DAY
 from model.catalog.mail import MAILBOX, MESSAGE_ID, CompactionChoice
 from model.errors import SchemaMismatch
 from model.schema.keyspace import Schema

@@ -13,8 +13,9 @@ from admin.advice.measuring import (
 )
 from cql.statistics import Statistics, TableFigures
 from cql.traffic import ENQUEUED, MessageTraffic, QueueTraffic
-from model.advice.queue_settings import DAY, FigureSource, Traffic
+from model.advice.queue_settings import FigureSource, Traffic
 from model.advice.traffic import Rates
+from model.catalog.lifetimes import DAY
 
 QUIET = MessageTraffic(None, None)
 BORN = MessageTraffic(Rates(mean=2, peak=9, history_seconds=400 * DAY, looked_at=20_000), 1.2)

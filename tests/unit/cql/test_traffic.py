@@ -20,7 +20,7 @@ from cql.traffic import (
     queue_settings,
     queue_traffic,
 )
-from model.advice.queue_settings import HOUR
+from model.catalog.lifetimes import HOUR
 from model.catalog.mail import MAIL_TABLES
 from model.errors import AccessDenied, BadIdentifier, CannotReach, MailmendError
 from model.queue.configuration import AGGREGATE, QueueConfiguration, event_json

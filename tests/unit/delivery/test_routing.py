@@ -28,7 +28,7 @@ OWN = OwnHost(addresses=frozenset({ip_of("127.0.0.77")}), has=lambda _: False)
 
 @dataclass(frozen=True)
 class AtPort:
-    """Implements `model.ports.NextHops`: servers that listen at a port of a test."""
+    """Implements `model.delivery.attempts.NextHops`: servers that listen at a port of a test."""
 
     hops: DnsNextHops
     port: int

@@ -4,7 +4,7 @@ import pytest
 
 from mailqueue.maintenance.broker_references import broker_references
 from model.errors import SourceUnread
-from model.queue.messages import Message
+from model.queue.broker import Message
 from tests.support.queues import QUEUE, TwinQueue, enqueued
 
 

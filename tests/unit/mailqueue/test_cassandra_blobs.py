@@ -16,12 +16,12 @@ from mailqueue.blobs.cassandra import (
     open_cassandra,
     parts_of,
 )
+from model.blobs import BlobKind
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.errors import BlobMissing, BlobsUnreachable, SchemaMismatch, TimedOut
 from model.ids import BlobId
 from model.operations import Put, Read, Remove
 from model.queue.blob_ids import BlobNaming, BlobsMode
-from model.queue.messages import BlobKind
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 from tests.support.james_queue import james_blobs, james_queue_rows

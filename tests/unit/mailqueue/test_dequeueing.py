@@ -18,9 +18,9 @@ from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS
 from model.errors import WrongUse
 from model.operations import Remove
 from model.queue.blob_ids import BlobNaming, BlobsMode
+from model.queue.broker import SLICE_HEADER, Message
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed
-from model.queue.messages import SLICE_HEADER, Message
 from model.queue.size import SizeKind
 from tests.support.logs import logged
 from tests.support.memory_blobs import BlobVerb

@@ -25,8 +25,8 @@ from model.errors import (
 )
 from model.ids import EnqueueId
 from model.operations import Put, Read
+from model.queue.broker import ATTEMPTS_HEADER, SLICE_HEADER
 from model.queue.mails import DELAY_MAX, PRIORITY_NORMAL, Whereabouts
-from model.queue.messages import ATTEMPTS_HEADER, SLICE_HEADER
 from model.queue.slices import EPOCH, slice_of
 from tests.support.memory_blobs import BlobVerb
 from tests.support.memory_broker import Fate

@@ -11,8 +11,8 @@ from mailqueue.metrics import TrafficSums, pace_between
 from mailqueue.rabbitmq.figures import figures_of, slack_of, sums_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.queue_tables import OwnTables
+from model.queue.broker import SETTLING, Depth
 from model.queue.health import HealthProblem
-from model.queue.messages import SETTLING, Depth
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, drained, enqueued, mail, twin_queue
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -7,8 +7,8 @@ import pytest
 
 from mailqueue.health import BROWSE_START_AGE_MAX, QueueFigures, judged, marks_that_stay
 from model.ids import QueueName
+from model.queue.broker import Depth
 from model.queue.health import HealthProblem, days
-from model.queue.messages import Depth
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR, DAY, MOMENT = timedelta(hours=1), timedelta(days=1), timedelta(microseconds=1)

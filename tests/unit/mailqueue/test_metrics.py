@@ -11,7 +11,7 @@ from mailqueue.metrics import QueueCount, QueueRates
 from mailqueue.prometheus import PrometheusCounts, gauges_text, metrics_text, samples_in
 from model.ids import QueueName
 from model.metrics import Metric, MetricSample
-from model.queue.messages import Depth
+from model.queue.broker import Depth
 
 SPOOL, OUTGOING = QueueName("spool"), QueueName("outgoing")
 

@@ -19,9 +19,9 @@ from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
 from model.operations import Put, Read
 from model.queue.blob_ids import BlobNaming, BlobsMode
+from model.queue.broker import Message
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed
-from model.queue.messages import Message
 from model.queue.slices import EPOCH, slice_of
 from model.queue.starts import GRACE_MIN, ageing_before, grace_of, mark_may_have_expired, rows_lapsed_before, slack_of
 from tests.support.logs import logged

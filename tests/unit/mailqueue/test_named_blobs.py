@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from mailqueue.blobs.stores import NamedBlobs
+from model.blobs import BlobKind
 from model.errors import BlobsUnreachable
 from model.ids import BlobId
 from model.queue.blob_ids import BlobNaming, BlobsMode
-from model.queue.messages import BlobKind
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import BlobCall, MemoryBlobs, MemoryStore
 

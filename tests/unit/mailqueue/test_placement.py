@@ -11,7 +11,7 @@ from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
 from model.errors import BrokerUnreachable, CannotReach, TimedOut
 from model.operations import Put, Read
-from model.queue.messages import SLICE_HEADER
+from model.queue.broker import SLICE_HEADER
 from model.queue.size import SizeKind
 from model.queue.slices import EPOCH
 from tests.support.queues import (

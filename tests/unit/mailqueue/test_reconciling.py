@@ -27,8 +27,8 @@ from mailqueue.maintenance.comparison import (
 from mailqueue.queue import refuse_too_many
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
+from model.queue.broker import SETTLING, Depth
 from model.queue.mails import MailBlobs
-from model.queue.messages import SETTLING, Depth
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -8,8 +8,8 @@ import pytest
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.errors import BrokerUnreachable, PublishFailed
+from model.queue.broker import SLICE_HEADER
 from model.queue.filters import MailFilter
-from model.queue.messages import SLICE_HEADER
 from tests.support.memory_broker import Fate
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, drained, enqueued, mail, names, twin_queue
 

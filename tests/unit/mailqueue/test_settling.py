@@ -16,8 +16,8 @@ from model.backoff import RETRY
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
 from model.errors import CannotReach, Delayed, MailmendError, WrongUse
+from model.queue.broker import ATTEMPTS_HEADER, Message
 from model.queue.mails import Whereabouts
-from model.queue.messages import ATTEMPTS_HEADER, Message
 from tests.support.queue_world import working
 from tests.support.queues import (
     CONTENT,

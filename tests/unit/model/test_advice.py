@@ -8,25 +8,27 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from model.advice.queue_settings import (
-    BLOOM_CHANCES,
-    DAY,
-    FALSE_READS_MAX,
-    HOUR,
     MIB,
-    MINUTE,
     PARTITION_BYTES_MAX,
     PARTITION_ROWS_MAX,
     SLICE_WINDOWS,
-    WINDOWS,
     Figure,
     FigureSource,
     Traffic,
     advise_queue,
     bloom_bytes,
-    gc_grace_for,
     history_window_days,
-    lifetimes,
     span,
+)
+from model.catalog.lifetimes import (
+    BLOOM_CHANCES,
+    DAY,
+    FALSE_READS_MAX,
+    HOUR,
+    MINUTE,
+    WINDOWS,
+    gc_grace_for,
+    lifetimes,
     window_compaction,
     windows_over,
 )

@@ -6,15 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model.blob_collection import (
-    BlobName,
-    BlobVerdict,
-    CollectionRule,
-    ListedBlob,
-    blob_name,
-    naming_blobs,
-    referred_as,
-)
+from model.blob_collection import BlobName, BlobVerdict, CollectionRule, ListedBlob, blob_name, referred_as
+from model.catalog.blob_columns import naming_blobs
 from model.errors import WrongUse
 from model.ids import BlobId
 from model.schema.table import Column, Kind, Table

@@ -9,16 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.language.parser import parse
-from model.advice.queue_settings import (
-    DAY,
-    HOUR,
-    WINDOWS,
-    Figure,
-    FigureSource,
-    Traffic,
-    advise_queue,
-    window_compaction,
-)
+from model.advice.queue_settings import Figure, FigureSource, Traffic, advise_queue
 from model.catalog.generations import GENERATIONS, Generation
 from model.catalog.ledger import (
     DELIVERY_ATTEMPT,
@@ -35,6 +26,7 @@ from model.catalog.ledger import (
     day_of,
     days_back,
 )
+from model.catalog.lifetimes import DAY, HOUR, WINDOWS, window_compaction
 from model.catalog.mail import IMAP_UID, MESSAGE_COMPACTIONS, SCHEMA, CompactionChoice, compacted
 from model.catalog.mail_queue import (
     BROWSE_START,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cql.statistics import VIEWS
 from cql.traffic import BROWSE_START, ENQUEUED, EVENTS
-from model.blob_collection import naming_blobs
+from model.catalog.blob_columns import naming_blobs
 from model.catalog.ledger import DELIVERY_TABLES, HISTORY_TABLES, LEDGER_TABLES, REPAIR_LEASE
 from model.catalog.mail import FAMILIES, MESSAGES, SCHEMA
 from model.catalog.mail_queue import QUEUE_TABLES

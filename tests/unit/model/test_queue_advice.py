@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.advice.queue_settings import DAY, HOUR, SLICE_WINDOWS, Figure, FigureSource, Traffic
+from model.advice.queue_settings import SLICE_WINDOWS, Figure, FigureSource, Traffic
 from model.advice.queue_slices import (
     MOVES_PER_SLICE,
     PACE_MAX,
@@ -16,6 +16,7 @@ from model.advice.queue_slices import (
     advise_configuration,
     pace_for,
 )
+from model.catalog.lifetimes import DAY, HOUR
 from model.queue.configuration import DEFAULT, QueueConfiguration, change
 from model.queue.slices import Slicing
 from tests.support.queues import configured

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.advice.queue_settings import DAY, HOUR
 from model.advice.traffic import (
     RECENT_SECONDS,
     Rates,
@@ -18,6 +17,7 @@ from model.advice.traffic import (
     rates_of_slices,
     slice_gap,
 )
+from model.catalog.lifetimes import DAY, HOUR
 from tests.support.histories import time_uuid
 
 NOW = 1_700_000_000_000_000

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from admin.jobs.children import ChildProcess, Say
+from admin.jobs.children import Child, ChildProcess, Say
 from admin.jobs.cron import parse_cron
 from admin.jobs.declaration import Job, Missed
 from admin.jobs.schedule import turn_meant
@@ -23,7 +23,6 @@ from admin.services.serving import Commands, DeclaredJobs, ServeRequest
 from admin.settings import ConnectionSettings
 from cql.memory import MemoryTables
 from model.errors import CannotReach, MailmendError, WrongUse
-from model.ports import Child
 from repair.ledger.jobs import ENDING, JobRuns
 from repair.ledger.leases import TTL_SECONDS, Leases
 from repair.ledger.tasks import AdminTasks, TaskStatus

@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import pytest
 
+from admin.jobs.schedule import TimeAfter, Timers
 from admin.jobs.timers import ScheduledTimers
-from model.ports import Clock, TimeAfter, Timers
+from model.ports import Clock
 from repair.clock import SystemClock
 from tests.support.clock import VirtualClock, VirtualTimers
 

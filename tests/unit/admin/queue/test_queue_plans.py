@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from model.blobs import BlobKind
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, EnqueueId
 from model.operations import Put, Read, Remove, Scan
-from model.queue.messages import BlobKind
 from model.schema.table import Table
 from tests.support.commands import Ended, Typed
 from tests.support.fuzzing import sealed

@@ -10,7 +10,7 @@ from mailqueue.codec import message_of
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.ids import BlobId
 from model.operations import Change, Put, Remove
-from model.queue.messages import Message
+from model.queue.broker import Message
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queue_reconciled import found, row_of, settled
 from tests.support.queues import parts_of

@@ -17,8 +17,8 @@ from model.errors import BlobsUnreachable
 from model.ids import EnqueueId
 from model.operations import Change, Put, Scan
 from model.queue.blob_ids import BlobNaming, BlobsMode
+from model.queue.broker import Message
 from model.queue.mails import Listed, Whereabouts
-from model.queue.messages import Message
 from repair.ledger.attempts import LedgerAttempts
 from tests.support.in_turn import InTurn
 from tests.support.memory_blobs import BlobCall

@@ -9,7 +9,7 @@ from mailqueue.rabbitmq.mail_queue import open_queue
 from model.catalog.mail_queue import BROWSE_START
 from model.ids import QueueName
 from model.operations import Put
-from model.queue.messages import Message
+from model.queue.broker import Message
 from model.queue.slices import slice_of
 from tests.support.in_turn import InTurn
 from tests.support.queue_commands import KEYSPACE, SPOOL, QueueShell
