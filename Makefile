@@ -45,9 +45,10 @@ test-all: check ## The same, whole: long runs, more examples, then with ScyllaDB
 
 environment: $(STAMP)
 
-check: $(STAMP) verify ## Lint, types, layers and doors; seconds
+check: $(STAMP) verify ## Lint, folded code, types, layers and doors; seconds
 	$(RUN)/ruff format --check
 	$(RUN)/ruff check
+	$(RUN)/python -m tests.ratchet
 	$(RUN)/mypy
 	$(RUN)/lint-imports
 
