@@ -73,7 +73,8 @@ def hangup_calls(reaction: Callable[[], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGHUP)
+    loop = asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGHUP)
     loop.add_signal_handler(signal.SIGHUP, reaction)
     try:
         yield

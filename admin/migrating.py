@@ -88,7 +88,8 @@ def migrator_of(opened: OpenCluster, patience: Patience, progress: Progress) -> 
             round(patience.lease.total_seconds()),
         )
 
-    nodes, waited = CassandraNodes(opened.cluster), patience.agreement.total_seconds()
+    nodes = CassandraNodes(opened.cluster)
+    waited = patience.agreement.total_seconds()
     agreement = Agreement(nodes, opened.clock, waited, patience.require_all)
     with _named_way_out(connection.keyspace):
         yield Migrator(

@@ -182,7 +182,8 @@ def spans_in(policy: Mapping[str, Any]) -> dict[str, timedelta]:
 def head_of(settings: RepairSettings, tables: str, options: str, without: tuple[str, ...]) -> PlanHead:
     """The head of a plan for messages."""
     assert settings.as_of is not None, "a plan says its T"
-    policy, margin = asdict(settings.policy_of(settings.as_of, None)), settings.timing.margin_seconds
+    policy = asdict(settings.policy_of(settings.as_of, None))
+    margin = settings.timing.margin_seconds
     return PlanHead(
         kind=PlanKind.MESSAGES,
         keyspace=settings.keyspace,
@@ -198,8 +199,10 @@ class PlanWriter:
     """Writes the lines of a plan."""
 
     def __init__(self, file: Path, stream: IO[str]) -> None:
-        self._file, self._stream = file, stream
-        self._digest, self._counts = sha256(), dict[str, Counter[str]]()
+        self._file = file
+        self._stream = stream
+        self._digest = sha256()
+        self._counts = dict[str, Counter[str]]()
 
     def add(self, finding: Finding) -> None:
         """A finding that would be mended, at once or once rows agree; others are not part of a plan."""
@@ -261,7 +264,8 @@ class PlanFile:
     """
 
     def __init__(self, file: Path, stream: IO[bytes]) -> None:
-        self.file, self._stream = file, stream
+        self.file = file
+        self._stream = stream
         first = _fields(stream.readline(_HEAD_BYTES_MAX))
         if str(first.get("plan")) not in _KINDS:
             raise PlanRefused(f"{file} is not a plan of a repair", mend=_anew())
@@ -347,10 +351,13 @@ class PlanFile:
     def _read_whole(self, file: Path) -> tuple[dict[str, Any], str]:
         """The counts and the seal: the last two lines."""
         self._stream.seek(0)
-        digest, before, last = sha256(), b"", b""
+        digest = sha256()
+        before = b""
+        last = b""
         for line in self._stream:
             digest.update(last)
-            before, last = last, line
+            before = last
+            last = line
         seal = digest.hexdigest()
         if _fields(last) != {"seal": seal}:
             why = f"{file} is not as it was written: it was edited, or is not whole"

@@ -58,7 +58,8 @@ class PlainLines:
         self._write(f"{name}{of} ...")
 
     def advance(self, steps: int, suspects: int = 0) -> None:
-        count, now = self._count, self._now()
+        count = self._count
+        now = self._now()
         count.steps += steps
         count.suspects += suspects
         if now - count.shown_at >= LINE_EVERY_SECONDS * MICROS:

@@ -382,7 +382,8 @@ def _settings_of(text: str, parts: SplitResult, known: frozenset[str]) -> dict[s
 
 
 def _naming(text: str, settings: dict[str, str]) -> BlobNaming | None:
-    modes, mode = {mode.value: mode for mode in BlobsMode}, settings.get("ids")
+    modes = {mode.value: mode for mode in BlobsMode}
+    mode = settings.get("ids")
     if mode is None:
         return None
     if mode not in modes:

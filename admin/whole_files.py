@@ -34,7 +34,8 @@ def whole_file(
         return
     with named_when_refused(file, WrongUse):
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".part")
-    part, stream = Path(name), opener(handle, "w", encoding="utf-8")
+    part = Path(name)
+    stream = opener(handle, "w", encoding="utf-8")
     try:
         yield stream
         with named_when_refused(file):

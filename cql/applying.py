@@ -50,7 +50,8 @@ def ledger_steps(
     server: SchemaServer, ledger_keyspace: str, like_keyspace: str, replication: Replication | None = None
 ) -> tuple[Step, ...]:
     """What `ensure_ledger` would create; reads only and raises the same errors."""
-    live, version = live_schema(server, ledger_keyspace), parse_version(server.release_version)
+    live = live_schema(server, ledger_keyspace)
+    version = parse_version(server.release_version)
     wrong = tuple(str(one) for one in differences(LEDGER, live) if _unfits(one))
     if wrong:
         raise SchemaMismatch(ledger_keyspace, wrong)

@@ -58,7 +58,8 @@ def live_schema(server: SchemaServer, keyspace: str) -> Schema:
     """The keyspace's types, tables, indexes and views; empty for an unknown keyspace."""
     own = (_own_name(keyspace),)
     rows = _rows_of_parts(server, own)
-    columns, dropped = _by_table(rows["columns"]), _by_table(rows["dropped_columns"])
+    columns = _by_table(rows["columns"])
+    dropped = _by_table(rows["dropped_columns"])
     masks = _masks(server, own)
     return Schema(
         in_order_of_use(_user_type(row) for row in rows["types"]),
@@ -219,7 +220,8 @@ def _index(row: Row) -> Index:
 
 
 def _view(row: Row, columns: Sequence[Row], masks: Masks) -> View:
-    table, base = _masked(_table(row, row["view_name"], columns), masks), spelled(row["base_table_name"])
+    table = _masked(_table(row, row["view_name"], columns), masks)
+    base = spelled(row["base_table_name"])
     return View(table, base, row["where_clause"], row["include_all_columns"])
 
 

@@ -95,14 +95,16 @@ class MemoryTables:
 
     def _read(self, table: Table, key: Key, *, times: bool) -> list[Seen]:
         partition = self._partition(table, key)
-        keys, now = partition.keys_under(table, key), self._seconds()
+        keys = partition.keys_under(table, key)
+        now = self._seconds()
         seen = (partition.look(table, full, now, times=times) for full in keys)
         return in_clustering_order(table, [one for one in seen if one])
 
     def _scan(self, scan: Scan) -> list[Row]:
         within = _among(scan.under, scan.among) if scan.under or scan.among else self._partitions_in(scan)
         rows = [seen.row for key in within for seen in self._read(scan.table, key, times=False)]
-        start, end = len(scan.under), len(scan.under) + len(scan.after)
+        start = len(scan.under)
+        end = len(scan.under) + len(scan.after)
         behind = [row for row in rows if not scan.after or scan.table.key_of(row)[start:end] > scan.after]
         return [{name: row[name] for name in scan.columns} for row in behind[: scan.limit]]
 
@@ -160,7 +162,8 @@ class MemoryTables:
         return next((seen.row for seen in self._read(table, key, times=False)), None)
 
     def _put(self, table: Table, row: Row, at: int, ttl: int | None, *, clear: bool) -> None:
-        stored, expires_at = self._stored(table, table.key_of(row)), self._expiry(table, ttl)
+        stored = self._stored(table, table.key_of(row))
+        expires_at = self._expiry(table, ttl)
         stored.mark(at, expires_at)
         for column in table.regular:
             if column.name in row and (clear or row[column.name] is not None):

@@ -148,7 +148,8 @@ class _Renderer:
                 )
 
     def _name(self, name: Name) -> str:
-        own, keyspace = checked_spelling(name.spelling), name.keyspace or self.keyspace
+        own = checked_spelling(name.spelling)
+        keyspace = name.keyspace or self.keyspace
         return f"{keyspace_spelling(keyspace)}.{own}" if keyspace is not None else own
 
     def _options(self, options: Mapping[str, str]) -> str:

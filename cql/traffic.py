@@ -94,7 +94,8 @@ def queue_traffic(reading: Reading, keyspace: str, live: Schema, now_micros: int
     """
     if live.table(ENQUEUED) is None:
         return None
-    name, now = keyspace_spelling(keyspace), now_micros // MICROS
+    name = keyspace_spelling(keyspace)
+    now = now_micros // MICROS
     counts = _mails_by_partition(reading, name)
     mails = Counter[tuple[str, int]]()
     for (of_queue, start, _), count in counts.items():

@@ -160,7 +160,8 @@ class OwnHost:
     @classmethod
     def known_as(cls, names: Iterable[str], listens_at: Collection[str] = ()) -> "OwnHost":
         """Of names and addresses, mixed; a connection to an unspecified address comes to every one of ours."""
-        found, addresses = set[str](), set[IpAddress]()
+        found = set[str]()
+        addresses = set[IpAddress]()
         for name in (*names, *listens_at):
             try:
                 addresses.add(ip_of(name.strip("[]")))

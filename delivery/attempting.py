@@ -108,7 +108,8 @@ class ReadyEntry:
         return tuple(one.address for one in self.sources if one.reaches(hop))
 
     def attempt(self, hop: NextHop, source: str, settings: DeliverySettings) -> DeliveryAttempt:
-        mail, wanted = self.held.mail, self.wanted
+        mail = self.held.mail
+        wanted = self.wanted
         recipients = (EnvelopeRecipient(self.recipient, self.entry.wish),)
         envelope = MailEnvelope(
             wanted.sender or mail.sender,
@@ -197,7 +198,9 @@ class EntryAttempts:
 
     async def ended(self, ready: ReadyEntry, picked: Picked) -> EndedEntry:
         """How an entry ends: one server after the other is tried, as far as the limits of each allow it at once."""
-        held, begun, number = ready.held, picked, ready.entry.id.number
+        held = ready.held
+        begun = picked
+        number = ready.entry.id.number
         entry = ready.entry = held.move(number, EntryStage.DELIVERING)
         for place, hop in enumerate(ready.hops, 1):
             recorded = ready.recorded(self.clock.new_uuid(), begun, hop, self.journal.server)
@@ -222,7 +225,8 @@ class EntryAttempts:
             following = self.engine.admit(ready.active(ready.hops[place]), self.nanos())
             if following is None:
                 return EndedEntry(entry, EntryEnd.RETURNED, self.now(), wait=held.away)
-            begun, ready.ready_at = following, recorded.ended_at
+            begun = following
+            ready.ready_at = recorded.ended_at
         returned = replace(recorded, ended_at=self.now(), outcome=AttemptOutcome.RETURNED, stage=AttemptStage.DATA)
         await self.journal.end(held, returned, doubtful=True)
         return EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=_NO_JOURNAL, wait=held.away)
@@ -306,7 +310,8 @@ class EntryAttempts:
         return EndedEntry(entry, end, at, reply.status, why, result.tells and not arrived, arrived)
 
     async def _after(self, held: HeldMail, ended: EndedEntry, stage: AttemptStage | None) -> EndedEntry:
-        entry, seen = ended.entry, self._seen(held, ended.entry)
+        entry = ended.entry
+        seen = self._seen(held, ended.entry)
         schedule = self.settings.schedule(held.mail.transport)
         is_last = schedule.after(entry.refusals + 1, ended.at, seen.expires_at, 0.0) is None
         attempt = HookedAttempt(seen, ended.end, ended.status, entry.reply, ended.why, entry.host, stage, is_last)

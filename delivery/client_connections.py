@@ -129,12 +129,15 @@ class ClientConnection(SMTP):
     """
 
     def __init__(self, together: ClientConnections, protocol: DeliveryProtocol, *, secured: bool = False) -> None:
-        self._together, self._settings, self._secured_at_once = together, together.settings, secured
+        self._together = together
+        self._settings = together.settings
+        self._secured_at_once = secured
         self._lmtp = protocol is DeliveryProtocol.LMTP
         self._sender: NamedSender | None = None
         self._recipients = list[NamedRecipient]()
         self.client = ""
-        self._held, self._ends_by = 0, math.inf
+        self._held = 0
+        self._ends_by = math.inf
         self._heard_at = self.waits_since = together.now()
         limits = self._settings
         self._commands = self._errors = self._recipients_asked = 0
@@ -299,7 +302,8 @@ class ClientConnection(SMTP):
 
     def _set_post_data_state(self) -> None:
         super()._set_post_data_state()  # type: ignore[no-untyped-call]
-        self._sender, self._recipients = None, []
+        self._sender = None
+        self._recipients = []
 
     async def push(self, status: Any) -> None:
         """Send a reply, with an enhanced status code where aiosmtpd gives none."""
@@ -329,7 +333,8 @@ class ClientConnection(SMTP):
             return
         self._set_rset_state()  # type: ignore[no-untyped-call]
         assert self.session is not None
-        self.session.host_name, self.session.extended_smtp = name, extended
+        self.session.host_name = name
+        self.session.extended_smtp = extended
         size = f"SIZE {self._settings.mail_bytes_max}"
         secure = ("STARTTLS",) if self._may_secure else ()
         offers = (size, "8BITMIME", "PIPELINING", "DSN", "ENHANCEDSTATUSCODES", *secure) if extended else ()
@@ -350,7 +355,8 @@ class ClientConnection(SMTP):
         found = sender_in(words, self._settings.mail_bytes_max)
         if isinstance(found, SmtpReply):
             return found
-        self._sender, self._recipients_asked = found, 0
+        self._sender = found
+        self._recipients_asked = 0
         return replies.FINE
 
     async def smtp_RCPT(self, arg: str | None) -> None:
@@ -381,7 +387,9 @@ class ClientConnection(SMTP):
         self._reset_timeout()
         await self.push("354 send the mail, and a line of one dot behind it")
         content = await self._content()
-        sender, recipients, origin = self._sender, self._recipients, self._origin()
+        sender = self._sender
+        recipients = self._recipients
+        origin = self._origin()
         self._set_post_data_state()
         try:
             if isinstance(content, SmtpReply):
@@ -392,7 +400,8 @@ class ClientConnection(SMTP):
             self._release()
         for answer in answers if self._lmtp else [max(answers, key=lambda one: one.code)]:
             await self.push(answer)
-        self.has_mail, self._commands = False, 0
+        self.has_mail = False
+        self._commands = 0
         if any(answer.positive for answer in answers):
             self._errors = 0
         self.waits_since = self._together.now()
@@ -403,7 +412,8 @@ class ClientConnection(SMTP):
 
     async def _content(self) -> bytes | SmtpReply:
         """The bytes of a mail up to the line of one dot; a reply where there are too many, of which none are kept."""
-        content, refusal = bytearray(), None
+        content = bytearray()
+        refusal = None
         async for part in self._input.content():
             self._heard_at = self._together.now()
             if refusal is None and (refusal := self._refused(len(content) + len(part))):

@@ -288,7 +288,9 @@ class _Lookups:
         """The addresses of a host, those of IPv6 first; both are asked for, whatever comes of the other question."""
         kinds = [kind for family, kind in _TYPES.items() if family in self._settings.families]
         answers = await asyncio.gather(*(self._asked(host, kind) for kind in kinds), return_exceptions=True)
-        addresses, seconds, exists = list[str](), self._settings.kept_max.total_seconds(), False
+        addresses = list[str]()
+        seconds = self._settings.kept_max.total_seconds()
+        exists = False
         unanswered: _Unanswered | None = None
         for answer in answers:
             if isinstance(answer, _Unanswered):
@@ -309,7 +311,8 @@ class _Lookups:
             _Unanswered: no server says.
         """
         try:
-            wanted, seconds = dns_names.from_text(name), math.inf
+            wanted = dns_names.from_text(name)
+            seconds = math.inf
             for _ in range(_ALIASES_MAX):
                 answer = await self._resolved(wanted, kind)
                 seconds = min(seconds, _seconds_of(answer))
@@ -335,7 +338,8 @@ class _Lookups:
         return DomainServers(self._kept_seconds(0), refusal=refusal)
 
     def _kept_seconds(self, seconds: float) -> float:
-        least, most = self._settings.kept_min.total_seconds(), self._settings.kept_max.total_seconds()
+        least = self._settings.kept_min.total_seconds()
+        most = self._settings.kept_max.total_seconds()
         return min(max(seconds, least), most)
 
 

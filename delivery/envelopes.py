@@ -61,9 +61,11 @@ def outgoing_of(dequeued: Dequeued, now: datetime) -> tuple[OutgoingMail, tuple[
 
 def queued_entries(listed: Listed, now: datetime) -> tuple[QueuedEntry, ...]:
     """The entries of a mail as its queue lists it."""
-    mail, enqueue_id = listed.queued.mail, listed.queued.enqueue_id
+    mail = listed.queued.mail
+    enqueue_id = listed.queued.enqueue_id
     outgoing, entries = _outgoing(mail, enqueue_id, listed.enqueued_at)
-    attributes, found = plain_attributes(mail), []
+    attributes = plain_attributes(mail)
+    found = []
     for one in entries:
         due_at = max((at for at in (listed.due_at, one.due_at) if at), default=now)
         rests = listed.due_at is not None or due_at > now
@@ -196,7 +198,8 @@ def without_notes(entry: DeliveryEntry) -> DeliveryEntry:
 
 def _kept(given: Mapping[str, str]) -> Mapping[str, str]:
     """Attributes of hooks, as far as there is room for them."""
-    kept, left = dict[str, str](), GIVEN_BYTES_MAX
+    kept = dict[str, str]()
+    left = GIVEN_BYTES_MAX
     for name, text in given.items():
         written_name = wellformed(name)
         written = wellformed(text)
@@ -238,7 +241,8 @@ def _order(of_it: Mapping[str, Any]) -> EntryOrder | None:
 
 def _entries(mail: Mail, mail_id: EnqueueId, remembered: Any) -> Iterable[DeliveryEntry]:
     known = remembered if isinstance(remembered, list) and len(remembered) == len(mail.recipients) else None
-    notify, original = _mapping(mail, "dsn-notify"), _mapping(mail, "dsn-orcpt")
+    notify = _mapping(mail, "dsn-notify")
+    original = _mapping(mail, "dsn-orcpt")
     for place, recipient in enumerate(mail.recipients):
         of_it = known[place] if known and isinstance(known[place], Mapping) else {}
         yield DeliveryEntry(

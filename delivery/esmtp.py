@@ -94,7 +94,8 @@ async def fitted_lines(lines: bytes, offered: ServerExtensions) -> bytes | SmtpR
 
 def commands_for(envelope: MailEnvelope, lines: bytes, offered: ServerExtensions) -> MailCommands | SmtpReply:
     """What is to be said; a reply where this server cannot be given this mail, which stands for one of the server."""
-    size, size_max = len(lines), offered.size_max_bytes
+    size = len(lines)
+    size_max = offered.size_max_bytes
     if size_max is not None and size > size_max:
         return _refusal(552, "5.3.4", f"the mail has {size} bytes, and the server takes {size_max} at most")
     addresses = [envelope.sender or "", *(one.address for one in envelope.recipients)]
@@ -163,7 +164,8 @@ def _written(address: str, *, international: bool) -> bytes | None:
     found = _ADDRESS.fullmatch(address)
     if not found:
         return None
-    local, domain = found["local"], found["domain"]
+    local = found["local"]
+    domain = found["domain"]
     if domain is None or domain.startswith("["):
         return address.encode() if address.isascii() else None
     name = ascii_domain(domain)

@@ -63,7 +63,8 @@ def _standing_of(
     if ended:
         return EntryStanding(held=held, entry=entry, ended=ended)
     if entry.stage is EntryStage.WAITING and ready and ready.counted:
-        queue, sources = engine.place_of(ready.counted), explain_by(engine, ready.counted, now)
+        queue = engine.place_of(ready.counted)
+        sources = explain_by(engine, ready.counted, now)
         return EntryStanding(
             held=held,
             entry=entry,

@@ -198,7 +198,8 @@ class MailDepartures:
 
         Its id follows from this passage: a server that is killed between this and the ack does it again, for one mail.
         """
-        mail, content = held.dequeued.mail, held.dequeued.content
+        mail = held.dequeued.mail
+        content = held.dequeued.content
         known_as = put_off_id(held.dequeued.enqueue_id, [one.id.number for one in entries])
         build = partial(mail_again, mail, held.mail, entries, held.given)
         again = with_bytes(await asyncio.to_thread(build) if len(entries) > _MANY else build(), content)

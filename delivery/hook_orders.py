@@ -42,7 +42,8 @@ class HookOrders:
         self, order: SuspendMails, owner: str, holding: Iterable[MadeSuspension]
     ) -> Sequence[MadeSuspension] | None:
         """What holds behind it; None where that is what has held before."""
-        now, lasting = self._now, self._lasting(holding)
+        now = self._now
+        lasting = self._lasting(holding)
         same = [one for one in lasting if order.is_what(one, owner)]
         if not order.lasts:
             return self._without(same, lasting)
@@ -55,7 +56,8 @@ class HookOrders:
         self, order: LimitMails, owner: str, holding: Iterable[MadeCondition]
     ) -> Sequence[MadeCondition] | None:
         """Likewise."""
-        now, lasting = self._now, self._lasting(holding)
+        now = self._now
+        lasting = self._lasting(holding)
         same = [one for one in lasting if order.is_what(one, owner)]
         if not order.lasts:
             return self._without(same, lasting)

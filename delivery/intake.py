@@ -140,7 +140,9 @@ class MailIntake:
 
         By SMTP that is all of a mail or nothing, as it knows one answer.
         """
-        usage, kept, refused = self.quotas.usage, list[_Part](), dict[str, SmtpReply]()
+        usage = self.quotas.usage
+        kept = list[_Part]()
+        refused = dict[str, SmtpReply]()
         if not usage.quotas or not origin.answers_each:
             whole = [counted_mail(made(*part), size) for part in parts]
             if found := self.quotas.refusal(whole):
@@ -164,7 +166,8 @@ class MailIntake:
         self, sender: NamedSender, recipients: Sequence[NamedRecipient], origin: MailOrigin, content: bytes
     ) -> dict[IncomingOutcome, list[NamedRecipient]]:
         """The recipients for whom rules come to the same, together."""
-        now, rules = instant_of(self.clock.micros()), self.rules
+        now = instant_of(self.clock.micros())
+        rules = self.rules
         asked = {name for rule in rules for named, name in rule.patterns if named is IncomingField.HEADER}
         header = header_values(content, asked)
         parts = dict[IncomingOutcome, list[NamedRecipient]]()

@@ -110,7 +110,8 @@ class AttemptJournal:
         if last.outcome is None:
             return self.doubted(entry, last)
         _LOG.info("an attempt of before has its outcome", extra=_fields(last) | {"outcome": last.outcome.value})
-        end, at = ENDS[last.outcome], last.ended_at or last.started_at
+        end = ENDS[last.outcome]
+        at = last.ended_at or last.started_at
         why = "" if end is EntryEnd.DELIVERED else _WORDS_LOST
         return EndedEntry(replace(entry, reply="", host=last.host), end, at, last.status, why, journalled=True)
 

@@ -119,7 +119,8 @@ class MailListener:
             one.end(replies.STOPPING)
 
     async def _until_gone(self, limit: timedelta) -> None:
-        until, changed = self.clock.monotonic() + limit.total_seconds(), self.intake.changed
+        until = self.clock.monotonic() + limit.total_seconds()
+        changed = self.intake.changed
         while (self.connections.open or self.intake.is_busy) and (left := until - self.clock.monotonic()) > 0:
             changed.clear()
             await paused(self.clock, timedelta(seconds=left), changed)

@@ -160,7 +160,8 @@ class HeededConditions:
         return min(self._ends.values(), default=UNKNOWN)
 
     def _reload(self) -> PolicyChanges:
-        now, before = self.time.nanos(), {one.made.id: one for one in self.placed}
+        now = self.time.nanos()
+        before = {one.made.id: one for one in self.placed}
         lasting = [one for name, one in self.holding.items() if self._ends.get(name, now) > now]
         policies, self.placed = with_conditions(self.policies, lasting, self.engine.algorithm)
         for one in self.placed:

@@ -118,7 +118,8 @@ class PolicyNode:
 
     def place_of(self, path: DocumentPath) -> Place:
         """Where something below this stands: an entry of a mapping at its name, one of a list at its own beginning."""
-        found, mark = self.node, self.node.start_mark
+        found = self.node
+        mark = self.node.start_mark
         for step in path:
             if isinstance(step, int):
                 found = found.value[step]

@@ -60,7 +60,8 @@ class QueueQuotas:
         Raises:
             CannotReach: it cannot be listed; what was known stays known.
         """
-        began, count = self.clock.micros(), self.usage.begin_count()
+        began = self.clock.micros()
+        count = self.usage.begin_count()
         try:
             async for one in self.queue.browse():
                 count.add(counted_mail(one.queued.mail))

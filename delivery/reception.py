@@ -160,7 +160,8 @@ def header_values(content: bytes, names: Collection[str]) -> Mapping[str, str]:
 
 def without_fields(content: bytes, names: Collection[str]) -> bytes:
     """The mail without these header fields, which are named in small letters."""
-    kept, end = bytearray(), 0
+    kept = bytearray()
+    end = 0
     for one in _header_fields(content) if names else ():
         if one[1].lower().decode() in names:
             kept += content[end : one.start()]
@@ -181,7 +182,8 @@ def incoming_values(
     sender: NamedSender, recipient: NamedRecipient, origin: MailOrigin, header: Mapping[str, str]
 ) -> IncomingValues:
     """What rules compare of a mail and one of its recipients."""
-    from_, to = sender.address or "", recipient.address
+    from_ = sender.address or ""
+    to = recipient.address
     said = {
         IncomingField.CLIENT: origin.client,
         IncomingField.HELO: origin.greeted_as,

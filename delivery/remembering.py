@@ -95,7 +95,8 @@ class RememberedRates:
         """
         if self.life and (self.life.claim, self._name) == (seat.claim, seat.name):
             return known
-        found, rows = await self.ledger.life(self.queue, seat.name), list[SavedRow]()
+        found = await self.ledger.life(self.queue, seat.name)
+        rows = list[SavedRow]()
         is_ours = bool(self.life and found and self._name == seat.name and found.claim == self.life.claim)
         goes_on = is_ours
         if found and not self._has_counted and found.goes_on(view, seat.name):
@@ -118,7 +119,8 @@ class RememberedRates:
         stamp = max(self.clock.micros(), found.stamp + STAMPS_APART if found else 0)
         if not await self._change(seat, found.claim if found else None, span, stamp, known or view.epoch):
             raise CannotReach("another process of this server has just begun to count")
-        self._has_counted, self._stamp = True, stamp
+        self._has_counted = True
+        self._stamp = stamp
         return known
 
     async def note(self, seat: ServerSeat, view: ServerView) -> None:
@@ -137,7 +139,8 @@ class RememberedRates:
 
     async def end(self) -> None:
         """Write all counters, as nothing more begins; what is not written may have begun as much as it might."""
-        kept, now = self.engine.share.kept, self.nanos()
+        kept = self.engine.share.kept
+        now = self.nanos()
         if kept is None:
             return
         for one in kept.living.values():
@@ -152,10 +155,12 @@ class RememberedRates:
 
     async def _write(self, memories: Sequence[CounterMemory], now: int, *, ends: bool = False) -> bool:
         """Write some counters, and let more begin under them; whether all were written."""
-        life, number = self.life, self.engine.share.number
+        life = self.life
+        number = self.engine.share.number
         if not memories or life is None or self._name is None or life.number != number:
             return False
-        rows, begun = list[SavedRow](), [one.begun for one in memories]
+        rows = list[SavedRow]()
+        begun = [one.begun for one in memories]
         for one in memories:
             ahead = 0 if ends else one.may_begin
             one.ahead = min(one.ahead, ahead)
@@ -176,7 +181,8 @@ class RememberedRates:
 
     async def _change(self, seat: ServerSeat, before: UUID | None, span: UUID, stamp: int, epoch: int) -> bool:
         """Say how this process goes on counting."""
-        now, share = self.nanos(), self.engine.share
+        now = self.nanos()
+        share = self.engine.share
         life = ServerLife(
             claim=seat.claim,
             span=span,
@@ -188,7 +194,8 @@ class RememberedRates:
         )
         if not await self.ledger.change(self.queue, seat.name, before, life):
             return False
-        self.life, self._name = life, seat.name
+        self.life = life
+        self._name = seat.name
         return True
 
     def _begin_anew(self, now: int) -> None:

@@ -56,7 +56,8 @@ def refusal_in(text: str) -> str | None:
 
 def with_status(text: str) -> str:
     """The reply, with an enhanced status code (RFC 2034) where it has none."""
-    code, rest = text[:3], text[4:]
+    code = text[:3]
+    rest = text[4:]
     if text[3:4] != " " or code == _GREETING or code[0] not in _STATUS_CLASSES or rest.startswith(f"{code[0]}."):
         return text
     return f"{code} {_STATUS.get(code, f'{code[0]}.0.0')} {rest}"

@@ -197,7 +197,8 @@ class DeliveryServer:
         yield from uncertain_samples(self.queue.name, self._work.journal.uncertain)
         yield from report_samples(self.queue.name, self._departures.lost_reports)
         if self.orders and self.orders.read_micros is not None:
-            suspensions, conditions = self.orders.suspensions, self.orders.conditions.placed
+            suspensions = self.orders.suspensions
+            conditions = self.orders.conditions.placed
             yield from order_samples(
                 self.queue.name, suspensions.count, suspensions.unread_count, conditions, self.orders.read_micros
             )
@@ -256,7 +257,8 @@ class DeliveryServer:
             return
         mail, entries = outgoing_of(dequeued, self._work.now())
         expires_at = self.settings.schedule(mail.transport).expires_at(mail.first_seen_at, mail.expires_at)
-        now, active = self._work.nanos(), {one.id.number: one for one in entries}
+        now = self._work.nanos()
+        active = {one.id.number: one for one in entries}
         held = HeldMail(dequeued, mail, active, now, now + nanos_in(expires_at - self._work.now()))
         self._held[dequeued.enqueue_id] = held
         self._bytes_held += len(dequeued.content)
@@ -264,7 +266,8 @@ class DeliveryServer:
         self._check_at = min(self._check_at, held.expires_at, now + nanos_in(limit))
         if not entries:
             self._begin(self._settling, self._settled(held))
-        to_try, at = deque[DeliveryEntry](), self._work.now()
+        to_try = deque[DeliveryEntry]()
+        at = self._work.now()
         for entry in entries:
             if ended := without_attempt(entry, at, expires_at):
                 self._end(held, ended)
@@ -326,7 +329,8 @@ class DeliveryServer:
 
     def _check_waiting(self, now: int) -> None:
         """End what has expired, and give back what has waited for too long, or leaves no room for others."""
-        longest, crowded = nanos_in(self.settings.waiting_max), nanos_in(self.settings.crowded_max)
+        longest = nanos_in(self.settings.waiting_max)
+        crowded = nanos_in(self.settings.crowded_max)
         stay = list[HeldMail]()
         for held in list(self._held.values()):
             if held.expires_at <= now:
@@ -389,11 +393,13 @@ class DeliveryServer:
             self._begin(self._settling, self._settled(held))
 
     async def _settled(self, held: HeldMail) -> None:
-        schedule, shared = self.settings.schedule(held.mail.transport), self.orders
+        schedule = self.settings.schedule(held.mail.transport)
+        shared = self.orders
         changes = await shared.intents_after(held.mail.id, held.ended) if shared else {}
         now = self._work.now()
         if changes:
-            before, held.ended = held.ended, all_as_ordered(held.mail, held.ended, changes, schedule, now)
+            before = held.ended
+            held.ended = all_as_ordered(held.mail, held.ended, changes, schedule, now)
             for one in [ended for ended in held.ended if ended not in before]:
                 log_ended(one)
         await self._departures.leave(held, settlement_of(held.mail, held.ended, schedule, now), now)

@@ -157,7 +157,8 @@ class SharedLimits:
         """Say that nothing is under way here any more; where the ledger does not answer, the seat expires."""
         if self.seat is None:
             return
-        now, seat = self._nanos(), self.seat
+        now = self._nanos()
+        seat = self.seat
         self.engine.hold_until(now, now)
         await self.rates.end()
         try:
@@ -172,7 +173,8 @@ class SharedLimits:
         _LOG.warning("the seat of this server was lost: it begins nothing under shared limits", extra=self._shown)
         self.engine.hold_until(now, now)
         self.break_off()
-        self.seat, self._settled = None, False
+        self.seat = None
+        self._settled = False
 
     def misplaced(self) -> list[ActiveMail]:
         """Mails that wait here, and that other servers of the queue may send."""
@@ -193,7 +195,8 @@ class SharedLimits:
 
     def _follow(self, view: ServerView, seats: Mapping[ServerName, ServerSeat], seat: ServerSeat) -> bool:
         """Have the share that a view gives now; whether it can be adopted, and was not yet."""
-        now, since = self._nanos(), view.members.get(seat.name)
+        now = self._nanos()
+        since = view.members.get(seat.name)
         is_first = view.epoch == 1 and self._known == 0
         if not is_first and (self._known is None or since is None or since > self._known):
             self.engine.have(NO_SHARE, now)
@@ -203,7 +206,8 @@ class SharedLimits:
         if view != self.view:
             shown = {"epoch": view.epoch, "servers": len(view.members), **self._shown}
             _LOG.info("limits are shared among other servers than before", extra=shown)
-        self.view, self._known = view, view.epoch
+        self.view = view
+        self._known = view.epoch
         self.alone = all(one.name == seat.name or one.state is SeatState.ENDED for one in seats.values())
         self._settled = complete and since is not None and seat.adopted >= view.epoch
         self.wake()
@@ -223,7 +227,8 @@ class SharedLimits:
         """
         self._claim = self._claim or self.clock.random_uuid()
         for name in self._names():
-            sent, now = self._nanos(), instant_of(self.clock.micros())
+            sent = self._nanos()
+            now = instant_of(self.clock.micros())
             wanted = ServerSeat(
                 name=name,
                 claim=self._claim,
@@ -237,7 +242,10 @@ class SharedLimits:
             if found is None:
                 return False
             if found.claim == wanted.claim:
-                self._refused_since, self._last, self._claim, self.seat = None, name, None, found
+                self._refused_since = None
+                self._last = name
+                self._claim = None
+                self.seat = found
                 if found is not wanted:  # it was taken before, by an attempt of ours whose answer was lost
                     return await self._renew(found)
                 self.renewed_at = sent
@@ -267,7 +275,8 @@ class SharedLimits:
         sent = self._nanos()
         renewed = replace(seat, seen_at=instant_of(self.clock.micros()))
         if await self.ledger.renew(self.queue, renewed):
-            self.seat, self.renewed_at = renewed, sent
+            self.seat = renewed
+            self.renewed_at = sent
             return True
         self.lose()
         return False

@@ -270,7 +270,8 @@ class _Transaction:
 
     async def _accepted(self, commands: MailCommands) -> Sequence[int]:
         """The places of the recipients that the server accepts."""
-        stage, accepted = AttemptStage.RECIPIENT, list[int]()
+        stage = AttemptStage.RECIPIENT
+        accepted = list[int]()
         for place, words in enumerate(commands.recipients):
             if isinstance(words, SmtpReply):
                 self.results.one(place, stage, words)

@@ -71,7 +71,8 @@ class ConnectionKey:
 
     @classmethod
     def of(cls, attempt: DeliveryAttempt) -> "ConnectionKey":
-        hop, source = attempt.hop, attempt.source
+        hop = attempt.hop
+        source = attempt.source
         return cls(hop.host, hop.address, hop.port, source.address, source.helo, attempt.tls, attempt.protocol)
 
 
@@ -96,7 +97,8 @@ class TlsContexts:
     def _encrypting(self) -> ssl.SSLContext:
         """As most servers have certificates that nobody can verify, it takes any."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
         return context
 
 
@@ -234,7 +236,8 @@ async def _opened(attempt: DeliveryAttempt, contexts: TlsContexts, host_name: st
 
 
 async def _connected(attempt: DeliveryAttempt) -> socket.socket:
-    hop, source = attempt.hop, attempt.source
+    hop = attempt.hop
+    source = attempt.source
     family = socket.AF_INET6 if ":" in hop.address else socket.AF_INET
     try:
         connecting = socket.socket(family, socket.SOCK_STREAM)
@@ -275,7 +278,8 @@ async def _greeted(client: SMTP, limit: timedelta) -> None:
 
 async def _introduced(client: SMTP, protocol: DeliveryProtocol, helo: str, limit: timedelta) -> None:
     """EHLO, or HELO where the server does not know that; LHLO for LMTP."""
-    stage, name = AttemptStage.GREETING, helo.encode("ascii")
+    stage = AttemptStage.GREETING
+    name = helo.encode("ascii")
     first = b"LHLO" if protocol is DeliveryProtocol.LMTP else b"EHLO"
     reply, response = await _answered(client, stage, limit, first, name)
     if reply.positive:
@@ -290,7 +294,8 @@ async def _introduced(client: SMTP, protocol: DeliveryProtocol, helo: str, limit
 
 async def _secured(client: SMTP, attempt: DeliveryAttempt, contexts: TlsContexts) -> bool:
     """Whether it is secured now."""
-    level, stage = attempt.tls, AttemptStage.TLS
+    level = attempt.tls
+    stage = AttemptStage.TLS
     if level is TlsLevel.NONE:
         return False
     if not client.supports_extension("starttls"):

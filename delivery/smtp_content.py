@@ -68,7 +68,9 @@ class ReplyParser:
 
     def _whole(self, reply: SmtpReply) -> None:
         self.replies.append(reply)
-        self._lines, self._code, self._bytes = [], b"", 0
+        self._lines = []
+        self._code = b""
+        self._bytes = 0
 
 
 def refusing(reply: SmtpReply) -> SmtpReply:
@@ -161,7 +163,9 @@ class ContentSender(asyncio.Protocol):
         self._changed.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost, self._lost_by, self.intact = True, exc, False
+        self._lost = True
+        self._lost_by = exc
+        self.intact = False
         self._changed.set()
 
     def pause_writing(self) -> None:

@@ -72,7 +72,10 @@ class BlobCleanup:
     def __init__(
         self, blobs: Blobs, maybe_sweep: Callable[[], Awaitable[None]], background: BackgroundTasks, clock: Clock
     ) -> None:
-        self._blobs, self._maybe_sweep, self._background, self._clock = blobs, maybe_sweep, background, clock
+        self._blobs = blobs
+        self._maybe_sweep = maybe_sweep
+        self._background = background
+        self._clock = clock
         self._waiting: deque[MailBlobs] = deque()
         self._dequeued = 0
         self._has_room = asyncio.Event()
@@ -104,7 +107,8 @@ class BlobCleanup:
             self._has_room.set()
 
     async def _delete(self, some: list[MailBlobs]) -> None:
-        dequeued, self._dequeued = self._dequeued, 0
+        dequeued = self._dequeued
+        self._dequeued = 0
         try:
             await self._blobs.delete_all([blob_id for one in some for blob_id in (one.header, one.body)])
         finally:
@@ -175,7 +179,8 @@ async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
 
 async def broken_off(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> None:
     """Do this work, and cancel it where the event is set before it has ended."""
-    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    working = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
     finally:

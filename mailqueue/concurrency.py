@@ -30,7 +30,8 @@ async def in_order(
         most: how many are read at once.
         room: how many more may be read ahead, judged by the last; then the first is read alone. None: always `most`.
     """
-    left, under_way = iter(items), deque[tuple[S, asyncio.Task[T]]]()
+    left = iter(items)
+    under_way = deque[tuple[S, asyncio.Task[T]]]()
     allowed = most if room is None else 1
     try:
         while True:

@@ -27,7 +27,9 @@ class ContentRoom:
     """
 
     def __init__(self, bytes_max: int | None = None) -> None:
-        self._max, self.held, self._loading = bytes_max, 0, 0
+        self._max = bytes_max
+        self.held = 0
+        self._loading = 0
         self._sizes: deque[int] = deque([(bytes_max or 0) // LOADS_MAX], maxlen=_REMEMBERED)
         self._waiting: deque[asyncio.Future[None]] = deque()
 

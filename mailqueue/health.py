@@ -78,7 +78,8 @@ def judged(figures: QueueFigures) -> tuple[HealthReason, ...]:
 
 
 def _of_starts(figures: QueueFigures) -> Iterator[HealthReason]:
-    start, furthest = figures.browse_start, figures.furthest_start
+    start = figures.browse_start
+    furthest = figures.furthest_start
     if start is not None and figures.at - start > BROWSE_START_AGE_MAX:
         yield HealthReason(
             HealthProblem.BROWSE_START_OLD,
@@ -106,7 +107,8 @@ def _of_lifetimes(figures: QueueFigures) -> Iterator[HealthReason]:
                 f"mailmend queue sweep --queue {figures.queue}",
             )
     if figures.row_ttl is not None and figures.slack is not None and figures.oldest_at is not None:
-        stay, age = figures.row_ttl - figures.slack, figures.at - figures.oldest_at
+        stay = figures.row_ttl - figures.slack
+        age = figures.at - figures.oldest_at
         if age > stay:
             yield HealthReason(
                 HealthProblem.STAYS_TOO_LONG,

@@ -67,7 +67,8 @@ class MemoryMailQueue:
     """Implements `mailqueue.queue.MailQueue`; all holders of this object share the queue."""
 
     def __init__(self, name: QueueName, clock: Clock) -> None:
-        self.name, self.clock = name, clock
+        self.name = name
+        self.clock = clock
         self.dead: list[_Entry] = []
         self.ready: dict[int, deque[EnqueueId]] = {level: deque() for level in PRIORITIES}
         self.changed = asyncio.Event()
@@ -219,10 +220,8 @@ class MemoryMailQueue:
     async def figures(self, scope: FigureScope = FigureScope.ALL) -> QueueFigures:
         if scope is FigureScope.STARTS:
             return QueueFigures(self.name, self.now)
-        size, waiting = (
-            await self.size(),
-            [one async for one in self.browse(WAITING)],
-        )
+        size = await self.size()
+        waiting = [one async for one in self.browse(WAITING)]
         unacked = sum(len(stream.unacked) for stream in self._streams)
         return QueueFigures(
             self.name,
@@ -342,8 +341,11 @@ class _MemoryStream:
     def __init__(
         self, queue: MemoryMailQueue, prefetch: int, levels: Collection[int], bytes_max: int | None = None
     ) -> None:
-        self._queue, self._prefetch, self._levels = queue, prefetch, levels
-        self._bytes_max, self._sizes = bytes_max, dict[EnqueueId, int]()
+        self._queue = queue
+        self._prefetch = prefetch
+        self._levels = levels
+        self._bytes_max = bytes_max
+        self._sizes = dict[EnqueueId, int]()
         self._owed: dict[int, int] = {}
         self.unacked: dict[EnqueueId, int] = {}
 
@@ -379,9 +381,13 @@ class MemoryDequeued:
     """A mail to be worked on. Implements `mailqueue.queue.Dequeued`."""
 
     def __init__(self, queue: MemoryMailQueue, stream: _MemoryStream, entry: _Entry) -> None:
-        self._queue, self._stream, self._used = queue, stream, False
-        self.queued, self.content = entry.listed.queued, entry.content
-        self.attempts, self.redelivered = entry.listed.attempts, entry.redelivered
+        self._queue = queue
+        self._stream = stream
+        self._used = False
+        self.queued = entry.listed.queued
+        self.content = entry.content
+        self.attempts = entry.listed.attempts
+        self.redelivered = entry.redelivered
         self._listed = entry.listed
 
     @property

@@ -133,7 +133,8 @@ def _age(figures: QueueFigures, since: datetime | None) -> float | None:
 
 def _lag(figures: QueueFigures) -> float | None:
     """The span between content start and browse start, not yet swept."""
-    browse, content = figures.browse_start, figures.content_start
+    browse = figures.browse_start
+    content = figures.content_start
     return max(timedelta(), browse - content).total_seconds() if browse and content else None
 
 

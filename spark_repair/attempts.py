@@ -38,7 +38,8 @@ from spark_repair.throttled import throttled
 
 _TIMES: Final = ("readyat", "startedat", "endedat")
 _READY, _STARTED, _ENDED = _TIMES
-_GROUP, _ID = "grouped", "id"
+_GROUP = "grouped"
+_ID = "id"
 _ORDER: Final = (_GROUP, _READY, _STARTED, _ID)
 _SUMMED: Final = ("attempts", "delayed", "never", "later")
 _TEXTS: Final = (("field", pa.string()), ("value", pa.string()))
@@ -148,7 +149,8 @@ def _replayed(
     rows = (row for batch in some for row in batch.to_pylist())
     for _, group in groupby(rows, key=itemgetter(_GROUP)):
         sums.replay(map(_attempt_of, group), said, lasting, top)
-    values, sums.values = sums.values, {}
+    values = sums.values
+    sums.values = {}
     yield pa.RecordBatch.from_pylist([{"sums": pickle.dumps(sums)}], schema=_RESULT_SCHEMA)
     named = ({"field": one.value, "value": text, **asdict(found)} for (one, text), found in values.items())
     while part := list(islice(named, _VALUES_AT_ONCE)):

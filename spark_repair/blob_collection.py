@@ -40,9 +40,19 @@ PORTION = 100_000
 FEW = 20_000
 """The largest result, in rows, that is fetched at once; a larger one is fetched in parts, each by a Spark job."""
 
-_KEY, _SIDE, _STORED, _SIZE = "blob_id", "side", "stored_micros", "size_bytes"
-_ID, _THERE, _WHOLE, _COUNTED, _PARTS = "id", "there", "whole", "position", "parts"
-_SOURCE, _REFERRER, _NEEDED, _LINE = "source", "referrer", "needed", "value"
+_KEY = "blob_id"
+_SIDE = "side"
+_STORED = "stored_micros"
+_SIZE = "size_bytes"
+_ID = "id"
+_THERE = "there"
+_WHOLE = "whole"
+_COUNTED = "position"
+_PARTS = "parts"
+_SOURCE = "source"
+_REFERRER = "referrer"
+_NEEDED = "needed"
+_LINE = "value"
 _NUMBER = "number"
 _MARK = ("queuename", "enqueueid")
 _ID_CHARS_MAX = 1_024
@@ -168,7 +178,8 @@ class SparkLook:
         self, number: int, rows: DataFrame, count: Expression | None = None, size: Expression | None = None
     ) -> DataFrame:
         self._counts[number] = Observation()
-        count, size = sf.count(sf.lit(1)) if count is None else count, sf.lit(None) if size is None else size
+        count = sf.count(sf.lit(1)) if count is None else count
+        size = sf.lit(None) if size is None else size
         return rows.observe(self._counts[number], count.alias("count"), size.alias("bytes"))
 
     def references_of(self, sources: Sequence[ReferenceSource], columns: Sequence[str]) -> DataFrame:

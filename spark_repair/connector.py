@@ -63,7 +63,8 @@ class Source:
         return passed_on(held, place_of(self.throttle, self._contact, self.keyspace, tasks_at_once(self.session)))
 
     def _staged(self, area: StagingArea) -> StagedSource:
-        contact, workers = self._contact, tasks_at_once(self.session)
+        contact = self._contact
+        workers = tasks_at_once(self.session)
         place = place_of(self.throttle, contact, self.keyspace, workers) if self.throttle else None
         return StagedSource(area, contact, self.keyspace, share(self.rows_per_second, workers), place)
 

@@ -85,7 +85,8 @@ def await_executors(context: SparkContext, clock: Clock) -> None:
 
 def steady_number(number: Callable[[], int], master: str, clock: Clock) -> int:
     """The number of executors once it is positive and steady, or the last one seen at the time limit."""
-    last, same = 0, 0
+    last = 0
+    same = 0
     for _ in range(int(WAIT_SECONDS_MAX / LOOK_SECONDS)):
         now = number()
         same = same + 1 if now == last else 0

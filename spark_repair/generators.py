@@ -70,7 +70,8 @@ def confirmed(
 
 def _last_numbers(source: Source, generator: Table) -> DataFrame:
     """The mailbox, and the last number that the generator gave."""
-    mailbox, last = generator.partition[0].name, generator.regular[0].name
+    mailbox = generator.partition[0].name
+    last = generator.regular[0].name
     return source.scan(generator, (mailbox, last)).select(
         cell_of(mailbox).alias(_MAILBOX), cell_of(last).alias(_last(generator))
     )

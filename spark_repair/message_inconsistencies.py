@@ -81,7 +81,8 @@ class SparkEngine:
 
     def detect(self, settings: RepairSettings, progress: Progress) -> "SparkDetection":
         detection = SparkDetection(self, settings)
-        measure, area = rows_read(self.session), self.staging
+        measure = rows_read(self.session)
+        area = self.staging
         if area:
             progress.stage(f"scan: segments ({area.kept} of {area.number} stood)", area.number - area.kept)
             measure = segments_read(area)
@@ -159,7 +160,8 @@ class SparkDetection(Detection):
             self.counts |= one.counts
 
     def _source(self) -> Source:
-        engine, settings = self._engine, self._settings
+        engine = self._engine
+        settings = self._settings
         place = (engine.session, engine.contact, engine.keyspace, settings.level)
         return Source(*place, settings.policy.rows_per_second, engine.throttle, engine.staging)
 
@@ -198,7 +200,8 @@ class SparkDetection(Detection):
 
     def _workplace(self, policy: RepairPolicy) -> fixing.Workplace:
         engine = self._engine
-        contact, workers = contact_of_executors(engine.session, engine.contact), tasks_at_once(engine.session)
+        contact = contact_of_executors(engine.session, engine.contact)
+        workers = tasks_at_once(engine.session)
         return fixing.Workplace(
             contact=contact,
             keyspace=engine.keyspace,

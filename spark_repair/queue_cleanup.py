@@ -43,8 +43,12 @@ from spark_repair.progress import rows_read, watched
 from spark_repair.throttled import throttled
 from spark_repair.tls import contact_of_executors
 
-_QUEUE, _MAIL, _PLACES, _MARKED = "queuename", "enqueueid", "places", "marked"
-_SLICE, _BUCKET = "slice", "bucket"
+_QUEUE = "queuename"
+_MAIL = "enqueueid"
+_PLACES = "places"
+_MARKED = "marked"
+_SLICE = "slice"
+_BUCKET = "bucket"
 _GONE = "queue string, gone long, failed long, error string"
 _GONE_SCHEMA = pa.schema([("queue", pa.string()), ("gone", pa.int64()), ("failed", pa.int64()), ("error", pa.string())])
 

@@ -28,7 +28,11 @@ from model.projections.verdicts import Verdict
 from model.schema.table import Canonical, Column
 from spark_repair.connector import SHUFFLE_PARTS
 
-ONE, TWO, BITS, TRUTHS, TRUTH_ID = "fingerprint_one", "fingerprint_two", "bits", "truths", "truth_id"
+ONE = "fingerprint_one"
+TWO = "fingerprint_two"
+BITS = "bits"
+TRUTHS = "truths"
+TRUTH_ID = "truth_id"
 _SEEDS = (1, 2)
 
 
@@ -149,7 +153,8 @@ def _lacks(mirror: Mirror) -> Expression:
 
 def placed_frame(family: Family, projection: Mirror | Filter, rows: DataFrame) -> DataFrame:
     """The compact rows of a projection that has one at each place: key, bit, and a fingerprint of what is compared."""
-    layout, compared = RowBits(family), projection.compared
+    layout = RowBits(family)
+    compared = projection.compared
     none = sf.lit(0).cast("long")
     one, two = (none, none) if compared is None else fingerprints(compared, {one.name: one.name for one in compared})
     return rows.select(
@@ -161,9 +166,16 @@ def placed_frame(family: Family, projection: Mirror | Filter, rows: DataFrame) -
     )
 
 
-PROJECTION, VERDICT, KEY, TRUTH_IDS, WANTED = "projection", "verdict", "key", "truth_ids", "wanted"
-_IN_TRUTH, _IN_CONTENT = 0, 1
-_SURE, _OPEN, _FOUND = "sure_", "open_", "found"
+PROJECTION = "projection"
+VERDICT = "verdict"
+KEY = "key"
+TRUTH_IDS = "truth_ids"
+WANTED = "wanted"
+_IN_TRUTH = 0
+_IN_CONTENT = 1
+_SURE = "sure_"
+_OPEN = "open_"
+_FOUND = "found"
 
 
 def contents(content: Content, truth: DataFrame, rows: DataFrame) -> DataFrame:
@@ -296,7 +308,8 @@ def _key(projection: Projection) -> Expression:
 
 def counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: DataFrame) -> DataFrame:
     """Groups whose counters are wrong, whether or not the doubtful truth rows are counted."""
-    layout, names = RowBits(family), [theirs for _, theirs in counts.key]
+    layout = RowBits(family)
+    names = [theirs for _, theirs in counts.key]
     doubtful = bit(layout.torn) | bit(layout.lost)
     sums = []
     for counter, when in counts.counters:
@@ -320,13 +333,16 @@ def _number(name: str) -> Expression:
 
 
 def _within(counter: str) -> Expression:
-    least, value = _number(_SURE + counter), _number(counter)
+    least = _number(_SURE + counter)
+    value = _number(counter)
     return (least <= value) & (value <= least + _number(_OPEN + counter))
 
 
 def union_suspects(union: Union, truth: DataFrame, rows: DataFrame, truth_id: str | None) -> DataFrame:
     """Groups whose set lacks an element of some truth row; one truth id for each missing element."""
-    names, element, one_id = [theirs for _, theirs in union.key], "element", "one_id"
+    names = [theirs for _, theirs in union.key]
+    element = "element"
+    one_id = "one_id"
     known = cell_of(truth_id) if truth_id else sf.lit(None).cast("string")
     carried = truth.select(*map(cell_of, names), sf.explode(cell_of(union.column)).alias(element), known.alias(one_id))
     demanded = carried.groupBy(*names, element).agg(sf.min(one_id).alias(one_id))

@@ -90,8 +90,11 @@ def throttled(session: SparkSession, throttle: Throttle | None) -> Iterator[None
 
 class _Looking:
     def __init__(self, session: SparkSession, throttle: Throttle) -> None:
-        self._session, self._throttle = session, throttle
-        self._measure, self._rows, self._tasks = rows_read(session), 0, tasks_at_once(session)
+        self._session = session
+        self._throttle = throttle
+        self._measure = rows_read(session)
+        self._rows = 0
+        self._tasks = tasks_at_once(session)
         self._grain = grain_of(throttle.declared, self._tasks)
         self._last = -1
 

@@ -34,7 +34,8 @@ _SSL: Final = "spark.cassandra.connection.ssl"
 _TRUST: Final = "trustStore"
 _KEY: Final = "keyStore"
 _TYPE: Final = "PKCS12"
-_BEGIN, _END = "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"
+_BEGIN = "-----BEGIN PRIVATE KEY-----"
+_END = "-----END PRIVATE KEY-----"
 _ALGORITHMS: Final = ("RSA", "EC")
 _SUITES: Final = (
     "TLS_AES_256_GCM_SHA384",
@@ -159,7 +160,8 @@ class _Stores:
         return self._kept(store, "trust")
 
     def own(self, certificate: str, key: str) -> Path:
-        store, chain = self._empty(), self._certificates(certificate)
+        store = self._empty()
+        chain = self._certificates(certificate)
         links = self._array(self.jvm.java.security.cert.Certificate, chain)
         store.setKeyEntry("own", self._key(key), self._secret(), links)
         return self._kept(store, "own")
@@ -221,7 +223,8 @@ def _text(path: str) -> str:
 def _der_key(path: str) -> bytes:
     """The private key's bytes from a PEM file in unencrypted PKCS#8, the one form that Java reads."""
     text = _text(path)
-    begin, end = text.find(_BEGIN), text.find(_END)
+    begin = text.find(_BEGIN)
+    end = text.find(_END)
     if begin < 0 or end < begin:
         raise BadSettings(
             f"{path} holds no private key that Java reads",

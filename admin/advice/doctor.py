@@ -156,7 +156,9 @@ API; Pulsar's is the one that James is tested with."""
 
 _UPGRADE: Final = "pip install --upgrade 'mailmend{extra}'"
 _NUMBERS: Final = re.compile(r"\d+")
-_OK, _CHANGE, _NONE = PartState.OK, PartState.TO_CHANGE, PartState.NOT_CONFIGURED
+_OK = PartState.OK
+_CHANGE = PartState.TO_CHANGE
+_NONE = PartState.NOT_CONFIGURED
 
 
 def judged(installed: Installed, servers: ServersFound) -> list[PartFound]:
@@ -260,10 +262,8 @@ def _spark_cluster(found: SparkClusterFound | None, pyspark: str | None) -> Iter
         return
     cluster, here = (tuple(map(int, _NUMBERS.findall(one or "")[:2])) for one in (found.version, pyspark))
     if not cluster:
-        silent, look = (
-            f"{found.page} tells no version of Spark",
-            "Name the page of its master: --master http://HOST:PORT",
-        )
+        silent = f"{found.page} tells no version of Spark"
+        look = "Name the page of its master: --master http://HOST:PORT"
         yield PartFound("Spark cluster", PartState.CANNOT_REACH, silent, look)
     elif cluster[0] != NEWEST_SPARK and cluster != OLDEST_SPARK:
         seen = f"{found.version} at {found.page}"
@@ -368,7 +368,8 @@ def _broker_unwell(seen: str, found: BrokerFound) -> PartFound:
     if found.alarms:
         short = f"{seen} is short of {', '.join(found.alarms)}"
         return PartFound("broker", _CHANGE, short, "mailmend runbook show queue-does-not-drain")
-    first, more = found.policies[0], len(found.policies) - 1
+    first = found.policies[0]
+    more = len(found.policies) - 1
     said = f"{seen}: {first.what}" + (f"; and {more} more: mailmend queue health" if more else "")
     return PartFound("broker", _CHANGE, said, first.mend)
 

@@ -69,7 +69,8 @@ class Measured:
 
 
 def measure(place: OpenCluster, live: Schema, given: GivenTraffic, progress: Progress) -> Measured:
-    name, now = place.mail.name, place.clock.micros()
+    name = place.mail.name
+    now = place.clock.micros()
     refuse_other_keyspaces(name, live)
     progress.stage("asking the nodes")
     ask = partial(import_or_name_extra("cql.driver.nodes").ask_every_node, place.cluster)

@@ -137,7 +137,8 @@ def _sizes(mail: Tables, table: Table, scanned_max: int) -> Iterator[tuple[UUID,
         if row["mailboxid"] != current:
             if current is not None:
                 yield current, size
-            current, size = row["mailboxid"], 0
+            current = row["mailboxid"]
+            size = 0
         size += 1
     if current is not None:
         yield current, size

@@ -144,7 +144,8 @@ class Trial:
     def _settle(self) -> None:
         self.progress.stage("letting compaction settle")
         names = frozenset(self.keyspace_of(choice) for choice in CHOICES)
-        deadline, quiet = self.clock.monotonic() + SETTLE_SECONDS_MAX, 0
+        deadline = self.clock.monotonic() + SETTLE_SECONDS_MAX
+        quiet = 0
         while quiet < _QUIET_LOOKS and self.clock.monotonic() < deadline:
             self.clock.sleep(_LOOK_SECONDS)
             quiet = 0 if self.node.compacting(names) else quiet + 1
@@ -191,7 +192,8 @@ class Trial:
         """SSTables that each read took rows from; the node writes its traces a moment after it answered."""
         from cql.driver.nodes import sstables_of, traced  # noqa: PLC0415 - the driver may be missing where no trial runs
 
-        name, cluster = self.keyspace_of(choice), self.node.cluster
+        name = self.keyspace_of(choice)
+        cluster = self.node.cluster
         counted: list[int] = []
         for start in range(0, len(reads), TRACED_AT_ONCE):
             batch = reads[start : start + TRACED_AT_ONCE]

@@ -77,7 +77,8 @@ class Access:
         found = [one for one in self.tokens if hmac.compare_digest(one.digest, digest)]  # all of them, always
         if not found:
             raise Refusal(401, "A bearer token is needed, and must be a known one")
-        name, known = found[0].name, found[0].role
+        name = found[0].name
+        known = found[0].role
         if known < role:
             raise Refusal(403, f"The token {name!r} may not do that: its role is {known.name.lower()}", name)
         return name
@@ -166,7 +167,8 @@ def parse_listening(
     """
     try:
         parts = urlsplit(f"//{where}")
-        host, port = parts.hostname, parts.port
+        host = parts.hostname
+        port = parts.port
     except ValueError:
         host = port = None
     if not host or port is None or parts.path or parts.query or "@" in parts.netloc:

@@ -31,7 +31,9 @@ class Api:
 def application(api: Api, desk: Any, access: Access) -> FastAPI:
     """The application at a desk; at None it only describes itself."""
     app = _Application(title="mailmend", version="1", description=api.about, docs_url=None, redoc_url=None)
-    app.state.desk, app.state.access, app.state.log = desk, access, api.log
+    app.state.desk = desk
+    app.state.access = access
+    app.state.log = api.log
     for router in api.routers:
         app.include_router(router)
     app.add_exception_handler(RequestValidationError, api.bad_request)

@@ -55,7 +55,8 @@ class CallRecord:
     """A line for each call: from where, who, what, the answer; of the query nothing, for it may hold anything."""
 
     def __init__(self, app: ASGIApp, log: str) -> None:
-        self._app, self._log = app, logging.getLogger(log)
+        self._app = app
+        self._log = logging.getLogger(log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -86,11 +87,13 @@ class CallCheck:
     """Refuses calls that no program of an operator makes: a bad Host, and web pages of elsewhere without tokens."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
-        self._app, self._access = app, access
+        self._app = app
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
-        host, site = headers.get("host"), headers.get("sec-fetch-site")
+        host = headers.get("host")
+        site = headers.get("sec-fetch-site")
         if host is not None and not _HOST.fullmatch(host):
             answer = error(400, "InvalidArgument", "The header field Host is not HOST or HOST:PORT")
         elif self._access.refuses_page(site):
@@ -115,10 +118,12 @@ class CallLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
         if path in PROBE_PATHS:
-            counts, key = self._probes, path
+            counts = self._probes
+            key = path
             has_room = counts[key] < PROBES_AT_ONCE
         else:
-            counts, key = self._calls, counted_address(str((scope.get("client") or ("",))[0]))
+            counts = self._calls
+            key = counted_address(str((scope.get("client") or ("",))[0]))
             has_room = counts[key] < CALLS_BY_ADDRESS and counts.total() < CALLS_AT_ONCE
         if not has_room:
             await _busy()(scope, receive, send)

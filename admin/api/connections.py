@@ -96,7 +96,8 @@ class HttpConnection:
         """Note its phase, and since when it lasts."""
         phase = self.protocol.phase if self.protocol else HttpPhase.SECURING
         if phase is not self.phase:
-            self.phase, self.since = phase, now
+            self.phase = phase
+            self.since = now
 
     def is_overdue(self, now: float, limits: ConnectionLimits) -> bool:
         self.look(now)
@@ -218,7 +219,8 @@ class HttpDoor:
     async def _open(self, connection: HttpConnection) -> None:
         def protocol() -> WatchedProtocol:
             made = self.protocol()
-            made.connection, made.door = connection, self
+            made.connection = connection
+            made.door = self
             return made
 
         seconds: dict[str, Any] = {}

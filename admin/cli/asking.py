@@ -44,7 +44,8 @@ def asking_on(progress: Progress, console: Console) -> Callable[[Question], bool
             if isinstance(question, str):
                 return click.confirm(printable(question), default=False, err=True)
             show(Document(body=tuple(excess_parts(question))), console)
-            total, allowed = f"{question.total:,}", f"{question.allowed:,}"
+            total = f"{question.total:,}"
+            allowed = f"{question.allowed:,}"
             sentence = f"{total} would be mended, --max-fixes allows {allowed}. Mend them all?"
             return click.confirm(sentence, default=False, err=True)
 

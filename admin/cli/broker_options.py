@@ -100,7 +100,8 @@ def broker_of(options: Mapping[str, Any], context: click.Context, local: Local) 
             f"the password of {found.username!r} at the broker is not known",
             mend="Set MAILMEND_BROKER_PASSWORD, or name a --broker-password-file.",
         )
-    password, management = password or GUEST, options["broker_management"]
+    password = password or GUEST
+    management = options["broker_management"]
     api = management or contacts.get("management")
     return replace(
         found,
@@ -141,7 +142,9 @@ def _pulsar_named(url: str) -> PulsarSettings:
 
 def target_of(options: Mapping[str, Any], context: click.Context) -> BrokerSettings | PulsarSettings:
     """The broker of a second queue: by `--to-broker` and its companions, and MAILMEND_TO_PASSWORD."""
-    url, file, authority = options["to_broker"], options["to_password_file"], existing(options["to_tls_ca"])
+    url = options["to_broker"]
+    file = options["to_password_file"]
+    authority = existing(options["to_tls_ca"])
     _refuse_typed_password(url, context, "to_broker")
     found = _pulsar_named(url) if is_pulsar(url) else parse_broker(url)
     password = (first_line(file) if file else "") or os.environ.get("MAILMEND_TO_PASSWORD") or found.password

@@ -173,7 +173,8 @@ class DeclaredGroup(click.Group):
 
 
 def made(declared: Command | CommandGroup, **settings: Any) -> click.Command:
-    summary, about = declared.summary, inspect.cleandoc(declared.about)
+    summary = declared.summary
+    about = inspect.cleandoc(declared.about)
     text: dict[str, Any] = {"help": f"{summary}\n\n{about}".strip(), "short_help": summary}
     if isinstance(declared, CommandGroup):
         parts = (_examples(declared.examples), declared.epilog)
@@ -214,7 +215,8 @@ def run(command: Command, values: Values) -> int:
 def _served(command: Command, arguments: Values, output: Any) -> tuple[Any, Sequence[ResultUnwritten]]:
     """What the service gives, and what of it could not be written while it came."""
     service: Callable[..., Any] = imported(command.service)
-    parameters, results = inspect.signature(service).parameters, list[Any]()
+    parameters = inspect.signature(service).parameters
+    results = list[Any]()
     try:
         with output.caller(imported(command.item) if command.item else None) as caller:
             if "request" in parameters:

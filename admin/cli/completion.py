@@ -40,10 +40,8 @@ def completed_queues(context: click.Context, _: click.Parameter, incomplete: str
     def found() -> Iterator[CompletionItem]:
         settings = imported("admin.settings:QueueSettings")(_connection(context), "")
         request = imported("admin.services.queue.request:QueueRequest")(settings=settings)
-        list_queues, caller = (
-            imported("admin.services.queue.listing:list_queues"),
-            imported("admin.services.caller:Caller"),
-        )
+        list_queues = imported("admin.services.queue.listing:list_queues")
+        caller = imported("admin.services.caller:Caller")
         for one in list_queues(request, caller()).found:
             yield CompletionItem(one.name)
 

@@ -46,7 +46,8 @@ def _build(own: Values, others: Values, context: click.Context) -> DoctorSetting
     named = own["host"] or local_instance()
     connection = tried("cluster", lambda: connection_of(own, context)) if named else None
     local = local_for(connection) if connection else lambda _: None
-    broker_named, blobs_named = own["broker"] or local("rabbitmq"), own["blobs"] or local("s3")
+    broker_named = own["broker"] or local("rabbitmq")
+    blobs_named = own["blobs"] or local("s3")
     file, text = settings_file_of(context)
     secrets = [own[name] for name in _SECRET_FILES if own[name]]
     return DoctorSettings(

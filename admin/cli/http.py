@@ -30,8 +30,10 @@ def http_face(where: str, api: str, about: str) -> Shared:
     name = where.removeprefix("--")
 
     def face(own: Values, _others: Values, _context: click.Context) -> Callable[..., Any] | None:
-        place, file = own[name], own["tokens_file"]
-        certificate, key = own[f"{name}_tls_cert"], own[f"{name}_tls_key"]
+        place = own[name]
+        file = own["tokens_file"]
+        certificate = own[f"{name}_tls_cert"]
+        key = own[f"{name}_tls_key"]
         if place is None:
             if file or certificate or key:
                 raise WrongUse(f"tokens and a certificate are for {where}", mend=f"Give {where} HOST:PORT too.")

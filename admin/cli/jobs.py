@@ -50,7 +50,8 @@ def declared_jobs(context: click.Context) -> dict[str, Job]:
         BadSettings: one of them cannot be carried out; with file, line, and what to write instead.
     """
     commands = {name.replace("-", "_") for name in _GROUP_NAMES}
-    jobs, declared = {}, dict(settings_table(context, TABLE))
+    jobs = {}
+    declared = dict(settings_table(context, TABLE))
     for name in commands & declared.keys():
         if looks_like_a_job(declared.pop(name)):
             raise name_of_a_command(name).at(_place(context, name, ""), name)
@@ -81,7 +82,8 @@ def parsed_command(job: Job, context: click.Context, *more: str) -> click.Contex
         BadJob: an option is not one of the command, or has a wrong value.
     """
     parent = context.find_root()
-    command, words = parent.command, [*job.arguments, *more]
+    command = parent.command
+    words = [*job.arguments, *more]
     try:
         while isinstance(command, click.Group):
             name = words.pop(0)
@@ -91,7 +93,8 @@ def parsed_command(job: Job, context: click.Context, *more: str) -> click.Contex
                 ready = found.make_context(name, words, parent=parent)
                 refuse_unasked(ready.params, [one for one in ready.params if ready.get_parameter_source(one) is TYPED])
                 return ready
-            parent, command = click.Context(found, info_name=name, parent=parent), found
+            parent = click.Context(found, info_name=name, parent=parent)
+            command = found
     except click.UsageError as error:
         limit = _LIMITS.get(_option_of(error), "") if _option_of(error) not in job.words else ""
         raise BadJob(
@@ -125,13 +128,15 @@ def _one_job(own: dict[str, Any], others: dict[str, Any], context: click.Context
 
 
 def _names(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> list[str]:  # noqa: ARG001
-    named, jobs = others.pop("name"), declared_jobs(context)
+    named = others.pop("name")
+    jobs = declared_jobs(context)
     return [str(named).replace("_", "-")] if named else list(jobs)
 
 
 def _command(_: dict[str, Any], others: dict[str, Any], context: click.Context) -> JobCommand:
     """That of the job which is named, with what was typed for it; from here on it is this job's."""
-    job, file = _job_named(others.pop("name"), declared_jobs(context)), others.pop("metrics")
+    job = _job_named(others.pop("name"), declared_jobs(context))
+    file = others.pop("metrics")
     context.meta[JOB] = job.name
     put_log_field("job", job.name)
     more = ("--metrics-file", str(file)) if file else ()
@@ -301,7 +306,8 @@ def _place_there(own: dict[str, Any], others: dict[str, Any], context: click.Con
 
 
 def _some_jobs(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> list[Job]:  # noqa: ARG001
-    names, jobs = others.pop("names"), declared_jobs(context)
+    names = others.pop("names")
+    jobs = declared_jobs(context)
     if not (names or jobs):
         raise WrongUse("no job is declared", mend=_NONE_DECLARED)
     return [_job_named(name, jobs) for name in names] or list(jobs.values())

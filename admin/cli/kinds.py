@@ -62,7 +62,8 @@ class Several(click.ParamType[frozenset[Any]]):
     """
 
     def __init__(self, name: str, known: Mapping[str, Any], what: str) -> None:
-        self.name, self.what = name, what
+        self.name = name
+        self.what = what
         self.shown = ", ".join(known)
         self.known = {_normal(name): value for name, value in known.items()}
 

@@ -35,7 +35,8 @@ def _place(value: Any) -> ListenAddress:
             f"{value!r} is no place to listen at", mend="Write 127.0.0.1:2525, [::1]:2525, or lmtp://127.0.0.1:2424."
         )
     protocol = DeliveryProtocol(found["protocol"] or DeliveryProtocol.SMTP.value)
-    host, port = found["ipv6"] or found["host"], parse_port(int(found["port"]))
+    host = found["ipv6"] or found["host"]
+    port = parse_port(int(found["port"]))
     return ListenAddress(host, port, protocol, secured=bool(found["secured"]))
 
 

@@ -66,7 +66,8 @@ class CommandLog:
     trace: Trace = field(default_factory=Trace)
 
     def began(self, name: str, level: str, form: str) -> None:
-        log, lines = logging.getLogger(ROOT), _Lines()
+        log = logging.getLogger(ROOT)
+        lines = _Lines()
         lines.setFormatter(LineFormatter(form))
         # A command within a command: a job's. Each line is written once.
         log.handlers[:] = [*(one for one in log.handlers if not isinstance(one, _Lines)), lines]
@@ -99,8 +100,11 @@ _AT_WORK: ContextVar[CommandLog | None] = ContextVar("mailmend_command_log", def
 @contextmanager
 def command_log() -> Iterator[CommandLog]:
     """The log of the command that runs in the block; afterwards everything is as it was."""
-    log, one = logging.getLogger(ROOT), CommandLog()
-    handlers, level, token = list(log.handlers), log.level, _AT_WORK.set(one)
+    log = logging.getLogger(ROOT)
+    one = CommandLog()
+    handlers = list(log.handlers)
+    level = log.level
+    token = _AT_WORK.set(one)
     try:
         with own_log_fields():
             yield one
@@ -176,7 +180,8 @@ def log_finding(finding: Finding) -> None:
     """What failed is a warning, what was left as it is an information; the rest is for looking closely."""
     if finding.untried:
         return
-    failed, left = bool(finding.error), finding.result not in {None, Verdict.FIXED}
+    failed = bool(finding.error)
+    left = finding.result not in {None, Verdict.FIXED}
     level = logging.WARNING if failed else logging.INFO if left else logging.DEBUG
     if not _FINDINGS.isEnabledFor(level):
         return

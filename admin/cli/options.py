@@ -104,7 +104,8 @@ class SharedOption(click.Option):
             ctx.meta.setdefault(_TYPED, {})[ctx, self] = value  # `meta` is one for all commands below the root
         settings = settings_table(ctx, self.table)
         if source is ParameterSource.DEFAULT and self.name in settings:
-            value, source = settings[self.name], ParameterSource.DEFAULT_MAP
+            value = settings[self.name]
+            source = ParameterSource.DEFAULT_MAP
         if source is ParameterSource.DEFAULT_MAP and self.multiple and isinstance(value, str):
             value = [value]
         return value, source
@@ -243,7 +244,8 @@ def connection_of(options: Mapping[str, Any], context: click.Context, *, asks: b
         context: of the command.
         asks: whether anything is connected to; where nothing is, no password is looked for.
     """
-    hosts, port = parse_hosts(tuple(options["host"] or ())), options["port"]
+    hosts = parse_hosts(tuple(options["host"] or ()))
+    port = options["port"]
     local = None if hosts else local_instance()
     if local:
         hosts, port = local
@@ -392,7 +394,8 @@ STAGING: Final = option(
 
 
 def _traffic(own: dict[str, Any], _: dict[str, Any], __: click.Context) -> Any:
-    stay, traffic = own["longest_stay"], imported("admin.advice.measuring:GivenTraffic")
+    stay = own["longest_stay"]
+    traffic = imported("admin.advice.measuring:GivenTraffic")
     return traffic(own["mails_per_second"], own["peak_mails_per_second"], stay.total_seconds() if stay else None)
 
 

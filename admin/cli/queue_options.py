@@ -205,7 +205,8 @@ def queue_settings(
         if check:
             check(others, context)
         connection = CONNECTION.build(own, others, context)
-        local, store = local_for(connection), None
+        local = local_for(connection)
+        store = None
         if is_pulsar(own["broker"] or ""):
             return _over_pulsar(own, others, context, named=named, ledger=ledger, blobs=blobs or blobs_if_named)
         carrier = broker_of(own, context, local) if broker and broker(others) else None
@@ -342,7 +343,8 @@ def _s3_keys(options: Mapping[str, Any], context: click.Context) -> tuple[str, s
     def is_typed(name: str) -> bool:
         return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
-    file, keys = options["s3_keys_file"], (known("access_key"), known("secret_key"), known("session_token"))
+    file = options["s3_keys_file"]
+    keys = (known("access_key"), known("secret_key"), known("session_token"))
     if is_typed("s3_keys_file"):
         return _in_file(file)
     if is_typed("s3_profile"):

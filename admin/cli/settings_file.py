@@ -89,7 +89,8 @@ def _below(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _settings(root: click.Context) -> dict[str, Any]:
-    named, profile = root.meta.get(_NAMED), root.meta.get(PROFILE_NAME)
+    named = root.meta.get(_NAMED)
+    profile = root.meta.get(PROFILE_NAME)
     file = (named or settings_path(os.environ, home_of(os.environ))).expanduser()
     settings: dict[str, Any] = {}
     if named is not None or file.exists():
@@ -209,7 +210,9 @@ def line_of(text: str, key: str) -> int:
 
 def line_in_table(text: str, table: str, key: str) -> int:
     """The line number of a setting in a table, for messages; of the table where it does not stand in it."""
-    wanted, header, within = table.replace("_", "-"), 0, False
+    wanted = table.replace("_", "-")
+    header = 0
+    within = False
     for number, line in enumerate(text.splitlines(), 1):
         words = line.replace('"', "").replace("_", "-").split("#")[0].strip()
         if words.startswith("["):
@@ -237,7 +240,8 @@ def _cqlshrc_values(parser: ConfigParser) -> dict[str, Any]:
         return parser.get(section, option, fallback=None) or None
 
     tls = parser.getboolean("connection", "ssl", fallback=False)
-    host, port = text("connection", "hostname"), text("connection", "port")
+    host = text("connection", "hostname")
+    port = text("connection", "port")
     return {
         "host": [host] if host else None,
         "port": int(port) if port else None,

@@ -107,7 +107,8 @@ def _stacked(group: Sequence[Relation], x: float, y: float, width: float) -> Ite
 
 
 def _centred(lines: tuple[str, ...], width: float, targets: Sequence[Box]) -> Box:
-    top, bottom = targets[0].y, targets[-1].y + targets[-1].height
+    top = targets[0].y
+    bottom = targets[-1].y + targets[-1].height
     height = Box(0, 0, width, lines, _TRUTH).height
     return Box(_MARGIN, max(top, (top + bottom - height) / 2), width, lines, _TRUTH)
 
@@ -136,7 +137,10 @@ def _width(lines: Sequence[str]) -> float:
 
 
 def _arrow_svg(arrow: Arrow) -> str:
-    x, y, to_x, to_y = arrow.source.x + arrow.source.width, arrow.source.middle, arrow.target.x, arrow.target.middle
+    x = arrow.source.x + arrow.source.width
+    y = arrow.source.middle
+    to_x = arrow.target.x
+    to_y = arrow.target.middle
     bend = (x + to_x) / 2
     dashes = ' stroke-dasharray="5 4"' if arrow.dashed else ""
     colour = arrow.target.colour
@@ -152,5 +156,6 @@ def _box_svg(box: Box) -> Iterator[str]:
     )
     for number, line in enumerate(box.lines):
         weight, colour = (' font-weight="bold"', "#1f2328") if number == 0 else ("", "#424a53")
-        x, y = box.x + _PAD, box.y + _PAD + (number + 0.7) * _LINE - 2
+        x = box.x + _PAD
+        y = box.y + _PAD + (number + 0.7) * _LINE - 2
         yield f'<text x="{x:.0f}" y="{y:.0f}" fill="{colour}"{weight}>{escape(line)}</text>'

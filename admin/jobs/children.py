@@ -79,7 +79,8 @@ async def _read(stream: asyncio.StreamReader, say: Say, kept: bytearray | None) 
             continue
         *lines, rest = (rest + chunk).split(b"\n")
         if len(rest) > _CHUNK_BYTES:
-            lines, rest = [*lines, rest], b""
+            lines = [*lines, rest]
+            rest = b""
         for line in lines:
             say(line.decode("utf-8", "replace"))
     if rest:

@@ -204,7 +204,8 @@ def name_of_a_command(name: str) -> BadJob:
 
 
 def _refuse_never(job: Job) -> None:
-    window, cron = job.window, job.schedule
+    window = job.window
+    cron = job.schedule
     if window and not any(window.holds(time(hour, minute)) for hour in cron.hours for minute in cron.minutes):
         raise BadJob(
             "window",

@@ -38,7 +38,8 @@ class MendedMessages:
     failed_mailboxes: dict[str, None] = field(default_factory=dict)
 
     def take(self, finding: Mapping[str, Any]) -> None:
-        verdict, result = finding["verdict"], finding["result"]
+        verdict = finding["verdict"]
+        result = finding["result"]
         if result == Verdict.FIXED.value:
             if finding["projection"] == MESSAGE_ID.spelling:
                 self.count(verdict)
@@ -123,7 +124,8 @@ class TaskProgress:
             self.fixed = event.get("fixed", self.fixed)
         else:
             return
-        self.run, self.is_news = event.get("run"), True
+        self.run = event.get("run")
+        self.is_news = True
 
     @property
     def outcome(self) -> TaskOutcome:

@@ -54,10 +54,12 @@ def due_after(job: Job, at: datetime) -> datetime:
 
 def longest_wait(job: Job, at: datetime) -> timedelta:
     """The longest time between two runs that are due one after the other, within a week, or the next two."""
-    dues, longest = (due for due in job.schedule.after(at, job.zone) if is_open(job, due)), timedelta()
+    dues = (due for due in job.schedule.after(at, job.zone) if is_open(job, due))
+    longest = timedelta()
     first = before = next(dues)
     for due in dues:
-        longest, before = max(longest, due - before), due
+        longest = max(longest, due - before)
+        before = due
         if due - first > _WEEK:
             return longest
     raise AssertionError("schedules have no end")
@@ -86,13 +88,15 @@ def window_opens_at(job: Job, at: datetime) -> datetime | None:
 
 def ends_at(job: Job, started_at: datetime) -> datetime:
     """When a run that begins then is ended: after its longest duration, or with its window if that is earlier."""
-    longest, window = started_at + job.longest, window_ends_at(job, started_at)
+    longest = started_at + job.longest
+    window = window_ends_at(job, started_at)
     return longest if window is None or not is_open(job, started_at) else min(longest, window)
 
 
 def turn_meant(job: Job, at: datetime) -> Turn:
     """The run that a scheduler means when it starts the job at `at`; its clock may be ahead of ours."""
-    before, ahead = last_turn(job, at), last_turn(job, at + EARLY)
+    before = last_turn(job, at)
+    ahead = last_turn(job, at + EARLY)
     return ahead if ahead.due_at - at < at - before.due_at else before
 
 

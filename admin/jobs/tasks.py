@@ -102,7 +102,9 @@ class TaskRunner:
                 await self.apart(self.tasks.tell, task.id, self._information(task, progress.outcome))
 
     async def _run(self, task: AdminTask) -> None:
-        kind, kept, said = KINDS[task.type], bytearray(), list[str]()
+        kind = KINDS[task.type]
+        kept = bytearray()
+        said = list[str]()
         findings = self.folder / f"{task.id}.jsonl"
         words = [*kind.words(task.options), "--json", *(("--findings", str(findings)) if kind.finds else ())]
         progress = self._progress[task.id] = TaskProgress()

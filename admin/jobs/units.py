@@ -68,7 +68,8 @@ def systemd_units(jobs: Sequence[Job], place: UnitPlace) -> dict[str, str]:
 def on_calendar(cron: Cron, zone: str) -> Iterator[str]:
     """The schedule as systemd reads it; two lines where a day of either kind counts."""
     clock = f"{_numbers(cron.hours, 24)}:{_numbers(cron.minutes, 60)}:00 {zone}"
-    months, weekdays = _numbers(cron.months, 12), ",".join(_WEEKDAYS[one] for one in cron.weekdays)
+    months = _numbers(cron.months, 12)
+    weekdays = ",".join(_WEEKDAYS[one] for one in cron.weekdays)
     if len(cron.weekdays) == len(_WEEKDAYS) or len(cron.days) < _ALL_DAYS:
         yield f"*-{months}-{_numbers(cron.days, _ALL_DAYS)} {clock}"
     if len(cron.weekdays) < len(_WEEKDAYS):

@@ -61,7 +61,8 @@ class CassandraNode:
             folders.system_log.replace(folders.log_before)
 
     def launches(self, parts: Path, site: Site, environment: Mapping[str, str]) -> tuple[Launch, ...]:
-        folders, jars = NodeFolder(site.folder), tuple(sorted(parts.glob("*.jar")))
+        folders = NodeFolder(site.folder)
+        jars = tuple(sorted(parts.glob("*.jar")))
         command = node_command(find_java(self.settings.release, environment), jars, self.settings, folders)
         return (Launch("server", command, folders.yaml.as_uri(), environment),)
 

@@ -128,7 +128,8 @@ class JarStore:
 
     def _fetch(self, program: JarProgram, java: Java) -> None:
         # Ivy's own cache stays until the work is whole, so an interrupted download goes on where it stopped.
-        staging, cache = self.root / f"{program.version}.new", self.root / f"{program.version}.ivy"
+        staging = self.root / f"{program.version}.new"
+        cache = self.root / f"{program.version}.ivy"
         shutil.rmtree(staging, ignore_errors=True)
         module = cache / "module.xml"
         if text := module_text(program, jars_listed(program, self.pinned)):
@@ -172,7 +173,8 @@ class JarStore:
 
     def _follow(self, lines: Iterable[str], jars: int, program: JarProgram) -> str:
         """Read Ivy's output to its end and report progress: first it finds the modules, then it fetches the jars."""
-        seen, fetched = list[str](), 0
+        seen = list[str]()
+        fetched = 0
         self.progress.stage(f"finding the parts of {program.name} (once; it may take minutes)")
         for line in lines:
             seen.append(line)

@@ -17,8 +17,15 @@ _BUSY_SECONDS_MAX: Final = 5.0
 
 _VERSION: Final = 4
 _HEADER: Final = struct.Struct(">BBhBi")
-_OPTIONS, _STARTUP, _QUERY, _AUTH_RESPONSE = 0x05, 0x01, 0x07, 0x0F
-_SUPPORTED, _READY, _AUTHENTICATE, _RESULT, _AUTH_SUCCESS = 0x06, 0x02, 0x03, 0x08, 0x10
+_OPTIONS = 0x05
+_STARTUP = 0x01
+_QUERY = 0x07
+_AUTH_RESPONSE = 0x0F
+_SUPPORTED = 0x06
+_READY = 0x02
+_AUTHENTICATE = 0x03
+_RESULT = 0x08
+_AUTH_SUCCESS = 0x10
 _ALL: Final = 0x0005
 _NO_FLAGS: Final = 0
 # A table of Cassandra's own that three nodes hold three times: reading any of it at ALL takes every one of them.
@@ -107,7 +114,8 @@ def http_answer(
 
 def unverified() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     return context
 
 

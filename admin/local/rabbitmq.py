@@ -65,7 +65,8 @@ class RabbitMq:
         """Configuration and plugins; at the first start also the secret that Erlang's programs share."""
         _conf(site).write_text(conf_of(site.ports, self.tls), encoding="utf-8")
         _plugins(site).write_text(f"[{','.join(_PLUGINS)}].\n", encoding="ascii")
-        cookie, fresh = site.folder / ".erlang.cookie", site.folder / "cookie.new"
+        cookie = site.folder / ".erlang.cookie"
+        fresh = site.folder / "cookie.new"
         if not cookie.exists():
             fresh.write_text(secrets.token_hex(_COOKIE_BYTES), encoding="ascii")
             fresh.chmod(0o400)  # Erlang refuses one that others may read

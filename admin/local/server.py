@@ -164,7 +164,8 @@ class LocalServer:
         return chosen
 
     def _start(self, parts: Path) -> None:
-        site, processes = self.site, self.record.processes
+        site = self.site
+        processes = self.record.processes
         launches = self.kind.launches(parts, site, environment_of_others(self.machine.environment))
         waiting = [one for one in launches if one.name not in processes or not processes[one.name].runs]
         if len(waiting) == len(launches):
@@ -180,7 +181,8 @@ class LocalServer:
             self._write(self.record.with_process(one.name, process))
 
     def _wait_ready(self) -> None:
-        clock, site = self.machine.clock, self.site
+        clock = self.machine.clock
+        site = self.site
         began = clock.monotonic()
         while not self.kind.is_ready(site):
             if not all(process.runs for process in self.record.processes.values()):

@@ -134,7 +134,8 @@ class LocalCluster:
             UnsafeRequest: a node of it runs.
         """
         with locked(self.layout.lock):
-            nodes, existed = self.nodes, self.layout.state.exists()
+            nodes = self.nodes
+            existed = self.layout.state.exists()
             for node in nodes:
                 node.refuse_running()
             for node in nodes:
@@ -161,7 +162,8 @@ class LocalCluster:
 
     def wait_together(self) -> None:
         """Wait until every node reaches all others; skipped where clients log in, or while a node is down."""
-        status, clock = self.status(), self.machine.clock
+        status = self.status()
+        clock = self.machine.clock
         settings = status.settings
         if settings is None or settings.nodes == 1 or asks_passwords(settings) or status.state is not ClusterState.UP:
             return
@@ -209,7 +211,8 @@ def running_contact(environment: Mapping[str, str] | None = None) -> tuple[tuple
 
 
 def _status_of(node: LocalServer) -> NodeStatus:
-    kind, status = node.kind, node.status()
+    kind = node.kind
+    status = node.status()
     assert isinstance(kind, CassandraNode)
     pid = status.pids[0] if status.pids else None
     return NodeStatus(kind.number, kind.host, kind.settings.native_port, status.state, pid, status.log)
@@ -291,6 +294,7 @@ def local_servers(
 ) -> LocalServers:
     """The local servers of this user, or those in a folder of their own."""
     cluster = local_cluster(folder, environment=environment, progress=progress)
-    root, lock = cluster.layout.root, cluster.layout.lock
+    root = cluster.layout.root
+    lock = cluster.layout.lock
     services = {name: LocalServer(kind, cluster.machine, root / name, lock) for name, kind in SERVICES.items()}
     return LocalServers(cluster, services)

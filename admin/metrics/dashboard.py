@@ -225,7 +225,9 @@ def _panels() -> Iterator[dict[str, Any]]:
     x = y = height = 0
     for number, panel in enumerate(PANELS, 1):
         if x + panel.columns > _COLUMNS:
-            x, y, height = 0, y + height, 0
+            x = 0
+            y = y + height
+            height = 0
         targets = [
             {"refId": chr(ord("A") + place), "expr": query.expression, "legendFormat": query.legend}
             for place, query in enumerate(panel.queries)
@@ -239,4 +241,5 @@ def _panels() -> Iterator[dict[str, Any]]:
             "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
             "targets": targets,
         }
-        x, height = x + panel.columns, max(height, panel.rows)
+        x = x + panel.columns
+        height = max(height, panel.rows)

@@ -49,7 +49,8 @@ def _period_on(job: Job, day: date) -> timedelta:
 
 def job_samples(keyspace: str, job: Job, last: Sequence[JobRun], *, paused: bool) -> Iterator[MetricSample]:
     """How the job's last runs went, given the newest first; 0 where none of them was a success."""
-    labels, ended = (keyspace, job.name), [run for run in last if run.ended_at]
+    labels = (keyspace, job.name)
+    ended = [run for run in last if run.ended_at]
     yield MetricSample(JOB_PAUSED, labels, paused)
     yield MetricSample(JOB_RUNNING, labels, bool(last) and last[0].state is RunState.RUNNING)
     if last:
@@ -83,7 +84,8 @@ def _first_seen(runs: Sequence[Run]) -> FirstSeen:
     """Since when what the newest of them has left was left by each; they come newest first."""
     seen: FirstSeen = {}
     for run in reversed(runs):
-        left, keys = run.summary.get("left") or {}, run.summary.get(LEFT_SAMPLE) or {}
+        left = run.summary.get("left") or {}
+        keys = run.summary.get(LEFT_SAMPLE) or {}
         seen = first_seen(left, keys, seen, run.started_at.timestamp())
     return seen
 

@@ -73,7 +73,8 @@ def result_samples(name: RunName, json: Mapping[str, Any]) -> Iterator[MetricSam
 
 def _pace_samples(name: RunName, json: Mapping[str, Any]) -> Iterator[MetricSample]:
     """Rows a second while they were read, not while a run waits or mends."""
-    rows, stages = json.get("scanned"), json.get("seconds")
+    rows = json.get("scanned")
+    stages = json.get("seconds")
     if isinstance(rows, Mapping) and isinstance(stages, Mapping):
         seconds = sum(stages.get(stage, 0) for stage in SCANS)
         if seconds:

@@ -211,7 +211,9 @@ _SAMPLED: Final = ("mailboxes", "passed_over")
 
 
 def _messages_json(messages: MessageTables) -> dict[str, Any]:
-    advice, sample, rates = messages.advice, messages.sample, messages.traffic.rates
+    advice = messages.advice
+    sample = messages.sample
+    rates = messages.traffic.rates
     return {
         "strategy": messages.strategy,
         "present": messages.present.value if messages.present else None,
@@ -240,8 +242,10 @@ _ADVICE_FIGURES: Final = ("mails_per_second", "peak_per_second", "longest_stay_s
 
 
 def configure_document(result: ConfigureResult) -> Document:
-    request, after = result.request, result.after
-    keyspace, properties = request.connection.keyspace, _james_properties(after) if after else None
+    request = result.request
+    after = result.after
+    keyspace = request.connection.keyspace
+    properties = _james_properties(after) if after else None
     json = {
         "keyspace": keyspace,
         "before": _figures(result.before),

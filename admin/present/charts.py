@@ -60,7 +60,8 @@ class Chart:
             begins = 0.0
             for verdict in self.legend:
                 if count := bar.counts.get(verdict, 0):
-                    size, lead = 100 * count / self.most, "" if bar.label == verdict else f"{bar.label}: "
+                    size = 100 * count / self.most
+                    lead = "" if bar.label == verdict else f"{bar.label}: "
                     yield Block(at, round(begins, 3), round(size, 3), verdict, f"{lead}{verdict} {count:,}")
                     begins += size
 
@@ -92,7 +93,8 @@ def by_time(hours: Mapping[tuple[int, Verdict], int]) -> Iterator[Chart]:
     known = {(hour, one): count for (hour, one), count in hours.items() if hour in _HOURS_KNOWN}
     if not known:
         return
-    first, last = min(hour for hour, _ in known), max(hour for hour, _ in known)
+    first = min(hour for hour, _ in known)
+    last = max(hour for hour, _ in known)
     step = next(
         (step for step in _STEPS if last // step - first // step < BARS_MAX), 1 + (last - first) // (BARS_MAX - 1)
     )

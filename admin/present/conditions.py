@@ -15,8 +15,10 @@ from model.pickup.rates import SECOND
 
 
 def add_document(result: QueueAnswer[AddConditionRequest, ConditionState]) -> Document:
-    state, queue = result.found, result.request.queue
-    made, json = state.made, {"dry_run": result.request.dry_run, "condition": _condition_json(state)}
+    state = result.found
+    queue = result.request.queue
+    made = state.made
+    json = {"dry_run": result.request.dry_run, "condition": _condition_json(state)}
     said = f"{limits_text(made.threshold)}, for {_which(made)}, {until_text(made.ends_at)}."
     if result.request.dry_run:
         return queue_document(result, json, (f"{NOTHING_WRITTEN} Would be set in {queue}: {said}", *_on_servers(state)))
@@ -29,7 +31,8 @@ def add_document(result: QueueAnswer[AddConditionRequest, ConditionState]) -> Do
 
 
 def remove_document(result: QueueAnswer[RemoveConditionRequest, ConditionState]) -> Document:
-    made, queue = result.found.made, result.request.queue
+    made = result.found.made
+    queue = result.request.queue
     json = {"dry_run": result.request.dry_run, "condition": _condition_json(result.found)}
     said = f"{limits_text(made.threshold)}, for {_which(made)}."
     if result.request.dry_run:
@@ -40,7 +43,8 @@ def remove_document(result: QueueAnswer[RemoveConditionRequest, ConditionState])
 def list_document(
     result: QueueAnswer[QueueRequest, Sequence[ConditionState] | OrderHistory[MadeCondition]],
 ) -> Document:
-    queue, found = result.request.queue, result.found
+    queue = result.request.queue
+    found = result.found
     if isinstance(found, OrderHistory):
         return history_document(result, found, "condition", _limited, made_json)
     json = {"conditions": [_condition_json(one) for one in found]}
@@ -75,7 +79,9 @@ def _unread_text(made: MadeCondition) -> str:
 
 def limits_text(threshold: Threshold) -> str:
     """Limits as a person reads them."""
-    most, rate, gap = threshold.concurrency, threshold.rate, threshold.connect_interval
+    most = threshold.concurrency
+    rate = threshold.rate
+    gap = threshold.connect_interval
     limits = [
         *([] if most is None else [f"concurrency {most:,}"]),
         *([f"rate {rate.count}/{rate.interval / SECOND:.9g}"] if rate else []),
@@ -132,7 +138,8 @@ def limits_json(threshold: Threshold) -> dict[str, Any]:
 
 
 def threshold_json(threshold: Threshold) -> dict[str, Any]:
-    rate, gap = threshold.rate, threshold.connect_interval
+    rate = threshold.rate
+    gap = threshold.connect_interval
     return {
         "concurrency": threshold.concurrency,
         "rate": {"count": rate.count, "seconds": rate.interval / SECOND} if rate else None,

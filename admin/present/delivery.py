@@ -19,7 +19,8 @@ def served_document(result: DeliveryEnded) -> Document:
 
 
 def servers_document(result: QueueAnswer[QueueRequest, QueueServers]) -> Document:
-    queue, found = result.request.queue, result.found
+    queue = result.request.queue
+    found = result.found
     rows = [
         {
             "name": one.seat.name,

@@ -63,7 +63,8 @@ def entry_document(found: ShownEntries) -> Document:
 
 
 def groups_document(result: QueueAnswer[GroupEntriesRequest, Groups]) -> Document:
-    by, groups = [one.value for one in result.request.fields], result.found
+    by = [one.value for one in result.request.fields]
+    groups = result.found
     json = {"by": by, "groups": [_group_json(by, values, group) for values, group in groups]}
     if not groups:
         return queue_document(result, json, ("There are none.",))
@@ -73,7 +74,8 @@ def groups_document(result: QueueAnswer[GroupEntriesRequest, Groups]) -> Documen
 
 
 def changed_document(result: ChangedEntries) -> Document:
-    request, change = result.request, result.change
+    request = result.request
+    change = result.change
     json = {
         "dry_run": request.dry_run,
         "changed": 0 if request.dry_run else result.count,
@@ -144,7 +146,8 @@ def intent_json(change: EntryChange | None) -> dict[str, Any] | None:
 
 
 def _entry_json(one: QueuedEntry) -> dict[str, Any]:
-    entry, mail = one.entry, one.mail
+    entry = one.entry
+    mail = one.mail
     found: dict[str, Any] = plain(
         {
             "id": str(entry.id),

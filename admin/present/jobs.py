@@ -63,7 +63,8 @@ def job_document(result: JobsResult) -> Document:
 
 
 def ended_document(result: JobEnded) -> Document:
-    name, run = result.job.name, result.run
+    name = result.job.name
+    run = result.run
     if result.skipped:
         return Document(exit=result.exit, remarks=(f"Nothing ran: job {name!r} {result.skipped}.",))
     if run and run.reason:
@@ -79,7 +80,8 @@ def served_document(_: ServingEnded) -> Document:
 
 
 def paused_document(result: JobPaused) -> Document:
-    name, run = result.job.name, result.ended
+    name = result.job.name
+    run = result.ended
     said = " Its run ends within seconds." if run else ""
     return Document(
         {"job": name, "paused": _pause_json(result.pause), "ended": str(run) if run else None},

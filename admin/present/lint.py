@@ -25,12 +25,15 @@ _SHOWN: Final = 100
 
 
 def document_of(result: LintResult) -> Document:
-    request, report = result.request, result.report
+    request = result.request
+    report = result.report
     if report is None:
         json: dict[str, Any] = {"rules": [rule_json(rule) for rule in result.rules], "exit": int(ExitCode.FINE)}
-        body, code = tuple(rule_parts(result.rules)), ExitCode.FINE
+        body = tuple(rule_parts(result.rules))
+        code = ExitCode.FINE
     else:
-        json, code = report_json(report), report.exit
+        json = report_json(report)
+        code = report.exit
         body = tuple(report_parts(report, ignored=request.ignored))
     sarif_text = dumps(sarif(report), indent=2, ensure_ascii=False) + "\n" if report else ""
     files = {request.sarif_file: sarif_text} if report and request.sarif_file not in {None, STDOUT} else {}
@@ -228,7 +231,8 @@ def uri_of(file: str) -> str:
 
 
 def _region(text: str, span: Span) -> dict[str, int]:
-    begin, end = place_of(text, span.start), place_of(text, span.end)
+    begin = place_of(text, span.start)
+    end = place_of(text, span.end)
     return {
         "startLine": begin.line,
         "startColumn": begin.column,

@@ -67,7 +67,8 @@ def _body(result: MendingResult) -> Iterator[Part]:
 
 def _report(result: MendingResult) -> Iterator[Part]:
     """What to do comes first; then whose mail it is, and the rows themselves."""
-    summary, affected = result.summary, result.affected or Affected()
+    summary = result.summary
+    affected = result.affected or Affected()
     yield from _closing(result)
     yield from page_lines(summary)
     yield from _sums(result, steps_grid(summary.findings, summary.keyspace, result.options))
@@ -132,7 +133,8 @@ def _behind(summary: RepairResult) -> Iterator[Part]:
 
 
 def _mended(summary: RepairResult) -> Grid:
-    fixed, left = summary.fixed, summary.left
+    fixed = summary.fixed
+    left = summary.left
     rows = [
         (
             Styled(verdict.value, STYLES[verdict]),
@@ -165,10 +167,12 @@ def example_lines(examples: Sequence[Example]) -> Iterator[Styled]:
 
 
 def _closing(result: MendingResult) -> list[str]:
-    summary, plan = result.summary, result.plan
+    summary = result.summary
+    plan = result.plan
     if plan is None or result.queues is None:
         return closing_lines(summary, result.options, plan)
-    keyspace, file = f" {keyspace_option(summary.keyspace)}", shlex.quote(str(plan))
+    keyspace = f" {keyspace_option(summary.keyspace)}"
+    file = shlex.quote(str(plan))
     again, done_by = (f"{keyspace} {words}".rstrip() for words in (result.options, result.stores))
     return [*sum_lines(summary), *after_a_plan(summary, again, file, f"mailmend apply {file}{done_by}")]
 
@@ -218,7 +222,8 @@ def staging_lines(staging: Mapping[str, Any] | None) -> list[str]:
     """What an earlier attempt had read, in a sentence; else nothing."""
     if not staging or staging["attempt"] == 1:
         return []
-    kept, number = f"{staging['kept']:,}", f"{staging['segments']:,}"
+    kept = f"{staging['kept']:,}"
+    number = f"{staging['segments']:,}"
     return [f"{kept} of {number} segments stood from earlier attempts; the scan began at {staging['began_at']}."]
 
 
@@ -265,7 +270,8 @@ _NOT_LOOKED_AT: Final = "the keyspace lacks it: what follows from the source of 
 def _after_check(summary: RepairResult, keyspace: str, asked: str) -> list[str]:
     if summary.missing_columns or summary.missing_tables:
         return [f"Next: mailmend schema verify{keyspace} (it names the statement that adds what is missing)"]
-    found, lines = _found(summary), list[str]()
+    found = _found(summary)
+    lines = list[str]()
     if any(found[verdict] for verdict in MENDABLE):
         lines.append(f"Next: mailmend repair messages{asked} --dry-run")
     if summary.generators:

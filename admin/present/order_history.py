@@ -63,7 +63,9 @@ def history_document(
         said: which mails one is of, and its limits.
         as_json: one as JSON.
     """
-    queue, records, limit = result.request.queue, history.records, history.limit
+    queue = result.request.queue
+    records = history.records
+    limit = history.limit
     json = {
         "history": [
             {"id": one.id, "at": one.at, "event": one.event, "by": one.by, named: as_json(one.made)} for one in records

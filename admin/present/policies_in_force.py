@@ -68,7 +68,8 @@ def _counted_json(counted: CountedTogether[L], limits: Callable[[L], Mapping[str
 
 
 def _rule_json(rule: IncomingRule) -> dict[str, Any]:
-    wanted, headers = dict[str, Any](), dict[str, Any]()
+    wanted = dict[str, Any]()
+    headers = dict[str, Any]()
     for (named, header), patterns in rule.patterns.items():
         (headers if header else wanted)[header or named.value] = list(map(pattern_text, patterns))
     return {

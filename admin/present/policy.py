@@ -35,7 +35,8 @@ def schema_document(result: JsonSchema) -> Document:
 
 
 def lint_document(result: PolicyLintResult) -> Document:
-    found, file = result.findings, printable(str(result.file))
+    found = result.findings
+    file = printable(str(result.file))
     json = {
         "file": str(result.file),
         "findings": [_finding_json(one) for one in found],
@@ -115,7 +116,9 @@ def _source_parts(one: SourceExplanation, result: PolicyExplanation) -> Iterator
 
 
 def _share_row(share: PolicyShare, result: PolicyExplanation) -> tuple[str, ...]:
-    threshold, limits, made = share.threshold, limits_path(result.said, share.policy, share.condition), share.set_by
+    threshold = share.threshold
+    limits = limits_path(result.said, share.policy, share.condition)
+    made = share.set_by
     gap = threshold.connect_interval
     return (
         _policy_name(share.policy, result),
@@ -146,7 +149,8 @@ def _quota_parts(result: PolicyExplanation) -> Iterator[Part]:
 
 
 def _quota_row(share: QuotaShare, result: PolicyExplanation) -> tuple[str, ...]:
-    quota, limit = result.said.quotas[share.quota], share.limit or QuotaLimit()
+    quota = result.said.quotas[share.quota]
+    limit = share.limit or QuotaLimit()
     return (
         f"{quota.name}, line {result.places[quota_path(share.quota)].line}",
         _counted_as(quota.fields, share.key),
@@ -157,7 +161,9 @@ def _quota_row(share: QuotaShare, result: PolicyExplanation) -> tuple[str, ...]:
 
 
 def _quota_json(share: QuotaShare, result: PolicyExplanation) -> dict[str, Any]:
-    quota, limit, path = result.said.quotas[share.quota], share.limit, quota_limit_path(result.said, share)
+    quota = result.said.quotas[share.quota]
+    limit = share.limit
+    path = quota_limit_path(result.said, share)
     return {
         "name": quota.name,
         "line": result.places[quota_path(share.quota)].line,

@@ -74,7 +74,8 @@ def queues_grid(queues: "Sequence[CleanedQueue]", *, removed: bool) -> Grid:
     columns = ["queue", "begins at", "waiting", "finished", "marks"]
     rows = []
     for one in queues:
-        scanned, begins = one.judged.scanned, one.judged.browse_start
+        scanned = one.judged.scanned
+        begins = one.judged.browse_start
         numbers = [scanned.waiting, scanned.rows - scanned.waiting, scanned.marks]
         numbers += [one.rows, one.blobs, one.marks] if removed else []
         rows.append((one.queue, shown(begins) if begins else "nowhere", *(f"{number:,}" for number in numbers)))

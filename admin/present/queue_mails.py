@@ -35,7 +35,9 @@ _ORDER: Final = (
 
 
 def enqueue_document(result: EnqueueResult) -> Document:
-    request, done, failed = result.request, result.succeeded, result.failed
+    request = result.request
+    done = result.succeeded
+    failed = result.failed
     not_done = [{"file": one.file, "why": one.error.what} for one in failed if one.error]
     if request.dry_run:
         would = [{"file": one.file, "bytes": one.content_bytes} for one in done]
@@ -77,7 +79,9 @@ def dequeue_document(result: DequeueResult) -> Document:
 
 
 def remove_document(result: RemoveResult) -> Document:
-    request, count, failed = result.request, result.removed.count, result.removed.failed
+    request = result.request
+    count = result.removed.count
+    failed = result.removed.failed
     json = {
         "dry_run": request.dry_run,
         "removed": 0 if request.dry_run else count,
@@ -125,7 +129,8 @@ def restore_document(result: RestoredMails) -> Document:
 
 
 def _restored_lines(result: RestoredMails) -> list[str]:
-    plan, request = result.plan, result.request
+    plan = result.plan
+    request = result.request
     queues = ", ".join(sorted(plan.missing)) or "any queue"
     lines = [f"Put {result.restored:,} mails back into {queues}."]
     if request.dry_run:
@@ -144,7 +149,8 @@ def _restore_remarks(result: RestoredMails) -> list[str]:
 
 
 def move_document(result: MoveResult) -> Document:
-    request, before = result.request, result.before
+    request = result.request
+    before = result.before
     json = {
         "dry_run": request.dry_run,
         **request.ends,
@@ -184,7 +190,8 @@ _QUEUE_COLUMNS: Final = ("queue", "waiting", "delayed", "counted", "browse start
 
 
 def list_document(result: QueueAnswer[QueueRequest, Sequence[QueueOverview]]) -> Document:
-    place, tabled = result.request.place, "keyspace" in result.request.home
+    place = result.request.place
+    tabled = "keyspace" in result.request.home
     queues = [
         {"queue": one.name, **_size_json(one.size), **(fields_json(one, *_STARTS) if tabled else {})}
         for one in result.found
@@ -210,7 +217,8 @@ def _cells(one: QueueOverview) -> tuple[str, ...]:
 
 
 def size_document(result: QueueAnswer[SizeRequest, Size]) -> Document:
-    size, queue = result.found, result.request.queue
+    size = result.found
+    queue = result.request.queue
     about = "" if size.kind is SizeKind.EXACT else "About "
     delayed = f", {size.delayed:,} are delayed" if size.delayed else ""
     line = f"{about}{size.mails:,} mails wait in {queue}{delayed} ({_counted(size)})."
@@ -295,7 +303,8 @@ def _topics_json(topics: TopicFigures) -> dict[str, Any]:
 
 
 def _lines(one: QueueHealth) -> list[str]:
-    figures, about = one.figures, "" if one.figures.exact else "about "
+    figures = one.figures
+    about = "" if one.figures.exact else "about "
     delayed = figures.delayed or 0
     if not one.reasons:
         return [f"{figures.queue} is well: {about}{figures.mails:,} mails wait, {delayed:,} are delayed."]

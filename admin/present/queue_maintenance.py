@@ -137,7 +137,8 @@ def _deletions_line(found: TendedDeletions, *, dry_run: bool) -> str:
 
 
 def flush_document(result: QueueAnswer[DryRunRequest, Delays]) -> Document:
-    request, delays = result.request, result.found
+    request = result.request
+    delays = result.found
     json = {
         "dry_run": request.dry_run,
         "flushed": 0 if request.dry_run else delays.count,
@@ -154,7 +155,8 @@ def flush_document(result: QueueAnswer[DryRunRequest, Delays]) -> Document:
 
 
 def republish_document(result: QueueAnswer[RepublishRequest, int]) -> Document:
-    request, count = result.request, result.found
+    request = result.request
+    count = result.found
     json = {
         "dry_run": request.dry_run,
         "republished": 0 if request.dry_run else count,
@@ -167,7 +169,9 @@ def republish_document(result: QueueAnswer[RepublishRequest, int]) -> Document:
 
 
 def redrive_document(result: QueueAnswer[RedriveRequest, Redriven]) -> Document:
-    counts, dry_run, queue = result.found, result.request.dry_run, result.request.queue
+    counts = result.found
+    dry_run = result.request.dry_run
+    queue = result.request.queue
     lines = [f"{counts.redriven:,} dead letters {'would go back' if dry_run else 'are back'} into {queue}."]
     if counts.dropped:
         lines.append(f"{counts.dropped:,} were deleted meanwhile, and {'would be' if dry_run else 'are'} dropped.")
@@ -184,7 +188,8 @@ def redrive_document(result: QueueAnswer[RedriveRequest, Redriven]) -> Document:
 
 
 def reconcile_document(result: ReconcileResult) -> Document:
-    found, request = result.found, result.request
+    found = result.found
+    request = result.request
     over_pulsar = request.settings.pulsar is not None
     body: list[Part] = [Grid(f"What {request.queue} holds", ("side", "what", "count"), _sides(found, over_pulsar))]
     if not found.clean:
@@ -199,8 +204,11 @@ def reconcile_document(result: ReconcileResult) -> Document:
 
 
 def _json(result: ReconcileResult) -> dict[str, Any]:
-    found, mended = result.found, result.mended
-    tables, missing, drained = found.tables, found.missing, found.drained
+    found = result.found
+    mended = result.mended
+    tables = found.tables
+    missing = found.missing
+    drained = found.drained
     return {
         "broker": found.depth,
         "table": {
@@ -235,7 +243,8 @@ def _json(result: ReconcileResult) -> dict[str, Any]:
 
 
 def _sides(found: Reconciled, over_pulsar: bool) -> list[tuple[str, str, str]]:  # noqa: FBT001 - of one caller
-    tables, depth = found.tables, found.depth
+    tables = found.tables
+    depth = found.depth
     side = "topics" if over_pulsar else "table"
     rows = [
         (side, "live", f"{len(tables.live):,}"),
@@ -280,7 +289,9 @@ def _notes(found: Reconciled) -> list[str]:
 
 
 def _mended_lines(result: ReconcileResult) -> list[str]:
-    request, mended, lines = result.request, result.mended, list[str]()
+    request = result.request
+    mended = result.mended
+    lines = list[str]()
     if request.republish:
         lines.append(f"published {mended.republished:,} mails again.")
     if request.mark:

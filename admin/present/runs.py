@@ -63,14 +63,16 @@ def trend_parts(runs: Sequence[Run]) -> Iterator[Part]:
 
 def by_name(run: Run, name: str) -> Counter[str]:
     """One of a run's sums by verdict, over all projections; nothing for a run that was killed."""
-    sums, found = run.summary.get(name), Counter[str]()
+    sums = run.summary.get(name)
+    found = Counter[str]()
     for verdict, number in sums.items() if isinstance(sums, dict) else ():
         found.update(number if isinstance(number, dict) else {verdict: number})
     return found
 
 
 def run_document(result: RunResult) -> Document:
-    run, json = result.run, run_json(result.run)
+    run = result.run
+    json = run_json(result.run)
     fields = {name: value for name, value in json.items() if name not in {"options", "summary"}}
     fields |= {f"option {name}": value for name, value in run.options.items()}
     fields |= {name: value for name, value in json["summary"].items() if name not in fields}

@@ -41,7 +41,9 @@ def _script(lines: Iterable[str]) -> Verbatim:
 
 
 def _plan_document(result: PlanResult) -> Document:
-    plan, spelling, sizes = result.plan, result.spelling, result.sizes
+    plan = result.plan
+    spelling = result.spelling
+    sizes = result.sizes
     json = rollout_json(plan, spelling, sizes)
     json |= {"statements": statements_of(plan, spelling), "exit": int(result.exit)}
     return Document(json, (_script(_plan_lines(plan, spelling, sizes)),), result.exit)
@@ -63,7 +65,8 @@ def rollout_json(rollout: RolloutPlan, script: Spelling, sizes: TableSizes) -> d
 
 
 def statement_json(planned: PlannedStatement, script: Spelling, sizes: TableSizes) -> dict[str, Any]:
-    migration, assessment = planned.migration, planned.assessment
+    migration = planned.migration
+    assessment = planned.assessment
     return {
         "migration": str(migration.file),
         "number": migration.number,
@@ -152,7 +155,8 @@ def _estimate(planned: PlannedStatement, sizes: TableSizes) -> str:
 
 
 def apply_json(result: ApplyResult) -> dict[str, Any]:
-    rolled, plan = result.rollout, result.rollout.plan
+    rolled = result.rollout
+    plan = result.rollout.plan
     return _found_json(result) | {
         "created": rolled.created,
         "withheld": [step.creates for step in plan.withheld],
@@ -174,7 +178,8 @@ def _found_json(result: ApplyResult) -> dict[str, Any]:
 
 
 def _apply_parts(result: ApplyResult) -> Iterator[Part]:
-    plan, keyspace = result.rollout.plan, result.keyspace
+    plan = result.rollout.plan
+    keyspace = result.keyspace
     yield from (f"there already: {one.file}" for one in plan.migrations.baseline)
     yield from (f"created {name}" for name in result.rollout.created)
     yield from (f"applied {file}" for file in result.rollout.applied)
@@ -229,7 +234,8 @@ def _model_lines(plan: ModelPlan) -> Iterator[str]:
 
 
 def _optional_document(result: OptionalResult) -> Document:
-    migration, keyspace = result.migration, result.keyspace
+    migration = result.migration
+    keyspace = result.keyspace
     shown = optional_json(migration, result.live, keyspace, result.server)
     json = shown | {"keyspace": keyspace, "optional": migration.name, "sent": list(result.sent), "exit": 0}
     if result.dry_run and shown["statements"]:

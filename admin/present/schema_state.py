@@ -45,7 +45,8 @@ def verify_document(result: VerifyResult) -> Document:
 
 
 def verified_json(result: VerifyResult) -> dict[str, Any]:
-    found, recognition = result.found, result.found.against.recognition
+    found = result.found
+    recognition = result.found.against.recognition
     return {
         "keyspace": result.keyspace,
         "generation": recognition.generation.name if recognition else None,
@@ -127,7 +128,9 @@ def _verified_parts(result: VerifyResult) -> Iterator[Part]:
 
 
 def _head_lines(result: VerifyResult) -> Iterator[str]:
-    name, found, recognition = result.keyspace, result.found, result.found.against.recognition
+    name = result.keyspace
+    found = result.found
+    recognition = result.found.against.recognition
     if others := _of_others(result):
         yield f"{name} holds no mail, but tables of another application: {', '.join(others[:TABLES_SHOWN])}."
     elif recognition:
@@ -196,13 +199,16 @@ def _statement_json(one: StatementEntry) -> dict[str, Any]:
 
 
 def _lease_json(lease: Lease) -> dict[str, Any]:
-    since, until = instant_text(lease.acquired_at), instant_text(lease.expires_at)
+    since = instant_text(lease.acquired_at)
+    until = instant_text(lease.expires_at)
     return {"owner": lease.owner, "purpose": lease.purpose, "since": since, "until": until}
 
 
 def _history_parts(result: HistoryResult) -> Iterator[Part]:
-    keyspace, found = result.keyspace, result.record
-    entries, statements = found.past.entries, found.past.statements
+    keyspace = result.keyspace
+    found = result.record
+    entries = found.past.entries
+    statements = found.past.statements
     if entries:
         columns = ("migration", "state", "done", "when", "by")
         yield Grid(f"Schema of {keyspace}", columns, [_entry_cells(one) for one in entries], frozenset({"by"}))
@@ -253,7 +259,8 @@ def adopt_document(result: AdoptResult | ForgetResult) -> Document:
 
 
 def _forget_document(result: ForgetResult) -> Document:
-    baseline, keyspace = result.baseline, result.keyspace
+    baseline = result.baseline
+    keyspace = result.keyspace
     forgotten = _baseline_json(baseline) if baseline else None
     json = {"keyspace": keyspace, "forgotten": forgotten, "dry_run": result.dry_run, "exit": int(ExitCode.FINE)}
     if baseline is None:
@@ -309,7 +316,8 @@ def _adopt_parts(outcome: AdoptResult) -> Iterator[Part]:
 
 
 def _adopt_lines(outcome: AdoptResult) -> Iterator[str]:
-    name, recognition = outcome.keyspace, outcome.adoption.recognition
+    name = outcome.keyspace
+    recognition = outcome.adoption.recognition
     yield _SAID[outcome.adoption.standing].format(
         name=name,
         generation=recognition.generation.name,

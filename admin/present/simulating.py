@@ -31,7 +31,8 @@ _ASSUMED: Final = (
 
 
 def simulation_document(result: Simulation) -> Document:
-    request, wanted = result.request, result.wanted
+    request = result.request
+    wanted = result.wanted
     json = {
         "keyspace": wanted.keyspace,
         "queue": request.queue,
@@ -251,7 +252,8 @@ def _policy_json(place: Place | None, use: PolicyUse) -> dict[str, Any]:
 
 
 def _limit_json(limit: LimitUse) -> dict[str, Any]:
-    use, suspends = limit.use, limit.suspension is not None
+    use = limit.use
+    suspends = limit.suspension is not None
     return {
         "place": _place_json(limit.place),
         "policy": None if limit.policy is None else limit.policy + 1,

@@ -28,7 +28,8 @@ _AT_WORK: Final = {
 
 def explanation_json(result: MailExplanation) -> dict[str, Any]:
     """A mail's recipients, each with all that is known of why it waits."""
-    moment, queue = result.moment, result.moment.server.queue.name
+    moment = result.moment
+    queue = result.moment.server.queue.name
     entries = [_standing_json(one, moment) for one in result.here] or [_queued_json(one) for one in result.queued]
     return {**_head(moment), "queue": queue, "entries": entries}
 
@@ -52,7 +53,8 @@ def _head(moment: ServerMoment) -> dict[str, Any]:
 
 
 def _standing_json(one: EntryStanding, moment: ServerMoment) -> dict[str, Any]:
-    held, entry = one.held, one.entry
+    held = one.held
+    entry = one.entry
     returns_at = held.taken_at + moment.server.settings.waiting_max.total_seconds() * SECOND
     waits = bool(one.sources)
     return {
@@ -110,7 +112,8 @@ def _intended(change: EntryChange | None) -> Iterator[str]:
 
 
 def _rests(one: QueuedEntry) -> str:
-    order, entry = one.entry.order, one.entry
+    order = one.entry.order
+    entry = one.entry
     if order:
         what = "Held" if one.state is EntryState.HOLD else "To be bounced by the next server that takes it"
         return f"{what}, by {order.owner} since {shown(order.at)}: {order.reason or 'no reason is given'}."
@@ -124,9 +127,11 @@ def _sentences(one: EntryStanding, moment: ServerMoment) -> Iterator[str]:
     if one.ended:
         yield f"It has ended: {one.ended.end.value}. Its mail is here until its other recipients have ended."
     elif one.picked:
-        values, source = one.picked.mail.values, one.picked.source
+        values = one.picked.mail.values
+        source = one.picked.source
         by = f" from {source}" if source else ""
-        host, address = values.get(PickupField.REMOTE_MX, ""), values.get(PickupField.REMOTE_IP, "")
+        host = values.get(PickupField.REMOTE_MX, "")
+        address = values.get(PickupField.REMOTE_IP, "")
         yield f"It is being delivered to {host} ({address}){by}."
     elif one.sources:
         yield from _refusals(one.sources, moment)
@@ -179,7 +184,8 @@ def _of_source(one: SourceExplanation, moment: ServerMoment) -> Iterator[str]:
 
 
 def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
-    policy, threshold = moment.policies.said.policies[share.policy], share.threshold
+    policy = moment.policies.said.policies[share.policy]
+    threshold = share.threshold
     named = [f"{one.value} {text or '(empty)'}" for one, text in zip(policy.fields, share.key, strict=True)]
     line = _line(moment, policy_path(share.policy))
     what = f"Policy {share.policy + 1} (line {line}) counts it as {', '.join(named) or 'every mail'}"
@@ -204,7 +210,8 @@ def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
 
 
 def _source_json(one: SourceExplanation, moment: ServerMoment) -> dict[str, Any]:
-    said, heeded = moment.policies.said, moment.suspensions
+    said = moment.policies.said
+    heeded = moment.suspensions
 
     def line(path: DocumentPath) -> int:
         return _line(moment, path)

@@ -13,9 +13,11 @@ from model.pickup.suspensions import MadeSuspension
 
 
 def add_document(result: QueueAnswer[AddSuspensionRequest, MadeSuspension]) -> Document:
-    made, queue = result.found, result.request.queue
+    made = result.found
+    queue = result.request.queue
     json = {"dry_run": result.request.dry_run, "suspension": suspension_json(made)}
-    which, until = _which(made), until_text(made.ends_at)
+    which = _which(made)
+    until = until_text(made.ends_at)
     if result.request.dry_run:
         return queue_document(result, json, (f"{NOTHING_WRITTEN} Would be suspended in {queue}: {which}, {until}.",))
     lines = (
@@ -26,7 +28,8 @@ def add_document(result: QueueAnswer[AddSuspensionRequest, MadeSuspension]) -> D
 
 
 def remove_document(result: QueueAnswer[RemoveSuspensionRequest, MadeSuspension]) -> Document:
-    made, queue = result.found, result.request.queue
+    made = result.found
+    queue = result.request.queue
     json = {"dry_run": result.request.dry_run, "suspension": suspension_json(made)}
     if result.request.dry_run:
         return queue_document(result, json, (f"{NOTHING_WRITTEN} Would go again in {queue}: {_which(made)}.",))
@@ -36,7 +39,8 @@ def remove_document(result: QueueAnswer[RemoveSuspensionRequest, MadeSuspension]
 def list_document(
     result: QueueAnswer[QueueRequest, Sequence[MadeSuspension] | OrderHistory[MadeSuspension]],
 ) -> Document:
-    queue, found = result.request.queue, result.found
+    queue = result.request.queue
+    found = result.found
     if isinstance(found, OrderHistory):
         return history_document(result, found, "suspension", _which, suspension_json)
     json = {"suspensions": [suspension_json(one) for one in found]}

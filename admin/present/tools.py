@@ -69,7 +69,8 @@ def _part_line(found: PartFound) -> Line:
 
 
 def load_document(result: LoadResult) -> Document:
-    sums, keyspace = result.sums, result.keyspace
+    sums = result.sums
+    keyspace = result.keyspace
     unnoted = f"Next: mailmend repair messages {keyspace_option(keyspace)}"
     said = (
         (True, f"Stored {sums.stored:,} messages ({sums.octets:,} bytes)."),
@@ -134,7 +135,8 @@ def status_document(result: LocalResult) -> Document:
 
 
 def status_json(found: LocalStatus) -> dict[str, Any]:
-    cluster, settings = found.cluster, found.cluster.settings
+    cluster = found.cluster
+    settings = found.cluster.settings
     return {
         "state": cluster.state.value,
         "version": settings.release.version if settings else None,

@@ -97,7 +97,8 @@ def shown(at: datetime) -> str:
 
 
 def mail_json(listed: Listed, now: datetime, content: MailContent | None = None) -> dict[str, Any]:
-    queued, mail = listed.queued, listed.queued.mail
+    queued = listed.queued
+    mail = listed.queued.mail
     document = {
         "id": str(queued.enqueue_id),
         "name": mail.name,

@@ -38,7 +38,8 @@ def advise(request: AdviseRequest, caller: Caller) -> Advised:
     Raises:
         UnsafeRequest: the trial was to run on the cluster that is advised on.
     """
-    address, connection = request.trial_at, request.connection
+    address = request.trial_at
+    connection = request.connection
     host, port = address or ("", 0)
     if address and host not in _HERE and host in connection.hosts and port == connection.port:
         raise UnsafeRequest(

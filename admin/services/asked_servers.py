@@ -64,11 +64,13 @@ def explain(request: ExplainWaitRequest, _: Caller) -> WaitExplanation:
         raise WrongUse("it is not said which server is asked", mend="Name it: --ask http://127.0.0.1:8000")
     if (request.id is None) == (not request.values):
         raise WrongUse("it is not said which mail", mend="Give the id of one, or what it would be like: --domain ...")
-    servers, token = {url: parse_server(url) for url in request.ask}, _token(request.token_file)
+    servers = {url: parse_server(url) for url in request.ask}
+    token = _token(request.token_file)
     path = f"/explain?{urlencode(request.values, doseq=True)}"
     if request.id is not None:
         path = f"/explain/{quote(request.id, safe='')}"
-    answers, unreached = dict[str, HttpAnswer](), dict[str, str]()
+    answers = dict[str, HttpAnswer]()
+    unreached = dict[str, str]()
     for url, server in servers.items():
         try:
             answers[url] = asked(server, path, token, request.ask_tls_ca)
@@ -91,7 +93,8 @@ def _understood(answers: Mapping[str, HttpAnswer]) -> Iterator[tuple[str, Mappin
 
 def _refusal(url: str, answer: HttpAnswer) -> Exception:
     said = answer.body if isinstance(answer.body, Mapping) else {}
-    what, mend = f"{url}: {said.get('message') or f'status {answer.status}'}", str(said.get("details") or "")
+    what = f"{url}: {said.get('message') or f'status {answer.status}'}"
+    mend = str(said.get("details") or "")
     match answer.status:
         case HTTPStatus.NOT_FOUND:
             return NotThere(what, mend=mend)

@@ -95,7 +95,9 @@ class BlobSources:
 
     async def opened_anew(self) -> Sequence[ReferenceSource]:
         """Those in memory first: what leaves them is in the tables by then."""
-        opened, wanted, level = self.opened, self.wanted, self.level
+        opened = self.opened
+        wanted = self.wanted
+        level = self.level
         schema = live_schema(opened.cluster, opened.mail.name)
         found: list[ReferenceSource] = []
         if moving := list(_moving_mails(state_folder("queue"))):

@@ -157,7 +157,9 @@ def repair_blobs(request: BlobsRequest, caller: Caller, opened: OpenCluster | No
 
 
 async def _with_broker(opened: OpenCluster, request: BlobsRequest, caller: Caller) -> BlobsResult:
-    settings, clock, named = request.blobs.broker, opened.clock, request.blobs.queues
+    settings = request.blobs.broker
+    clock = opened.clock
+    named = request.blobs.queues
     match settings:
         case None:
             return await _looked(opened, request, caller, None)
@@ -289,7 +291,8 @@ async def _recorded(
     throttle: Throttle | None,
 ) -> BlobsResult:
     """Run under a lease, with its sums in the ledger."""
-    name, wanted = opened.mail.name, request.blobs
+    name = opened.mail.name
+    wanted = request.blobs
     place = wanted.store.place
     options = {
         "store": place,

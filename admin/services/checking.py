@@ -48,7 +48,8 @@ def _check_both(request: CheckRequest, caller: Caller, opened: OpenCluster) -> M
 
 def _joined(messages: MendingResult, queues: MendingResult) -> MendingResult:
     """Both in one result: the fields of messages stay, those of queues come beside them."""
-    one, other = messages.summary, queues.summary
+    one = messages.summary
+    other = queues.summary
     summary = replace(
         one,
         scanned=one.scanned | other.scanned,
@@ -73,6 +74,7 @@ def _joined(messages: MendingResult, queues: MendingResult) -> MendingResult:
 
 def _with_unseen(messages: MendingResult, error: MailmendError) -> MendingResult:
     nobody_meant_it = isinstance(error, MissingExtra | AccessDenied)
-    one, code = messages.summary, ExitCode.FINE if nobody_meant_it else ExitCode.PARTLY_FAILED
+    one = messages.summary
+    code = ExitCode.FINE if nobody_meant_it else ExitCode.PARTLY_FAILED
     unseen = " ".join(filter(None, (one.unseen, f"The mail queues were not looked at: {error.what}.")))
     return replace(messages, summary=replace(one, unseen=unseen, exit=max(one.exit, code)))

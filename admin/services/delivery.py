@@ -198,7 +198,8 @@ class DeliveryRequest(QueueRequest):
         Raises:
             WrongUse: it cannot be read, or something that needs it is asked for without it.
         """
-        certificate, key = self.listen_tls_cert, self.listen_tls_key
+        certificate = self.listen_tls_cert
+        key = self.listen_tls_key
         if certificate and key:
             return listener_tls(certificate, key, self.listen_tls_client_ca)
         secured = next((str(one) for one in self.listen if one.secured), "")
@@ -249,7 +250,8 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
     async def served(connections: QueueConnections) -> DeliveryEnded:
         if not connections.can_delay:
             raise no_due_mails()
-        settings, limits = request.delivery(), policies_in_force.said
+        settings = request.delivery()
+        limits = policies_in_force.said
         policies_in_force.read_at = connections.now
         relay = relay_of(settings.reporter, request.smtp_tls_ca, request.mails_per_connection)
         connections = connections.with_ledger()

@@ -169,7 +169,8 @@ class DeliveryDesk:
             NotThere: neither has it.
             TooManyCalls: others read the queue through already.
         """
-        moment, here = self._moment(), self.server.standings(name)
+        moment = self._moment()
+        here = self.server.standings(name)
         queued: Sequence[QueuedEntry] = ()
         if not here:
             queued = (await self.read_through(entry_shown, ShowEntryRequest(settings=self.settings, id=name))).entries
@@ -180,7 +181,8 @@ class DeliveryDesk:
 
     async def _with_intents(self, moment: ServerMoment, here: Sequence[EntryStanding]) -> tuple[EntryStanding, ...]:
         """Those that have not ended with what is ordered for after their attempts; all by the file's conditions."""
-        orders, mails = self.server.orders, {one.entry.id.mail for one in here if not one.ended}
+        orders = self.server.orders
+        mails = {one.entry.id.mail for one in here if not one.ended}
         known = {name: await orders.intents_of(name) for name in mails} if orders else {}
         found = [known.get(one.entry.id.mail, {}).get(one.entry.id.number) for one in here]
         lasting = [one if one and (one.until is None or one.until > moment.at) else None for one in found]
@@ -199,7 +201,8 @@ class DeliveryDesk:
         given = [PickupField.LOCAL_IP.normal(one) for one in local_ip]
         own = given or [one.address for one in self.server.settings.sources]
         left = reaching(own, normal.get(PickupField.REMOTE_IP, ""))
-        mail, moment = ActiveMail("", normal, left), self._moment()
+        mail = ActiveMail("", normal, left)
+        moment = self._moment()
         sources = explain_by(self.server.engine, mail, moment.nanos)
         return ValuesExplanation(moment, mail, moment.in_file(sources), next_source(self.server.engine, mail, sources))
 

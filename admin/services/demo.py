@@ -100,7 +100,8 @@ def demo(request: DemoRequest, caller: Caller) -> DemoResult:
     Raises:
         MailmendError: a command ended otherwise than the demo tells.
     """
-    root, port = cluster_folder(os.environ, home_of(os.environ), "demo").root, free_port([LOOPBACK])
+    root = cluster_folder(os.environ, home_of(os.environ), "demo").root
+    port = free_port([LOOPBACK])
     cluster = local_cluster(root)
     _remove(cluster)
     try:
@@ -117,7 +118,8 @@ def demo(request: DemoRequest, caller: Caller) -> DemoResult:
 
 def play(shell: Shell, request: DemoRequest, caller: Caller) -> None:
     """Run the whole demo on an empty cluster that is up."""
-    scanning, blobs = ("--engine", request.engine, *_QUIET), ("--blobs", request.blobs) if request.blobs else ()
+    scanning = ("--engine", request.engine, *_QUIET)
+    blobs = ("--blobs", request.blobs) if request.blobs else ()
     caller.remark("\n== 2. Mail arrives: the truth first, then every projection")
     shell.type("schema", "apply")
     shell.type("load", str(mbox_in(shell.folder, request.messages)), "--user", USER, "--mailbox", "INBOX", *blobs)
@@ -154,7 +156,8 @@ def break_everything(port: int) -> list[Damage]:
 def damages_for(opened: OpenCluster) -> list[Damage]:
     """Every kind of damage in the larger mailbox; a wrong counter in the other one, if there is one."""
     (family, *_) = opened.families()
-    truth, now = family.truth, opened.clock.micros()
+    truth = family.truth
+    now = opened.clock.micros()
     mailboxes: dict[UUID, list[Row]] = {}
     for row in sorted(opened.mail.scan(Scan(truth, truth.names)), key=lambda row: row["uid"]):
         mailboxes.setdefault(row["mailboxid"], []).append(row)

@@ -166,7 +166,8 @@ def _version_of(python: str | None) -> str | None:
 
 
 def _servers(settings: DoctorSettings) -> ServersFound:
-    refused, clock = settings.refused, SystemClock()
+    refused = settings.refused
+    clock = SystemClock()
     cluster: ClusterFound | MailmendError | None = refused.get("cluster")
     broker: BrokerFound | MailmendError | None = refused.get("broker")
     blobs: str | MailmendError | None = refused.get("blobs")
@@ -219,10 +220,12 @@ def _is_open(file: Path) -> bool:
 
 
 def cluster_found(opened: OpenCluster) -> ClusterFound:
-    cluster, connection = opened.cluster, opened.connection
+    cluster = opened.cluster
+    connection = opened.connection
     nodes = import_or_name_extra("cql.driver.nodes").CassandraNodes(cluster)
     schemas = nodes.schema_versions().values()
-    lacking, holds_blobs = None, False
+    lacking = None
+    holds_blobs = False
     if keyspace_exists(cluster, connection.keyspace):
         live = live_schema(cluster, connection.keyspace)
         holds_blobs = all(live.table(table.name) is not None for table in (BLOBS, BLOB_PARTS))
@@ -248,7 +251,8 @@ def spark_cluster_found(master: str) -> SparkClusterFound:
     `master` is the address of the page, or spark://HOST:PORT; the page is then looked for at its usual port.
     """
     parts = urlsplit(master.partition(",")[0])
-    host, port = parts.hostname or "", MASTER_PAGE_PORT if parts.scheme == "spark" else parts.port or 80
+    host = parts.hostname or ""
+    port = MASTER_PAGE_PORT if parts.scheme == "spark" else parts.port or 80
     _, page = http_answer(host, port, parts.path or "/", {})
     version = _VERSION_ON_PAGE.search(page.decode(errors="replace"))
     return SparkClusterFound(f"http://{host}:{port}", version and version[1])

@@ -54,7 +54,10 @@ def list_entries(request: EntriesRequest, caller: Caller) -> EntriesPage:
 
 
 async def entries_page(request: EntriesRequest, caller: Caller, connections: QueueConnections) -> EntriesPage:
-    now, found, count, last = connections.now, list[QueuedEntry](), 0, None
+    now = connections.now
+    found = list[QueuedEntry]()
+    count = 0
+    last = None
     where = request.selection.at(now)
     async with connections.open(dry_run=True) as queue, aclosing(queue.browse(EVERYTHING, request.after)) as mails:
         async for mail in mails:
@@ -71,7 +74,8 @@ async def with_intents(
     connections: QueueConnections, caller: Caller, found: Sequence[QueuedEntry]
 ) -> tuple[QueuedEntry, ...]:
     """The active ones with what is to follow their attempts."""
-    queue, now = connections.settings.name, connections.now
+    queue = connections.settings.name
+    now = connections.now
     mails = list(dict.fromkeys(one.entry.id.mail for one in found if one.state is EntryState.ACTIVE))
     ledger = connections.existing_intents() if mails else None
     try:

@@ -166,8 +166,11 @@ class _Changing:
     """
 
     def __init__(self, connections: QueueConnections, caller: Caller, result: ChangedEntries) -> None:
-        request, change = result.request, result.change
-        self._connections, self._caller, self._result = connections, caller, result
+        request = result.request
+        change = result.change
+        self._connections = connections
+        self._caller = caller
+        self._result = result
         self._where = request.selection.at(change.at)
         path = removed_mails_path(state_folder("queue"), request.queue, change.at, change.action.value)
         self._file = RemovedMailsFile(path, request.queue)
@@ -177,7 +180,8 @@ class _Changing:
         self._ordered = set[EntryId]()
 
     async def carried_out(self, queue: MailQueue, *, dry_run: bool) -> ChangedEntries:
-        result, keep = self._result, self._keep if self._keeps else None
+        result = self._result
+        keep = self._keep if self._keeps else None
 
         def changed_one(mail: Listed) -> None:
             self._note(mail.queued.enqueue_id, self._meant)
@@ -197,7 +201,8 @@ class _Changing:
 
     async def _look_at_active(self, queue: MailQueue, *, dry_run: bool) -> None:
         """Count what is active, and order of it what is to follow; what is bounced or deleted is kept before."""
-        result, new = self._result, dict[EntryId, EntryChange]()
+        result = self._result
+        new = dict[EntryId, EntryChange]()
         result.active = 0
         async with aclosing(queue.browse(WAITING)) as mails:
             async for mail in mails:

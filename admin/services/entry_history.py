@@ -50,7 +50,8 @@ def show_entry(request: ShowEntryRequest, caller: Caller) -> ShownEntries:
 
 
 async def entry_shown(request: ShowEntryRequest, caller: Caller, connections: QueueConnections) -> ShownEntries:
-    now, where = connections.now, EntryFilter(ids=frozenset((request.id,)))
+    now = connections.now
+    where = EntryFilter(ids=frozenset((request.id,)))
     async with connections.open(dry_run=True) as queue:
         found = [one async for one in matching(queue, where, EVERYTHING, now)]
     named = found[0].mail.id if found else _first_id(request.id)

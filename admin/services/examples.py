@@ -107,7 +107,8 @@ class Examples:
         if outcome.verdict is Verdict.AGREE and outcome.error is None:
             return
         self._count(outcome)
-        name, key = outcome.suspect.projection, key_text(outcome.suspect.key)
+        name = outcome.suspect.projection
+        key = key_text(outcome.suspect.key)
         seen = self.kept.setdefault((name, outcome.verdict.value), [])
         if len(seen) < EXAMPLES_MAX or key < seen[-1][0]:
             few = outcome.truths[:TRUTHS_SHOWN]

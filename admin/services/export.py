@@ -52,7 +52,8 @@ def export(request: ExportRequest, _: Caller) -> ExportResult:
     Raises:
         WrongUse: several texts for stdout; a file that cannot be read or written.
     """
-    folder, wanted = request.folder, tuple(kind for kind in FILES if kind in (request.kinds or FILES))
+    folder = request.folder
+    wanted = tuple(kind for kind in FILES if kind in (request.kinds or FILES))
     if folder == STDOUT and (len(wanted) != 1 or request.check):
         raise WrongUse("stdout takes one file, as it is", mend="Name it with --only, without --check.")
     drawn = "drawing" in wanted or (folder / FILES["drawing"]).exists()
@@ -75,9 +76,11 @@ def _declared(keyspace: str, drawing: str) -> dict[str, str]:
 
 def _live(connection: ConnectionSettings, drawing: str) -> dict[str, str]:
     with open_cluster(connection) as opened:
-        cluster, name = opened.cluster, opened.mail.name
+        cluster = opened.cluster
+        name = opened.mail.name
         replication = replication_from(cluster.replication_of(name))
-        schema, ledger = live_schema(cluster, name), live_schema(cluster, connection.ledger_keyspace)
+        schema = live_schema(cluster, name)
+        ledger = live_schema(cluster, connection.ledger_keyspace)
         text = live_file_text(name, schema, replication, cluster.release_version, beside_model(cluster, name))
     made = "Read from the cluster by `mailmend schema export --live`."
     return _texts(text, found(name, schema, ledger, made, drawing))

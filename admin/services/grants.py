@@ -83,7 +83,8 @@ def grants(request: GrantsRequest, _: Caller) -> GrantsResult:
     """
     if request.check and (request.revoke or request.everything or request.with_create_role):
         raise WrongUse("--check only compares", mend="Leave out --revoke, --all and --with-create-role.")
-    connection, named = request.connection, tuple(ROLES[name] for name in dict.fromkeys(request.roles))
+    connection = request.connection
+    named = tuple(ROLES[name] for name in dict.fromkeys(request.roles))
     if request.everything:
         keyspaces = Keyspaces(connection.keyspace, connection.ledger_keyspace)
         return GrantsResult(keyspaces, scripts=_scripts(request, named or tuple(ROLES.values()), keyspaces))
@@ -93,7 +94,8 @@ def grants(request: GrantsRequest, _: Caller) -> GrantsResult:
         steps = () if request.revoke else ledger_steps(opened.cluster, keyspaces.ledger, keyspaces.mail)
         creations = tuple(step.cql for step in steps)
         if request.check:
-            prefix, server = request.name_prefix, opened.cluster
+            prefix = request.name_prefix
+            server = opened.cluster
             found = tuple(
                 (role, compared(possible(role, keyspaces), holding_of(server, prefix + role.name))) for role in wanted
             )
@@ -120,7 +122,8 @@ def possible(role: Role, keyspaces: Keyspaces) -> tuple[Grant, ...]:
 
 
 def mending(comparison: GrantComparison) -> tuple[str, ...]:
-    name, holding = comparison.holding.name, comparison.holding
+    name = comparison.holding.name
+    holding = comparison.holding
     create = () if holding.exists else (create_role_cql(name), f"-- then, by hand: {login_cql(name)}")
     demote = (f"ALTER ROLE {name} WITH SUPERUSER = false;",) if holding.superuser else ()
     give = tuple(grant_cql(grant, name) for grant in comparison.to_grant)
@@ -128,7 +131,8 @@ def mending(comparison: GrantComparison) -> tuple[str, ...]:
 
 
 def _scripts(request: GrantsRequest, wanted: Sequence[Role], keyspaces: Keyspaces) -> tuple[RoleScript, ...]:
-    prefix, roles = request.name_prefix, request.with_create_role
+    prefix = request.name_prefix
+    roles = request.with_create_role
     if request.revoke:
         return tuple(revoking(role, prefix + role.name, keyspaces, drop=roles) for role in wanted)
     return tuple(granting(role, prefix + role.name, keyspaces, create=roles) for role in wanted)

@@ -103,7 +103,8 @@ def list_jobs(connection: ConnectionSettings, jobs: Sequence[Job]) -> JobsResult
 def status_of(
     job: Job, now: datetime, last: JobRun | None = None, pause: JobPause | None = None, *, known: bool = True
 ) -> JobStatus:
-    missed, open_now = missed_turn(job, last.started_at if last else None, now), is_open(job, now)
+    missed = missed_turn(job, last.started_at if last else None, now)
+    open_now = is_open(job, now)
     if not known:
         state = JobState.UNKNOWN
     elif last and last.state is RunState.RUNNING:
@@ -186,7 +187,8 @@ def run_job(request: JobRunRequest, caller: Caller) -> JobEnded:
 def _run(request: JobRunRequest, caller: Caller) -> JobEnded:
     job = request.command.job
     with open_cluster(request.connection) as opened:
-        clock, runs = opened.clock, opened.job_runs()
+        clock = opened.clock
+        runs = opened.job_runs()
         turn = turn_meant(job, _now(clock))
         if request.scheduled and turn.start_at > _now(clock):
             caller.remark(f"Job {job.name!r} begins at {turn.start_at.astimezone(job.zone):%H:%M:%S}.")
@@ -204,7 +206,8 @@ def _run(request: JobRunRequest, caller: Caller) -> JobEnded:
                 said = f"began already at {begun.begun_at:%Y-%m-%d %H:%M:%S} UTC, by {begun.owner}"
                 return JobEnded(job, ExitCode.FINE, skipped=said)
             run = runs.start(job.name, job.command, ends_at(job, _now(clock)))
-            worked, asked = Worked(ExitCode.PARTLY_FAILED), partial(_is_to_end, runs, run.id)
+            worked = Worked(ExitCode.PARTLY_FAILED)
+            asked = partial(_is_to_end, runs, run.id)
             try:
                 worked = request.command.work((run.ends_by - _now(clock)).total_seconds(), run.id, asked)
             finally:
@@ -218,7 +221,9 @@ def job_lease(keyspace: str, job: str) -> str:
 
 def _tell(request: JobRunRequest, said: str, run: JobRun | None, exit_code: int, caller: Caller) -> None:
     """Tell of a run, or that there was none; `text` is what chats show."""
-    job, keyspace, attention = request.command.job, request.connection.keyspace, run is None or run.needs_attention
+    job = request.command.job
+    keyspace = request.connection.keyspace
+    attention = run is None or run.needs_attention
     if not is_wanted(job.tell, attention=attention):
         return
     message = {
@@ -285,7 +290,8 @@ class JobHistory:
 
 def history(connection: ConnectionSettings, names: Sequence[str], since: timedelta = KEEP) -> JobHistory:
     with open_cluster(connection) as opened:
-        kept, ledger = opened.existing_job_runs(), opened.existing_ledger(since)
+        kept = opened.existing_job_runs()
+        ledger = opened.existing_ledger(since)
         if kept is None or ledger is None:
             return JobHistory(())
         first = _now(opened.clock) - since
@@ -297,7 +303,8 @@ def history(connection: ConnectionSettings, names: Sequence[str], since: timedel
 
 def began(run: JobRun, repair: Run, keyspace: str) -> bool:
     """Whether that repair is of this run of a job, whose command may name a keyspace of its own."""
-    until, here = run.ended_at or run.ends_by, repair.keyspace in (keyspace, *run.command.split())
+    until = run.ended_at or run.ends_by
+    here = repair.keyspace in (keyspace, *run.command.split())
     return here and repair.options.get("job") == run.job and run.started_at <= repair.started_at <= until
 
 
@@ -317,7 +324,8 @@ def pause_job(connection: ConnectionSettings, job: Job, reason: str | None, *, n
     """Keep the job from beginning, and with `now` have its run that is at work end in good order."""
     with open_cluster(connection) as opened:
         runs = opened.job_runs()
-        pause, run = runs.pause(job.name, reason or ""), runs.newest(job.name) if now else None
+        pause = runs.pause(job.name, reason or "")
+        run = runs.newest(job.name) if now else None
         if run is None or run.state is not RunState.RUNNING:
             return JobPaused(job, pause)
         RunLimits(runs.tables, runs.clock).put(run.id, RunLimit(TO_END, owner=runs.owner))

@@ -77,7 +77,8 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
         if len(doubts) < SHOWN_MAX:
             doubts.append(doubt)
 
-    user, name = user_name(request.user), mailbox_name(request.mailbox)
+    user = user_name(request.user)
+    name = mailbox_name(request.mailbox)
     kind = kind_of(request.path)
     with open_cluster(request.connection) as opened:
         blobs, (family,) = (
@@ -101,8 +102,10 @@ def _remark_new(mail: Tables, mailboxes: Mailboxes, folder: Folder, caller: Call
     if folder.mailbox in names:
         return
     if names:
-        like, what = did_you_mean(folder.mailbox, names), f"mailbox {folder.mailbox!r} of {folder.user!r}"
+        like = did_you_mean(folder.mailbox, names)
+        what = f"mailbox {folder.mailbox!r} of {folder.user!r}"
     else:
-        like, what = similar_user(mail, folder.user), f"user {folder.user!r}"
+        like = similar_user(mail, folder.user)
+        what = f"user {folder.user!r}"
     if like:
         caller.remark(f"{what} is new. {like}")

@@ -202,7 +202,8 @@ def check(
     request: CheckRequest, caller: Caller, opened: OpenCluster, meanwhile: Callable[[], object] | None = None
 ) -> MendingResult:
     """Find drift, without writing anything; `meanwhile` is called once, where lags are waited for."""
-    examples, skew = Examples(), request.clock_skew.total_seconds()
+    examples = Examples()
+    skew = request.clock_skew.total_seconds()
     bound = opened.bound((MESSAGES,) if request.what == "messages" else FAMILIES, request.without)
     settings = RepairSettings(
         keyspace=opened.mail.name,
@@ -224,7 +225,8 @@ def check(
         tools = repair_tools(opened, wanted, settings, caller.progress, timing=counters)
         summary = runner.check(settings, replace(tools, meanwhile=meanwhile), both_of(examples, caller))
         ended(summary, area)
-    summary.unseen, summary.engine = unseen(request.without, bound), engine
+    summary.unseen = unseen(request.without, bound)
+    summary.engine = engine
     return MendingResult(summary, examples.sorted(), given(request), affected=affected(examples, opened, caller))
 
 
@@ -239,7 +241,8 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
     _refuse_unasked_restore(request, caller)
     examples = Examples()
     with open_cluster(request.connection) as opened:
-        target, bound = target_of(opened, request), opened.bound((MESSAGES,), request.without)
+        target = target_of(opened, request)
+        bound = opened.bound((MESSAGES,), request.without)
         settings = _settings_of(request, bound.whole(opened.mail.name), opened.mail.name, target)
         if isinstance(target, TargetMessages):
             refuse_unknown(Pace(request.rows_per_second, opened.clock).over(opened.mail), settings.families[0], target)
@@ -267,7 +270,8 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
             _raise_generators(summary, opened, settings.families)
         whose = affected(examples, opened, caller)
     of_target = target.unseen(summary.gaps) if target else None
-    summary.unseen, summary.engine = unseen(request.without, bound, of_target), engine
+    summary.unseen = unseen(request.without, bound, of_target)
+    summary.engine = engine
     return MendingResult(summary, examples.sorted(), given(typed), request.plan, affected=whose)
 
 

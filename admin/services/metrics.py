@@ -75,7 +75,8 @@ def show_metrics(connection: ConnectionSettings, jobs: Sequence[Job], output: Pa
         with open_cluster(connection) as opened:
             samples, unread = measured(opened, jobs)
     except CannotReach as error:
-        samples, unread = _together(connection.keyspace, jobs, (), error.what), error.what
+        samples = _together(connection.keyspace, jobs, (), error.what)
+        unread = error.what
     if output:
         write_textfile(output, samples)
     return ExposedMetrics(metrics_text(samples), output, unread)
@@ -124,13 +125,15 @@ class Exposition:
             now = self.opened.clock.micros()
             if not 0 <= now - self._measured_at < FRESH_MICROS:
                 samples, _ = measured(self.opened, self.jobs())
-                self._text, self._measured_at = metrics_text(samples).encode(), now
+                self._text = metrics_text(samples).encode()
+                self._measured_at = now
             return self._text
 
 
 def measured(opened: OpenCluster, jobs: Sequence[Job]) -> tuple[Sequence[MetricSample], str]:
     """Every metric that can be known now; and why some cannot, or ""."""
-    found, unread = list[MetricSample](), ""
+    found = list[MetricSample]()
+    unread = ""
     for part in (_of_jobs, _of_ledger, _of_queues):
         try:
             found += part(opened, jobs)
@@ -159,12 +162,14 @@ def _of_jobs(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[MetricSample]
     for job in jobs:
         if runs is None:
             return
-        last, paused = list(runs.last(job.name, JOB_RUNS_MAX)), runs.pause_of(job.name) is not None
+        last = list(runs.last(job.name, JOB_RUNS_MAX))
+        paused = runs.pause_of(job.name) is not None
         yield from job_samples(opened.connection.keyspace, job, last, paused=paused)
 
 
 def _of_ledger(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[MetricSample]:
-    ledger, keyspace = opened.existing_ledger(), opened.connection.keyspace
+    ledger = opened.existing_ledger()
+    keyspace = opened.connection.keyspace
     if ledger is None:
         return
     yield from repair_samples(keyspace, islice(ledger.newest_runs(keyspace), RUNS_MAX))

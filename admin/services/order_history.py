@@ -48,6 +48,7 @@ async def history_listed(
     kind: type[M], request: ListOrdersRequest, _: Caller, connections: QueueConnections
 ) -> QueueAnswer[ListOrdersRequest, OrderHistory[M]]:
     """Reading it creates no ledger."""
-    ledger, now = connections.existing_history(), connections.clock.micros()
+    ledger = connections.existing_history()
+    now = connections.clock.micros()
     records = await ledger.of(kind, request.queue, now, request.limit) if ledger else ()
     return QueueAnswer(request, OrderHistory(records, request.limit))

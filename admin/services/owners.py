@@ -29,7 +29,8 @@ def owners_of(
     mail: Callable[[], Tables], mailboxes: Iterable[UUID], remark: Callable[[str], None]
 ) -> dict[UUID, Owner]:
     """The owners that are known; where they cannot be asked for, that is remarked, and who is left stays an id."""
-    found, waiting = dict[UUID, Owner](), iter(dict.fromkeys(mailboxes))
+    found = dict[UUID, Owner]()
+    waiting = iter(dict.fromkeys(mailboxes))
     try:
         while batch := tuple(islice(waiting, MAILBOXES_AT_ONCE)):
             reads = [Read(PATHS.mirror.table, (one,), Level.LOCAL_QUORUM, joinable=True) for one in batch]

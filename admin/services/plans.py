@@ -88,12 +88,15 @@ def _refuse(request: ApplyPlanRequest, plan: PlanFile, opened: OpenCluster, tabl
 
 
 def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> MendingResult:
-    examples, head, policy = Examples(), plan.head, plan.head.repair_policy
+    examples = Examples()
+    head = plan.head
+    policy = plan.head.repair_policy
     connection = request.settings.connection
     if policy.dangling == "restore" and not (request.yes or request.dry_run):
         ask_to_restore(caller)
     with open_cluster(connection) as opened:
-        keyspace, bound = opened.mail.name, opened.bound((MESSAGES,), head.without)
+        keyspace = opened.mail.name
+        bound = opened.bound((MESSAGES,), head.without)
         _refuse(request, plan, opened, (table for one in bound.families for table in one.tables))
         runs = _runs_of(plan, opened, request.keep)
         settings = RepairSettings(
@@ -161,7 +164,8 @@ def _blobs(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: Op
     from admin.services.blob_sources import BlobsWanted  # noqa: PLC0415 - only for such a plan
     from admin.services.blobs import BlobsRequest, repair_blobs  # noqa: PLC0415 - only for such a plan
 
-    policy, settings = plan.head.policy, request.settings
+    policy = plan.head.policy
+    settings = request.settings
     spans, others = _approved(request, plan)
     assert settings.blobs is not None, "a plan of blobs names their store"
     wanted = BlobsWanted(

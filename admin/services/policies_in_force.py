@@ -49,5 +49,6 @@ class PoliciesInForce:
         if found.algorithm is not self.said.algorithm:
             raise WrongUse("the algorithm of rates has changed", mend="Start the server anew.")
         self.changes = limit(found)
-        self.read, self.read_at = read, now
+        self.read = read
+        self.read_at = now
         return self.changes

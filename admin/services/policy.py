@@ -183,8 +183,10 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
 
 async def _orders_of(file: PickupPolicies, connections: QueueConnections) -> QueueOrders:
     """What holds now; reading it creates no ledger. The queue is counted where the file has quotas."""
-    queue, now = connections.settings.name, connections.now
-    conditions, suspensions = connections.existing_conditions(), connections.existing_suspensions()
+    queue = connections.settings.name
+    now = connections.now
+    conditions = connections.existing_conditions()
+    suspensions = connections.existing_suspensions()
     return QueueOrders(
         [one for one in await conditions.of(queue) if not one.has_ended(now)] if conditions else (),
         [one for one in await suspensions.of(queue) if not one.has_ended(now)] if suspensions else (),

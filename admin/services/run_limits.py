@@ -84,7 +84,8 @@ def _of_run(opened: OpenCluster, run: Run) -> tuple[UUID, str, RunLimit]:
     if run.command not in _COMMANDS:
         raise WrongUse(f"{run.command!r} has no limits", mend="It goes on as it is, or is ended with Ctrl-C.")
     _refuse_killed(opened, KeyspaceLease(run.command).of(run.keyspace), f"run {run.id}")
-    runs, job = opened.existing_job_runs(), run.options.get("job")
+    runs = opened.existing_job_runs()
+    job = run.options.get("job")
     newest = runs.newest(job) if runs and job else None
     if newest and began(newest, run, opened.connection.keyspace):
         return newest.id, newest.command, _declared(newest)

@@ -61,7 +61,8 @@ class MigrationsRequest:
             BadMigration: the folder's migrations cannot be run.
             WrongUse: the replication is given twice.
         """
-        factor, ours = self.replication_factor, self.migrations is None
+        factor = self.replication_factor
+        ours = self.migrations is None
         if factor is not None and self.replication is not None:
             raise WrongUse("--replication-factor and --replication exclude each other", mend="Give one of them.")
         replication = self.replication or (in_every_data_centre(factor) if factor else None)
@@ -225,7 +226,8 @@ def apply(request: ApplyRequest, caller: Caller) -> PlanResult | ApplyResult | O
         LeaseHeld: another apply is at work.
         RisksNotAllowed: the plan has risks that nobody agreed to.
     """
-    wanted, patience = request.rollout(), request.patience
+    wanted = request.rollout()
+    patience = request.patience
     consent = Consent(wanted.keyspace, request.allow or frozenset(), caller)
     with open_cluster(request.connection) as opened:
         if request.optional is not None:
@@ -298,9 +300,11 @@ def _read_back(
 def _apply_optional(
     opened: OpenCluster, request: ApplyRequest, wanted: RolloutRequest, consent: Consent
 ) -> OptionalResult:
-    migration, keyspace = optional_migration(request.optional or ""), opened.connection.keyspace
+    migration = optional_migration(request.optional or "")
+    keyspace = opened.connection.keyspace
     opened.cluster.replication_of(keyspace)
-    live, server = live_schema(opened.cluster, keyspace), parse_version(opened.cluster.release_version)
+    live = live_schema(opened.cluster, keyspace)
+    server = parse_version(opened.cluster.release_version)
     replace(wanted, ours=True).refuse_others(live)
     sent: tuple[str, ...] = ()
     if tuple(migration.due(live)) and not request.dry_run:
@@ -325,7 +329,8 @@ def _model_plan(opened: OpenCluster, request: PlanRequest, wanted: RolloutReques
         gap = Gap(expected_after(wanted.migrations, past), live, include)
     found = changes(gap)
     risky = any(one.assessment.worst is not Risk.NONE for one in found)
-    sizes, server = opened.sizes() if risky else {}, parse_version(opened.cluster.release_version)
+    sizes = opened.sizes() if risky else {}
+    server = parse_version(opened.cluster.release_version)
     return ModelPlan(wanted.keyspace, found, sizes, server, in_flight)
 
 

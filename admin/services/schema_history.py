@@ -115,7 +115,8 @@ def verify(connection: ConnectionSettings, migrations: Path | None = None) -> Ve
     Raises:
         UnknownKeyspace: no such keyspace.
     """
-    keyspace, wanted = connection.keyspace, migrations_in(migrations)
+    keyspace = connection.keyspace
+    wanted = migrations_in(migrations)
     with open_cluster(connection) as opened:
         opened.cluster.replication_of(keyspace)
         history = history_of(opened)
@@ -182,9 +183,12 @@ def adopt(request: AdoptRequest, caller: Caller) -> AdoptResult | ForgetResult:
 
 
 def _adopt(opened: OpenCluster, request: AdoptRequest, caller: Caller) -> AdoptResult:
-    keyspace, cluster = opened.connection.keyspace, opened.cluster
+    keyspace = opened.connection.keyspace
+    cluster = opened.cluster
     adoption, baseline = adopting.look_at(cluster, keyspace, history_of(opened))
-    live, version, step = live_schema(cluster, keyspace), request.write_schema_version, None
+    live = live_schema(cluster, keyspace)
+    version = request.write_schema_version
+    step = None
     if version is not None and adoption.standing in ADOPTED:
         step = adopting.version_step(live, keyspace, opened.mail, adoption.recognition.generation, version)
     writes = adoption.standing is Standing.ADOPTABLE and not request.dry_run
@@ -199,7 +203,8 @@ def _adopt(opened: OpenCluster, request: AdoptRequest, caller: Caller) -> AdoptR
 
 
 def _forget(opened: OpenCluster, request: AdoptRequest, caller: Caller) -> ForgetResult:
-    keyspace, found = opened.connection.keyspace, history_of(opened)
+    keyspace = opened.connection.keyspace
+    found = history_of(opened)
     _, baseline = adopting.look_at(opened.cluster, keyspace, found)
     if found is not None and not request.dry_run:
         with migrator_of(opened, Patience(), caller.progress) as migrator:

@@ -63,7 +63,9 @@ def serve(request: ServeRequest, caller: Caller) -> ServingEnded:
     """
     with open_cluster(request.connection) as opened, TemporaryDirectory(prefix="mailmend-serve-") as folder:
         commands = Commands(request, Path(folder))
-        runs, leases, tasks = opened.job_runs(), opened.leases(), opened.admin_tasks()
+        runs = opened.job_runs()
+        leases = opened.leases()
+        tasks = opened.admin_tasks()
         server = JobServer(
             runs=runs,
             leases=leases,

@@ -139,7 +139,8 @@ def simulate(request: SimulateRequest, caller: Caller) -> Simulation:
         pace = Pace(request.rows_per_second, opened.clock)
         record = attempt_record(ledger, asked.chosen(engine), wanted, request.level, pace, progress=caller.progress)
         try:
-            attempts, lasting = record.attempts, record.lasting
+            attempts = record.attempts
+            lasting = record.lasting
             if attempts and lasting is None:
                 mend = "Replay more of the record: --since and --until say how much."
                 raise WrongUse(f"none of {attempts:,} attempts has an end: how long they last is unknown", mend=mend)
@@ -150,7 +151,8 @@ def simulate(request: SimulateRequest, caller: Caller) -> Simulation:
 
 
 def _simulated(file: Path, read: "PolicyFile", record: AttemptRecord, request: SimulateRequest) -> SimulatedFile:
-    said, top = read.said, request.top
+    said = read.said
+    top = request.top
     sums = record.replay(with_concurrency(said, request.concurrency), top)
     before = 0 if request.concurrency is None else 1
     numbers = {number: sums.policies.get(number + before, PolicyUse()) for number in range(-before, len(said.policies))}
@@ -171,7 +173,8 @@ def _limits(read: "PolicyFile", uses: Sequence[CounterUse], before: int, concurr
             yield LimitUse(use, None, None, {}, Threshold(concurrency), kind, None)
         else:
             policy = read.said.policies[number - before]
-            counted, condition = dict(zip(policy.fields, key, strict=True)), policy.condition(key)
+            counted = dict(zip(policy.fields, key, strict=True))
+            condition = policy.condition(key)
             path = limits_path(read.said, number - before, condition) or policy_path(number - before)
             if kind:
                 path = (*path, *(("then",) if condition is not None else ()), kind.value)

@@ -60,7 +60,8 @@ def staged(
         area: StagingArea = areas.opened_area(
             store, scope, segments, needed, lambda: read_clocks(opened.clock, opened.cluster).earliest
         )
-        state, about = area.as_json(), f" of about {bytes_text(needed)}" if needed else ""
+        state = area.as_json()
+        about = f" of about {bytes_text(needed)}" if needed else ""
         caller.remark(
             f"Staging area {state['place']}{about}: {area.kept:,} of {area.number:,} segments stand; the scan began at "
             f"{state['began_at']}."
@@ -79,7 +80,8 @@ def _store_at(place: str) -> StagingStore:
     """A folder, or `s3a://bucket/prefix[?endpoint=URL&region=NAME]`."""
     if "://" not in place:
         return StagingFolder(Path(place).expanduser().absolute())
-    parts, mend = urlsplit(place), "Name a folder, or s3a://bucket/prefix?endpoint=https://s3.example.org&region=eu-1."
+    parts = urlsplit(place)
+    mend = "Name a folder, or s3a://bucket/prefix?endpoint=https://s3.example.org&region=eu-1."
     if parts.scheme != "s3a" or not parts.netloc or not parts.path.strip("/"):
         raise WrongUse(f"{without_secrets(place)!r} is no place for a staging area", mend=mend)
     found = parse_blobs(f"s3://{parts.netloc}?{parts.query}")

@@ -245,7 +245,8 @@ def lag_tools(
         ledger = opened.existing_ledger() or ledger
     throttle = _throttle(opened, settings, None if settings.dry_run else ledger)
     mail, images = _paced(opened, settings, ledger, throttle)
-    journal, engine = _lags_in(opened, ledger), LocalEngine(mail, ledger, opened.clock)
+    journal = _lags_in(opened, ledger)
+    engine = LocalEngine(mail, ledger, opened.clock)
     counters = CounterMender(
         mail, settings.keyspace, settings.families, opened.clock, settings.timing, images, leases, lags=journal
     )
@@ -266,7 +267,8 @@ def throttle_of(
         level: of these reads.
         ledger: which has the run on record; None: nothing is written.
     """
-    job_run, clock = opened.connection.job_run, opened.clock
+    job_run = opened.connection.job_run
+    clock = opened.clock
     ledger = ledger or (opened.existing_ledger() if job_run else None)
     if not (table or ledger):
         return None
@@ -293,7 +295,10 @@ def _paced(
 def undo_tools(
     opened: OpenCluster, families: tuple[Family, ...], progress: Progress, *, no_writers: bool = False
 ) -> UndoTools:
-    ledger, leases, timing, mail = opened.ledger(), opened.leases(), Timing(no_writers=no_writers), opened.mail
+    ledger = opened.ledger()
+    leases = opened.leases()
+    timing = Timing(no_writers=no_writers)
+    mail = opened.mail
     counters = CounterMender(mail, mail.name, families, opened.clock, timing, ledger, leases)
     return UndoTools(mail, ledger, opened.clock, progress, leases, counters)
 
@@ -325,7 +330,9 @@ def _spark(opened: OpenCluster, wanted: EngineWanted) -> Any:
         )
     session = import_or_name_extra("spark_repair.session")
     master = wanted.master or "local[*]"
-    java, options, jars = _java_home_of_spark(), wanted.spark_conf, _connector_of_spark(session)
+    java = _java_home_of_spark()
+    options = wanted.spark_conf
+    jars = _connector_of_spark(session)
     settings = session.SparkSettings(master, java_home=java, jars=jars, options=options, brief=wanted.brief)
     return opened.with_it.enter_context(session.session_for_a_command(settings))
 

@@ -43,7 +43,8 @@ def message_blobs(opened: OpenCluster, named: BlobsSettings | None, remark: Call
         SchemaMismatch: the tables are to be used, and the keyspace has none.
         UnsafeRequest: none is named, and the contents of the keyspace's messages are not in its tables.
     """
-    settings, keyspace = named or BlobsSettings(BlobsAddress(Store.CASSANDRA)), opened.mail.name
+    settings = named or BlobsSettings(BlobsAddress(Store.CASSANDRA))
+    keyspace = opened.mail.name
     if settings.address.store is Store.CASSANDRA:
         _refuse_without_tables(opened, keyspace)
     tables = queues.tables_of(opened.mail)

@@ -109,7 +109,8 @@ def policy_file(file: Path) -> "PolicyFile":
 def at_ledger(opened: OpenCluster) -> OpenCluster:
     """The same cluster, with the ledger in the place of the mail keyspace, and that in its place."""
     connection = opened.connection
-    mail, ledger = connection.keyspace, connection.ledger_keyspace
+    mail = connection.keyspace
+    ledger = connection.ledger_keyspace
     return replace(opened, connection=replace(connection, keyspace=ledger, ledger_keyspace=mail))
 
 

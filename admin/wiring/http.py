@@ -45,7 +45,8 @@ def asked(server: SplitResult, path: str, token: str | None, authorities: Path |
         UnsafeRequest: the token would go over the network in the clear.
         CannotReach: it does not answer, is not who it says, or answers something else.
     """
-    host, place = server.hostname or "", f"{server.hostname}:{server.port}"
+    host = server.hostname or ""
+    place = f"{server.hostname}:{server.port}"
     if server.scheme == "https":
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
             host, server.port, timeout=ANSWER_SECONDS, context=_trusted(authorities)

@@ -283,7 +283,8 @@ class PulsarConnections(QueueConnections):
         self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
     ) -> AsyncIterator[MailQueue]:
         del dry_run  # opening settles nothing
-        named, settings = name or self.settings.name, self.settings
+        named = name or self.settings.name
+        settings = self.settings
         opened = await open_pulsar_queue(named, self.topics, self.blobs, self.clock, settings.james, counts=counts)
         async with opened as queue:
             yield queue
@@ -356,7 +357,8 @@ async def topics_of(
     settings: QueueSettings, pulsar: PulsarSettings, clock: Clock, *, makes: bool
 ) -> AsyncIterator[PulsarConnections]:
     """Connect to the topics; `makes` is as for `blobs_behind`."""
-    none, blobs = cast("Any", _NO_TABLES), cast("Blobs", _NO_BLOBS)
+    none = cast("Any", _NO_TABLES)
+    blobs = cast("Blobs", _NO_BLOBS)
     if settings.blobs:
         if settings.blobs.address.store is Store.CASSANDRA:
             raise tables_lacking()
@@ -420,7 +422,8 @@ class Lacking:
     """Stands where a command was given no broker or no blobs: has every method, and refuses every call."""
 
     def __init__(self, what: str, mend: str) -> None:
-        self._what, self._mend = what, mend
+        self._what = what
+        self._mend = mend
 
     def __getattr__(self, name: str) -> NoReturn:
         raise WrongUse(self._what, mend=self._mend)

@@ -38,7 +38,8 @@ class AsyncKeyspace:
         request = await self._launched(scan)
         await _landed(request)
         while True:
-            rows, more = request.page(), request.in_pages
+            rows = request.page()
+            more = request.in_pages
             if more:
                 request.ask_next_page()
             for row in rows:

@@ -72,7 +72,8 @@ _CODE = re.compile(r".*message=\"(.*)\"", re.DOTALL)
 
 def failure_of(kind: DriverFailure, said: str, purpose: Purpose, keyspace: str, table: str) -> MailmendError:  # noqa: PLR0911 - one for each kind
     """Our error for a failed request: what was requested, whether it may have happened, how to mend it."""
-    request, said = f"{purpose.value} {keyspace}.{table}".strip("."), _plain(said)
+    request = f"{purpose.value} {keyspace}.{table}".strip(".")
+    said = _plain(said)
     if purpose is Purpose.READ and _OPENING in said:
         return TableOpening(f"a node could not {request}, as it is still making it: {said}", mend=_MEND_NODES)
     match kind:

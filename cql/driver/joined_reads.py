@@ -71,7 +71,8 @@ def _parted(request: JoinedRead, reads: Sequence[Read], answer: RowsOrError) -> 
         return dict.fromkeys(request.places, answer)
     if isinstance(answer, MailmendError):
         return {}
-    table, width = request.read.table, len(request.read.key) + 1
+    table = request.read.table
+    width = len(request.read.key) + 1
     own: dict[tuple[object, ...], list[Seen]] = {reads[place].key: [] for place in request.places}
     for seen in answer:
         rows = own.get(table.key_of(seen.row)[:width])

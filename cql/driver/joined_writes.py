@@ -61,11 +61,13 @@ def _groups(writes: Sequence[Write], replica_of: Callable[[Write], Hashable]) ->
             continue
         whole = isinstance(write, Remove) and len(write.key) == len(write.table.partition)
         group = (id(write.table), replica_of(write)) if whole else _partition_of(write)
-        most, size = (PARTITIONS_MAX if whole else WRITES_MAX), _size_of(values_of(write, None))
+        most = PARTITIONS_MAX if whole else WRITES_MAX
+        size = _size_of(values_of(write, None))
         places, total = growing.get((whole, group), ([], 0))
         if places and (len(places) == most or total + size > BYTES_MAX):
             yield places
-            places, total = [], 0
+            places = []
+            total = 0
         places.append(place)
         growing[whole, group] = (places, total + size)
     yield from (places for places, _ in growing.values())

@@ -231,7 +231,10 @@ class PendingRequest:
     __slots__ = ("_error", "_future", "_keyspace", "_shape")
 
     def __init__(self, keyspace: str, shape: PreparedShape | None, future: Any, error: MailmendError | None) -> None:
-        self._keyspace, self._shape, self._future, self._error = keyspace, shape, future, error
+        self._keyspace = keyspace
+        self._shape = shape
+        self._future = future
+        self._error = error
 
     def result(self) -> Any:
         """The answer; blocks until it is there, and raises the request's error."""
@@ -289,9 +292,11 @@ class Keyspace:
 
     def scan(self, scan: Scan) -> Iterator[Row]:
         """Yield the rows; while one page is processed, the next one is already requested."""
-        request, more = self.launch(scan), True
+        request = self.launch(scan)
+        more = True
         while more:
-            page, more = request.page(), request.in_pages
+            page = request.page()
+            more = request.in_pages
             if more:
                 request.ask_next_page()
             yield from page
@@ -373,7 +378,8 @@ class Keyspace:
         prepared = self.cluster.prepare(
             render(self.name, operation, collection_times=times), self.name, operation.table.spelling
         )
-        purpose, statement = purpose_of(operation), copy.copy(prepared)
+        purpose = purpose_of(operation)
+        statement = copy.copy(prepared)
         statement.consistency_level = _level(operation)
         statement.serial_consistency_level = ConsistencyLevel.SERIAL
         # With pages, a node reads the partitions of an IN one after the other, each as a read of its own.
@@ -382,7 +388,8 @@ class Keyspace:
         statement.retry_policy = FallthroughRetryPolicy() if purpose is Purpose.ONCE else None
         adaptations = [adaptation_of(column.type) for column in statement.column_metadata]
         adapted = tuple((index, adapt) for index, adapt in enumerate(adaptations) if adapt)
-        answer, seconds = answer_of(operation, collection_times=times), self.cluster.contact.seconds_for(operation)
+        answer = answer_of(operation, collection_times=times)
+        seconds = self.cluster.contact.seconds_for(operation)
         return PreparedShape(operation.table, statement, purpose, answer, adapted, seconds)
 
     def _batch(self, joined: JoinedWrite) -> Any:

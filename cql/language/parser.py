@@ -118,9 +118,11 @@ def _statements(stream: Stream, file: str) -> Iterator[Parsed]:
 
 def _parsed(stream: Stream, file: str) -> Parsed:
     stream.begin_statement()
-    first, before = stream.next, stream.last_end
+    first = stream.next
+    before = stream.last_end
     statement = _statement(stream)
-    span, notes = Span(first.start, stream.last_end), _notes(stream, first, before)
+    span = Span(first.start, stream.last_end)
+    notes = _notes(stream, first, before)
     return Parsed(statement, span, stream.name_at, stream.places, notes, file)
 
 
@@ -193,11 +195,13 @@ def _notes(stream: Stream, first: Token, before: int) -> tuple[str, ...]:
     comments = stream.comments_until(first.start)
     line_end = stream.text.find("\n", before) if before else 0
     behind = len(stream.text) if line_end < 0 else line_end
-    below, kept = first.start, len(comments)
+    below = first.start
+    kept = len(comments)
     for comment in reversed(comments):
         if comment.start < behind or stream.text.count("\n", comment.end, below) > 1:
             break
-        below, kept = comment.start, kept - 1
+        below = comment.start
+        kept = kept - 1
     return tuple(line for comment in comments[kept:] for line in _lines(comment))
 
 

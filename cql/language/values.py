@@ -280,7 +280,8 @@ def part_of_column(stream: Stream) -> tuple[str, str]:
     return "", ""
 
 
-_OPENING, _CLOSING = ("(", "[", "{", ".", "-"), (")", "]", "}", ".", ",", ":")
+_OPENING = ("(", "[", "{", ".", "-")
+_CLOSING = (")", "]", "}", ".", ",", ":")
 _COMPARING = ("=", "<", ">", "<=", ">=", "!=", ",")
 _UPPER = ("AND", "IS", "NOT", "NULL", "IN", "DEFAULT")
 _BEFORE_BRACKETS = ("IN", "AND", "CONTAINS", "KEY", "LIKE", "BETWEEN")

@@ -222,7 +222,8 @@ def batch(stream: Stream) -> Batch:
     logged = not stream.accept("UNLOGGED")
     counter = logged and stream.accept("COUNTER")
     stream.expect("BATCH")
-    extras, opening = _Extras(), stream.next
+    extras = _Extras()
+    opening = stream.next
     _using(stream, extras)
     if extras.ttl is not None:
         raise stream.wrong("a batch has no TTL: each of its statements has its own", opening)

@@ -81,7 +81,8 @@ def forget(history: History, leases: LeaseSource) -> Baseline | None:
     """
     keyspace = history.keyspace
     with leases.held(KeyspaceLease.SCHEMA.of(keyspace), "schema adopt --forget") as held:
-        entries, baseline = history.entries(), history.adoption()
+        entries = history.entries()
+        baseline = history.adoption()
         applied = [str(one.file) for one in entries if one.state is not MigrationState.BASELINE]
         if baseline is not None and applied:
             raise UnsafeRequest(

@@ -199,7 +199,8 @@ class History:
         )
 
     def _entry(self, migration: Migration, state: MigrationState, claim: UUID) -> Entry:
-        count, now = len(migration.statements), self._now()
+        count = len(migration.statements)
+        now = self._now()
         return Entry(
             migration.file, migration.checksum, migration.chain, state, count, 0, self.owner, now, self.version, claim
         )
@@ -223,7 +224,8 @@ def _unlock(row: Row) -> Unlock:
 
 
 def _entry(row: Row) -> Entry:
-    file, state = FileName(row["number"], Phase(row["phase"]), row["name"]), MigrationState(row["state"])
+    file = FileName(row["number"], Phase(row["phase"]), row["name"])
+    state = MigrationState(row["state"])
     cells = {name: row[column] for column, name in _OF_ENTRIES.items()}
     return Entry(file=file, state=state, **{**cells, "note": row["note"] or ""})
 

@@ -147,7 +147,8 @@ class _Applier:
         plan = self.result.plan
         if plan.creation:
             self._create(plan.creation)
-        claim, migrations = self.by.clock.new_uuid(), plan.migrations
+        claim = self.by.clock.new_uuid()
+        migrations = plan.migrations
         if migrations.baseline:
             self._check_lease()
             self.history.baseline(migrations.baseline, claim, "there before the history began")

@@ -115,7 +115,8 @@ def plan_rollout(server: SchemaServer, record: LedgerRecord, request: RolloutReq
         return RolloutPlan(None, None, nothing, besides, withheld, foreign=True)
     target = MigrationTarget(request.to, request.phase, takes_over=request.ours and was_made_here(live))
     plan = decide(request.keyspace, request.migrations, record, live, target)
-    spelling, release = request.spelling_for(server), exact_release(server.release_version)
+    spelling = request.spelling_for(server)
+    release = exact_release(server.release_version)
     for one in plan.statements:
         spelling.shown(one.migration, one.position)  # raises for what this server lacks, before anything runs
         _refuse_unknown(one, release)

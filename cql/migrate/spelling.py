@@ -23,7 +23,8 @@ from model.migrations.migration import Migration
 from model.schema.names import keyspace_spelling
 from model.schema.statements import Parsed, WriteKind, WriteRows
 
-_OPEN, _CLOSE = "([{", ")]}"
+_OPEN = "([{"
+_CLOSE = ")]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,8 @@ class CassandraStore:
     """Bytes in rows. Implements `model.blobs.BlobStore`."""
 
     def __init__(self, tables: AsyncTables, clock: Clock) -> None:
-        self._tables, self._retries = tables, AsyncRetries(clock)
+        self._tables = tables
+        self._retries = AsyncRetries(clock)
 
     async def keep(self, blob_id: BlobId, content: bytes) -> None:
         parts = parts_of(content)

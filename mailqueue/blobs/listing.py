@@ -181,7 +181,8 @@ async def _bounds(pages: Pages, page: Sequence[StoredBlob]) -> list[str]:
     keys = [blob.blob_id for blob in page]
     if not keys or keys != sorted(keys):
         return []
-    beginnings, last = set(map(_beginning, keys)), str(keys[-1])
+    beginnings = set(map(_beginning, keys))
+    last = str(keys[-1])
     for _ in range(LOOKS_MAX):
         after = _behind(last)
         if not after:

@@ -71,7 +71,8 @@ def _reason(error: Exception) -> str:
     """What failed, without texts of others: a process may have printed a key."""
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
-    answer, beside = getattr(error, "response", {}), getattr(error, "kwargs", {})
+    answer = getattr(error, "response", {})
+    beside = getattr(error, "kwargs", {})
     named = answer.get("Error", {}).get("Code") or beside.get("provider") or beside.get("profile")
     return f"{type(error).__name__} ({named})" if named else type(error).__name__
 

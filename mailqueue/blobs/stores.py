@@ -58,7 +58,8 @@ class NamedBlobs:
             await self.store.remove(blob_id)
 
     async def delete_all(self, blob_ids: Collection[BlobId]) -> None:
-        wanted, bad = dict[BlobId, None](), list[BadPayload]()
+        wanted = dict[BlobId, None]()
+        bad = list[BadPayload]()
         for blob_id in blob_ids:
             try:
                 if not is_deduplicated(checked(blob_id)):

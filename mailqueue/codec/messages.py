@@ -41,7 +41,8 @@ _NULL_SENDERS: Final = frozenset({"", "<>"})
 
 def payload_of(queued: QueuedMail) -> bytes:
     """The mail as James writes it in a message's body; `last_updated` is cut to milliseconds."""
-    mail, updated = queued.mail, queued.mail.last_updated
+    mail = queued.mail
+    updated = queued.mail.last_updated
     fields = {
         "enqueueId": str(queued.enqueue_id),
         "recipients": mail.recipients,

@@ -51,7 +51,8 @@ class JamesFilter:
 
 def pulsar_payload_of(queued: QueuedMail, form: PulsarForm = PulsarForm.JAMES_3_9) -> str:
     """The mail as James writes it in a message of Pulsar's; `last_updated` is cut to milliseconds."""
-    mail, updated = queued.mail, queued.mail.last_updated
+    mail = queued.mail
+    updated = queued.mail.last_updated
     fields = {
         "enqueueId": str(queued.enqueue_id),
         "recipients": mail.recipients,

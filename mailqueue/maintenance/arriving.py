@@ -35,7 +35,9 @@ class QueueArrivals:
         return await put_content(self.parts.blobs, content)
 
     async def put(self, listed: Listed, *, again: bool = False) -> None:
-        parts, queued, back = self.parts, listed.queued, None
+        parts = self.parts
+        queued = listed.queued
+        back = None
         result = RestoreResult.PUT
         if again:
             back = self.there.get(queued.enqueue_id)

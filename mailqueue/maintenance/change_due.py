@@ -71,7 +71,8 @@ class DueChange:
 
     async def _still_there(self, partition: DuePartition, some: Sequence[DueMail]) -> list[DueMail]:
         """Those that nobody moved before the turn was ours."""
-        first, last = some[0].due_at, some[-1].order
+        first = some[0].due_at
+        last = some[-1].order
         found = list[DueMail]()
         async with aclosing(self.due.under(self.parts.queue, partition, (first - _MILLISECOND,))) as mails:
             async for one in mails:

@@ -113,7 +113,11 @@ class Cleaner:
     """Cleans slices of every queue of a keyspace."""
 
     def __init__(self, view: QueueView, slices: Slices, marks: Marks, blobs: Blobs, broker: Broker) -> None:
-        self._view, self._slices, self._marks, self._blobs, self._broker = view, slices, marks, blobs, broker
+        self._view = view
+        self._slices = slices
+        self._marks = marks
+        self._blobs = blobs
+        self._broker = broker
 
     async def clean(
         self, queue: QueueName, starts: Sequence[datetime], slicing: Slicing, *, dry_run: bool = False

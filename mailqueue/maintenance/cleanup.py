@@ -99,8 +99,12 @@ class QueueCleanup:
         *,
         on_mark: Callable[[Mark], None] | None = None,
     ) -> None:
-        self._view, self._scanner, self._progress = view, scanner, progress
-        self._blobs, self._broker, self._on_mark = blobs, broker, on_mark
+        self._view = view
+        self._scanner = scanner
+        self._progress = progress
+        self._blobs = blobs
+        self._broker = broker
+        self._on_mark = on_mark
 
     async def run(
         self, settings: CleanupSettings, sweeper: Sweeper | None = None, record: FindingsRecord | None = None
@@ -109,7 +113,8 @@ class QueueCleanup:
         slicing = await self._view.slicing()
         record = record or FindingsRecord(settings.as_of)
         scan, first = await self._look(slicing)
-        second, recut = first, False
+        second = first
+        recut = False
         try:
             sides = {queue: [await self._broker_side(queue, settings)] for queue in first}
             if settings.recheck and any(self._is_looked_at_again(one, settings) for one in first.values()):
@@ -131,7 +136,8 @@ class QueueCleanup:
                 if sweeper is None:
                     one = one.with_findings(replace(found, due=True) for found in one.are(*MENDED))
                 elif one.findings or settings.planned is None:
-                    blobs, progress = self._blobs, self._progress
+                    blobs = self._blobs
+                    progress = self._progress
                     cleaning = QueueCleaning(self._view, sweeper, slicing, progress, blobs, record)
                     one = await cleaning.carried_out(one, before)
                 sides[queue].append(await self._broker_side(queue, settings))
@@ -145,8 +151,11 @@ class QueueCleanup:
         return first.is_drift or (settings.marks is not MarksRule.KEEP and first.scanned.orphan_marks > 0)
 
     async def _look(self, slicing: Slicing) -> tuple[QueueScan, dict[QueueName, JudgedQueue]]:
-        view, now, starts = self._view, self._view.now, self._view.starts
-        named, tallied = await starts.queues(), await view.tallies.exact()
+        view = self._view
+        now = self._view.now
+        starts = self._view.starts
+        named = await starts.queues()
+        tallied = await view.tallies.exact()
         scan = await self._in_thread(lambda: self._scanner.scan(self._progress))
         of_queue: dict[QueueName, dict[QueuePartition, RowCounts]] = {}
         for place, counts in scan.partitions.items():
@@ -178,7 +187,9 @@ class QueueCleanup:
         """The mails that wait and whose blobs are gone: neither marked nor removed after that was seen."""
         if self._blobs is None:
             return {}
-        view, scanned, gone = self._view, now.scanned, dict[QueuePlace, int]()
+        view = self._view
+        scanned = now.scanned
+        gone = dict[QueuePlace, int]()
         self._progress.stage(f"blobs of {scanned.queue}", scanned.waiting)
         for partition in sorted(place for place, counts in scanned.partitions.items() if counts.waiting):
             async with aclosing(marked_pages(view.slices, view.marks, partition)) as pages:

@@ -90,7 +90,8 @@ class FindingsRecord:
 
     async def keep(self, findings: Sequence[Finding]) -> list[Finding]:
         """The same, with results where they have any; those that could not be kept have errors."""
-        ledger, run = self.ledger, self.run
+        ledger = self.ledger
+        run = self.run
         if ledger is None or run is None or not findings:
             return list(findings)
         errors = await asyncio.to_thread(lambda: ledger.record(run, self.as_of, findings))
@@ -99,7 +100,8 @@ class FindingsRecord:
         return kept
 
     async def settle(self, findings: Sequence[Finding]) -> None:
-        ledger, run = self.ledger, self.run
+        ledger = self.ledger
+        run = self.run
         if ledger is not None and run is not None and findings:
             await asyncio.to_thread(lambda: ledger.settle(run, findings))
 
@@ -136,7 +138,9 @@ class QueueCleaning:
 
     async def _swept(self, one: CleanedQueue, to: datetime) -> tuple[CleanedQueue, set[Verdict]]:
         """Move the browse start, remove what is over before it, move the content start."""
-        view, queue, scanned = self.view, one.queue, one.judged.scanned
+        view = self.view
+        queue = one.queue
+        scanned = one.judged.scanned
         assert scanned.starts.browse is not None, "a queue without a browse start has no place for one"
         state = await view.starts.state(queue)
         back = moved_back(scanned.starts.browse, state.furthest_start)
@@ -147,10 +151,12 @@ class QueueCleaning:
             mended.add(Verdict.START_MOVED_BACK)
         gone = sorted(place for place in one.over if place.slice_start < moved.after)
         self.progress.stage(f"clean {queue}", len(gone))
-        ended, blobs = list[Finding](), 0
+        ended = list[Finding]()
+        blobs = 0
         for first in range(0, len(gone), RECORDED_TOGETHER):
             some, named = await self._removed_together(one, gone[first : first + RECORDED_TOGETHER])
-            ended, blobs = ended + some, blobs + named
+            ended = ended + some
+            blobs = blobs + named
             fields = {"queue": queue, "partitions": len(some), "blobs": named}
             _LOG.info("a batch of partitions was removed", extra=fields)
         removed = {cast("QueuePartition", found.suspect.key): found for found in ended if found.result is Verdict.FIXED}
@@ -174,7 +180,8 @@ class QueueCleaning:
 
     async def _removed(self, found: Finding) -> tuple[Finding, int]:
         """Remove the partition as of T, its blobs first, and read it back: what was written after T stays."""
-        view, partition = self.view, cast("QueuePartition", found.suspect.key)
+        view = self.view
+        partition = cast("QueuePartition", found.suspect.key)
         try:
             blobs = await self._without_blobs(partition) if self.blobs else 0
             await view.write(Remove(ENQUEUED_MAILS, partition, self.record.as_of))
@@ -198,7 +205,9 @@ class QueueCleaning:
     async def _move_content_start(
         self, one: JudgedQueue, gone: Collection[QueuePartition], browse_start: datetime
     ) -> None:
-        view, queue, to = self.view, one.scanned.queue, one.first_left(gone, browse_start, self.slicing.window)
+        view = self.view
+        queue = one.scanned.queue
+        to = one.first_left(gone, browse_start, self.slicing.window)
         standing = one.scanned.starts.content or await view.starts.begin_content(queue, to)
         await view.starts.advance_content_start(queue, standing, to)
         for slice_start in {place.slice_start for place in gone if place.slice_start < to}:

@@ -179,7 +179,8 @@ def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId
     """Mails without a message, and messages without a mail; empty without a drain."""
     if drained is None:
         return (), ()
-    edge, seen_of = drained.began_at - SETTLING, drained.ids | drained.dead
+    edge = drained.began_at - SETTLING
+    seen_of = drained.ids | drained.dead
     without = (one for one, mail in tables.live.items() if mail.enqueued_at <= edge and one not in seen_of)
     broken = {one.enqueue_id for one in tables.broken}
     known = tables.live.keys() | tables.marked | tables.delayed | drained.marked | drained.delayed | broken

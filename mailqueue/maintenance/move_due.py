@@ -98,7 +98,10 @@ class MoverTurns:
     """
 
     def __init__(self, tables: AsyncTables, clock: Clock, queue: QueueName, ttl_seconds: int = TTL_SECONDS) -> None:
-        self._tables, self._clock, self._queue, self._ttl_seconds = tables, clock, queue, ttl_seconds
+        self._tables = tables
+        self._clock = clock
+        self._queue = queue
+        self._ttl_seconds = ttl_seconds
 
     def at_partition(self, partition: DuePartition) -> "AbstractAsyncContextManager[MoverTurn | None]":
         """The turn at a partition for as long as the body runs; None while another process has it."""
@@ -300,7 +303,8 @@ class DueMover:
 
     async def _moved(self, partition: DuePartition, turn: MoverTurn, after: Key, until: datetime | None) -> Delays:
         """Move what is due by then (None: everything) while the turn is ours; what was moved."""
-        moved, failures = Delays(), list[BaseException]()
+        moved = Delays()
+        failures = list[BaseException]()
         mails = self._due_by(partition, after, until)
         async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:
             async for some in batches:

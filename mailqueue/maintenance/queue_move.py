@@ -186,7 +186,8 @@ class QueueMove:
         """The mail as it is to be at the target, its bytes stored there; None where that cannot be."""
         was = listed.queued.enqueue_id
         try:
-            mail, blobs = admissible(listed.queued.mail), listed.queued.blobs
+            mail = admissible(listed.queued.mail)
+            blobs = listed.queued.blobs
             if not (self.shares_store and is_deduplicated(blobs.header) and is_deduplicated(blobs.body)):
                 blobs = await self.arrivals.keep(await self.source.content(listed) if content is None else content)
         except (BadPayload, BlobMissing, WrongUse) as error:

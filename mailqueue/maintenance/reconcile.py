@@ -38,8 +38,10 @@ async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX)
 
     Too many rows are refused; delayed mails beyond the limit are only counted.
     """
-    mails, broken = dict[EnqueueId, LiveMail](), dict[EnqueueId, BrokenRow]()
-    delayed, beyond = set[EnqueueId](), 0
+    mails = dict[EnqueueId, LiveMail]()
+    broken = dict[EnqueueId, BrokenRow]()
+    delayed = set[EnqueueId]()
+    beyond = 0
     async for one in view.browse(queue, DELAYED):
         if len(delayed) < ids_max:
             delayed.add(one.queued.enqueue_id)

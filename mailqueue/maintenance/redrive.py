@@ -50,7 +50,8 @@ async def republish(parts: Parts, older_than: timedelta, where: MailFilter, *, d
         await publish_mail(parts.broker, parts.queue, listed.queued, listed.slice_start, listed.attempts)
         parts.counts.add(QueueCount.REPUBLISHED, parts.queue)
 
-    before, count = parts.now - older_than, 0
+    before = parts.now - older_than
+    count = 0
     waiting = parts.view.browse(parts.queue, where, include_delayed=False)
     async with aclosing(in_batches(waiting, PUBLISHED_AT_ONCE)) as batches:
         async for some in batches:
@@ -111,8 +112,10 @@ async def redrive(
         ids_max: how many mails of the queue are held in memory; more is refused.
         lacking: says which recipients of a dead letter lack the mail; the others are left out.
     """
-    done, known = Redriven(), await _known(parts, ids_max)
-    depth, passed = await parts.broker.depth(parts.queue), 0
+    done = Redriven()
+    known = await _known(parts, ids_max)
+    depth = await parts.broker.depth(parts.queue)
+    passed = 0
     keeps = dry_run or where != EVERYTHING
     if keeps:
         refuse_burying(parts.queue, depth, "Leave --dry-run and conditions out, and try some with --limit.")

@@ -63,7 +63,8 @@ class QueueRestoring:
         return result
 
     async def _put(self, new: EnqueueId, removed: RemovedMail) -> None:
-        parts, whereabouts = self.parts, Whereabouts.WAITING
+        parts = self.parts
+        whereabouts = Whereabouts.WAITING
         if removed.due_at is not None:
             whereabouts = Whereabouts.DELAYED
             _ = parts.due_mails  # where none can be delayed, that is refused before any bytes are stored
@@ -81,7 +82,8 @@ async def put(parts: Parts, listed: Listed) -> None:
     Raises:
         Delayed: it is delayed, and delays are not possible here.
     """
-    name, queued = parts.queue, listed.queued
+    name = parts.queue
+    queued = listed.queued
 
     async def published(slice_start: datetime) -> None:
         await publish_mail(parts.broker, name, queued, slice_start, listed.attempts)

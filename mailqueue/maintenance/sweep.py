@@ -117,7 +117,8 @@ class Sweeper:
             _LOG.warning("a sweep was cut short, the next completes it", extra=fields)
 
     async def _swept(self, queue: QueueName, slicing: Slicing, *, dry_run: bool) -> Swept:
-        view, moved = self._view, await self._moved(queue, slicing, dry_run=dry_run)
+        view = self._view
+        moved = await self._moved(queue, slicing, dry_run=dry_run)
         if moved.before is None or moved.after is None:
             return Swept()
         content = standing = await view.starts.content_start(queue)
@@ -187,7 +188,8 @@ class Sweeper:
         before = await self._view.browse_start(queue)
         if before is None:
             return Moved(None, None)
-        now, state = self._view.now, await self._view.starts.state(queue)
+        now = self._view.now
+        state = await self._view.starts.state(queue)
         first_live = await self._first_live_slice(queue, before, now, slicing)
         after = next_browse_start(before, first_live, now, slicing.window)
         return Moved(before, after, moved_back(before, state.furthest_start), state)
@@ -200,7 +202,8 @@ class Sweeper:
         The one found last time is checked first, so a mail that stays does not make each sweep expensive.
         """
         window = slicing.window
-        first, end = slice_of(start, window), furthest_browse_start(now, window)
+        first = slice_of(start, window)
+        end = furthest_browse_start(now, window)
         known = self._first_live.pop(queue, None)
         if known is None or _slice_of(known) != first or not await self._is_live(known):
             known = await self._found_live(queue, first, end, slicing)

@@ -54,10 +54,13 @@ class QueueTopics:
             BrokerUnreachable: a partition is not there.
         """
         mails: dict[Whereabouts, dict[EnqueueId, LiveMail]] = {one: {} for one in Whereabouts}
-        marked, bad, beyond = set[EnqueueId](), list[BadMessage](), 0
+        marked = set[EnqueueId]()
+        bad = list[BadMessage]()
+        beyond = 0
         async with aclosing(self._messages(bad.append)) as messages:
             async for listed, deleted in messages:
-                one, some = listed.queued.enqueue_id, mails[listed.whereabouts]
+                one = listed.queued.enqueue_id
+                some = mails[listed.whereabouts]
                 if deleted:
                     marked.add(one)
                 elif listed.whereabouts is Whereabouts.DELAYED and len(some) >= ids_max:
@@ -65,7 +68,8 @@ class QueueTopics:
                 else:
                     some[one] = LiveMail.of(listed)
                     refuse_too_many(len(some), f"mails that wait in {self.queue}", ids_max)
-        live, delayed = mails[Whereabouts.WAITING], mails[Whereabouts.DELAYED]
+        live = mails[Whereabouts.WAITING]
+        delayed = mails[Whereabouts.DELAYED]
         side = TablesSide(live, frozenset(marked), frozenset(delayed.keys() - live.keys()), beyond, bad=tuple(bad))
         return TopicsLook(side, delayed | live)
 

@@ -120,7 +120,8 @@ async def cut_of(topics: Topics, named: Collection[QueueName] = ()) -> Cut:
     """
     why = ""
     for _ in range(TRIES):
-        before, after = await _backlogs(topics), await _backlogs(topics)
+        before = await _backlogs(topics)
+        after = await _backlogs(topics)
         if why := _why_not(before, after):
             continue
         if lacking := sorted(set(named) - {one.queue for one in before}):

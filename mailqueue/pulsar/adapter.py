@@ -49,8 +49,10 @@ class PulsarTopics:
     """Implements `mailqueue.pulsar.topics.Topics`."""
 
     def __init__(self, settings: PulsarSettings, clock: Clock) -> None:
-        self.namespace, self.clock = settings.namespace, clock
-        self.client, self._admin = PulsarClient(settings, clock), PulsarAdmin(settings)
+        self.namespace = settings.namespace
+        self.clock = clock
+        self.client = PulsarClient(settings, clock)
+        self._admin = PulsarAdmin(settings)
         self._created: dict[tuple[str, str], float] = {}
         self._creating = asyncio.Lock()
         self._longest: dict[str, tuple[float, int]] = {}
@@ -162,7 +164,8 @@ class PulsarTopics:
         """No later than the broker takes: the client would send a message that is refused for that for ever."""
         asked_at, longest = self._longest.get(topic, (float("-inf"), 0))
         if self.clock.monotonic() - asked_at > KNOWN_SECONDS:
-            asked_at, longest = self.clock.monotonic(), 0
+            asked_at = self.clock.monotonic()
+            longest = 0
             with suppress(BrokerDenied):  # who may only produce and consume is not told
                 longest = await self._admin.longest_delay(topic)
             self._longest[topic] = asked_at, longest
@@ -186,7 +189,9 @@ class _Acknowledger:
     """Acknowledges by place, in rounds."""
 
     def __init__(self, topics: PulsarTopics, topic: str, subscription: str) -> None:
-        self._topics, self._topic, self._subscription = topics, topic, subscription
+        self._topics = topics
+        self._topic = topic
+        self._subscription = subscription
         self._waiting: list[tuple[Collection[MessagePlace], asyncio.Future[None]]] = []
         self._round: asyncio.Task[None] | None = None
 
@@ -225,7 +230,10 @@ class _Consuming:
     """The consumers of every partition of a topic, as one."""
 
     def __init__(self, topics: PulsarTopics, topic: str, subscription: str, prefetch: int, there: Backlog) -> None:
-        self.topics, self.topic, self.subscription, self._there = topics, topic, subscription, there
+        self.topics = topics
+        self.topic = topic
+        self.subscription = subscription
+        self._there = there
         self._prefetch = prefetch
         self._room = asyncio.Semaphore(prefetch)
         self._came: asyncio.Queue[PulsarDelivery | BaseException] = asyncio.Queue()
@@ -315,7 +323,9 @@ class PulsarDelivery:
     """A delivered message. Implements `mailqueue.pulsar.topics.TopicDelivery`."""
 
     def __init__(self, consuming: _Consuming, consumer: PulsarConsumer, message: Any, partition: int) -> None:
-        self._consuming, self._consumer, self._raw = consuming, consumer, message
+        self._consuming = consuming
+        self._consumer = consumer
+        self._raw = message
         self.message: StoredMessage = stored_of(message, partition)
         self.redelivered: bool = message.redelivery_count() > 0 or consuming.had_before(self.message.place)
 

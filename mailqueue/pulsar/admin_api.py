@@ -101,9 +101,11 @@ class PulsarAdmin:
         if inside is None or stats is None:
             return None
         writes_to = max((int(one["ledgerId"]) for one in inside["ledgers"]), default=0)
-        cursor, counted = inside["cursors"].get(subscription), stats["subscriptions"].get(subscription)
+        cursor = inside["cursors"].get(subscription)
+        counted = stats["subscriptions"].get(subscription)
         if cursor is None or counted is None:
-            last, count = position_of(inside["lastConfirmedEntry"]), int(inside["numberOfEntries"])
+            last = position_of(inside["lastConfirmedEntry"])
+            count = int(inside["numberOfEntries"])
             added = int(inside["entriesAddedCounter"])
             return PartitionBacklog(BEFORE_ALL, (), last, count, added=added, writes_to=writes_to)
         return PartitionBacklog(

@@ -58,7 +58,8 @@ class PulsarArrivals:
 
 async def arrivals(parts: PulsarParts, move: str, doubtful: Collection[EnqueueId]) -> PulsarArrivals:
     """Keep what is published from now on; then see which doubtful mails had come before."""
-    subscription, came = arrivals_subscription(move), set[EnqueueId]()
+    subscription = arrivals_subscription(move)
+    came = set[EnqueueId]()
     for whereabouts in Whereabouts:
         topic, of_james = place_of(whereabouts, parts.queue)
         await parts.topics.create(topic, of_james)

@@ -74,7 +74,9 @@ class PulsarClient:
     """Pulsar's client for one event loop; connects when it is first asked for something."""
 
     def __init__(self, settings: PulsarSettings, clock: Clock) -> None:
-        self._settings, self._clock, self.failures = settings, clock, PulsarFailures(settings)
+        self._settings = settings
+        self._clock = clock
+        self.failures = PulsarFailures(settings)
         self._opened: pulsar_async.Client | None = None
         self._producers: dict[str, asyncio.Task[pulsar_async.Producer]] = {}
         self._sending = WeakKeyDictionary[pulsar_async.Producer, set[asyncio.Task[MessagePlace]]]()
@@ -168,7 +170,8 @@ class PulsarClient:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._producers.clear()
-        opened, self._opened = self._opened, None
+        opened = self._opened
+        self._opened = None
         if opened is not None:
             await finished(self._closed(opened))
             atexit.unregister(opened.shutdown)
@@ -260,7 +263,8 @@ class PulsarClient:
             BadSettings: a TLS file cannot be used, which the library would show as silence.
         """
         if self._opened is None:
-            settings, tls = self._settings, self._settings.tls
+            settings = self._settings
+            tls = self._settings.tls
             if tls:
                 context_of(tls)
             files = (
@@ -288,7 +292,9 @@ class ExclusiveProducer:
     """Implements `mailqueue.pulsar.topics.TopicLease`."""
 
     def __init__(self, failures: PulsarFailures, producer: pulsar_async.Producer, topic: str) -> None:
-        self._failures, self._producer, self._topic = failures, producer, topic
+        self._failures = failures
+        self._producer = producer
+        self._topic = topic
 
     async def publish(self, message: TopicMessage) -> MessagePlace:
         try:
@@ -313,7 +319,8 @@ class TopicReader:
     """Messages of one partition, in order."""
 
     def __init__(self, client: PulsarClient, reader: pulsar_async.Reader) -> None:
-        self._client, self._reader = client, reader
+        self._client = client
+        self._reader = reader
         self._reading: asyncio.Future[pulsar.Message] | None = None
 
     async def next(self, partition: int) -> StoredMessage | None:
@@ -329,7 +336,8 @@ class TopicReader:
         await asyncio.wait((self._reading,), timeout=self._client.settings.answer_seconds)
         if not self._reading.done():
             raise self._client.failures.away("a message did not come")
-        reading, self._reading = self._reading, None
+        reading = self._reading
+        self._reading = None
         return stored_of(await self._client.asked(reading), partition)
 
     async def close(self) -> None:

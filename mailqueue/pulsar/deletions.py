@@ -57,7 +57,9 @@ class Deletions:
     """The deletions of one queue, as one process knows them."""
 
     def __init__(self, topics: Topics, queue: QueueName, clock: Clock) -> None:
-        self._topics, self._queue, self._clock = topics, queue, clock
+        self._topics = topics
+        self._queue = queue
+        self._clock = clock
         self._following: list[tuple[str, Following]] = []
         self._refreshing: asyncio.Task[None] | None = None
         self._asked_at = float("-inf")
@@ -137,7 +139,8 @@ class Deletions:
                 self._hearing.hear(notice_of(topic, message))
         if is_first:
             self._heard = 0
-        self.last_known, self._asked_at = self._hearing, asked_at
+        self.last_known = self._hearing
+        self._asked_at = asked_at
 
     async def _begun(self) -> None:
         """Follow the topics from what is not expired on, and forget the rest."""
@@ -152,10 +155,12 @@ class Deletions:
             raise
         before = self.last_known.mails
         self._hearing = KnownDeletions({one: before[one] for one in self.in_hand if one in before})
-        self._following, self._heard = following, 0
+        self._following = following
+        self._heard = 0
 
     async def _let_go(self) -> None:
-        following, self._following = self._following, []
+        following = self._following
+        self._following = []
         for _, one in following:
             await finished(one.close())
 
@@ -186,7 +191,9 @@ def checkpoint_message(progress: TopicProgress, form: PulsarForm) -> TopicMessag
 
 def notice_of(topic: str, message: StoredMessage) -> Notice:
     """What a message says; one that says nothing that we can read deletes nothing."""
-    where, at, properties = TopicPlace(topic, message.place), message.published_at, message.properties
+    where = TopicPlace(topic, message.place)
+    at = message.published_at
+    properties = message.properties
     try:
         if text := properties.get(DELETED):
             return Deletion(where, at, deleted_in(text))

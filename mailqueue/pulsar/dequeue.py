@@ -60,7 +60,8 @@ class _Stream:
     """One consumer's mails."""
 
     def __init__(self, parts: PulsarParts, room: ContentRoom) -> None:
-        self._parts, self._room = parts, room
+        self._parts = parts
+        self._room = room
         self._ready: Drain[PulsarUnacked] = Drain()
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken_out: deque[PulsarUnacked] = deque()

@@ -57,7 +57,8 @@ async def put(parts: PulsarParts, enqueue_id: EnqueueId, mail: Mail, content: by
 
 
 async def _published(parts: PulsarParts, listed: Listed) -> None:
-    queue, delayed = parts.queue, listed.whereabouts is Whereabouts.DELAYED
+    queue = parts.queue
+    delayed = listed.whereabouts is Whereabouts.DELAYED
     if delayed:
         await parts.topics.create(scheduled_topic(queue), scheduled_subscription(queue))
     await parts.topics.create(out_topic(queue), out_subscription(queue))  # only that makes it a queue among all

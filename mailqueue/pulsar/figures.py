@@ -35,15 +35,15 @@ async def figures_of(parts: PulsarParts, scope: FigureScope) -> QueueFigures:
 
 async def _figures(parts: PulsarParts, scope: FigureScope) -> QueueFigures:
     waiting, delayed = [await backlog_of(parts, one) for one in (Whereabouts.WAITING, Whereabouts.DELAYED)]
-    depth, topics, known = None, None, await parts.deletions.look()
+    depth = None
+    topics = None
+    known = await parts.deletions.look()
     if scope is FigureScope.ALL:
         dead = await parts.topics.backlog(dead_topic(parts.queue), DEAD_SUBSCRIPTION) or Backlog()
         depth = Depth(waiting.count - waiting.unacked, waiting.unacked, waiting.consumers, dead.count)
         topics = await _of_topics(parts, waiting, delayed, known)
-    mails, later = (
-        left(waiting, known, parts, Whereabouts.WAITING),
-        left(delayed, known, parts, Whereabouts.DELAYED),
-    )
+    mails = left(waiting, known, parts, Whereabouts.WAITING)
+    later = left(delayed, known, parts, Whereabouts.DELAYED)
     return QueueFigures(
         parts.queue,
         parts.now,
@@ -64,8 +64,10 @@ def left(backlog: Backlog, known: KnownDeletions, parts: PulsarParts, whereabout
 
 
 async def _of_topics(parts: PulsarParts, waiting: Backlog, delayed: Backlog, known: KnownDeletions) -> TopicFigures:
-    queue, filters = parts.queue, filter_topics(parts.queue)
-    policies, unread = dict[str, TopicPolicies](), ""
+    queue = parts.queue
+    filters = filter_topics(parts.queue)
+    policies = dict[str, TopicPolicies]()
+    unread = ""
     try:
         for topic in (out_topic(queue), scheduled_topic(queue), dead_topic(queue), *filters):
             if one := await parts.topics.policies(topic):
@@ -86,7 +88,8 @@ async def _of_topics(parts: PulsarParts, waiting: Backlog, delayed: Backlog, kno
 
 async def _overdue(parts: PulsarParts, known: KnownDeletions) -> timedelta:
     """By how much the mail that is late by most is late, among those that lie there longest."""
-    earliest, looked_at = parts.now, 0
+    earliest = parts.now
+    looked_at = 0
     async with aclosing(found(parts, Whereabouts.DELAYED, known=known)) as mails:
         async for one in mails:
             earliest = min(earliest, one.listed.due_at or earliest)

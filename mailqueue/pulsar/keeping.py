@@ -49,7 +49,8 @@ class KeptIndex:
     @classmethod
     async def begun(cls, parts: PulsarParts, index: DelayedIndex) -> Self | None:
         """Read what is delayed; None: another process keeps it."""
-        topics, queue = parts.topics, parts.queue
+        topics = parts.topics
+        queue = parts.queue
         topic, subscription = place_of(Whereabouts.DELAYED, queue)
         async with AsyncExitStack() as stack:
             if await stack.enter_async_context(topics.lease(keeper_lease(queue))) is None:

@@ -111,7 +111,8 @@ async def browse(parts: PulsarParts, where: MailFilter, after: ListingPosition |
 
     A delayed mail whose move to the others was interrupted is listed among these alone.
     """
-    moved, behind = set[MessagePlace](), after.place if after else None
+    moved = set[MessagePlace]()
+    behind = after.place if after else None
     known = await parts.deletions.look()
     if after is None or after.whereabouts is Whereabouts.WAITING:
         async with aclosing(found(parts, Whereabouts.WAITING, where, behind, known=known)) as waiting:

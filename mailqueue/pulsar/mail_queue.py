@@ -67,7 +67,9 @@ class PulsarMailQueue:
     """One queue in one process. Implements `mailqueue.queue.MailQueue`; opened by `open_queue`."""
 
     def __init__(self, parts: PulsarParts) -> None:
-        self.name, self._parts, self._mover = parts.queue, parts, Mover(parts)
+        self.name = parts.queue
+        self._parts = parts
+        self._mover = Mover(parts)
 
     async def enqueue(
         self,

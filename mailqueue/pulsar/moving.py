@@ -135,7 +135,8 @@ class Mover:
             await self._let_go()
 
     async def _moved_from(self, held: HeldTurn, places: Sequence[MessagePlace]) -> int:
-        mails, others = list[FoundMail](), list[StoredMessage]()
+        mails = list[FoundMail]()
+        others = list[StoredMessage]()
         those = Backlog.of(places)
         async with aclosing(self._parts.topics.held(scheduled_topic(self._parts.queue), those)) as messages:
             async for message in messages:
@@ -159,7 +160,8 @@ class Mover:
 
     async def _undeleted(self, some: Sequence[FoundMail]) -> list[FoundMail]:
         """Drop those that are deleted, by what is known now."""
-        known, queue = await self._parts.deletions.known(), self._parts.queue
+        known = await self._parts.deletions.known()
+        queue = self._parts.queue
         deleted = [one for one in some if is_deleted(queue, one.message, one.listed, known)]
         if not deleted:
             return list(some)
@@ -203,7 +205,8 @@ class Mover:
             await self._parts.clock.pause(_ASK_AGAIN_SECONDS)
 
     async def _let_go(self) -> None:
-        keeping, self._keeping = self._keeping, None
+        keeping = self._keeping
+        self._keeping = None
         if keeping is not None:
             await keeping.close()
 

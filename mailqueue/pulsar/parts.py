@@ -52,7 +52,9 @@ class FormOfQueue:
     """
 
     def __init__(self, topics: Topics, queue: QueueName, named: PulsarForm | None) -> None:
-        self._topics, self._queue, self._form = topics, queue, named
+        self._topics = topics
+        self._queue = queue
+        self._form = named
 
     async def __call__(self) -> PulsarForm:
         if self._form is None:

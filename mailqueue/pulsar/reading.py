@@ -58,14 +58,18 @@ class PulsarFollowing:
     def __init__(
         self, client: PulsarClient, named: PartitionNamed, there: Backlog, readers: dict[int, TopicReader]
     ) -> None:
-        self._client, self._named, self._there, self._readers = client, named, there, readers
+        self._client = client
+        self._named = named
+        self._there = there
+        self._readers = readers
         self._found: list[StoredMessage] = []
 
     async def news(self) -> list[StoredMessage]:
         async with aclosing(self.each()) as messages:
             async for message in messages:
                 self._found.append(message)
-        found, self._found = self._found, []
+        found = self._found
+        self._found = []
         return found
 
     async def each(self) -> AsyncGenerator[StoredMessage]:

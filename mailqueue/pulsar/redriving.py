@@ -56,7 +56,8 @@ async def _redriven(
             known = await (deletions.look() if dry_run else deletions.known())
             deleted = [one for one in batch if one.listed.queued.enqueue_id in known.mails]
             done.dropped += len(deleted)
-            back, had = list[FoundMail](), list[FoundMail]()
+            back = list[FoundMail]()
+            had = list[FoundMail]()
             for letter in batch:
                 if letter.listed.queued.enqueue_id in known.mails:
                     continue
@@ -75,7 +76,8 @@ async def _letters(
     parts: PulsarParts, limit: int | None, where: MailFilter, done: Redriven
 ) -> AsyncGenerator[FoundMail]:
     """The dead letters that match, at most so many; those that are no mails are counted."""
-    count, topic = 0, dead_topic(parts.queue)
+    count = 0
+    topic = dead_topic(parts.queue)
     async with aclosing(parts.topics.unacked(topic, DEAD_SUBSCRIPTION)) as messages:
         async for message in messages:
             if limit is not None and count + done.unreadable >= limit:

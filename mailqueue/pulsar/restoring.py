@@ -59,7 +59,8 @@ class PulsarRestoring:
 async def restoring(parts: PulsarParts, removed: Collection[EnqueueId]) -> PulsarRestoring:
     """Look for the mails before they are put back: one listing for all."""
     wanted = frozenset(removed).union(restored_id(one, parts.queue) for one in removed)
-    listed, back = set[EnqueueId](), set[EnqueueId]()
+    listed = set[EnqueueId]()
+    back = set[EnqueueId]()
     known = await parts.deletions.look()
     for whereabouts in LOOKS if wanted else ():
         async with aclosing(found(parts, whereabouts, MailFilter(enqueue_ids=wanted), known=known)) as mails:

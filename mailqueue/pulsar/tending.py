@@ -50,7 +50,8 @@ async def _gone_again(parts: PulsarParts, whereabouts: Whereabouts, lying: list[
     places = {one.place for one in known.places if one.topic == topic}
     if not places or not (await backlog_of(parts, whereabouts)).held(places):
         return 0
-    count, mails = 0, found(parts, whereabouts, known=None)
+    count = 0
+    mails = found(parts, whereabouts, known=None)
     async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:
         async for batch in batches:
             deleted = [one for one in batch if is_deleted(parts.queue, one.message, one.listed, known)]

@@ -102,7 +102,8 @@ class LeftOver:
 
 async def left_over(parts: PulsarParts) -> LeftOver:
     """Look at what earlier movers left, and change nothing."""
-    known, written = KnownMoves(), list[tuple[MessagePlace, frozenset[MessagePlace]]]()
+    known = KnownMoves()
+    written = list[tuple[MessagePlace, frozenset[MessagePlace]]]()
     async with aclosing(parts.topics.unacked(mover_lease(parts.queue), OWN_SUBSCRIPTION)) as notes:
         async for note in notes:
             known.hear(note)

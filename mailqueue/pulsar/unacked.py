@@ -38,10 +38,15 @@ class PulsarUnacked:
     """
 
     def __init__(self, parts: PulsarParts, delivery: TopicDelivery, listed: Listed) -> None:
-        self._parts, self._delivery, self._listed, self._used = parts, delivery, listed, False
+        self._parts = parts
+        self._delivery = delivery
+        self._listed = listed
+        self._used = False
         self.queued: QueuedMail = listed.queued
-        self.content, self.on_settled = b"", _nothing
-        self.attempts, self.redelivered = listed.attempts, delivery.redelivered
+        self.content = b""
+        self.on_settled = _nothing
+        self.attempts = listed.attempts
+        self.redelivered = delivery.redelivered
 
         parts.deletions.in_hand.add(self.enqueue_id)
 

@@ -70,7 +70,9 @@ class DeliveryLookup:
     """
 
     def __init__(self, parts: Parts, room: ContentRoom | None = None) -> None:
-        self._parts, self._queue, self._view = parts, parts.queue, parts.view
+        self._parts = parts
+        self._queue = parts.queue
+        self._view = parts.view
         self._room = room or ContentRoom()
         marks = parts.view.marks
         self._marks = MarkLookups(partial(marks.there, parts.queue), partial(marks.among, parts.queue))
@@ -176,7 +178,9 @@ class _Stream:
     """One consumer's mails."""
 
     def __init__(self, parts: Parts, unacked: Unacked, room: ContentRoom) -> None:
-        self._parts, self._unacked, self._room = parts, unacked, room
+        self._parts = parts
+        self._unacked = unacked
+        self._room = room
         self._lookup = DeliveryLookup(parts, room)
         self._ready: Drain[UnackedMail] = Drain()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -37,7 +37,8 @@ async def enqueue(
 ) -> EnqueueId:
     due = None if due_at is None else parts.due_mails
     mail = admitted(mail, priority, was_queued=was_queued)
-    enqueue_id, again = known_as or EnqueueId(parts.clock.random_uuid()), known_as is not None
+    enqueue_id = known_as or EnqueueId(parts.clock.random_uuid())
+    again = known_as is not None
     try:
         queued = QueuedMail(enqueue_id, mail, await put_content(parts.blobs, content))
         if due is None or due_at is None:

@@ -75,8 +75,10 @@ class RabbitMailQueue:
     """One queue in one process. Implements `mailqueue.queue.MailQueue`; opened by `open_queue`."""
 
     def __init__(self, parts: Parts, sweeper: Sweeper) -> None:
-        self.name, self.view = parts.queue, parts.view
-        self._parts, self._sweeper = parts, sweeper
+        self.name = parts.queue
+        self.view = parts.view
+        self._parts = parts
+        self._sweeper = sweeper
         self._unacked: Unacked = {}
         turns = MoverTurns(parts.tables, parts.clock, parts.queue)
         self._mover = DueMover(parts, parts.view.due, turns) if parts.view.due else None
@@ -247,11 +249,13 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
     Raises:
         ConfigurationRefused: the configuration would hide mails from listings.
     """
-    own, counts = own or OwnTables(), counts or NoCounts()
+    own = own or OwnTables()
+    counts = counts or NoCounts()
     slicing = (DEFAULT if looks_only else await Configurations(tables).require(configuration)).slicing
     view = QueueView(tables, clock, own, counts, slicing.buckets)
     sweeper = Sweeper(view, blobs, broker)
-    background, maybe_sweep = BackgroundTasks(), partial(sweeper.maybe, name)
+    background = BackgroundTasks()
+    maybe_sweep = partial(sweeper.maybe, name)
     parts = Parts(
         name,
         tables,

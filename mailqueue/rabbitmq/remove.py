@@ -50,7 +50,8 @@ async def remove(parts: Parts, where: MailFilter, on_removed: OnRemoved | None, 
 
     A dry run calls `on_removed` too, and removes nothing.
     """
-    count, failed = 0, dict[EnqueueId, Unremoved]()
+    count = 0
+    failed = dict[EnqueueId, Unremoved]()
     async with aclosing(_batches(parts, where, LOOKS[:2] if dry_run else LOOKS)) as batches:
         async for batch in batches:
             some = [one for one in batch if one.enqueue_id not in failed]

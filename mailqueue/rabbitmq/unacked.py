@@ -52,8 +52,11 @@ class UnackedMail:
     def __init__(
         self, parts: Parts, delivery: Delivery, queued: QueuedMail, on_settled: Callable[[Settlement], None]
     ) -> None:
-        self._parts, self._on_settled, self._used = parts, on_settled, False
-        self.delivery, self.queued = delivery, queued
+        self._parts = parts
+        self._on_settled = on_settled
+        self._used = False
+        self.delivery = delivery
+        self.queued = queued
         self.content = b""
         self.looked_at = 0.0
         self.settlement: asyncio.Future[Settlement] = asyncio.get_running_loop().create_future()

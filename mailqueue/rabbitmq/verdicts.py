@@ -56,7 +56,9 @@ class DeliveryVerdict(Enum):
     """Tables or blobs did not answer."""
 
     def __init__(self, _word: str, settling: Settling, count: QueueCount, log: str = "") -> None:
-        self.settling, self.count, self.log = settling, count, log
+        self.settling = settling
+        self.count = count
+        self.log = log
 
     @property
     def forgets_blobs(self) -> bool:

@@ -153,8 +153,10 @@ def _buckets_for(traffic: Traffic, slice_seconds: int, now: QueueConfiguration |
 
 
 def _shape_reasons(bare: QueueAdvice, traffic: Traffic, now: QueueConfiguration | None) -> Iterable[Advice]:
-    rate, peak = traffic.mails_per_second.value, traffic.peak_per_second.value
-    mean, busiest = rate * bare.slice_seconds, peak * bare.slice_seconds
+    rate = traffic.mails_per_second.value
+    peak = traffic.peak_per_second.value
+    mean = rate * bare.slice_seconds
+    busiest = peak * bare.slice_seconds
     of_now = f" It may only become a divisor of the present {span(now.slicing.window / SECOND)}." if now else ""
     yield Advice(
         "slice window",
@@ -231,7 +233,8 @@ _UNITS: Sequence[tuple[int, str]] = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (
 
 def span(seconds: float) -> str:
     """A duration in at most two units: `8 d`, `2 h 30 min`."""
-    left, words = math.ceil(seconds), []
+    left = math.ceil(seconds)
+    words = []
     for unit, name in _UNITS:
         count, left = divmod(left, unit)
         if count:

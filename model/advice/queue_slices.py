@@ -50,7 +50,8 @@ class ConfigurationAdvice:
 
 
 def advise_configuration(traffic: Traffic, present: QueueConfiguration | None) -> ConfigurationAdvice:
-    bound, free = advise_queue(traffic, present), advise_queue(traffic)
+    bound = advise_queue(traffic, present)
+    free = advise_queue(traffic)
     advised, best = (_configuration(one, traffic) for one in (bound, free))
     return ConfigurationAdvice(
         present,
@@ -94,7 +95,8 @@ def _allowed(present: QueueConfiguration | None) -> Iterator[str]:
     if present is None:
         yield "Nothing is stored yet: any slice window, number of buckets and pace may be set."
         return
-    window, buckets = window_text(present.slicing.window), present.slicing.buckets
+    window = window_text(present.slicing.window)
+    buckets = present.slicing.buckets
     yield f"A slice window may become any that divides the present {window}, and no other."
     yield f"Buckets may stay {buckets}, or grow."
     yield "The pace is free."

@@ -50,7 +50,8 @@ def rates_of_births(births: Sequence[int], total: float) -> Rates | None:
     """Messages per second from a fair sample of births and the number of all messages; None without a sample."""
     if not births:
         return None
-    newest, oldest = max(births), min(births)
+    newest = max(births)
+    oldest = min(births)
     recent = [at for at in births if newest - at < RECENT_SECONDS * MICROS]
     hours = Counter((newest - at) // (HOUR * MICROS) for at in recent)
     lived = ((newest - oldest) // (HOUR * MICROS) + 1) * HOUR

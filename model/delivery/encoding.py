@@ -52,7 +52,8 @@ class CannotEncode(Exception):
 
 def has_long_line(lines: bytes) -> bool:
     """Whether a line, which ends with CR and LF, is longer than SMTP allows; reads each byte at most once."""
-    start, end = 0, len(lines)
+    start = 0
+    end = len(lines)
     while end - start > LINE_BYTES_MAX:
         last = lines.rfind(b"\n", start, start + LINE_BYTES_MAX + 2)
         if last < 0:
@@ -132,11 +133,14 @@ class _Encoder:
             raise CannotEncode(f"a part of the mail is {kind}, and names no boundary")
         delimiter = re.compile(rb"^--" + re.escape(boundary) + rb"(--)?[ \t]*\r$\n?", re.MULTILINE)
         default_kind = "message/rfc822" if kind == "multipart/digest" else "text/plain"
-        pieces, at, is_inside = list[bytes](), 0, False
+        pieces = list[bytes]()
+        at = 0
+        is_inside = False
         for found in delimiter.finditer(body):
             part = body[at : found.start()]
             pieces += [self._part(part, default_kind, depth) if is_inside else self._aside(part), found[0]]
-            at, is_inside = found.end(), found[1] is None
+            at = found.end()
+            is_inside = found[1] is None
             if found[1]:
                 break
         if not pieces:
@@ -186,7 +190,8 @@ class _Header:
 
     @classmethod
     def of(cls, entity: bytes) -> "_Header":
-        fields, at = list[bytes](), 0
+        fields = list[bytes]()
+        at = 0
         while at < len(entity):
             stop = entity.find(b"\n", at) + 1 or len(entity)
             line = entity[at:stop]
@@ -287,7 +292,8 @@ def _encoded(body: bytes, header: _Header, *, is_text: bool) -> bytes:
 
 def quoted(body: bytes) -> bytes:
     """The body as quoted-printable; no line of it can be taken for a boundary."""
-    pieces, at = list[bytes](), 0
+    pieces = list[bytes]()
+    at = 0
     while at < len(body):
         # Python's other threads, the event loop's among them, wait while one piece is encoded.
         stop = body.rfind(b"\r\n", at, at + _PIECE_BYTES) + 2
@@ -313,7 +319,8 @@ def _soft_broken(line: bytes) -> bytes:
     text = line.rstrip(b"\r\n")
     if len(text) <= LINE_BYTES_MAX:
         return line
-    pieces, at = list[bytes](), 0
+    pieces = list[bytes]()
+    at = 0
     while len(text) - at > _ENCODED_LINE:
         stop = at + _ENCODED_LINE - 1
         escape = text.rfind(b"=", stop - 2, stop)  # an escape stays whole
@@ -332,13 +339,16 @@ def _broken(line: bytes, end: bytes, length: int = LINE_BYTES_MAX) -> bytes:
     if len(text) <= LINE_BYTES_MAX:
         return line
     begins = end.removeprefix(b"\r\n")
-    pieces, at, room = list[bytes](), 0, length
+    pieces = list[bytes]()
+    at = 0
+    room = length
     while len(text) - at > room:
         blank = max(text.rfind(b" ", at + 1, at + room), text.rfind(b"\t", at + 1, at + room)) if begins else -1
         is_inner = blank > at and bool(text[at:blank].strip())
         stop = blank if is_inner else at + room
         pieces.append(text[at:stop] + (b"\r\n" if is_inner else end))
-        at, room = stop, length - (0 if is_inner else len(begins))
+        at = stop
+        room = length - (0 if is_inner else len(begins))
     return b"".join(pieces) + text[at:] + line[len(text) :]
 
 
@@ -351,7 +361,8 @@ def _ascii_field(field: bytes) -> bytes:
     found = _FIELD.fullmatch(field if field.endswith(b"\r\n") else field + b"\r\n")
     if not found:
         return _HIGH.sub(b"?", field)
-    name, value = found[1].decode(), _decoded(found[2]).replace("\r\n", "").strip()
+    name = found[1].decode()
+    value = _decoded(found[2]).replace("\r\n", "").strip()
     try:
         header = _HEADERS.header_factory(name, value)
         addresses: Iterable[object] = getattr(header, "addresses", ())

@@ -119,7 +119,8 @@ def _groups(pattern: ValuePattern, value: str) -> Mapping[str, str] | None:
 def unknown_name(template: ValueTemplate, expressions: Sequence[RegexValues]) -> str | None:
     """Why a name in it means nothing in a rule with these expressions; None where all mean something."""
     fields = [one.value for one in IncomingField if one is not IncomingField.HEADER]
-    counts, names = list[int](), set[str]()
+    counts = list[int]()
+    names = set[str]()
     for one in expressions:
         count, named = group_names(one.expression)
         counts.append(count)
@@ -153,7 +154,9 @@ class IncomingOutcome:
 
 def outcome_of(rules: Iterable[IncomingRule], values: IncomingValues, now: datetime) -> IncomingOutcome:
     """What the rules that hold come to; of two that set one attribute the first counts."""
-    sets, removes, unusable = dict[str, str | int](), set[str](), list[str]()
+    sets = dict[str, str | int]()
+    removes = set[str]()
+    unusable = list[str]()
     plain = {named.value: text for (named, header), text in values.items() if not header}
     for rule in rules:
         groups = rule.found(values)

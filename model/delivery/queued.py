@@ -128,7 +128,8 @@ class EntryFilter:
                 check_wildcard(wanted)
 
     def matches(self, one: QueuedEntry) -> bool:
-        entry, seen_at = one.entry, one.mail.first_seen_at
+        entry = one.entry
+        seen_at = one.mail.first_seen_at
         return (
             (not self.states or one.state in self.states)
             and (not self.ids or not self.ids.isdisjoint((str(entry.id), str(entry.id.mail), str(one.enqueue_id))))
@@ -202,7 +203,8 @@ class EntryChange:
         return is_older or (self.until is not None and self.until <= now)
 
     def _behind(self, one: QueuedEntry) -> DeliveryEntry:
-        entry, order = one.entry, one.entry.order
+        entry = one.entry
+        order = one.entry.order
         behind = entry
         match self.action:
             case EntryAction.HOLD if not entry.is_held:

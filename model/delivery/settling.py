@@ -64,7 +64,8 @@ def all_as_ordered(
     now: datetime,
 ) -> list[EndedEntry]:
     """How entries end by what was ordered meanwhile, by their numbers: only what would come again is changed."""
-    expires_at, found = schedule.expires_at(mail.first_seen_at, mail.expires_at), list[EndedEntry]()
+    expires_at = schedule.expires_at(mail.first_seen_at, mail.expires_at)
+    found = list[EndedEntry]()
     for one in ended:
         change = changes.get(one.entry.id.number)
         decision, counted = _next(mail, one, schedule, now, expires_at)
@@ -81,7 +82,9 @@ def settlement_of(
     follows from when they were refused, as the journal of attempts has it: whoever settles the mail again, after a
     crash, puts the same entries together.
     """
-    notices, again, failed = list[RecipientNotice](), dict[datetime, list[DeliveryEntry]](), list[EndedEntry]()
+    notices = list[RecipientNotice]()
+    again = dict[datetime, list[DeliveryEntry]]()
+    failed = list[EndedEntry]()
     untold = list[RecipientNotice]()
     expires_at = schedule.expires_at(mail.first_seen_at, mail.expires_at)
     entries = list(ended)

@@ -77,7 +77,8 @@ def parse_flags(words: Iterable[str]) -> Flags:
     Raises:
         ValueError: a backslash word that is no system flag.
     """
-    system, user = set(), set()
+    system = set()
+    user = set()
     for word in words:
         if word.startswith("\\"):
             if word[1:].upper() not in SystemFlag.__members__:

@@ -182,7 +182,8 @@ def history_drift(
         begun: the statements of the migration that is running, if one is: what follows the last of them that may have
             taken effect may still be edited, or a statement that the server refused could never be mended.
     """
-    files, entries = {one.number: one for one in migrations}, {one.number: one for one in history}
+    files = {one.number: one for one in migrations}
+    entries = {one.number: one for one in history}
     last = max(entries, default=0)
     found = [_between(files.get(number), entries.get(number), files, begun) for number in range(1, last + 1)]
     return (*(one for one in found if one), *_forged(history))
@@ -240,7 +241,8 @@ def _elsewhere(file: Migration | None, entry: Entry, files: Mapping[int, Migrati
 
 def _forged(history: Sequence[Entry]) -> Iterator[HistoryDrift]:
     """Entries whose chain value does not follow from the entry before: somebody wrote into the ledger."""
-    value, expected = "", 1
+    value = ""
+    expected = 1
     for entry in sorted(history, key=lambda one: one.number):
         value = next_link(value, str(entry.file), entry.checksum)
         if entry.number != expected or entry.chain != value:
@@ -264,7 +266,8 @@ class Since(Enum):
 
 def changes_since(baseline: Baseline, live: Schema) -> tuple[tuple[Since, str], ...]:
     """What changed since the keyspace was adopted, with kind and name."""
-    before, now = baseline.objects, digests(live)
+    before = baseline.objects
+    now = digests(live)
     found = [(_since(before.get(name), now.get(name)), name) for name in sorted({*before, *now})]
     return tuple((since, name) for since, name in found if since)
 

@@ -153,7 +153,8 @@ def _dropped_once(live: Schema) -> DroppedColumns:
 
 def _standing(migrations: Sequence[Migration], live: Schema) -> tuple[Migration, ...]:
     """The longest start of the folder that explains what is there; it ends before what may not have run."""
-    schema, standing = EMPTY, 0
+    schema = EMPTY
+    standing = 0
     for number, one in enumerate(migrations, start=1):
         if any(parsed.statement.may_not_have_run(live) for parsed in one.statements):
             break

@@ -87,7 +87,8 @@ def verify_migrations(live: Schema, migrations: Sequence[Migration], record: Led
         if not history_drift(migrations, known.entries, known.statements):
             raise
         expected = live
-    stated, found = differences(expected, live), differences(with_lifetimes(expected, live), live)
+    stated = differences(expected, live)
+    found = differences(with_lifetimes(expected, live), live)
     older = any(entry.state is MigrationState.BASELINE for entry in known.entries)
     noted = [one for one in found if one not in stated or (older and one.aspect in _NOTED)]
     notes = tuple(one for one in noted if not endangers(one))

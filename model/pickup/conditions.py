@@ -164,7 +164,8 @@ def with_conditions(
     A condition is parked where it cannot be read which mails it limits: an expression that an older version took, a
     field of a later version, a damaged row.
     """
-    before, placed = [list[ThresholdCondition[Threshold]]() for _ in policies], list[PlacedCondition]()
+    before = [list[ThresholdCondition[Threshold]]() for _ in policies]
+    placed = list[PlacedCondition]()
     for one in sorted(made, key=lambda one: one.rank):
         if not one.has_target:
             placed.append(PlacedCondition(one, parked=f"it cannot be read: {one.unread}"))
@@ -174,7 +175,9 @@ def with_conditions(
         except WrongUse as error:
             placed.append(PlacedCondition(one, parked=f"it cannot be read: {error.what}"))
             continue
-        found, groups, why = list[int](), dict[str, str](), _refused(one.threshold, algorithm)
+        found = list[int]()
+        groups = dict[str, str]()
+        why = _refused(one.threshold, algorithm)
         for number in _counting_by(counted_by, policies) if not why else ():
             why = _lacking_group(policies[number], patterns)
             if not why:

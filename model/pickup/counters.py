@@ -87,7 +87,8 @@ class PickupCounters:
 
     def replace(self, policies: Sequence[CounterPolicy], now: int) -> PolicyChanges:
         """Count by these policies: the counters of those that stay get their new places and limits, others go."""
-        before, kept = list(enumerate(self.policies)), dict[int, int]()
+        before = list(enumerate(self.policies))
+        kept = dict[int, int]()
         for number, policy in enumerate(policies):
             same = next((one for one in before if one[1].counts_as(policy)), None)
             if same:
@@ -97,7 +98,8 @@ class PickupCounters:
         self.policies = tuple(policies)
         if self.share:
             self.share.know(self.policies)
-        entries, self.entries = self.entries, {}
+        entries = self.entries
+        self.entries = {}
         for (number, key), entry in entries.items():
             if number in kept:
                 entry.place = (kept[number], key)

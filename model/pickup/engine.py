@@ -96,7 +96,8 @@ class PickupEngine:
         if self._share:
             self._share.check(now)
         while (turn := self._ready.begin()) is not None:
-            tenant, picked = turn.tenant, None
+            tenant = turn.tenant
+            picked = None
             while turn.things and picked is None:
                 queue, _ = turn.things.popitem(last=False)
                 picked = self._turn(queue, now)
@@ -161,7 +162,8 @@ class PickupEngine:
         What has the same fields and groups goes on counting, rates too: no limit is given anew. What is new counts
         the deliveries that go on.
         """
-        changes, known = self._counters.replace(policies, now), self._counters.entries
+        changes = self._counters.replace(policies, now)
+        known = self._counters.entries
         for picked, counters in self._delivering.items():
             keys = self._counters.keys(picked.mail, picked.source)
             added = [self._counters.entry(keys[number]) for number in changes.new]
@@ -234,7 +236,8 @@ class PickupEngine:
         ready = sum(count for _, count in self._ready)
         counters = self._counters.entries.values()
         refusing = sum(entry.clear_at() > now for entry in counters)
-        blocked, clear = len(self._sub_queues) - ready, len(counters) - refusing
+        blocked = len(self._sub_queues) - ready
+        clear = len(counters) - refusing
         return PickupFigures(self._picks, self._refusals, self._wakes, ready, blocked, clear, refusing)
 
     def sub_queue(self, mail: ActiveMail, now: int) -> SubQueue:
@@ -275,7 +278,8 @@ class PickupEngine:
         self._counters.drop_ended(now)
         waiting = [mail for queue in self._sub_queues.values() for mail in (*queue.urgent, *queue.normal)]
         for entry in {id(one): one for queue in self._sub_queues.values() for one in queue.all_counters}.values():
-            entry.users, entry.waking = 0, False
+            entry.users = 0
+            entry.waking = False
             if entry.waiting:
                 entry.waiting.clear()
         self._ready.clear()
@@ -319,7 +323,8 @@ class PickupEngine:
 
     def _hand_on(self, queue: SubQueue, now: int) -> None:
         """After a turn of a tenant, let the counters that woke something of it wake others."""
-        waker, queue.woken_by = queue.woken_by, None
+        waker = queue.woken_by
+        queue.woken_by = None
         if waker is not None and waker.waiting is not None:
             waker.waiting.end_of(queue.tenant)
         for entry in self._waking.pop(queue.tenant, ()):
@@ -341,7 +346,9 @@ class PickupEngine:
         queue = next(iter(turn.things))
         for one in queue.waits_on:
             one.leave(queue)
-        queue.waits_on, queue.woken_by, entry.waking = (), entry, True
+        queue.waits_on = ()
+        queue.woken_by = entry
+        entry.waking = True
         self._waking.setdefault(queue.tenant, []).append(entry)
         self._wakes += 1
         self._ready.add(queue.tenant, queue)

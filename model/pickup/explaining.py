@@ -114,7 +114,8 @@ class QuotaShare:
 
 def explain_mail(file: PickupPolicies, mail: ActiveMail) -> tuple[SourceExplanation, ...]:
     """What policies and suspensions of a file mean for a mail, for each address that it may be sent from."""
-    engine, now = PickupEngine(file.policies, file.algorithm), 0
+    engine = PickupEngine(file.policies, file.algorithm)
+    now = 0
     for one in file.suspensions:
         engine.suspend(one, now)
     return explain_by(engine, mail, now)

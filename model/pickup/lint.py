@@ -126,7 +126,8 @@ def like_the_default(file: PickupPolicies) -> Iterator[PolicyHit]:
     """A condition with the default's limits, where none behind it could hold for its mails with others."""
     for path, policy in _policies(file):
         default = policy.default or _no_limits(policy)
-        others, limits = CoverIndex(), _limits_something(policy)
+        others = CoverIndex()
+        limits = _limits_something(policy)
         for number, condition in reversed(list(enumerate(policy.conditions))):
             if condition.threshold != default:
                 others.add(number, condition.patterns)
@@ -244,7 +245,8 @@ def idle_group(file: PickupPolicies) -> Iterator[PolicyHit]:
     """A group that no value can belong to, or that changes the limits of nothing."""
     for path, policy in _policies(file):
         for named, groups in policy.groups.items():
-            earlier, place = CoverIndex(), _place_of(path, policy, named)
+            earlier = CoverIndex()
+            place = _place_of(path, policy, named)
             for number, group in enumerate(groups):
                 covering = [earlier.covering({named: (pattern,)}) for pattern in group.patterns]
                 if covering and all(covering):
@@ -300,13 +302,15 @@ def repeated_suspension(file: PickupPolicies) -> Iterator[PolicyHit]:
 def unreached_rate(file: PickupPolicies) -> Iterator[PolicyHit]:
     """A rate beside a connect interval or a concurrency that never lets it be exceeded."""
     for number, policy in enumerate(file.policies):
-        path, numbered = ("policies", number), enumerate(policy.conditions)
+        path = ("policies", number)
+        numbered = enumerate(policy.conditions)
         thresholds: list[tuple[DocumentPath, Threshold]]
         thresholds = [((*path, "conditions", number, "then"), one.threshold) for number, one in numbered]
         if policy.default:
             thresholds.append(((*path, "default"), policy.default))
         for place, threshold in thresholds:
-            rate, gap = threshold.rate, threshold.connect_interval
+            rate = threshold.rate
+            gap = threshold.connect_interval
             if rate and threshold.concurrency == 0:
                 yield PolicyHit((*place, "rate"), "no delivery may begin", ((*place, "concurrency"),))
             elif rate and gap and gap >= rate.apart:

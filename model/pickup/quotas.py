@@ -149,7 +149,8 @@ class QuotaUsage:
             mails: none of them is in the queue yet.
             fields: those whose values are known; quotas by others are not asked.
         """
-        more, known = Amounts(), frozenset(fields)
+        more = Amounts()
+        known = frozenset(fields)
         asked = tuple(one for one in self.quotas if one.name in self._known and known.issuperset(one.fields))
         for mail in mails:
             _add(more, asked, mail)
@@ -186,12 +187,15 @@ class QuotaUsage:
 
     def end_count(self, count: QuotaCount | None) -> None:
         """Take what a count found for true; None, and one that began under other quotas, found nothing."""
-        meanwhile, self._meanwhile = self._meanwhile, None
+        meanwhile = self._meanwhile
+        self._meanwhile = None
         if count is None or count.quotas != self.quotas or meanwhile is None:
             return
-        self.is_counted, self.is_short = True, False
+        self.is_counted = True
+        self.is_short = False
         self._known = frozenset(one.name for one in self.quotas)
-        self._counted, self._since = count.found, meanwhile
+        self._counted = count.found
+        self._since = meanwhile
         self._look_at_all()
 
     def reload(self, quotas: tuple[QueueQuota, ...]) -> None:
@@ -206,7 +210,8 @@ class QuotaUsage:
         self._counted, self._since = _renamed(self._counted, kept), _renamed(self._since, kept)
         self._known = frozenset(name for name, old in kept.items() if old in self._known)
         self.is_counted = self.is_counted or not self.quotas
-        self.quotas, self._meanwhile = quotas, None
+        self.quotas = quotas
+        self._meanwhile = None
         self._look_at_all()
 
     def _look_at_all(self) -> None:

@@ -122,7 +122,8 @@ class FixedWindow:
 
     def begin(self, now: int) -> None:
         if now >= self.forgotten_at():
-            self._opened_at, self._begun = now, 0
+            self._opened_at = now
+            self._begun = 0
         self._begun += 1
 
     def change(self, rate: DeliveryRate, now: int) -> None:  # noqa: ARG002 - the window stays open as it is
@@ -154,11 +155,13 @@ class SlidingWindow:
 
     def next_at(self) -> int:
         # Those that are no longer known may have been many: none begins within an interval of the newest of them.
-        known, count = self._begun_at, self.rate.count
+        known = self._begun_at
+        count = self.rate.count
         return (known[len(known) - count] if len(known) >= count else self._newest_dropped) + self.rate.interval
 
     def begin(self, now: int) -> None:
-        known, rate = self._begun_at, self.rate
+        known = self._begun_at
+        rate = self.rate
         known.append(now)
         while len(known) > rate.count and known[0] + rate.interval <= now:
             self._newest_dropped = known.popleft()
@@ -177,7 +180,8 @@ class SlidingWindow:
     def spent(self) -> "Spent":
         """Those that began within a hundredth of the interval are one item, at the instant of the last of them."""
         found = [(self._newest_dropped, 0)]
-        within, opened_at = self.rate.interval // 100, LONG_AGO
+        within = self.rate.interval // 100
+        opened_at = LONG_AGO
         for at in self._begun_at:
             if at - opened_at > within:
                 opened_at = at

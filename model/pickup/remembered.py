@@ -144,7 +144,8 @@ class CounterMemory:
             return
         self.kept.unsaved.pop(self, None)
         self.kept.changed.pop(self, None)
-        self.ahead, self.saved_at = row.ahead - (self.begun - begun), now
+        self.ahead = row.ahead - (self.begun - begun)
+        self.saved_at = now
         self._sort()
 
     def _sort(self) -> None:
@@ -185,7 +186,8 @@ class KeptRates:
             self.closing.pop(name, None)
         found.place, found.state, found.most = place, state, max(1, state.rate.count // AHEAD)
         if found.rate != state.rate:
-            found.rate, found.ahead = state.rate, 0
+            found.rate = state.rate
+            found.ahead = 0
             self.unsaved[found] = None
         return found
 

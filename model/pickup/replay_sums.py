@@ -186,7 +186,8 @@ class ReplaySums:
             self._kept = len(self.uses)
 
     def _begun(self, begun: BegunAttempt) -> None:
-        one, at = begun.recorded, begun.at // MILLI
+        one = begun.recorded
+        at = begun.at // MILLI
         self._recorded(one, (begun.ends_at - begun.at) // MILLI)
         self.simulated.count(one.ready_at, at, begun.ends_at // MILLI)
         self.sources[begun.source] += 1
@@ -203,7 +204,8 @@ class ReplaySums:
 
     def _delayed(self, one: RecordedAttempt, later: int | None) -> None:
         """`later` than recorded, in milliseconds; None: it never begins."""
-        never, late = later is None, later or 0
+        never = later is None
+        late = later or 0
         found = DelayedValue(1, 1 if never or late else 0, 1 if never else 0, late, late)
         self.total.add(found)
         for named in LOOKED_AT:

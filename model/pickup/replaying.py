@@ -128,7 +128,8 @@ class AttemptReplay:
             engine.suspend(suspension, LONG_AGO)
         coming = iter(attempts)
         following = next(coming, None)
-        ends, number = list[tuple[int, int, Picked]](), 0
+        ends = list[tuple[int, int, Picked]]()
+        number = 0
         while (now := _soonest(following, ends, engine)) < UNKNOWN:
             while ends and ends[0][0] <= now:
                 engine.end(heappop(ends)[2], now)
@@ -159,7 +160,8 @@ class AttemptReplay:
             waiting = self._waiting[queue] = _Waiting()
         self._went_on(waiting, now)
         if picked is None:
-            waiting.on, waiting.since = tuple(self._refused(one, now) for one in queue.waits_on), now
+            waiting.on = tuple(self._refused(one, now) for one in queue.waits_on)
+            waiting.since = now
             return
         self._count_held(waiting, self._ready[picked.mail.id])
         for entry in queue.counters[picked.source]:

@@ -64,7 +64,8 @@ def shared(threshold: Threshold, share: LimitShare, turn: int) -> Threshold:
     """
     if not threshold.is_shared:
         return threshold
-    rate, apart = threshold.rate, threshold.connect_interval
+    rate = threshold.rate
+    apart = threshold.connect_interval
     concurrency = None if threshold.concurrency is None else share.of(threshold.concurrency, turn)
     count = share.of(rate.count, turn) if rate else 1
     if not share.places or not count:
@@ -187,7 +188,8 @@ class ServerShare:
 
     def _keep(self, entry: CounterEntry) -> None:
         """Keep its rate over a restart, or no longer."""
-        rate, before = entry.threshold.rate, entry.memory
+        rate = entry.threshold.rate
+        before = entry.memory
         is_kept = self.kept is not None and entry.shared and rate is not None and rate.interval >= KEPT_FROM
         entry.memory = None
         if self.kept and is_kept:

@@ -90,7 +90,8 @@ class CounterEntry:
         With `gain_spent` what a rate allows more than before counts as begun now.
         """
         known = iter(self.rates)
-        rate, gap = next(known) if self.threshold.rate else None, next(known, None)
+        rate = next(known) if self.threshold.rate else None
+        gap = next(known, None)
         states = (
             _continued(rate, threshold.rate, algorithm, now, gain_spent=gain_spent),
             _continued(gap, threshold.connects, RateAlgorithm.TOKEN_BUCKET, now, gain_spent=gain_spent),

@@ -112,7 +112,8 @@ class TenantTurns(Generic[T]):
         if not self.any_due():
             return None
         found = heappop(self._due)[2]
-        found.is_queued, found.has_begun = False, True
+        found.is_queued = False
+        found.has_begun = True
         return found
 
     def spend(self, tenant: str, spent: int, *, alone: bool) -> None:

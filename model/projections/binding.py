@@ -187,7 +187,8 @@ def bind(
 
 
 def _stands(family: Family, live: Schema) -> bool:
-    truth, mirror = live.table(family.truth.name), live.table(family.mirror.table.name)
+    truth = live.table(family.truth.name)
+    mirror = live.table(family.mirror.table.name)
     return truth is not None and mirror is not None and all(name in truth for name in family.mirror.truth_columns)
 
 

@@ -194,7 +194,8 @@ class Union(Group):
         The image has the elements of the run, less those that have expired since.
         """
         own = self.gathered(image.truths)
-        before, standing = self.elements(image.projected), self.elements(look.projected)
+        before = self.elements(image.projected)
+        standing = self.elements(look.projected)
         added = own & (standing - before)
         taken = own & (before - standing)
         now = replace(image, projected=look.projected, result=None, error=None)
@@ -248,12 +249,14 @@ class Counts(Group):
         return {name: int(when is None or when.holds(truth)) for name, when in self.counters}
 
     def covered(self, look: "Look") -> bool:
-        sure, open_ = self._totals(look.truths), self._totals(look.uncertain)
+        sure = self._totals(look.truths)
+        open_ = self._totals(look.uncertain)
         return within(sure, open_, look.projected.row if look.projected else {})
 
     def truth_rows(self, finding: "Finding") -> tuple[Seen, ...]:
         """The counters that the truth demands; empty while the group's rows differ, as they are not counted then."""
-        wanted, now = finding.suspect.wanted, finding.projected.row if finding.projected else {}
+        wanted = finding.suspect.wanted
+        now = finding.projected.row if finding.projected else {}
         counted = {name: wanted[name] for name, _ in self.counters if name in wanted}
         if all((now.get(name) or 0) == number for name, number in counted.items()):
             return ()

@@ -145,7 +145,8 @@ class Mirror(Projection):
     def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
         if after is None:
             return Remove(self.table, self.key_of(before), at=stamp) if before is not None else None
-        row, old = self.row_of(after), self.row_of(before) if before is not None else {}
+        row = self.row_of(after)
+        old = self.row_of(before) if before is not None else {}
         add, take = _elements(self.table, old, row)
         if not add and not take:
             return Put(self.table, {name: row[name] for name in self.table.plain if name in row}, at=stamp)
@@ -210,7 +211,8 @@ class Mirror(Projection):
         if policy.dangling != "restore" or not look.last_trace:
             return replace(finding, writes=(Remove(self.table, look.key, at=at),))
         row = self.restored(look.projected.row if look.projected else {})
-        own, ends = self.own_names, look.projected.expires_at if look.projected else {}
+        own = self.own_names
+        ends = look.projected.expires_at if look.projected else {}
         lives = {name: ends[own.get(name, name)] for name in row if own.get(name, name) in ends}
         condition = row_if_absent(self.truth, row, lives)
         return replace(finding, condition=condition) if self.whole(row) else None

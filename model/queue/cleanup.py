@@ -185,7 +185,8 @@ def _miscounted(scanned: ScannedQueue, edge: datetime | None) -> dict[datetime, 
 
 def confirmed(first: JudgedQueue, second: JudgedQueue) -> frozenset[QueuePartition]:
     """The partitions that were over in both scans with the same rows, so that nobody writes to them any more."""
-    before, now = first.scanned.partitions, second.scanned.partitions
+    before = first.scanned.partitions
+    now = second.scanned.partitions
     return frozenset(one for one in first.over & second.over if before[one] == now[one])
 
 

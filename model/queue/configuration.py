@@ -75,7 +75,8 @@ def nearest_windows(current: timedelta, wanted: timedelta) -> tuple[timedelta, .
 
     If whole minutes are wanted, whole minutes are returned, where there are any on that side.
     """
-    allowed, seconds = _divisors(current // SECOND), wanted // SECOND
+    allowed = _divisors(current // SECOND)
+    seconds = wanted // SECOND
     below = [one for one in allowed if one <= seconds][::-1]
     above = [one for one in allowed if one > seconds]
     grain = 1 if seconds % _MINUTE else _MINUTE

@@ -45,7 +45,8 @@ class FilterKind(Enum):
     RECIPIENT = ("ByRecipient", "recipient")
 
     def __init__(self, word: str, field_name: str) -> None:
-        self.word, self.field = word, field_name
+        self.word = word
+        self.field = field_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,8 @@ def progress_of(notices: Iterable[Notice], backlogs: Mapping[str, Backlog]) -> T
     """The progress at a time at which these notices had been read, and then the backlogs of the topics of mails."""
     heard: dict[str, dict[int, EntryPosition]] = {}
     for one in notices:
-        place, partitions = one.where.place, heard.setdefault(one.where.topic, {})
+        place = one.where.place
+        partitions = heard.setdefault(one.where.topic, {})
         partitions[place.partition] = max(place.position, partitions.get(place.partition, place.position))
     return TopicProgress(
         heard,

@@ -43,7 +43,8 @@ class Escapes(Enum):
     CIRCE = (r'[\x00-\x1f"\\\x7f-\x9f]', "x")
 
     def __init__(self, escaped: str, digits: str) -> None:
-        self._escaped, self._digits = re.compile(escaped), digits
+        self._escaped = re.compile(escaped)
+        self._digits = digits
 
     def text(self, value: str) -> str:
         return self._escaped.sub(self._escape, value)

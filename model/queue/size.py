@@ -129,7 +129,8 @@ def due_tallied(due_slice: datetime, tallies: Iterable[WriterTally], now: dateti
 
 def size_of(counts: Iterable[SliceCount], delayed: Iterable[SliceCount]) -> Size:
     """The sum over the live slices, and over those of delayed mails."""
-    waiting, not_due = tuple(counts), tuple(delayed)
+    waiting = tuple(counts)
+    not_due = tuple(delayed)
     by_metadata = any(one.counted_by is CountedBy.METADATA for one in (*waiting, *not_due))
     return Size(
         mails=sum(one.mails for one in waiting),

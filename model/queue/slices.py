@@ -30,7 +30,8 @@ class Slicing:
 
 def slice_of(at: datetime, window: timedelta) -> datetime:
     """The start of the slice that contains the time."""
-    seconds, step = (at - EPOCH) // SECOND, window // SECOND
+    seconds = (at - EPOCH) // SECOND
+    step = window // SECOND
     return EPOCH + timedelta(seconds=seconds // step * step)
 
 

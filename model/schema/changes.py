@@ -97,7 +97,8 @@ def changes(gap: Gap) -> tuple[SchemaChange, ...]:
 
 
 def _steps(gap: Gap) -> Iterator[SchemaChange]:
-    types, tables = tuple(_types(gap)), tuple(_tables(gap))
+    types = tuple(_types(gap))
+    tables = tuple(_tables(gap))
     waiting = frozenset(name_of(one.owner) for one in tables if one.manual)
     yield from _drops_of_views_and_indexes(gap, waiting)
     yield from types

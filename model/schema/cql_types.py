@@ -83,7 +83,8 @@ def _parse(tokens: list[str], text: str, *, nested: bool = False) -> tuple[CqlTy
         if nested and of_class.name in _COLLECTIONS:  # servers take there what they refuse of list<list<int>>
             of_class = CqlType(tokens[0])
         return of_class, tokens[1:]
-    name, rest = _ALIASES.get(tokens[0], tokens[0]), tokens[1:]
+    name = _ALIASES.get(tokens[0], tokens[0])
+    rest = tokens[1:]
     if rest[:1] != ["<"]:
         return CqlType(name), rest
     arguments: list[CqlType] = []

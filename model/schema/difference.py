@@ -221,7 +221,8 @@ def endangers(difference: Difference) -> bool:
     """Whether a live option may lose data or bring deleted data back: it expires or forgets too early."""
     if difference.aspect is not Aspect.DIFFERENT_OPTION or not difference.found:
         return False
-    expected, found = difference.expected, difference.found
+    expected = difference.expected
+    found = difference.found
     match difference.subject:
         case "gc_grace_seconds":
             return _seconds(found) < _seconds(expected)
@@ -273,7 +274,8 @@ def option_says(expected: str, found: str) -> bool:
     """Whether the live option has all expected values; a map may have more, as servers add their defaults."""
     if expected.startswith("{"):
         return pairs_of(expected).items() <= pairs_of(found).items()
-    one, other = _retry(text_of(expected)), _retry(text_of(found))
+    one = _retry(text_of(expected))
+    other = _retry(text_of(found))
     return one == other or (_number(one) is not None and _number(one) == _number(other))
 
 

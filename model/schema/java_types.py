@@ -120,7 +120,8 @@ def _parsed(text: str) -> _Class | None:
 def _class(words: list[str]) -> tuple[_Class | None, list[str]]:
     if not words or words[0] in "(),":
         return None, words
-    name, rest = words[0].removeprefix(_PACKAGE), words[1:]
+    name = words[0].removeprefix(_PACKAGE)
+    rest = words[1:]
     if rest[:1] != ["("]:
         return _Class(name), rest
     rest = rest[1:]

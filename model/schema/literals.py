@@ -96,7 +96,8 @@ def _with_sums(text: str) -> Literal:
 
 def _parse(tokens: list[tuple[str, str]]) -> tuple[Literal, list[tuple[str, str]]]:
     part, rest = _operand(tokens)
-    parts, operators = [part], ""
+    parts = [part]
+    operators = ""
     while rest and rest[0][0] == "OPERATOR":
         operators += rest[0][1]
         part, rest = _operand(rest[1:])
@@ -133,7 +134,8 @@ def _collection(opening: str, tokens: list[tuple[str, str]]) -> tuple[Literal, l
         is_field = opening == "{" and tokens[0][0] == "WORD" and tokens[1:2] == [("MARK", ":")]
         if is_field:
             form = LiteralForm.FIELDS
-            part, tokens = Literal(LiteralForm.TEXT, tokens[0][1]), tokens[1:]
+            part = Literal(LiteralForm.TEXT, tokens[0][1])
+            tokens = tokens[1:]
         else:
             part, tokens = _parse(tokens)
         parts.append(part)
@@ -419,7 +421,9 @@ def _calendar_day(value: Literal) -> str:
     found = _DAY.fullmatch(value.text)
     if found is None or (len(found["year"]) > _YEAR_DIGITS and not found["sign"]):
         return f"{value.text!r} is no date: write it like '2026-01-31'"
-    year, month, day = int(found["sign"] + found["year"]), int(found["month"]), int(found["day"])
+    year = int(found["sign"] + found["year"])
+    month = int(found["month"])
+    day = int(found["day"])
     try:
         date(2000 + year % 400, month, day)  # the calendar repeats after 400 years
     except ValueError:

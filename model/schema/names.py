@@ -102,7 +102,8 @@ def _edits(one: str, other: str) -> int:
     """How many letters have to be put in, taken out or changed."""
     row = list(range(len(other) + 1))
     for count, letter in enumerate(one, start=1):
-        above, row = row, [count]
+        above = row
+        row = [count]
         for place, beside in enumerate(other):
             row.append(min(row[place] + 1, above[place + 1] + 1, above[place] + (letter != beside)))
     return row[-1]
@@ -122,7 +123,8 @@ def _names(text: str) -> Iterator[re.Match[str]]:
 
 def renamed_in(text: str, renames: Mapping[str, str]) -> str:
     """The text with columns renamed; keys are names as the server knows them."""
-    parts, end = [], 0
+    parts = []
+    end = 0
     for found in _names(text):
         spelling = renames.get(name_of(found["name"]))
         if spelling is not None:

@@ -74,7 +74,9 @@ def _scaled(figure: int | None, asked: int, nodes: int) -> int | None:
 
 def bytes_text(count: int) -> str:
     """A number of bytes for people, to three digits."""
-    value, unit = float(count), 0
+    value = float(count)
+    unit = 0
     while value >= _STEP and unit < len(_UNITS) - 1:
-        value, unit = value / _STEP, unit + 1
+        value = value / _STEP
+        unit = unit + 1
     return f"{value:.3g} {_UNITS[unit]}" if value < 1000 else f"{value:.0f} {_UNITS[unit]}"  # noqa: PLR2004

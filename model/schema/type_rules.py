@@ -196,5 +196,6 @@ def returns(schema: Schema, column: Column, dropped: Column) -> bool:
     """Whether a column may be added in place of one that was dropped; True where only the server knows a class."""
     if "'" in column.type or "'" in dropped.type:
         return True
-    new, old = parse_type(column.type), parse_type(str(expanded(schema, parse_type(dropped.type))))
+    new = parse_type(column.type)
+    old = parse_type(str(expanded(schema, parse_type(dropped.type))))
     return new == old or (not new.arguments and old.name in _IN_PLACE_OF.get(new.name, frozenset()))

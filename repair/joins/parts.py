@@ -114,7 +114,8 @@ def by_place(records: Iterable[Record]) -> dict[Packed, PlaceRows]:
 
 def place_suspects(forms: Forms, found: Iterable[tuple[Packed, PlaceRows]]) -> Iterator[Suspect]:
     """The suspects of each place. There are few kinds of places, so each kind is judged once."""
-    mirror, judge = forms.family.mirror, cache(partial(_judged, forms))
+    mirror = forms.family.mirror
+    judge = cache(partial(_judged, forms))
     for key, place in found:
         in_mirror, in_filters = judge(place.kind)
         if in_mirror is not None:
@@ -131,7 +132,9 @@ class Places:
     """
 
     def __init__(self, forms: Forms, spill: Spill, most: int) -> None:
-        self._forms, self._spill, self._most = forms, spill, most
+        self._forms = forms
+        self._spill = spill
+        self._most = most
         self._held: dict[Packed, PlaceRows | Packed] = {}
         self._judge = cache(partial(_judged, forms))
 
@@ -178,7 +181,8 @@ def _judged(forms: Forms, kind: PlaceKind) -> _Judged:
     in_mirror = verdict_on(Mirror.verdicts, seen | {"in_projection": kind.mirrored})
     filters = []
     for number, one in enumerate(forms.family.filters):
-        present, wanted = bool(kind.filters >> number & 1), bool(kind.bits & forms.condition_bit(one.when))
+        present = bool(kind.filters >> number & 1)
+        wanted = bool(kind.bits & forms.condition_bit(one.when))
         verdict = verdict_on(Filter.verdicts, seen | {"in_projection": present, "wanted": wanted})
         if verdict is not Verdict.AGREE:
             filters.append((one, verdict))
@@ -225,7 +229,8 @@ class GroupSums:
         for (keys, bits), rows in self._alike.items():
             self._count_alike(keys, bits, rows)
         yield from ((key, int(Tag.TRUTH), name, demand) for (key, name), demand in self._demands.items())
-        self._alike, self._demands = {}, {}
+        self._alike = {}
+        self._demands = {}
 
     def by_group(self) -> dict[Packed, dict[str, Any]]:
         found: dict[Packed, dict[str, Any]] = {}

@@ -332,7 +332,8 @@ class Spill:
 
     def _spread(self, part: int) -> "Spill":
         """A large part's records, spread by the next digits of their keys' hashes."""
-        name, level = f"{self._name}.{part}", self._level + 1
+        name = f"{self._name}.{part}"
+        level = self._level + 1
         finer = Spill(self._workshop, name, level=level, part_bytes_max=self._part_bytes_max)
         for batch in _batches(self._path(part)):
             for record in batch:

@@ -90,7 +90,8 @@ def _end_cells(attempt: JournalledAttempt) -> Row:
 def _attempt(row: Row) -> JournalledAttempt:
     """A row of which only the end is there, as its beginning has expired, is one too."""
     fields = json.loads(row.get("fields") or "{}")
-    outcome, stage = row.get("outcome"), row.get("stage")
+    outcome = row.get("outcome")
+    stage = row.get("stage")
     return JournalledAttempt(
         entry=EntryId(EnqueueId(row["firstmail"]), row["number"]),
         mail=EnqueueId(row.get("mail") or row["firstmail"]),

@@ -65,7 +65,8 @@ class LedgerRates:
 
     async def change(self, queue: QueueName, server: ServerName, before: UUID | None, life: ServerLife) -> bool:
         """Set a server's row while it is as that claim's; None: while there is none. False: it is another's."""
-        key, cells = (self.keyspace, queue, server), _cells(life)
+        key = (self.keyspace, queue, server)
+        cells = _cells(life)
         write: Conditional = ChangeIf(DELIVERY_LIFE, key, {"claim": before}, cells)
         if before is None:
             write = PutIfAbsent(DELIVERY_LIFE, DELIVERY_LIFE.key_row(key) | cells)

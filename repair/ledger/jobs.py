@@ -110,7 +110,8 @@ class JobRuns:
 
         It stays begun even if its process is then killed: a planned run is run at most once.
         """
-        claim, begun_at = self.clock.new_uuid(), instant_of(self.clock.micros())
+        claim = self.clock.new_uuid()
+        begun_at = instant_of(self.clock.micros())
         row = JOB_TURN.key_row((self.keyspace, job, due_at))
         put = PutIfAbsent(JOB_TURN, row | {"claim": claim, "owner": noted(self.owner), "begunat": begun_at})
         try:

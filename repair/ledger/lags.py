@@ -51,7 +51,8 @@ class Spool:
     """Lags in a local directory, one file per process, each line on disk before `append` returns."""
 
     def __init__(self, directory: Path, keyspace: str) -> None:
-        self._directory, self._keyspace = directory, name_of(keyspace)
+        self._directory = directory
+        self._keyspace = name_of(keyspace)
         self._path = directory / f"lags-{self._keyspace}-{os.getpid()}.jsonl"
         self._lock = threading.Lock()
 
@@ -101,8 +102,10 @@ class LagJournal:
     """
 
     def __init__(self, ledger: Tables, keyspace: str, clock: Clock, spool: Spool | None = None) -> None:
-        self._ledger, self._keyspace = ledger, keyspace
-        self._clock, self._spool = clock, spool
+        self._ledger = ledger
+        self._keyspace = keyspace
+        self._clock = clock
+        self._spool = spool
 
     def journal(self, suspects: Sequence[Suspect], cause: str) -> None:
         """Record the suspects durably.

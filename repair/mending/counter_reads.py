@@ -129,8 +129,10 @@ class Tallies:
 
     def _sum(self, group: Key, row: Seen | None, depth: _Depth) -> Tally:
         names = [name for name, _ in self.counts.counters]
-        sure, uncertain = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-        digest, settled = 0, depth.compare
+        sure = dict.fromkeys(names, 0)
+        uncertain = dict.fromkeys(names, 0)
+        digest = 0
+        settled = depth.compare
         for part in self._parts(group, compare=depth.compare):
             mirrored = {place: shown for _, *compared in part if compared for place, shown in (compared,)}
             for truth, has_content in self._truths(group, self._leads(part), depth):
@@ -181,7 +183,8 @@ class Tallies:
         mirror = self.family.mirror
         own = mirror.own_names
         leads = [own.get(column.name, column.name) for column in self.family.truth.partition]
-        lead_of, form_of = packing(leads), self._forms.mirror if compare else _nothing
+        lead_of = packing(leads)
+        form_of = self._forms.mirror if compare else _nothing
         columns = mirror.read_columns if compare else tuple(leads)
         for row in self.mail.scan(Scan(mirror.table, columns, Level.QUORUM, under=group)):
             yield (lead_of(row), *form_of(row))
@@ -193,7 +196,9 @@ class Tallies:
 
     def _truths(self, group: Key, leads: Iterable[Key], depth: _Depth) -> Iterator[tuple[Seen, bool]]:
         """The group's truth rows, each with whether its content exists, where that was asked."""
-        truth, waiting, beside = self.family.truth, iter(leads), set(self.beside.get(group, ()))
+        truth = self.family.truth
+        waiting = iter(leads)
+        beside = set(self.beside.get(group, ()))
         columns = None if depth.compare else self._counted
         while some := list(islice(waiting, _READS_AT_ONCE)):
             lost = self._lost([lead for lead in some if depth.contents or lead in beside])

@@ -93,7 +93,8 @@ def truths_beside(
     The suspect of a plan's counters names them itself: it may be the only one of its group that is planned.
     """
     found: dict[Key, dict[Key, None]] = {group: {} for group in groups}
-    mirror, theirs = family.mirror, [truth for _, truth in family.mirror.key]
+    mirror = family.mirror
+    theirs = [truth for _, truth in family.mirror.key]
     for suspect in suspects:
         if suspect.projection in {mirror.name, counts.name} and suspect.truth_ids:
             own = suspect.projection == counts.name
@@ -248,7 +249,8 @@ class _Round:
 
     def _sent(self, visit: _Visit, image: Finding, deltas: Mapping[str, int]) -> Finding:
         """Record the before-image, check the leases, send once, read back, record the result."""
-        journal, run = self.mender.journal, self.policy.run
+        journal = self.mender.journal
+        run = self.policy.run
         assert journal is not None, "a policy with a run has a journal"
         assert run is not None
         (unrecorded,) = journal.record(run, self.policy.as_of, [image])

@@ -116,7 +116,10 @@ class LocalSuspects(Detection):
 
     def __init__(self, mail: Tables, ledger: Ledger, clock: Clock, families: tuple[Family, ...]) -> None:
         super().__init__()
-        self._mail, self._ledger, self._clock, self._families = mail, ledger, clock, families
+        self._mail = mail
+        self._ledger = ledger
+        self._clock = clock
+        self._families = families
 
     def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
         fixer = Fixer(self._mail, self._ledger, self._clock, self._families, policy)
@@ -146,7 +149,9 @@ class KnownSuspects(LocalSuspects):
         text: str,
     ) -> None:
         super().__init__(mail, ledger, clock, families)
-        self.counts, self._found, self._text = dict(counts), found, text
+        self.counts = dict(counts)
+        self._found = found
+        self._text = text
 
     def detect(self, settings: "RepairSettings", progress: Progress) -> "KnownSuspects":  # noqa: ARG002 - all is known
         progress.stage(self._text, sum(one.total() for one in self.counts.values()))

@@ -85,7 +85,8 @@ class SecondLook:
 
     def with_companions(self, look: Look) -> Look | MailmendError:
         """The look with the filter rows at the same place."""
-        truth, filters = look.truths[0].row, look.family.filters
+        truth = look.truths[0].row
+        filters = look.family.filters
         asked_at = self._clock.micros()
         found = self._mail.read_all([Read(one.table, one.key_of(truth), times=True) for one in filters])
         answers = [_dated(answer, asked_at) for answer in found]

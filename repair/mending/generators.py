@@ -133,7 +133,8 @@ class Generators:
         return _number(table, Retries(self.clock).call(lambda: self.mail.read(read)))
 
     def _statement(self, table: Table, mailbox: MailboxId, last: int, in_use: int) -> str:
-        key, number = table.partition[0].spelling, table.regular[0].spelling
+        key = table.partition[0].spelling
+        number = table.regular[0].spelling
         place = f"{self.keyspace}.{table.spelling}"
         if last:
             return f"UPDATE {place} SET {number} = {in_use} WHERE {key} = {mailbox} IF {number} = {last};"  # noqa: S608

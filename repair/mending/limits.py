@@ -134,7 +134,8 @@ class Pace:
         before = self.rows_per_second
         if self.throttle is None or before == self.throttle.rows_per_second:
             return
-        after, now = self.throttle.rows_per_second, self._now()
+        after = self.throttle.rows_per_second
+        now = self._now()
         if before and self._until > now:
             self._until = now + (round((self._until - now) * before / after) if after else 0)
         self.rows_per_second = after

@@ -171,7 +171,8 @@ def check(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRes
     latest = read_clocks(tools.clock, tools.nodes).earliest - settings.timing.margin_micros
     as_of = latest if settings.as_of is None else min(latest, settings.as_of)
     result = RepairResult(settings.keyspace, "check")
-    result.missing_columns, result.missing_tables = settings.missing_columns, settings.missing_tables
+    result.missing_columns = settings.missing_columns
+    result.missing_tables = settings.missing_tables
     _Stages(settings, tools, sink, settings.policy_of(as_of, None), result).go_through()
     return result
 
@@ -259,7 +260,8 @@ class _Stages:
         self.result.exit = self.result.exit_code
 
     def _follow_up(self, detection: Detection) -> None:
-        self.result.scanned, self.result.gaps = dict(sorted(detection.scanned.items())), detection.gaps
+        self.result.scanned = dict(sorted(detection.scanned.items()))
+        self.result.gaps = detection.gaps
         self.result.generators = detection.generators_behind()
         _LOG.info("scan ended", extra={"scanned": self.result.scanned})
         self.result.suspects = sum(sum(counts.values()) for counts in detection.counts.values())
@@ -267,9 +269,11 @@ class _Stages:
             raw = Reason(Why.RAW)
             self._take(Finding(suspect, suspect.verdict, reason=raw) for suspect in detection.suspects())
             return
-        settings, throttle = self.settings, self.tools.throttle
+        settings = self.settings
+        throttle = self.tools.throttle
         allowed = throttle.max_fixes(settings.max_fixes) if throttle else settings.max_fixes
-        tools, limited = self.tools, replace(settings, max_fixes=allowed)
+        tools = self.tools
+        limited = replace(settings, max_fixes=allowed)
         stop_at_limit(detection, limited, self.policy, tools.clock.micros(), tools.go_on, tools.progress)
         self._wait(detection)
         with self._timed("recheck"):
@@ -283,7 +287,8 @@ class _Stages:
         found = {verdict for counts in detection.counts.values() for verdict, number in counts.items() if number}
         if not (found if collected else found - {Verdict.LEAK}) or self.settings.delay_seconds <= 0:
             return
-        clock, meanwhile = self.tools.clock, self.tools.meanwhile
+        clock = self.tools.clock
+        meanwhile = self.tools.meanwhile
         until = clock.monotonic() + self.settings.delay_seconds
         if meanwhile:
             meanwhile()

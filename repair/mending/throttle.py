@@ -186,7 +186,8 @@ class Throttle:
                 self.read = None  # the table is not there, or not ours to read: it can show nothing
                 return
             self.note(0, [error])
-        since, now = self._looked, self.clock.monotonic()
+        since = self._looked
+        now = self.clock.monotonic()
         if since is not None and now > since:
             self._own += (self._rows * self.workers / (now - since) - self._own) / _OWN
         seen = Observation(self._own, seconds, self._timeouts, self._overloads, self._compactions_now(now))

@@ -121,7 +121,8 @@ def known_again(image: Finding, mirror: Mirror) -> Suspect:
 
 def as_read_now(image: Finding, look: Look) -> Finding:
     """The image restricted to the columns that the tables have now, as columns may have been dropped or added since."""
-    own, truth = look.projection.table, look.family.truth
+    own = look.projection.table
+    truth = look.family.truth
     projected = _in_columns_of(own, image.projected) if image.projected else None
     return replace(image, projected=projected, truths=tuple(_in_columns_of(truth, seen) for seen in image.truths))
 

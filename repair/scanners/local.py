@@ -155,7 +155,8 @@ class _FamilyScan:
         self.progress.stage("compare")
         if family.content:
             self._join_contents(family.content)
-        self.standing, self.unnamed = None, set()
+        self.standing = None
+        self.unnamed = set()
         self._keep_sums()
         for suspects, joined in self.places.parts():
             self._found(suspects, joined)
@@ -164,7 +165,9 @@ class _FamilyScan:
 
     def _read(self, table: Table, columns: tuple[str, ...], keep: Callable[[Row], None]) -> None:
         self.progress.stage(f"read {table.spelling}")
-        rows, scan, staging = 0, Scan(table, columns, self.settings.level), self.engine.staging
+        rows = 0
+        scan = Scan(table, columns, self.settings.level)
+        staging = self.engine.staging
         mail = self.engine.mail
         for row in staging.scan(mail, scan, self.progress) if staging else mail.scan(scan):
             keep(row)
@@ -181,7 +184,8 @@ class _FamilyScan:
         """Collects the numbers in use; None where the family has no generators."""
         if not any(counts.generators for counts in self.family.counts):
             return None
-        engine, keyspace = self.engine, self.settings.keyspace
+        engine = self.engine
+        keyspace = self.settings.keyspace
         watch = GeneratorWatch(Generators(engine.mail, self.family, engine.clock, keyspace), self._spill("numbers"))
         self.detection.watches.append(watch)
         return watch
@@ -228,7 +232,8 @@ class _FamilyScan:
                 return
             self.standing.add(key_of(row))
             if len(self.standing) > self.engine.contents_max:
-                held, self.standing = self.standing, None
+                held = self.standing
+                self.standing = None
                 for key in held:
                     self.contents.add((key, int(Tag.BESIDE)))
 
@@ -240,7 +245,8 @@ class _FamilyScan:
             return lambda row: self._place(self.forms.truth(row), has_content=True)
         if self.standing is None:
             return lambda row: self.contents.add(content_record(self.forms.truth(row)))
-        standing, unnamed = self.standing, self.unnamed
+        standing = self.standing
+        unnamed = self.unnamed
         unnamed |= standing
 
         def keep(row: Row) -> None:

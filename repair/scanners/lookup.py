@@ -207,12 +207,14 @@ class _FamilyLook:
         (_, uid) = (truth for _, truth in mirror.key)
         for mailbox in ids:
             last_given = self._last_uid(mailbox)  # before the rows: a row that is read has its uid counted
-            last, shown = last_given, 0
+            last = last_given
+            shown = 0
             for rows in self._named((mailbox,)):
                 for row in rows:
                     watch.add(mailbox, row[uid], row.get("modseq"))
                 named = [row for row in rows if row.get(self._lead) is not None]
-                last, shown = max(last, *(row[uid] for row in rows)), shown + len(named)
+                last = max(last, *(row[uid] for row in rows))
+                shown = shown + len(named)
                 halves = (row for row in rows if row.get(self._lead) is None)
                 self._look(Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW) for row in halves)
                 self._look(self._of_mirror(named))
@@ -328,7 +330,8 @@ class TargetSuspects(LocalSuspects):
         """Keep a look that does not agree; one that agrees removes a WITHDRAW suspect of the place."""
         if isinstance(look, MailmendError):
             raise look
-        verdict, place = look.verdict, (look.suspect.projection, look.key)
+        verdict = look.verdict
+        place = (look.suspect.projection, look.key)
         before = self._suspects.get(place)
         if verdict is not Verdict.AGREE and (look.truths or not only_with_truth):
             self.keep(_merged(before, look, verdict))

@@ -117,7 +117,9 @@ class StagingArea:
 
     def scan(self, tables: Tables, scan: Scan, progress: Progress) -> Iterator[Row]:
         """Yield every row of a table, in token order; segments that are staged are not read from the cluster again."""
-        number, rows, stood = self.segments[scan.table.spelling], 0, 0
+        number = self.segments[scan.table.spelling]
+        rows = 0
+        stood = 0
         for at in range(number):
             found = self.stands(scan, at)
             if found is None:
@@ -205,7 +207,8 @@ def opened_area(
     Raises:
         StagingRefused: the area has another scope, the store has other files, or there is too little space.
     """
-    names, said = store.names(), store.read(MANIFEST)
+    names = store.names()
+    said = store.read(MANIFEST)
     if other := [name for name in names if name != MANIFEST and not _SEGMENT.fullmatch(name)]:
         raise StagingRefused(
             f"{store.place} holds other files than those of a staging area: {other[0]}",

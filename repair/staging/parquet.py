@@ -61,8 +61,10 @@ class SegmentWriter:
     """Makes a file of rows, held in memory: compressed, except for the last batch."""
 
     def __init__(self, columns: Sequence[Column], about: Mapping[str, Any]) -> None:
-        self._forms, self.schema = [(column.name, _form_of(column)) for column in columns], schema_of(columns)
-        self._file, self._waiting = BytesIO(), list[Row]()
+        self._forms = [(column.name, _form_of(column)) for column in columns]
+        self.schema = schema_of(columns)
+        self._file = BytesIO()
+        self._waiting = list[Row]()
         kept = self.schema.with_metadata({_ABOUT: json.dumps(dict(about)).encode()})
         self._writer = pq.ParquetWriter(self._file, kept, compression="zstd", write_page_checksum=True)
 

@@ -62,13 +62,16 @@ def apple_mail(octets: bytes) -> AppleMail:
     first = _COUNT.match(octets)
     if first is None:
         raise BrokenEmlx("its first line is not the number of bytes of a mail")
-    start, count = first.end(), int(first[1])
-    content, rest = octets[start : start + count], octets[start + count :]
+    start = first.end()
+    count = int(first[1])
+    content = octets[start : start + count]
+    rest = octets[start + count :]
     if len(content) < count:
         raise BrokenEmlx(f"it is cut short: of {count:,} bytes of mail it has {len(content):,}")
     if rest.strip() and not _LIST.match(rest):
         raise BrokenEmlx(f"its first line says {count:,} bytes, and no property list follows them")
-    found, received = _FLAGS.search(rest), _RECEIVED.search(rest)
+    found = _FLAGS.search(rest)
+    received = _RECEIVED.search(rest)
     bits = int(found[1]) if found else 0
     system = frozenset(flag for number, flag in _SYSTEM.items() if bits >> number & 1)
     keywords = frozenset(word for number, word in _KEYWORDS.items() if bits >> number & 1)

@@ -97,7 +97,8 @@ def not_a_mail(content: bytes) -> Foreign | None:
 def _is_wide(start: bytes) -> bool:
     """Whether each second byte is 0, as in a Latin text of two bytes a character."""
     for first in (0, 1):
-        zeroes, others = start[first::2], start[1 - first :: 2]
+        zeroes = start[first::2]
+        others = start[1 - first :: 2]
         if len(zeroes) >= _ZEROES_MIN and not any(zeroes) and all(others):
             return True
     return False

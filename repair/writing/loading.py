@@ -83,7 +83,8 @@ class LoadJournal:
     """The journal of one folder, locked by one process at a time. Use as a context manager."""
 
     def __init__(self, directory: Path, folder: Folder) -> None:
-        self._folder, self._directory = folder, directory
+        self._folder = folder
+        self._directory = directory
         self.state = Progressed()
         self._damaged = False
         with self._disk():
@@ -176,11 +177,13 @@ class LoadJournal:
             case {"load": str(load), "head": str(head)} if _is_uuid(load):
                 self.state = Progressed(load=UUID(load), head=head)
             case {"begin": [*keys]} if all(isinstance(key, str) for key in keys):
-                self.state.begun, self.state.finished = frozenset(keys), False
+                self.state.begun = frozenset(keys)
+                self.state.finished = False
                 self.state.in_doubt |= self.state.begun
             case {"end": int(offset), "tail": str(tail)} if 0 <= offset < _OFFSET_MAX:
                 self._remember(self.state.begun)
-                self.state.offset, self.state.tail = offset, tail
+                self.state.offset = offset
+                self.state.tail = tail
                 self.state.in_doubt -= self.state.begun
             case {"finished": True}:
                 self.state.finished = True
@@ -222,7 +225,8 @@ class LoadJournal:
 def message_id_of(load: UUID, key: str) -> MessageId:
     """A message's id in a load: a version-1 UUID of the load's time, the same at each try."""
     mixed = int.from_bytes(blake2b(load.bytes + _octets(key), digest_size=8).digest(), "big")
-    node, sequence = (mixed & (2**48 - 1)) | _MULTICAST, mixed >> 48
+    node = (mixed & (2**48 - 1)) | _MULTICAST
+    sequence = mixed >> 48
     fields = (load.time_low, load.time_mid, load.time_hi_version, sequence >> 8 & 0x3F, sequence & 0xFF, node)
     return MessageId(UUID(fields=fields, version=1))
 
@@ -335,8 +339,12 @@ class Loader:
         doubt: Callable[[Doubt], None] = _ignored,
         limits: LoadLimits = LIMITS,
     ) -> None:
-        self._store, self._clock, self._state = store, clock, state
-        self._progress, self._refuse, self._limits = progress, refuse, limits
+        self._store = store
+        self._clock = clock
+        self._state = state
+        self._progress = progress
+        self._refuse = refuse
+        self._limits = limits
         self._doubt = doubt
 
     def load(self, folder: Folder, mailbox: MailboxId, *, again: bool = False) -> Loaded:
@@ -357,8 +365,10 @@ class Loader:
         self._progress.stage(f"loading {folder.path}")
         with LoadJournal(self._state, folder) as journal:
             load = journal.open(self._clock.new_uuid(), again=again)
-            was_finished, sums = journal.state.finished, Loaded()
-            start, source_octets = journal.state.offset, _source_octets(folder)
+            was_finished = journal.state.finished
+            sums = Loaded()
+            start = journal.state.offset
+            source_octets = _source_octets(folder)
             for batch in self._batches(folder, journal):
                 sums = _added(sums, self._store_batch(batch, journal, load, mailbox))
             sums = replace(sums, octets_read=_octets_read(sums, journal.state.offset - start, folder.kind))
@@ -379,7 +389,8 @@ class Loader:
             octets += len(item.content) if isinstance(item, Found) else 0
             if len(batch) >= self._limits.batch_messages or octets >= self._limits.batch_octets:
                 yield batch
-                batch, octets = [], 0
+                batch = []
+                octets = 0
         if batch:
             yield batch
 

@@ -190,7 +190,8 @@ def mbox_messages(path: Path, start: int = 0, octets_max: int = OCTETS_MAX) -> I
 
 
 def _of_entry(path: Path, entry: MboxEntry, octets_max: int) -> Found | Refused:
-    key, name = str(entry.offset), f"{path} at byte {entry.offset}"
+    key = str(entry.offset)
+    name = f"{path} at byte {entry.offset}"
     found = Found(
         key,
         name,

@@ -78,7 +78,8 @@ def internal_date_of(fields: HeaderFields, envelope: bytes, touched_at: float | 
     patches) is taken only where no source has another date. A line that a mail program wrote when it copied the message
     is believed after the Date: it tells when the copy was made.
     """
-    received, sent = _after_semicolon(_text(fields, "received")), _text(fields, "date")
+    received = _after_semicolon(_text(fields, "received"))
+    sent = _text(fields, "date")
     line = envelope_date(envelope)
     sources: Iterable[str] = (received, sent, line) if _is_of_a_copy(fields, envelope) else (received, line, sent)
     dates = (*map(_parsed, sources), _from_seconds(touched_at))

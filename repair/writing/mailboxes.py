@@ -38,7 +38,8 @@ class Mailboxes:
     """The mailboxes of one keyspace."""
 
     def __init__(self, tables: Tables, clock: Clock) -> None:
-        self._tables, self._clock = tables, clock
+        self._tables = tables
+        self._clock = clock
         self._retries = Retries(clock)
 
     def find(self, user: str, name: str, namespace: str = PRIVATE) -> MailboxId | None:
@@ -56,7 +57,8 @@ class Mailboxes:
         Raises:
             BadName: James cannot know such a name; nothing is written.
         """
-        user, name = user_name(user), mailbox_name(name)
+        user = user_name(user)
+        name = mailbox_name(name)
         seen = self._path(user, name, namespace) or self._create(user, name, namespace)
         if not self._tables.read(Read(MAILBOX, (seen.row["mailboxid"],))):
             self._retries.call(lambda: self._tables.write(_mailbox_of(seen)))
@@ -166,8 +168,10 @@ class Sequence:
         rounds_max: int,
         in_use: HighestInUse = _nothing_above,
     ) -> None:
-        self._tables, self._table = tables, table
-        self._retries, self._rounds_max = retries, rounds_max
+        self._tables = tables
+        self._table = table
+        self._retries = retries
+        self._rounds_max = rounds_max
         self._in_use = in_use
         self._column = table.regular[0].name
         self._last: OrderedDict[MailboxId, _Last] = OrderedDict()  # number 0: no row yet
@@ -191,7 +195,8 @@ class Sequence:
 
     def _serve(self, mailbox: MailboxId, queue: _Queue, ticket: _Ticket) -> None:
         with self._guard:
-            served, queue.waiting = queue.waiting, []
+            served = queue.waiting
+            queue.waiting = []
         try:
             count, above = sum(one.count for one in served), max(one.above for one in served)
             last = self._fetch(mailbox, count, above)

@@ -121,7 +121,8 @@ def entries_in(path: Path, start: int, octets_max: int) -> Iterator[MboxEntry]:
         window = _Window(file, start)
         begun: Doubt | None = None
         while window.filled(_AHEAD_OCTETS):
-            offset, envelope = window.offset, window.take(_line_octets(window.peek(_AHEAD_OCTETS)))
+            offset = window.offset
+            envelope = window.take(_line_octets(window.peek(_AHEAD_OCTETS)))
             message = _Message(octets_max)
             begun = message.read(window, begun)
             yield message.entry(offset, envelope, window.offset)

@@ -68,8 +68,11 @@ class MessageStore:
         family: Family = MESSAGES,
         settings: WriterSettings = DEFAULTS,
     ) -> None:
-        self._tables, self._blobs, self._clock = tables, BlobBridge(blobs), clock
-        self._family, self._settings = family, settings
+        self._tables = tables
+        self._blobs = BlobBridge(blobs)
+        self._clock = clock
+        self._family = family
+        self._settings = settings
         self._content = content_of(family)
         self._retries = Retries(clock, settings.retries)
         self._truth = truth_by(settings, tables, family.truth, clock, self._retries)
@@ -134,7 +137,8 @@ class MessageStore:
             UnknownMessage: there is no such message.
         """
         seen = self._seen(place)
-        uid, modseq = Uid(self._uids.take(mailbox)), ModSeq(self._modseqs.take(mailbox))
+        uid = Uid(self._uids.take(mailbox))
+        modseq = ModSeq(self._modseqs.take(mailbox))
         position = Position(MessageKey(place.message_id, mailbox, uid), modseq, self._now())
         taken = self._in_use.messages_at(mailbox, (uid,))
         return self._projected([self._insert(copied_row(seen.row, position), taken)])[0]
@@ -192,7 +196,8 @@ class MessageStore:
             UnknownMessage: there is no such message.
             Contended: others kept changing the same message.
         """
-        propagation, given = Propagation.COMPLETE, seen
+        propagation = Propagation.COMPLETE
+        given = seen
 
         def attempt() -> Stored | None:
             nonlocal propagation, given
@@ -346,8 +351,10 @@ _UNKEPT = "What follows from it could not be journalled either: run mailmend che
 
 
 def _stored(row: Row, propagation: Propagation) -> Stored:
-    place, modseq = place_of(row), ModSeq(row.get("modseq") or 0)
-    lagged, journalled = propagation is not Propagation.COMPLETE, propagation is not Propagation.LOST
+    place = place_of(row)
+    modseq = ModSeq(row.get("modseq") or 0)
+    lagged = propagation is not Propagation.COMPLETE
+    journalled = propagation is not Propagation.LOST
     return Stored(place.message_id, place.mailbox_id, place.uid, modseq, lagged, journalled)
 
 

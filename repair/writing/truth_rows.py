@@ -115,7 +115,8 @@ def guarded_change(truth: Table, before: Row, after: Row) -> ChangeIf:
     Raises:
         MailmendError: the row has no cell to compare.
     """
-    plain, guard = change_between(truth, before, after), guard_of(truth, before)
+    plain = change_between(truth, before, after)
+    guard = guard_of(truth, before)
     if all(cell is None for cell in guard.values()):
         raise MailmendError(
             f"the row of {truth.spelling} at {plain.key} is torn: it has no cell by which it could be recognised",
@@ -169,8 +170,10 @@ def _unset_empty(truth: Table, row: Row) -> Row:
 
 def _differing(table: Table, old: Row, new: Row) -> tuple[dict[str, frozenset[Any]], dict[str, frozenset[Any]]]:
     """For each set column the elements that only the new row has, and those that only the old one has."""
-    add, take = {}, {}
+    add = {}
+    take = {}
     for name in table.collections:
-        was, is_ = frozenset(old.get(name) or ()), frozenset(new.get(name) or ())
+        was = frozenset(old.get(name) or ())
+        is_ = frozenset(new.get(name) or ())
         add[name], take[name] = is_ - was, was - is_
     return {name: add[name] for name in add if add[name]}, {name: take[name] for name in take if take[name]}

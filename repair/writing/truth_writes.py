@@ -108,9 +108,12 @@ class ConditionalTruth:
         stamp: StampSource = StampSource.TRUTH,
         skew_micros: int = SKEW_MICROS,
     ) -> None:
-        self.tables, self.table = tables, table
-        self.clock, self.retries = clock, retries
-        self.stamp, self.skew_micros = stamp, skew_micros
+        self.tables = tables
+        self.table = table
+        self.clock = clock
+        self.retries = retries
+        self.stamp = stamp
+        self.skew_micros = skew_micros
         columns = (column for column in table.columns if column.in_key or column.name == "modseq")
         self._version_of = table.with_columns(columns)
         """The truth's table as a read-back sees it: the modseq alone, whose time is the stamp."""

@@ -71,7 +71,8 @@ class Limits(StrictBody):
     )
 
     def threshold(self) -> Threshold:
-        rate, gap = self.rate, self.connect_interval_seconds
+        rate = self.rate
+        gap = self.connect_interval_seconds
         return Threshold(
             self.concurrency,
             DeliveryRate(rate.count, round(rate.seconds * SECOND)) if rate else None,

@@ -239,7 +239,8 @@ async def _unless_it_leaves(request: Request, waiting: Coroutine[Any, Any, Admin
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    ending, leaving = asyncio.ensure_future(waiting), asyncio.ensure_future(left())
+    ending = asyncio.ensure_future(waiting)
+    leaving = asyncio.ensure_future(left())
     try:
         await asyncio.wait((ending, leaving), return_when=asyncio.FIRST_COMPLETED)
         return await ending if ending.done() else None

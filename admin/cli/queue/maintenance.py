@@ -115,7 +115,8 @@ TEND: Final = Command(
 
 def _refuse_removing_blobs(others: dict[str, Any], context: click.Context) -> None:
     if others.pop("remove_orphan_blobs"):
-        given, stores = context.params, typed_stores(context)
+        given = context.params
+        stores = typed_stores(context)
         words = ("--keyspace", given["keyspace"], *stores, "--queues", given["queue_named"] or given["queue"])
         raise WrongUse(
             "--remove-orphan-blobs is gone: blobs that nothing refers to are collected by a command of their own",

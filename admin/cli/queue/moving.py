@@ -53,14 +53,16 @@ _TARGET: Final = (
 
 def _target(own: Values, _others: Values, context: click.Context) -> QueueSettings:
     """The queue that takes the mails in: over the other kind of broker than the source."""
-    given, over_pulsar = {**context.params, **own}, is_pulsar(own["to_broker"])
+    given = {**context.params, **own}
+    over_pulsar = is_pulsar(own["to_broker"])
     if over_pulsar == is_pulsar(given["broker"] or ""):
         raise WrongUse(
             "a queue moves between RabbitMQ and Pulsar, and both brokers are of one kind",
             mend="Name one with amqp:// or amqps://, the other with pulsar:// or pulsar+ssl://.",
         )
     connection = connection_of(given, context, asks=False) if over_pulsar else CONNECTION.build(given, {}, context)
-    broker, name = target_of(given, context), own["to_queue"] or given["queue_named"] or given["queue"]
+    broker = target_of(given, context)
+    name = own["to_queue"] or given["queue_named"] or given["queue"]
     blobs = blobs_of({**given, "blobs": own["to_blobs"] or given["blobs"]}, context, local_service)
     if isinstance(broker, PulsarSettings):
         james = PulsarForm(given["broker_james"]) if given["broker_james"] else None

@@ -167,8 +167,10 @@ def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster |
 
 
 async def _cleaned(request: CleanupRequest, connections: QueueConnections, caller: Caller) -> MendingResult:
-    opened, connection = connections.cluster, request.settings.connection
-    skew, dates = request.clock_skew.total_seconds(), request.command != "check"
+    opened = connections.cluster
+    connection = request.settings.connection
+    skew = request.clock_skew.total_seconds()
+    dates = request.command != "check"
     timing = Timing(request.margin.total_seconds() if dates else 0, skew, no_writers=not dates)
     as_of = take_as_of(opened.clock, opened.cluster, timing)
     began = opened.clock.monotonic()
@@ -183,15 +185,19 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
         recheck=not request.no_recheck,
         planned=_planned_in(approved) if approved else None,
     )
-    result, examples = RepairResult(opened.mail.name, request.command, engine=engine), Examples()
-    wanted, pressed = request.engine_wanted.chosen(engine), connection.is_pressed(request.pace)
-    ledger, timed = None if request.only_looks else opened.ledger(request.keep), ENQUEUED_MAILS if pressed else None
+    result = RepairResult(opened.mail.name, request.command, engine=engine)
+    examples = Examples()
+    wanted = request.engine_wanted.chosen(engine)
+    pressed = connection.is_pressed(request.pace)
+    ledger = None if request.only_looks else opened.ledger(request.keep)
+    timed = ENQUEUED_MAILS if pressed else None
     throttle = throttle_of(opened, request.rows_per_second, timed, request.level, ledger)
     pace = Pace(request.rows_per_second, opened.clock, throttle)
     view = connections.view_over(PacedAsyncTables(connections.tables, pace))
     scanner = queue_scanner(opened, wanted, request.level, pace)
     blobs = connections.blobs if request.settings.blobs else None
-    parts, take = (view, scanner, caller.progress, blobs, connections.broker), both_of(examples, caller)
+    parts = (view, scanner, caller.progress, blobs, connections.broker)
+    take = both_of(examples, caller)
     if ledger is None:
         with plan_wanted(request.plan, lambda: _head_of(request, opened, as_of)) as plan:
             queues = await QueueCleanup(*parts, on_mark=_adder(plan) if plan else None).run(settings)
@@ -248,7 +254,8 @@ def _head_of(request: CleanupRequest, opened: OpenCluster, as_of: int) -> PlanHe
         "broker": settings.broker.place if settings.broker else "",
         "blobs": settings.blobs.place if settings.blobs else "",
     }
-    tables, options = opened.identity(QUEUE_TABLES), _typed_again(request)
+    tables = opened.identity(QUEUE_TABLES)
+    options = _typed_again(request)
     return PlanHead(kind=PlanKind.QUEUES, keyspace=opened.mail.name, tables=tables, options=options, policy=policy)
 
 

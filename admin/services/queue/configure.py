@@ -106,7 +106,8 @@ def advise_on_queue(opened: OpenCluster, given: GivenTraffic, progress: Progress
     """
     keyspace = opened.mail.name
     live = live_schema(opened.cluster, keyspace)
-    measured, notes = measure(opened, live, given, progress), list[str]()
+    measured = measure(opened, live, given, progress)
+    notes = list[str]()
     if not live.table(ENQUEUED):
         notes.append(
             f"{keyspace} has no queue yet; mailmend schema apply {keyspace_option(keyspace)} makes its tables."

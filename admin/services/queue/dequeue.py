@@ -111,7 +111,9 @@ def dequeue(request: DequeueRequest, caller: Caller) -> DequeueResult:
 
 
 async def _listed(connections: QueueConnections, request: DequeueRequest) -> DequeueResult:
-    found, most, more = list[Listed](), request.limit or request.prefetch, False
+    found = list[Listed]()
+    most = request.limit or request.prefetch
+    more = False
     async with connections.open(dry_run=True) as queue, aclosing(queue.browse(WAITING)) as mails:
         async for listed in mails:
             if more := len(found) == most:
@@ -134,7 +136,8 @@ class _Taking:
 
     async def take(self, mails: AsyncIterator[Dequeued], stop: asyncio.Event) -> None:
         """On return, every mail that was begun is settled, or back with the broker."""
-        room, limit = asyncio.Semaphore(self.request.prefetch), self.request.limit
+        room = asyncio.Semaphore(self.request.prefetch)
+        limit = self.request.limit
         async with asyncio.TaskGroup() as working:
             while not stop.is_set() and (limit is None or self.begun < limit):
                 await room.acquire()

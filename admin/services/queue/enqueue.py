@@ -258,7 +258,8 @@ async def _put_under_key(
     key = envelope.key or ""
     senders = [request.sender or ""]
     whole = keyed_id(key, queue.name, str(place), _digest(content), *senders, *request.recipients)
-    name, ids = request.name or f"Mail-{whole}", list[EnqueueId]()
+    name = request.name or f"Mail-{whole}"
+    ids = list[EnqueueId]()
     for number, part in enumerate(envelope.parts):
         mail = with_bytes(replace(part, name=name), content)
         try:

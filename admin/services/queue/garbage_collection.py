@@ -152,7 +152,8 @@ def collector_for(command: str, connections: QueueConnections) -> GarbageCollect
     Raises:
         WrongUse: the command cannot be one that reaches nodetool.
     """
-    tool, own = Nodetool.parse(command), connections.own
+    tool = Nodetool.parse(command)
+    own = connections.own
     lives = ((ENQUEUED_MAILS, own.row_ttl_seconds), (DELETED_MAILS, own.mark_ttl_seconds))
     tables = tuple(table for table, seconds in lives if not seconds)
     return GarbageCollector(tool, connections.clock, name_of(connections.cluster.mail.name), tables) if tables else None
@@ -177,7 +178,8 @@ async def agreed(
 
 
 def what_it_costs(cost: GarbageCollection) -> str:
-    nodes, before = len(cost.nodes), cost.before
+    nodes = len(cost.nodes)
+    before = cost.before
     rewrites = (
         f"Garbage collection rewrites {before.bytes / MIB:,.1f} MiB in {before.sstables:,} SSTables on "
         f"{nodes} node{'s' * (nodes > 1)}, one after the other"

@@ -75,7 +75,8 @@ def queue_metrics(request: MetricsRequest, _: Caller) -> QueueAnswer[MetricsRequ
     """
 
     async def measured(connections: QueueConnections) -> QueueAnswer[MetricsRequest, Sequence[MeasuredQueue]]:
-        names, before = await connections.names(everything=request.everything), dict[QueueName, TrafficSums | None]()
+        names = await connections.names(everything=request.everything)
+        before = dict[QueueName, TrafficSums | None]()
         for name in names if request.over else ():
             async with connections.open(name, dry_run=True) as queue:
                 before[name] = await queue.traffic_sums()

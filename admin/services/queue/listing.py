@@ -37,7 +37,8 @@ def list_queues(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, S
         queues = list[QueueOverview]()
         for name in await connections.names(everything=True):
             async with connections.open(name, dry_run=True) as queue:
-                size, seen = await queue.size(), await queue.figures(FigureScope.STARTS)
+                size = await queue.size()
+                seen = await queue.figures(FigureScope.STARTS)
             queues.append(QueueOverview(name, size, seen.browse_start, seen.content_start, seen.swept_at))
         return QueueAnswer(request, queues)
 
@@ -106,7 +107,9 @@ class BrowseResult:
 def browse(request: BrowseRequest, caller: Caller) -> BrowseResult:
 
     async def browsed(connections: QueueConnections) -> BrowseResult:
-        found, broken, count = list[BrowsedMail](), list[BrokenRow](), 0
+        found = list[BrowsedMail]()
+        broken = list[BrokenRow]()
+        count = 0
         most = request.limit or (None if request.lines else PAGE_MAILS)
         wanted = request.selection.at(connections.now)
         async with connections.open(dry_run=True) as queue:

@@ -87,7 +87,8 @@ def move(request: MoveRequest, caller: Caller) -> MoveResult:
             if not target.can_delay:
                 raise no_due_mails()
             figures = await queue.figures()
-            depth, before = figures.depth, await queue.size()
+            depth = figures.depth
+            before = await queue.size()
             result = MoveResult(
                 request, before, dead=depth.dead if depth else None, consumers=depth.consumers if depth else 0
             )

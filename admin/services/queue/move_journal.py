@@ -91,7 +91,8 @@ class MoveJournalFile:
         """Write what is pending: all of it, or nothing."""
         if not self._pending:
             return
-        count, size = len(self._pending), self.path.stat().st_size
+        count = len(self._pending)
+        size = self.path.stat().st_size
         try:
             append_synced(self.path, "".join(self._pending[:count]).encode())
         except OSError as error:

@@ -152,7 +152,8 @@ async def _mended(
 async def _compared(connections: QueueConnections, request: ReconcileRequest) -> Reconciled:
     if isinstance(connections, PulsarConnections):
         return await _compared_topics(connections, request)
-    view, name = connections.view, request.queue
+    view = connections.view
+    name = request.queue
     depth = await connections.broker.depth(name)
     named = await _drained(connections, name, depth, request) if request.drain else None
     tables = await tables_side(view, name, request.ids_max)
@@ -191,7 +192,8 @@ class _Removed:
 
     @classmethod
     def of(cls, connections: QueueConnections, request: ReconcileRequest) -> "_Removed":
-        state, now = state_folder("queue"), connections.now
+        state = state_folder("queue")
+        now = connections.now
         mails = RemovedMailsFile(removed_mails_path(state, request.queue, now, "mark"), request.queue)
         return cls(connections, not request.no_blobs, mails)
 

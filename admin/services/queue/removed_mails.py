@@ -96,7 +96,8 @@ class RemovedMailsFile:
 
     async def _write_pending(self, mine: "_PendingLine") -> None:
         """Write all lines that wait; where that fails, only `mine` fails, and the others are tried by their callers."""
-        lines, self._pending = self._pending, []
+        lines = self._pending
+        self._pending = []
         try:
             await asyncio.to_thread(self._append, [one.text for one in lines])
         except BaseException:

@@ -138,7 +138,8 @@ def restore(request: RestoreRequest, caller: Caller) -> RestoredMails:
         caller.progress.stage("restore", plan.count)
         for name, missing in plan.missing.items():
             async with connections.open(name) as queue:
-                found, waiting = await queue.restoring(() if request.again else missing), set(missing)
+                found = await queue.restoring(() if request.again else missing)
+                waiting = set(missing)
                 for mail in read_removed_mails(request.file, lambda: None):
                     if mail.queued.enqueue_id in waiting:
                         waiting.discard(mail.queued.enqueue_id)
@@ -160,7 +161,8 @@ class _Returning:
     failed: dict[EnqueueId, str] = field(default_factory=dict)
 
     async def put_back(self, queue: MailQueue, found: Restoring, mail: RemovedMailRecord) -> None:
-        was, now = mail.queued.enqueue_id, self.connections.now
+        was = mail.queued.enqueue_id
+        now = self.connections.now
         content = mail.content
         if content is None:
             content = (await self.connections.content_of(Listed(mail.queued, mail.enqueued_at))).content

@@ -67,7 +67,8 @@ def tend(request: TendRequest, caller: Caller) -> QueueAnswer[TendRequest, Seque
 async def _once(
     connections: QueueConnections, names: Sequence[QueueName], metrics: "_Metrics", *, dry_run: bool
 ) -> Sequence[TendedQueue]:
-    queues, rounds = list[MailQueue](), list[TendedQueue]()
+    queues = list[MailQueue]()
+    rounds = list[TendedQueue]()
     for name in names:
         async with connections.open(name, metrics.counts, dry_run=dry_run) as queue:
             moved = await queue.move_due(dry_run=dry_run)
@@ -118,7 +119,8 @@ class _Metrics:
     ) -> Mapping[QueueName, TrafficSums | None]:
         if self.file is None:
             return {}
-        figures, sums = [], dict[QueueName, TrafficSums | None]()
+        figures = []
+        sums = dict[QueueName, TrafficSums | None]()
         for queue in queues:
             first = before.get(queue.name)
             sums[queue.name] = now = await queue.traffic_sums(first)

@@ -33,7 +33,8 @@ class RabbitBroker:
     def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
         retries = AsyncRetries(clock)
         self._clock = clock
-        self._out, self._in = Link(settings, "publishing", retries), Link(settings, "consuming", retries)
+        self._out = Link(settings, "publishing", retries)
+        self._in = Link(settings, "consuming", retries)
         self._publishing = Publishing(
             self._out,
             Declared(self._out, settings.form, partial(clock.pause, settings.settle_seconds)),

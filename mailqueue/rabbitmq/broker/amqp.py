@@ -72,7 +72,8 @@ class Channel:
     """A channel. Every method raises `BrokerUnreachable` when it is closed, and closes it when no answer comes."""
 
     def __init__(self, channel: abc.AbstractChannel, settings: BrokerSettings) -> None:
-        self._channel, self._settings = channel, settings
+        self._channel = channel
+        self._settings = settings
         self._seconds = settings.answer_seconds
 
     @property
@@ -81,7 +82,8 @@ class Channel:
 
     async def publish(self, exchange: str, body: bytes, headers: Mapping[str, Argument]) -> Answer:
         """Publish as James does, and wait for the confirm; raises nothing but a cancellation."""
-        sent, before = False, _cancellings()
+        sent = False
+        before = _cancellings()
         properties = spec.Basic.Properties(
             content_type="text/plain", delivery_mode=2, priority=0, headers=dict(headers)
         )
@@ -201,7 +203,9 @@ class Link:
     """
 
     def __init__(self, settings: BrokerSettings, purpose: str, retries: AsyncRetries) -> None:
-        self._settings, self._purpose, self._retries = settings, purpose, retries
+        self._settings = settings
+        self._purpose = purpose
+        self._retries = retries
         self._connection: AbstractConnection | None = None
         self._dialling: asyncio.Task[None] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
@@ -246,7 +250,8 @@ class Link:
 
     async def close(self) -> None:
         self.is_closed = True
-        live, connection = self._live(), self._connection
+        live = self._live()
+        connection = self._connection
         if live is not None and connection is not None:
             self._connection = None
             await self._hang_up(connection)
@@ -316,7 +321,8 @@ class Link:
 
     def _leave(self) -> None:
         """Close a lost connection in the background: the library waits for the other end, which may be gone."""
-        connection, self._connection = self._connection, None
+        connection = self._connection
+        self._connection = None
         if connection is not None:
             leaving = asyncio.create_task(self._hang_up(connection), name=f"leave {self._purpose}")
             self._leaving.add(leaving)

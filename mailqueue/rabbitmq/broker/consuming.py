@@ -28,7 +28,10 @@ class RabbitDelivery:
 
     def __init__(self, channel: Channel, found: Incoming, queue: str) -> None:
         died = died_in(found.headers)
-        self._channel, self._tag, self._queue, self._settled = channel, found.tag, queue, False
+        self._channel = channel
+        self._tag = found.tag
+        self._queue = queue
+        self._settled = False
         self.message = Message(found.body, headers_beside(found.headers))
         self.redelivered = found.redelivered
         self.dead_lettered = died is not None
@@ -125,7 +128,8 @@ class _Lane:
     """The consumer of one queue."""
 
     def __init__(self, shared: _Shared, source: ConsumedQueue) -> None:
-        self._shared, self._source = shared, source
+        self._shared = shared
+        self._source = source
         self._channel: Channel | None = None
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -158,7 +162,8 @@ class _Lane:
 
     async def close(self) -> None:
         """Close the channel: the broker requeues the unacked messages at once."""
-        channel, self._channel = self._channel, None
+        channel = self._channel
+        self._channel = None
         if channel is not None:
             await channel.close()
         self._shared.drain.drop(self._source.priority)

@@ -28,7 +28,9 @@ class Declared:
     """
 
     def __init__(self, link: Link, form: QueueForm, settle: Callable[[], Awaitable[None]] = at_once) -> None:
-        self._link, self._form, self._settle = link, form, settle
+        self._link = link
+        self._form = form
+        self._settle = settle
         self._known: set[str] = set()
         self._generation = 0
         self._turn = asyncio.Lock()
@@ -43,7 +45,8 @@ class Declared:
 
     async def ensure_dead_letters(self, topology: Topology) -> None:
         """The exchange and the queue of dead letters, bound."""
-        exchange, queue = topology.dead_letter_exchange, topology.dead_letter_queue
+        exchange = topology.dead_letter_exchange
+        queue = topology.dead_letter_queue
         await self._link.steadily(lambda: self._ensure(exchange, queue, {}))
 
     def forget(self, topology: Topology) -> None:

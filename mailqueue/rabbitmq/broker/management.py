@@ -98,7 +98,8 @@ def facts_of(
     """
     found = ((default,) if _keeps_silent(item) else _limits_said(item) for item in items)
     limits = [limit for said in found for limit in said if limit is not None and limit >= 0]
-    unacked, counted = _sum_of("messages_unacknowledged", items), _sum_of("messages", items)
+    unacked = _sum_of("messages_unacknowledged", items)
+    counted = _sum_of("messages", items)
     return QueueFacts(unacked, min(limits, default=None), alarms, counted)
 
 

@@ -66,7 +66,10 @@ class Publishing:
     """
 
     def __init__(self, link: Link, declared: Declared, place: str, seconds: float) -> None:
-        self._link, self._declared, self._place, self._seconds = link, declared, place, seconds
+        self._link = link
+        self._declared = declared
+        self._place = place
+        self._seconds = seconds
         self._outlet: _Outlet | None = None
         self._turn = asyncio.Lock()
 
@@ -87,7 +90,8 @@ class Publishing:
 
     async def close(self) -> None:
         """Publish nothing more; callers that wait for a confirm get a doubtful error."""
-        outlet, self._outlet = self._outlet, None
+        outlet = self._outlet
+        self._outlet = None
         if outlet is not None:
             await outlet.channel.close()
 

@@ -42,7 +42,9 @@ class DelayedListing:
     """The mails of every queue that are not due yet."""
 
     def __init__(self, due: DueMails, marks: Marks, queues: KnownQueues) -> None:
-        self._due, self._marks, self._queues = due, marks, queues
+        self._due = due
+        self._marks = marks
+        self._queues = queues
 
     async def browse(self, queue: QueueName, start: datetime | None = None) -> AsyncGenerator[Listed]:
         """Mails due at the start or later, in order of due time."""

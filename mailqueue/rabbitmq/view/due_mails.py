@@ -100,7 +100,10 @@ class DueMails:
     """
 
     def __init__(self, tables: AsyncTables, clock: Clock, buckets: int, tallies: SliceTallies) -> None:
-        self._tables, self._clock, self._buckets, self._tallies = tables, clock, buckets, tallies
+        self._tables = tables
+        self._clock = clock
+        self._buckets = buckets
+        self._tallies = tallies
         self._retries = AsyncRetries(clock)
         self._marks = Marks(tables, self._retries)
         self._entered: set[Key] = set()
@@ -209,7 +212,8 @@ class DueMails:
         Returns:
             The first slice that is open.
         """
-        wanted, seen = slice_of(at, DUE_WINDOW), await self.due_start(queue)
+        wanted = slice_of(at, DUE_WINDOW)
+        seen = await self.due_start(queue)
         for _ in range(_ROUNDS_MAX):
             if seen is not None and seen >= wanted:
                 return seen
@@ -331,7 +335,8 @@ def flush_entry(queue: QueueName) -> Key:
 
 
 def _row_of(queue: QueueName, due: DueMail) -> Row:
-    listed, place = due.listed, due.partition
+    listed = due.listed
+    place = due.partition
     return due_row_of(
         queue, place.due_slice, place.bucket, due.due_at, listed.attempts, listed.enqueued_at, listed.queued
     )

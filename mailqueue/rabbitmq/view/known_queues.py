@@ -61,7 +61,9 @@ class Starts:
     """The starts of every queue of a keyspace."""
 
     def __init__(self, tables: AsyncTables, retries: AsyncRetries, *, remembers: bool) -> None:
-        self._tables, self._retries, self._remembers = tables, retries, remembers
+        self._tables = tables
+        self._retries = retries
+        self._remembers = remembers
 
     async def browse_start(self, queue: QueueName) -> datetime | None:
         """Before it every mail of the queue is marked; None: nothing was ever enqueued."""
@@ -224,8 +226,11 @@ class KnownQueues:
     """How every queue of a keyspace is cut, and where it begins; `own`: which tables there are beside James's."""
 
     def __init__(self, tables: AsyncTables, clock: Clock, own: OwnTables) -> None:
-        self.tables, self.clock, self.own = tables, clock, own
-        self.retries, self.tallies = AsyncRetries(clock), SliceTallies(tables, clock, own)
+        self.tables = tables
+        self.clock = clock
+        self.own = own
+        self.retries = AsyncRetries(clock)
+        self.tallies = SliceTallies(tables, clock, own)
         self.starts = Starts(tables, self.retries, remembers=own.state)
         self.starts_seen: dict[QueueName, datetime] = {}
         """The browse starts as they were last seen: they are no earlier now, unless James moved them."""
@@ -264,7 +269,8 @@ class KnownQueues:
 
     async def live(self, queue: QueueName) -> tuple[Slicing, list[datetime]]:
         """The slicing of the queue, and the slices that may hold mails."""
-        slicing, start = await self.slicing(), await self.browse_start(queue)
+        slicing = await self.slicing()
+        start = await self.browse_start(queue)
         return slicing, list(live_slices(start, self.now, slicing.window)) if start else []
 
     async def write(self, write: Put | Remove) -> None:

@@ -31,7 +31,8 @@ class Marks:
     """The marks of every queue of a keyspace."""
 
     def __init__(self, tables: AsyncTables, retries: AsyncRetries) -> None:
-        self._tables, self._retries = tables, retries
+        self._tables = tables
+        self._retries = retries
 
     async def put(self, queue: QueueName, enqueue_id: EnqueueId) -> None:
         """Write the mark of a mail; a second write of it changes nothing."""
@@ -45,7 +46,8 @@ class Marks:
         return bool(await self._retries.call(lambda: self._tables.read(_look(queue, enqueue_id))))
 
     async def among(self, queue: QueueName, enqueue_ids: Collection[EnqueueId]) -> set[EnqueueId]:
-        asked, found = list(enqueue_ids), set[EnqueueId]()
+        asked = list(enqueue_ids)
+        found = set[EnqueueId]()
         for first in range(0, len(asked), LOOKED_UP_AT_ONCE):
             some = asked[first : first + LOOKED_UP_AT_ONCE]
             answers = await answered(self._tables, self._retries, list(_looks(queue, some)))
@@ -66,7 +68,8 @@ class RememberedMarks(Marks):
 
     async def among(self, queue: QueueName, enqueue_ids: Collection[EnqueueId]) -> set[EnqueueId]:
         """The marked ones; from memory for the same page in the same order."""
-        known, page = self._known.setdefault(queue, set()), _digest(enqueue_ids)
+        known = self._known.setdefault(queue, set())
+        page = _digest(enqueue_ids)
         if page in known:
             return set(enqueue_ids)
         found = await super().among(queue, enqueue_ids)
@@ -128,7 +131,8 @@ class MarkLookups:
     """
 
     def __init__(self, one: One, many: Many) -> None:
-        self._one, self._many = one, many
+        self._one = one
+        self._many = many
         self._asked: dict[EnqueueId, asyncio.Future[bool]] = {}
         self._asking: asyncio.Task[None] | None = None
 

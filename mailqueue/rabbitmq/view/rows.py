@@ -62,8 +62,11 @@ class Placement:
         self, queues: KnownQueues, queue: QueueName, queued: QueuedMail, enqueued_at: datetime, *, again: bool
     ) -> None:
         self.slice_start: datetime | None = None
-        self._queues, self._queue, self._queued = queues, queue, queued
-        self._enqueued_at, self._again = enqueued_at, again
+        self._queues = queues
+        self._queue = queue
+        self._queued = queued
+        self._enqueued_at = enqueued_at
+        self._again = again
 
     async def settle(self, beside: Beside = _nothing) -> datetime:
         """Put the row into the slice of now, or a later one that browsing sees; the start of its slice.
@@ -89,16 +92,20 @@ class Placement:
 
     async def _settled(self, first: datetime, slicing: Slicing, beside: Beside, *, sure: bool = True) -> datetime:
         """In that slice, or a later one."""
-        slice_start, reckoned, bucket = first, self._queues.now, bucket_of(self._queued.mail.name, slicing.buckets)
+        slice_start = first
+        reckoned = self._queues.now
+        bucket = bucket_of(self._queued.mail.name, slicing.buckets)
         for _ in range(PLACES_MAX):
             row = row_of(self._queue, slice_start, bucket, self._enqueued_at, self._queued)
             await self._put(row, slice_start, sure=sure)
-            start, now = await self._look(slice_start, slicing, beside), self._queues.now
+            start = await self._look(slice_start, slicing, beside)
+            now = self._queues.now
             right = right_slice(slice_start, start, reckoned, now, slicing.window)
             if right == slice_start:
                 return slice_start
             await self._taken_back(row, slice_start)
-            slice_start, reckoned = right, now
+            slice_start = right
+            reckoned = now
         raise Contended(
             f"no slice could be found for a mail in the queue {self._queue!r}",
             mend="Mend this machine's clock: chronyc tracking",
@@ -120,7 +127,8 @@ class Placement:
             await self._queues.write(Put(ENQUEUED_MAILS, row))
             if self._again:
                 await self._uncover(row)
-            changes.enqueued, changes.sure = 1, sure
+            changes.enqueued = 1
+            changes.sure = sure
         self.slice_start = slice_start
 
     async def _taken_back(self, row: Row, slice_start: datetime) -> None:

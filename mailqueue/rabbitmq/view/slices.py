@@ -82,7 +82,9 @@ class Slices:
     """The slices of every queue of a keyspace, as they are read."""
 
     def __init__(self, tables: AsyncTables, marks: Marks, retries: AsyncRetries) -> None:
-        self._tables, self._marks, self._retries = tables, marks, retries
+        self._tables = tables
+        self._marks = marks
+        self._retries = retries
 
     async def pages(
         self, partition: tuple[QueueName, datetime, int], columns: Sequence[str] = ENQUEUED_MAILS.names

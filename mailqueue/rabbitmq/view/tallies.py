@@ -128,7 +128,9 @@ class SliceTallies:
     """
 
     def __init__(self, tables: AsyncTables, clock: Clock, own: OwnTables) -> None:
-        self._tables, self._clock, self._kept = tables, clock, own.tallies
+        self._tables = tables
+        self._clock = clock
+        self._kept = own.tallies
         self._shared = own.shared
         self._retries = AsyncRetries(clock)
         self._sums: dict[_Place, _Sums] = {}
@@ -297,7 +299,8 @@ class SliceTallies:
 
     async def _write(self, place: _Place, sums: _Sums, tally: WriterTally) -> None:
         """Until the write succeeds, the row's content is unknown."""
-        unwritten, sums.written = sums.unwritten, None
+        unwritten = sums.unwritten
+        sums.written = None
         sums.written_at = self._clock.monotonic()
         await self._retries.write(self._tables, self._put(*place, tally))
         sums.written = tally

@@ -77,7 +77,8 @@ def _many_values(subject: Subject) -> Iterator[Hit]:
         sure = kind in _MANY_VALUES
         judged = "nearly every row has its own value" if sure else "good only where many rows share few values"
         text = f"{index.spelling or 'an index'} is on {index.target} of {index.table}, {kind}: {judged}"
-        severity, number = None if sure else Severity.NOTE, created.get(_of(index))
+        severity = None if sure else Severity.NOTE
+        number = created.get(_of(index))
         yield Hit(text, index.spelling or index.target, severity, statement=number, table=index.table)
 
 

@@ -120,8 +120,10 @@ def known_of(schema: Schema) -> Knowledge:
 
 
 def _of_family(family: Family) -> Knowledge:
-    mirror, filters = family.mirror.table, [one.table for one in family.filters]
-    unions, counts = [one.table for one in family.unions], [one.table for one in family.counts]
+    mirror = family.mirror.table
+    filters = [one.table for one in family.filters]
+    unions = [one.table for one in family.unions]
+    counts = [one.table for one in family.counts]
     generators = [table for one in family.counts for table in one.generators]
     contents = [family.content.table] if family.content else []
     known = Knowledge(

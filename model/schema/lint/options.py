@@ -30,7 +30,8 @@ def _declared(subject: Subject) -> Iterator[tuple[str, int | None, OptionTexts]]
     """Each table's options as written: (table, number of the statement or None, options)."""
     stated = set()
     for number, parsed in enumerate(subject.statements):
-        table, options = parsed.statement.about, parsed.statement.options_set
+        table = parsed.statement.about
+        options = parsed.statement.options_set
         if options is not None:
             stated.add(name_of(table))
             yield table, number, options

@@ -62,7 +62,8 @@ def _finding(subject: Subject, rule: LintRule, hit: Hit, defining: Defining) -> 
 
 
 def _place(finding: LintFinding) -> tuple[bool, int, int, str, str, str]:
-    number, start = finding.statement, finding.span.start if finding.span else 0
+    number = finding.statement
+    start = finding.span.start if finding.span else 0
     table = finding.table.lower()
     return (number is None, number or 0, start, table, f"{finding.rule.id:0>3}", finding.text)
 

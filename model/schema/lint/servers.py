@@ -49,7 +49,8 @@ def parse_release(text: str) -> ServerRelease:
     numbers = word.replace("-", ".").split(".")
     if not all(number.isascii() and number.isdigit() for number in numbers[:2]):
         raise _unknown(text)
-    major, minor = int(numbers[0]), int(numbers[1]) if len(numbers) > 1 else 0
+    major = int(numbers[0])
+    minor = int(numbers[1]) if len(numbers) > 1 else 0
     known = [one for one in ServerRelease if one.is_cassandra and _pair(one) <= (major, minor)]
     if not known:
         raise _unknown(text)

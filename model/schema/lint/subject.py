@@ -167,7 +167,8 @@ class _Keyspace:
 
     def take(self, parsed: Parsed) -> None:
         """Apply the next statement; one that a server would refuse changes nothing."""
-        number, statement = len(self.statements), parsed.statement
+        number = len(self.statements)
+        statement = parsed.statement
         self.statements.append(parsed)
         replication = statement.replication(self.replication)
         if replication is not self.replication:
@@ -210,10 +211,12 @@ def subjects_of(
     of the mail tables is added to `knowledge`.
     """
     keyspaces: dict[str, _Keyspace] = {}
-    current, file = keyspace, None
+    current = keyspace
+    file = None
     for parsed in statements:
         if parsed.file != file:
-            current, file = keyspace, parsed.file
+            current = keyspace
+            file = parsed.file
         if parsed.statement.keyspace_chosen is not None:
             current = parsed.statement.keyspace_chosen
             continue

@@ -24,7 +24,8 @@ _BUCKETS: Final = ("bucket", "shard", "slice", "window", "year", "month", "week"
     docs="managing/operating/hints.html",
 )
 def _short_gc_grace(table: Table, subject: Subject) -> Iterator[Hit]:
-    grace, window = gc_grace_of(table), subject.knowledge.hint_window
+    grace = gc_grace_of(table)
+    window = subject.knowledge.hint_window
     if grace < window:
         text = f"gc_grace_seconds of {words(grace)} is less than the hint window of {words(window)}"
         yield Hit(text, "gc_grace_seconds")
@@ -41,7 +42,8 @@ def _short_gc_grace(table: Table, subject: Subject) -> Iterator[Hit]:
 )
 def _short_marks(subject: Subject) -> Iterator[Hit]:
     for marks, hidden in _pairs(subject, subject.knowledge.marks):
-        kept, needed = ttl_of(marks), ttl_of(hidden) + subject.knowledge.slack
+        kept = ttl_of(marks)
+        needed = ttl_of(hidden) + subject.knowledge.slack
         if not kept or (ttl_of(hidden) and kept >= needed):
             continue
         rows = f"those of {hidden.spelling} after {words(ttl_of(hidden))}" if ttl_of(hidden) else "what they hide never"
@@ -60,7 +62,8 @@ def _short_marks(subject: Subject) -> Iterator[Hit]:
     docs="developing/data-modeling/data-modeling_refining.html",
 )
 def _growing_partitions(table: Table, subject: Subject) -> Iterator[Hit]:
-    expected, most = subject.knowledge.rows_per_partition.get(table.name), subject.knowledge.rows_max
+    expected = subject.knowledge.rows_per_partition.get(table.name)
+    most = subject.knowledge.rows_max
     if expected is not None:
         if expected > most:
             text = f"{expected:,} rows are expected in a partition of {table.spelling}; {most:,} are the limit"
@@ -97,7 +100,8 @@ def _unbounded(table: Table) -> Column | None:
 )
 def _gc_grace_and_repairs(table: Table, subject: Subject) -> Iterator[Hit]:
     """Silent where the interval of repairs is unknown."""
-    grace, interval = gc_grace_of(table), subject.knowledge.repair_interval
+    grace = gc_grace_of(table)
+    interval = subject.knowledge.repair_interval
     if interval is not None and grace <= interval:
         text = f"tombstones go after {words(grace)}, repairs come every {words(interval)}"
         yield Hit(text, "gc_grace_seconds", Severity.NOTE if ttl_of(table) else None)
@@ -114,7 +118,8 @@ def _gc_grace_and_repairs(table: Table, subject: Subject) -> Iterator[Hit]:
 )
 def _unequal_ttl(subject: Subject) -> Iterator[Hit]:
     for truth, projection in _pairs(subject, subject.knowledge.projections):
-        theirs, ours = ttl_of(truth), ttl_of(projection)
+        theirs = ttl_of(truth)
+        ours = ttl_of(projection)
         if theirs != ours:
             text = f"rows of {truth.spelling} {_stay(truth)}, those of {projection.spelling} {_stay(projection)}"
             yield Hit(text, "default_time_to_live", table=projection.spelling)
@@ -156,6 +161,7 @@ def _counters(table: Table, subject: Subject) -> Iterator[Hit]:
 
 def _pairs(subject: Subject, names: tuple[tuple[str, str], ...]) -> Iterator[tuple[Table, Table]]:
     for one, other in names:
-        first, second = subject.table(one), subject.table(other)
+        first = subject.table(one)
+        second = subject.table(other)
         if first is not None and second is not None:
             yield first, second

@@ -21,10 +21,12 @@ from model.schema.lint.subject import (
 from model.schema.names import text_of
 from model.schema.table import Table
 
-WINDOWS_MIN, WINDOWS_MAX = 10, 50
+WINDOWS_MIN = 10
+WINDOWS_MAX = 50
 """The least and the largest number of windows that a time to live may span."""
 
-WINDOWS_FEW, WINDOWS_MANY = 20, 30
+WINDOWS_FEW = 20
+WINDOWS_MANY = 30
 """The numbers of windows that Cassandra's documentation advises."""
 
 BLOOM_MAX: Final = 0.001
@@ -63,7 +65,8 @@ def _without_ttl(table: Table, _: Subject) -> Iterator[Hit]:
     windows=True,
 )
 def _windows_per_ttl(table: Table, _: Subject) -> Iterator[Hit]:
-    ttl, window = ttl_of(table), window_of(table)
+    ttl = ttl_of(table)
+    window = window_of(table)
     if not ttl or window is None or WINDOWS_FEW <= (windows := ttl / window) <= WINDOWS_MANY:
         return
     yield Hit(
@@ -94,7 +97,9 @@ def _rounded(length: timedelta) -> timedelta:
 )
 def _too_many_sstables(table: Table, subject: Subject) -> Iterator[Hit]:
     """Each window leaves at least one SSTable, until `gc_grace_seconds` after all in it has expired."""
-    window, ttl, grace = window_of(table), ttl_of(table), gc_grace_of(table)
+    window = window_of(table)
+    ttl = ttl_of(table)
+    grace = gc_grace_of(table)
     kept = ttl + grace if ttl else _YEAR
     if window is None or (count := -(-kept // window)) <= subject.knowledge.sstables_max:
         return

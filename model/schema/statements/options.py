@@ -115,7 +115,8 @@ class SetOptions(NamedStatement):
         """Pairs of a map that would change: a map is replaced as a whole, so those left out count too."""
         if option not in self.options or not before.holds(self.name):
             return frozenset()
-        wanted, found = pairs_of(self.options[option]), pairs_of(before.option(self.name, option))
+        wanted = pairs_of(self.options[option])
+        found = pairs_of(before.option(self.name, option))
         return frozenset(pair for pair, _ in wanted.items() ^ found.items())
 
     def _expires_unsafely(self, _: Before) -> bool:

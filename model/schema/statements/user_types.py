@@ -106,7 +106,8 @@ class RenameFields(NamedStatement):
         if found is None:
             self.must("" if self.if_exists else _NONE)
             return schema
-        fields, before = list(found.fields), _names(found)
+        fields = list(found.fields)
+        before = _names(found)
         for old, new in self.renames:
             if name_of(old) in before:
                 place = before.index(name_of(old))
