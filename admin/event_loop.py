@@ -109,12 +109,12 @@ def _signals_call(reactions: list[Callable[[], None]]) -> Iterator[None]:
 
 def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     leaves = list(_leaves(group))
-    return next((one for one in leaves if isinstance(one, MailmendError)), leaves[0])
+    return next((leaf for leaf in leaves if isinstance(leaf, MailmendError)), leaves[0])
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for one in group.exceptions:
-        if isinstance(one, BaseExceptionGroup):
-            yield from _leaves(one)
+    for exception in group.exceptions:
+        if isinstance(exception, BaseExceptionGroup):
+            yield from _leaves(exception)
         else:
-            yield one
+            yield exception

@@ -36,7 +36,7 @@ def parse_pulsar_properties(text: str) -> PulsarSettings:
         return value
 
     kind = found.get("authentication.type", PulsarAuth.NONE.value)
-    if kind not in {one.value for one in PulsarAuth}:
+    if kind not in {auth.value for auth in PulsarAuth}:
         raise BadSettings(
             "authentication.type in pulsar.properties is none that James knows", mend="Write no-auth, token or basic."
         )

@@ -429,7 +429,7 @@ _FLAGS: Final = frozenset({"beat_ahead", "accept_torn", "serial", "all_truths", 
 _LISTS: Final = frozenset({"only", "references", "references_file", "queues"})
 _AS_OF_MAX: Final = 253_402_300_799 * MICROS
 _RATE_MAX: Final = 2**31
-_LEVELS: Final = frozenset(one.value for one in Level)
+_LEVELS: Final = frozenset(level.value for level in Level)
 
 
 def _policy_of(policy: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -52,7 +52,7 @@ def ledger_steps(
     """What `ensure_ledger` would create; reads only and raises the same errors."""
     live = live_schema(server, ledger_keyspace)
     version = parse_version(server.release_version)
-    wrong = tuple(str(one) for one in differences(LEDGER, live) if _unfits(one))
+    wrong = tuple(str(difference) for difference in differences(LEDGER, live) if _unfits(difference))
     if wrong:
         raise SchemaMismatch(ledger_keyspace, wrong)
     if live.tables and not any(live.table(table.name) for table in LEDGER_TABLES):

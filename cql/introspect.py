@@ -129,7 +129,7 @@ def _mask_argument(kind: str, text: str) -> str:
 
 
 def _masked(table: Table, masks: Masks) -> Table:
-    named = (replace(one, mask=masks.get((table.name, one.name), "")) for one in table.columns)
+    named = (replace(column, mask=masks.get((table.name, column.name), "")) for column in table.columns)
     return table.with_columns(named)
 
 
@@ -142,8 +142,10 @@ def _compact(table: Table, row: Row) -> Table:
         return table
     options = {**table.options, COMPACT_STORAGE: "true"}
     if "dense" in flags:
-        return replace(table.with_columns(one for one in table.columns if one.type != "empty"), options=options)
-    own = [replace(one, kind=Kind.REGULAR) for one in table.columns if one.kind is Kind.STATIC]
+        return replace(
+            table.with_columns(column for column in table.columns if column.type != "empty"), options=options
+        )
+    own = [replace(column, kind=Kind.REGULAR) for column in table.columns if column.kind is Kind.STATIC]
     return replace(table.with_columns((*table.partition, *own)), options=options)
 
 
@@ -200,7 +202,7 @@ def _user_type(row: Row) -> UserType:
 def _table(row: Row, name: str, columns: Sequence[Row], dropped: Sequence[Row] = ()) -> Table:
     return Table(
         spelled(name),
-        tuple(_column(one) for one in sorted(columns, key=_place)),
+        tuple(_column(column) for column in sorted(columns, key=_place)),
         comment=row["comment"] or "",
         compaction=_compaction(row["compaction"]),
         options={name: _literal(row[name]) for name in row if name not in _NOT_OPTIONS and row[name] is not None},

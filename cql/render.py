@@ -181,7 +181,9 @@ class _Renderer:
         return f"CREATE {custom}INDEX {_UNLESS * unless}{name}ON {self._name(table)} ({target}){using}{options}"
 
     def _view(self, view: View, name: Name, *, unless: bool) -> str:
-        selected = "*" if view.all_columns else ", ".join(checked_spelling(one.spelling) for one in view.table.columns)
+        selected = (
+            "*" if view.all_columns else ", ".join(checked_spelling(column.spelling) for column in view.table.columns)
+        )
         base = self._name(Name(view.base, name.keyspace))
         where = f"\n    WHERE {checked(view.where, conditions)}" if view.where else ""
         options = "\n    AND ".join(_options_cql(view.table, self.server))
@@ -238,7 +240,7 @@ def _key_cql(table: Table) -> str:
 def _options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
     """The options after WITH, one by one."""
     if table.clustering:
-        order = ", ".join(f"{one.spelling} {'DESC' if one.descending else 'ASC'}" for one in table.clustering)
+        order = ", ".join(f"{column.spelling} {'DESC' if column.descending else 'ASC'}" for column in table.clustering)
         yield f"CLUSTERING ORDER BY ({order})"
     if table.comment:
         yield f"comment = {text_literal(table.comment)}"

@@ -155,7 +155,7 @@ def _decode(kind: CqlType, value: Any) -> Any:  # noqa: PLR0911 - one for each k
             (of,) = inner
             return tuple(_decode(of, part) for part in value)
         case "tuple":
-            return tuple(_decode(one, part) for one, part in zip(inner, value, strict=True))
+            return tuple(_decode(cql_type, part) for cql_type, part in zip(inner, value, strict=True))
         case "map":
             of_keys, of_values = inner
             return {_decode(of_keys, name): _decode(of_values, part) for name, part in value.items()}

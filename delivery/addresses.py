@@ -34,7 +34,11 @@ def reachable_families(sources: Iterable[SourceAddress]) -> frozenset[IpFamily]:
     """Of the addresses that these sources can reach; one that is the system's choice, those that it has a route to."""
     listed = list(sources)
     stated = {family_of(source.address) for source in listed if source.address}
-    routed = {family for family in IpFamily if _has_route(family)} if not all(one.address for one in listed) else set()
+    routed = (
+        {family for family in IpFamily if _has_route(family)}
+        if not all(address.address for address in listed)
+        else set()
+    )
     return frozenset(stated | routed) or BOTH_FAMILIES
 
 

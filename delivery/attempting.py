@@ -98,14 +98,14 @@ class ReadyEntry:
             PickupField.REMOTE_MX: hop.host,
             PickupField.REMOTE_IP: hop.address,
         }
-        normal = {one: one.of(value) for one, value in values.items()}
+        normal = {pickup_field: pickup_field.of(value) for pickup_field, value in values.items()}
         return ActiveMail(
             self.held.name_of(self.entry.id.number), normal, self.addresses_for(hop), self.held.mail.urgent
         )
 
     def addresses_for(self, hop: NextHop) -> tuple[str, ...]:
         """Our addresses of the family of the server's."""
-        return tuple(one.address for one in self.sources if one.reaches(hop))
+        return tuple(source.address for source in self.sources if source.reaches(hop))
 
     def attempt(self, hop: NextHop, source: str, settings: DeliverySettings) -> DeliveryAttempt:
         mail = self.held.mail
@@ -119,7 +119,7 @@ class ReadyEntry:
             requires_tls=mail.requires_tls,
             priority=mail.priority,
         )
-        origin = next(one for one in self.sources if one.address == source)
+        origin = next(address for address in self.sources if address.address == source)
         return DeliveryAttempt(envelope, hop, origin, wanted.tls or settings.tls, settings.protocol)
 
     def recorded(self, attempt_id: UUID, begun: Picked, hop: NextHop, server: str) -> JournalledAttempt:
@@ -188,7 +188,7 @@ class EntryAttempts:
             end = EntryEnd.FAILED if error.reply.permanent else EntryEnd.REFUSED
             ended = EndedEntry(ready.entry, end, self.now(), error.reply.status, error.reply.text)
             return await self._after(held, ended, None)
-        ready.hops = [one for one in hops if ready.addresses_for(one)]
+        ready.hops = [hop for hop in hops if ready.addresses_for(hop)]
         if not ready.hops:
             why = "none of our addresses reaches its servers"
             ended = EndedEntry(ready.entry, EntryEnd.REFUSED, self.now(), "4.4.4", why)

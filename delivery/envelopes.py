@@ -66,19 +66,19 @@ def queued_entries(listed: Listed, now: datetime) -> tuple[QueuedEntry, ...]:
     outgoing, entries = _outgoing(mail, enqueue_id, listed.enqueued_at)
     attributes = plain_attributes(mail)
     found = []
-    for one in entries:
-        due_at = max((at for at in (listed.due_at, one.due_at) if at), default=now)
+    for entry in entries:
+        due_at = max((at for at in (listed.due_at, entry.due_at) if at), default=now)
         rests = listed.due_at is not None or due_at > now
-        state = EntryState.HOLD if one.is_held else EntryState.DEFER if rests else EntryState.ACTIVE
+        state = EntryState.HOLD if entry.is_held else EntryState.DEFER if rests else EntryState.ACTIVE
         is_due = due_at if state is EntryState.DEFER else None
-        found.append(QueuedEntry(one, outgoing, enqueue_id, state, is_due, attributes))
+        found.append(QueuedEntry(entry, outgoing, enqueue_id, state, is_due, attributes))
     return tuple(found)
 
 
 def counted_mail(mail: Mail, size: int | None = None) -> CountedMail:
     """As quotas count it; without `size` by its noted bytes, which are none where nobody noted them."""
-    fields = {one: text for one in FIELDS if (text := _text(_value(mail, one.value)))}
-    domains = dict.fromkeys(_domain(one) for one in mail.recipients)
+    fields = {field: text for field in FIELDS if (text := _text(_value(mail, field.value)))}
+    domains = dict.fromkeys(_domain(recipient) for recipient in mail.recipients)
     values = tuple({**fields, PickupField.RECIPIENT_DOMAIN: domain} for domain in domains)
     return CountedMail(values, _number(_value(mail, BYTES), 0) if size is None else size)
 
@@ -102,13 +102,13 @@ def changed_mail(
     Where no entry is changed there is no mail either: it stays as it is.
     """
     entries = queued_entries(listed, now)
-    behind = [change.of(one) if where.matches(one) else one.entry for one in entries]
-    chosen = [one for one, now_is in zip(entries, behind, strict=True) if now_is != one.entry]
-    left = [one for one in behind if one]
+    behind = [change.of(entry) if where.matches(entry) else entry.entry for entry in entries]
+    chosen = [entry for entry, now_is in zip(entries, behind, strict=True) if now_is != entry.entry]
+    left = [entry for entry in behind if entry]
     if not chosen or not left or not listed.due_at:
         return chosen, None
-    timed = [one if one.due_at else replace(one, due_at=listed.due_at) for one in left]
-    due_at = min(one.due_at or listed.due_at for one in timed)
+    timed = [entry if entry.due_at else replace(entry, due_at=listed.due_at) for entry in left]
+    due_at = min(entry.due_at or listed.due_at for entry in timed)
     return chosen, ChangedMail(mail_again(listed.queued.mail, entries[0].mail, timed), due_at)
 
 
@@ -117,8 +117,8 @@ def part_of_mail(listed: Listed, entries: Sequence[QueuedEntry]) -> Listed:
     queued = listed.queued
     if len(entries) == len(queued.mail.recipients):
         return listed
-    part_id = EnqueueId(uuid5(queued.enqueue_id, ",".join(str(one.entry.id) for one in entries)))
-    mail = mail_again(queued.mail, entries[0].mail, [one.entry for one in entries])
+    part_id = EnqueueId(uuid5(queued.enqueue_id, ",".join(str(entry.entry.id) for entry in entries)))
+    mail = mail_again(queued.mail, entries[0].mail, [entry.entry for entry in entries])
     return replace(listed, queued=replace(queued, enqueue_id=part_id, mail=mail))
 
 
@@ -129,7 +129,7 @@ def _outgoing(mail: Mail, enqueue_id: EnqueueId, now: datetime) -> tuple[Outgoin
         sender=mail.sender,
         first_seen_at=_instant(remembered.get("first_seen_at")) or mail.last_updated or now,
         expires_at=_instant(_value(mail, EXPIRES)),
-        fields={one: text for one in FIELDS if (text := _text(_value(mail, one.value)))},
+        fields={field: text for field in FIELDS if (text := _text(_value(mail, field.value)))},
         envelope_id=_decoded(_text(_value(mail, "dsn-envid"))),
         returned=_returned(_text(_value(mail, "dsn-ret"))),
         urgent=priority_of(mail) > PRIORITY_NORMAL,
@@ -150,14 +150,14 @@ def mail_again(
     remembered = {
         "id": str(outgoing.id),
         "first_seen_at": outgoing.first_seen_at.isoformat(),
-        "entries": [_remembered(one, note_bytes) for one in entries],
+        "entries": [_remembered(entry, note_bytes) for entry in entries],
     }
-    reply = next((noted(one.reply) for one in entries if one.reply), None)
+    reply = next((noted(entry.reply) for entry in entries if entry.reply), None)
     return replace(
         mail,
-        recipients=tuple(one.recipient for one in entries),
+        recipients=tuple(entry.recipient for entry in entries),
         recipient_headers=tuple(
-            one for one in mail.recipient_headers if one.recipient in {entry.recipient for entry in entries}
+            header for header in mail.recipient_headers if header.recipient in {entry.recipient for entry in entries}
         ),
         error_message=reply or mail.error_message,
         attributes={
@@ -177,9 +177,9 @@ def lacking_mail(queued: QueuedMail, attempts: Iterable[JournalledAttempt], now:
         now: the present.
     """
     mail = queued.mail
-    had = {one.entry.number for one in attempts if one.outcome is AttemptOutcome.DELIVERED}
+    had = {attempt.entry.number for attempt in attempts if attempt.outcome is AttemptOutcome.DELIVERED}
     outgoing, entries = _outgoing(mail, queued.enqueue_id, now)
-    left = [one for one in entries if one.id.number not in had]
+    left = [entry for entry in entries if entry.id.number not in had]
     if len(left) == len(entries):
         return mail
     return mail_again(mail, outgoing, left) if left else None
@@ -234,7 +234,7 @@ def _remembered(entry: DeliveryEntry, note_bytes: int) -> Mapping[str, Any]:
 
 def _order(of_it: Mapping[str, Any]) -> EntryOrder | None:
     """One without an instant, or of a kind that is not known, was written by somebody else: the entry is tried."""
-    kind = next((one for one in OrderKind if one.value == of_it.get("order")), None)
+    kind = next((order_kind for order_kind in OrderKind if order_kind.value == of_it.get("order")), None)
     at = _instant(of_it.get("at"))
     return EntryOrder(kind, _text(of_it.get("owner")), _text(of_it.get("reason")), at) if kind and at else None
 
@@ -313,11 +313,11 @@ def _decoded(text: str) -> str:
 
 
 def _returned(text: str) -> ReturnedPart | None:
-    return next((one for one in ReturnedPart if one.value == text.upper()), None)
+    return next((part for part in ReturnedPart if part.value == text.upper()), None)
 
 
 def _conditions(text: str) -> frozenset[NoticeCondition] | None:
-    known = {one.value: one for one in NoticeCondition}
+    known = {condition.value: condition for condition in NoticeCondition}
     words = [word.strip().upper() for word in text.split(",")]
     return frozenset(known[word] for word in words if word in known) or None
 

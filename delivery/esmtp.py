@@ -98,8 +98,8 @@ def commands_for(envelope: MailEnvelope, lines: bytes, offered: ServerExtensions
     size_max = offered.size_max_bytes
     if size_max is not None and size > size_max:
         return _refusal(552, "5.3.4", f"the mail has {size} bytes, and the server takes {size_max} at most")
-    addresses = [envelope.sender or "", *(one.address for one in envelope.recipients)]
-    international = envelope.is_international or any(not _local_of(one).isascii() for one in addresses)
+    addresses = [envelope.sender or "", *(recipient.address for recipient in envelope.recipients)]
+    international = envelope.is_international or any(not _local_of(address).isascii() for address in addresses)
     if international and "smtputf8" not in offered:
         return _refusal(550, "5.6.7", "the mail needs SMTPUTF8, which the server does not offer")
     sender = _written(envelope.sender, international=international) if envelope.sender else b""
@@ -111,7 +111,7 @@ def commands_for(envelope: MailEnvelope, lines: bytes, offered: ServerExtensions
         *_mail_parameters(envelope, lines, offered, international=international),
     )
     return MailCommands(
-        mail, [_recipient_words(one, offered, international=international) for one in envelope.recipients]
+        mail, [_recipient_words(recipient, offered, international=international) for recipient in envelope.recipients]
     )
 
 
@@ -150,7 +150,11 @@ def _recipient_parameters(recipient: EnvelopeRecipient, offered: ServerExtension
     conditions = recipient.wish.conditions
     if conditions:
         never = NoticeCondition.NEVER in conditions  # goes with no other word
-        words = [one.value for one in NoticeCondition if one in conditions and (one is NoticeCondition.NEVER) == never]
+        words = [
+            condition.value
+            for condition in NoticeCondition
+            if condition in conditions and (condition is NoticeCondition.NEVER) == never
+        ]
         yield f"NOTIFY={','.join(words)}".encode()
     kind, _, address = recipient.wish.original.partition(";")
     if address and address.isascii() and re.fullmatch(r"[A-Za-z0-9-]+", kind):

@@ -49,7 +49,7 @@ def standings_of(
     return [
         _standing_of(held, entry, ready.get(held.name_of(entry.id.number)), engine, now)
         for held in mails
-        for entry in (*held.active.values(), *(one.entry for one in held.ended))
+        for entry in (*held.active.values(), *(ended_entry.entry for ended_entry in held.ended))
         if name in held.names_of(entry)
     ]
 
@@ -59,7 +59,7 @@ def _standing_of(
 ) -> EntryStanding:
     """How an entry of a mail stands; `ready` is there while it waits."""
     number = entry.id.number
-    ended = next((one for one in held.ended if one.entry.id.number == number), None)
+    ended = next((ended_entry for ended_entry in held.ended if ended_entry.entry.id.number == number), None)
     if ended:
         return EntryStanding(held=held, entry=entry, ended=ended)
     if entry.stage is EntryStage.WAITING and ready and ready.counted:
@@ -72,7 +72,7 @@ def _standing_of(
             sources=sources,
             goes=next_source(engine, ready.counted, sources),
             ahead=queue.ahead_of(ready.counted) if queue else 0,
-            waits_on=[one.place for one in queue.waits_on] if queue else (),
+            waits_on=[wait.place for wait in queue.waits_on] if queue else (),
         )
     picked = engine.delivering(held.name_of(number))
     return EntryStanding(held=held, entry=entry, picked=picked, counted=picked.mail if picked else None)

@@ -75,7 +75,7 @@ class HeldMail:
     @property
     def changed(self) -> bool:
         """Whether something of it is not as its queue has it."""
-        return bool(self.given) or any(one.end is not EntryEnd.RETURNED or one.changed for one in self.ended)
+        return bool(self.given) or any(entry.end is not EntryEnd.RETURNED or entry.changed for entry in self.ended)
 
     @property
     def away(self) -> timedelta:
@@ -99,7 +99,7 @@ class HeldMail:
     @property
     def waits(self) -> bool:
         """Whether each of its recipients that are left waits to be picked."""
-        return bool(self.active) and all(one.stage is EntryStage.WAITING for one in self.active.values())
+        return bool(self.active) and all(entry.stage is EntryStage.WAITING for entry in self.active.values())
 
     def move(self, number: int, stage: EntryStage) -> DeliveryEntry:
         entry = self.active[number] = self.active[number].moved(stage)
@@ -178,7 +178,7 @@ class MailDepartures:
 
     async def _give_back(self, held: HeldMail, wait: timedelta) -> None:
         """Nothing of the mail has changed: it is delayed as it is, its bytes stay where they are."""
-        why = next((one.why for one in held.ended if one.why), None)
+        why = next((entry.why for entry in held.ended if entry.why), None)
         try:
             await held.dequeued.retry(max(wait, timedelta(seconds=1)), noted(why) if why else None)
         except Exception as error:  # noqa: BLE001 - the broker has it again
@@ -186,7 +186,7 @@ class MailDepartures:
 
     def _again(self, held: HeldMail, settlement: MailSettlement) -> Iterable[LeavingStep]:
         """Recipients that the journal knows come apart from others: the same ones come together after a crash."""
-        journalled = {one.entry.id.number for one in held.ended if one.journalled}
+        journalled = {entry.entry.id.number for entry in held.ended if entry.journalled}
         for at, entries in settlement.again.items():
             known = [entry for entry in entries if entry.id.number in journalled]
             others = [entry for entry in entries if entry.id.number not in journalled]
@@ -200,7 +200,7 @@ class MailDepartures:
         """
         mail = held.dequeued.mail
         content = held.dequeued.content
-        known_as = put_off_id(held.dequeued.enqueue_id, [one.id.number for one in entries])
+        known_as = put_off_id(held.dequeued.enqueue_id, [entry.id.number for entry in entries])
         build = partial(mail_again, mail, held.mail, entries, held.given)
         again = with_bytes(await asyncio.to_thread(build) if len(entries) > _MANY else build(), content)
         try:
@@ -209,7 +209,7 @@ class MailDepartures:
             raise
         except (MailmendError, ValueError, TypeError) as error:  # the latter two: a store that cannot encode a text
             _log_failure("a mail is put off without the notes about it", held, error)
-            bare = with_bytes(mail_again(mail, held.mail, [without_notes(one) for one in entries]), content)
+            bare = with_bytes(mail_again(mail, held.mail, [without_notes(entry) for entry in entries]), content)
             await self.queue.enqueue(bare, content, at=at, known_as=known_as, was_queued=True)
 
     def _report(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> Iterable[LeavingStep]:
@@ -255,7 +255,7 @@ class MailDepartures:
         self, held: HeldMail, notices: Sequence[RecipientNotice], now: datetime
     ) -> Iterable[LeavingStep]:
         """Count a report that nobody gets, and tell the postmaster; not of what the postmaster did not get."""
-        is_its_own = all(one.recipient.lower() == self.postmaster.lower() for one in notices)
+        is_its_own = all(notice.recipient.lower() == self.postmaster.lower() for notice in notices)
         reader = ReportReader.POSTMASTER if self.postmaster and not is_its_own else ReportReader.NOBODY
         self.lost_reports[reader] += 1
         _LOG.error("a report could not be delivered", extra={"mail": str(held.mail.id), "told": reader.value})

@@ -44,10 +44,10 @@ class HookOrders:
         """What holds behind it; None where that is what has held before."""
         now = self._now
         lasting = self._lasting(holding)
-        same = [one for one in lasting if order.is_what(one, owner)]
+        same = [suspension for suspension in lasting if order.is_what(suspension, owner)]
         if not order.lasts:
             return self._without(same, lasting)
-        if any(_suffices(one, order, now) for one in same):
+        if any(_suffices(suspension, order, now) for suspension in same):
             return None
         name = same[0].id if same else self.clock.new_uuid()
         return self._with(order.made(self.queue, owner, now, name), lasting)
@@ -58,17 +58,19 @@ class HookOrders:
         """Likewise."""
         now = self._now
         lasting = self._lasting(holding)
-        same = [one for one in lasting if order.is_what(one, owner)]
+        same = [condition for condition in lasting if order.is_what(condition, owner)]
         if not order.lasts:
             return self._without(same, lasting)
-        if any(one.threshold == order.threshold and _suffices(one, order, now) for one in same):
+        if any(condition.threshold == order.threshold and _suffices(condition, order, now) for condition in same):
             return None
         made_at = same[0].made_at if same else now
         return self._with(order.made(self.queue, owner, now, made_at), lasting)
 
     def beside(self, read: Sequence[M], kind: type[M]) -> Sequence[M]:
         """What holds by a reading, with what the ledger has not been told yet."""
-        unwritten: dict[UUID, M] = {one.id: one for one in self._unwritten.values() if isinstance(one, kind)}
+        unwritten: dict[UUID, M] = {
+            suspension.id: suspension for suspension in self._unwritten.values() if isinstance(suspension, kind)
+        }
         found = [one for one in read if one.id not in unwritten and one.id not in self._unremoved]
         return [*found, *unwritten.values()]
 
@@ -78,17 +80,19 @@ class HookOrders:
         Raises:
             CannotReach: it does not answer; what is left is told the next time.
         """
-        for one in list(self._unwritten.values()):
-            if not one.has_ended(self._now):
-                await _put(ledger, one, self._now)
-                await self._record(ledger, OrderEvent.RENEWED if one.id in self._renewed else OrderEvent.ADDED, one)
-            if self._unwritten.get(one.id) is one:
-                del self._unwritten[one.id]
-        for one in list(self._unremoved.values()):
-            await _remove(ledger, one, self._now)
-            await self._record(ledger, OrderEvent.REMOVED, one)
-            if self._unremoved.get(one.id) is one:
-                del self._unremoved[one.id]
+        for suspension in list(self._unwritten.values()):
+            if not suspension.has_ended(self._now):
+                await _put(ledger, suspension, self._now)
+                await self._record(
+                    ledger, OrderEvent.RENEWED if suspension.id in self._renewed else OrderEvent.ADDED, suspension
+                )
+            if self._unwritten.get(suspension.id) is suspension:
+                del self._unwritten[suspension.id]
+        for suspension in list(self._unremoved.values()):
+            await _remove(ledger, suspension, self._now)
+            await self._record(ledger, OrderEvent.REMOVED, suspension)
+            if self._unremoved.get(suspension.id) is suspension:
+                del self._unremoved[suspension.id]
 
     @property
     def _now(self) -> datetime:

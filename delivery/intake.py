@@ -80,7 +80,7 @@ class MailIntake:
         if not self.quotas.usage.quotas:
             return None
         rules, later = rules_before_header(self.rules)
-        known = {one for one in QUOTA_FIELDS if later is not None and one.value not in later}
+        known = {quota_field for quota_field in QUOTA_FIELDS if later is not None and quota_field.value not in later}
         at = instant_of(self.clock.micros())
         outcome = outcome_of(rules, incoming_values(sender, recipient, origin, {}), at)
         mail = _with_attributes(incoming_mail("", sender, [recipient], origin, at), outcome)
@@ -130,8 +130,10 @@ class MailIntake:
         with ExitStack() as putting:
             kept, by_address = self._within_quotas(parts, made, len(received) + len(content), origin, putting)
             answers = await all_of(kept, put, AT_ONCE)
-        by_address |= {one.address: said for (_, some), said in zip(kept, answers, strict=True) for one in some}
-        return [by_address[one.address] for one in recipients]
+        by_address |= {
+            recipient.address: said for (_, some), said in zip(kept, answers, strict=True) for recipient in some
+        }
+        return [by_address[recipient.address] for recipient in recipients]
 
     def _within_quotas(
         self, parts: Sequence[_Part], made: _MadeMail, size: int, origin: MailOrigin, putting: ExitStack
@@ -147,16 +149,16 @@ class MailIntake:
             whole = [counted_mail(made(*part), size) for part in parts]
             if found := self.quotas.refusal(whole):
                 answer = _refused(found, origin)
-                return (), {one.address: answer for _, some in parts for one in some}
+                return (), {recipient.address: answer for _, some in parts for recipient in some}
             putting.enter_context(usage.putting(whole))
             return parts, refused
         for outcome, some in parts:
             fitting = list[NamedRecipient]()
-            for one in some:
-                if found := self.quotas.refusal([counted_mail(made(outcome, [one]), size)]):
-                    refused[one.address] = _refused(found, origin)
+            for recipient in some:
+                if found := self.quotas.refusal([counted_mail(made(outcome, [recipient]), size)]):
+                    refused[recipient.address] = _refused(found, origin)
                 else:
-                    fitting.append(one)
+                    fitting.append(recipient)
             if fitting:
                 putting.enter_context(usage.putting([counted_mail(made(outcome, fitting), size)]))
                 kept.append((outcome, fitting))
@@ -171,9 +173,9 @@ class MailIntake:
         asked = {name for rule in rules for named, name in rule.patterns if named is IncomingField.HEADER}
         header = header_values(content, asked)
         parts = dict[IncomingOutcome, list[NamedRecipient]]()
-        for one in recipients:
-            outcome = outcome_of(rules, incoming_values(sender, one, origin, header), now)
-            parts.setdefault(outcome, []).append(one)
+        for recipient in recipients:
+            outcome = outcome_of(rules, incoming_values(sender, recipient, origin, header), now)
+            parts.setdefault(outcome, []).append(recipient)
         return parts
 
     async def _put(self, mail: Mail, content: bytes) -> SmtpReply:

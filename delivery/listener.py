@@ -106,17 +106,17 @@ class MailListener:
     async def _close(self) -> None:
         """Listen no more; let mails end whose bytes are coming, for a while, and tell the others to come later."""
         self._deafen()
-        self._dismiss(one for one in self.connections.open if not one.has_mail)
+        self._dismiss(connection for connection in self.connections.open if not connection.has_mail)
         await self._until_gone(self.settings.grace)
         self._dismiss(self.connections.open)
         await self._until_gone(LEAVING)
-        for one in tuple(self.connections.open):
-            one.abort()
+        for connection in tuple(self.connections.open):
+            connection.abort()
         await self.intake.close()
 
     def _dismiss(self, connections: Iterable[ClientConnection]) -> None:
-        for one in tuple(connections):
-            one.end(replies.STOPPING)
+        for connection in tuple(connections):
+            connection.end(replies.STOPPING)
 
     async def _until_gone(self, limit: timedelta) -> None:
         until = self.clock.monotonic() + limit.total_seconds()

@@ -210,20 +210,20 @@ def report_samples(queue: QueueName, lost: Mapping[ReportReader, int]) -> Iterat
 def share_samples(queue: QueueName, servers: int, state: ShareState) -> Iterator[MetricSample]:
     """How many servers share, and how this one stands to that."""
     yield MetricSample(SERVERS, (queue,), servers)
-    for one in ShareState:
-        yield MetricSample(SHARE, (queue, one.value), int(one is state))
+    for share_state in ShareState:
+        yield MetricSample(SHARE, (queue, share_state.value), int(share_state is state))
 
 
 def order_samples(
     queue: QueueName, suspensions: int, unread: int, conditions: Collection[PlacedCondition], read_micros: int
 ) -> Iterator[MetricSample]:
     """How many hold, and when they were read, in microseconds since 1970."""
-    parked = sum(bool(one.parked) for one in conditions)
+    parked = sum(bool(condition.parked) for condition in conditions)
     yield MetricSample(SUSPENSIONS, (queue,), suspensions)
     yield MetricSample(SUSPENSIONS_UNREAD, (queue,), unread)
     yield MetricSample(CONDITIONS, (queue, "set"), len(conditions) - parked)
     yield MetricSample(CONDITIONS, (queue, "parked"), parked)
-    yield MetricSample(CONDITIONS_UNREAD, (queue,), sum(bool(one.made.unread) for one in conditions))
+    yield MetricSample(CONDITIONS_UNREAD, (queue,), sum(bool(condition.made.unread) for condition in conditions))
     yield MetricSample(SUSPENSIONS_READ, (queue,), read_micros / 1_000_000)
 
 
@@ -240,8 +240,8 @@ def listener_samples(
 
 def quota_samples(queue: QueueName, usage: QuotaUsage, counted_micros: int | None) -> Iterator[MetricSample]:
     """Of every quota; the time, in microseconds since 1970, is not there before the first count has ended."""
-    for one in usage.quotas:
-        yield MetricSample(QUOTA_REFUSED, (queue, one.name), usage.refused[one.name])
-        yield MetricSample(QUOTA_USED, (queue, one.name), usage.fullest.get(one.name, 0.0))
+    for quota in usage.quotas:
+        yield MetricSample(QUOTA_REFUSED, (queue, quota.name), usage.refused[quota.name])
+        yield MetricSample(QUOTA_USED, (queue, quota.name), usage.fullest.get(quota.name, 0.0))
     if counted_micros is not None:
         yield MetricSample(QUOTA_COUNTED, (queue,), counted_micros / 1_000_000)

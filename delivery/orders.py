@@ -61,18 +61,18 @@ class HeededSuspensions:
 
     def understood(self, made: Sequence[MadeSuspension]) -> Callable[[], bool]:
         """What lets these hold from now on, and no others, and says whether anything has changed."""
-        found = {one.id: one for one in made}
-        new = [one for one in made if self.holding.get(one.id) != one]
-        suspensions = [one.suspension(self.time.of(one.ends_at)) for one in new]
+        found = {suspension.id: suspension for suspension in made}
+        new = [suspension for suspension in made if self.holding.get(suspension.id) != suspension]
+        suspensions = [suspension.suspension(self.time.of(suspension.ends_at)) for suspension in new]
 
         def heeded() -> bool:
             now = self.time.nanos()
-            gone = [one for name, one in self.holding.items() if name not in found]
-            for one in gone:
-                self.engine.lift(str(one.id), now)
-                _LOG.info("a suspension is over", extra={"suspension": str(one.id)})
-            for one, suspension in zip(new, suspensions, strict=True):
-                self._suspend(one, suspension, now)
+            gone = [made_suspension for name, made_suspension in self.holding.items() if name not in found]
+            for made_suspension in gone:
+                self.engine.lift(str(made_suspension.id), now)
+                _LOG.info("a suspension is over", extra={"suspension": str(made_suspension.id)})
+            for made_suspension, suspension in zip(new, suspensions, strict=True):
+                self._suspend(made_suspension, suspension, now)
             self.holding = found
             return bool(new or gone)
 
@@ -90,13 +90,13 @@ class HeededSuspensions:
     def count(self) -> int:
         """How many hold now."""
         now = instant_of(self.time.clock.micros())
-        return sum(not one.has_ended(now) for one in self.holding.values())
+        return sum(not suspension.has_ended(now) for suspension in self.holding.values())
 
     @property
     def unread_count(self) -> int:
         """How many of them cannot be read, and hold more mails than they name."""
         now = instant_of(self.time.clock.micros())
-        return sum(bool(one.unread) and not one.has_ended(now) for one in self.holding.values())
+        return sum(bool(suspension.unread) and not suspension.has_ended(now) for suspension in self.holding.values())
 
 
 @dataclass(slots=True, eq=False)
@@ -121,16 +121,16 @@ class HeededConditions:
 
     def understood(self, made: Sequence[MadeCondition]) -> Callable[[], bool]:
         """As of `HeededSuspensions`."""
-        found = {one.id: one for one in made}
+        found = {condition.id: condition for condition in made}
 
         def heeded() -> bool:
-            new = [one for name, one in found.items() if self.holding.get(name) != one]
-            gone = [one for name, one in self.holding.items() if name not in found and name in self._ends]
+            new = [condition for name, condition in found.items() if self.holding.get(name) != condition]
+            gone = [condition for name, condition in self.holding.items() if name not in found and name in self._ends]
             if new or gone:
                 known = {name: at for name, at in self._ends.items() if name in found}
-                self._ends = known | {one.id: self.time.of(one.ends_at) for one in new}
-                for one in gone:
-                    _LOG.info("a condition is over", extra={"condition": str(one.id)})
+                self._ends = known | {condition.id: self.time.of(condition.ends_at) for condition in new}
+                for condition in gone:
+                    _LOG.info("a condition is over", extra={"condition": str(condition.id)})
                 self.holding = found
                 self._reload()
             self.holding = found
@@ -161,12 +161,12 @@ class HeededConditions:
 
     def _reload(self) -> PolicyChanges:
         now = self.time.nanos()
-        before = {one.made.id: one for one in self.placed}
-        lasting = [one for name, one in self.holding.items() if self._ends.get(name, now) > now]
+        before = {condition.made.id: condition for condition in self.placed}
+        lasting = [condition for name, condition in self.holding.items() if self._ends.get(name, now) > now]
         policies, self.placed = with_conditions(self.policies, lasting, self.engine.algorithm)
-        for one in self.placed:
-            if before.get(one.made.id) != one:
-                _log_placed(one)
+        for condition in self.placed:
+            if before.get(condition.made.id) != condition:
+                _log_placed(condition)
         return self.engine.reload(policies, now)
 
 
@@ -275,7 +275,7 @@ class SharedOrders:
 
     async def intents_after(self, mail: EnqueueId, ended: Iterable[EndedEntry]) -> Mapping[int, EntryChange]:
         """The same at its end: always asked for where a server refused, and else where something was ordered lately."""
-        looks = self.intended or any(one.end is EntryEnd.REFUSED for one in ended)
+        looks = self.intended or any(entry.end is EntryEnd.REFUSED for entry in ended)
         return await self.intents_of(mail) if looks else {}
 
     async def forget_intents(self, mail: EnqueueId, numbers: Iterable[int]) -> None:

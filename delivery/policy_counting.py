@@ -67,7 +67,7 @@ def _field(node: PolicyNode, known: Collection[PickupField]) -> tuple[PickupFiel
 def _known_field(node: PolicyNode, known: Collection[PickupField]) -> PickupField:
     named = node.parsed(field_named, "a field")
     if named not in known:
-        node.fail(f"{named.value} is no field here", f"There are: {', '.join(one.value for one in known)}.")
+        node.fail(f"{named.value} is no field here", f"There are: {', '.join(field.value for field in known)}.")
     return named
 
 
@@ -109,7 +109,7 @@ def _wanted(
 def _counted_field(node: PolicyNode, fields: Collection[PickupField] | None) -> PickupField:
     named = node.parsed(field_named, "a field")
     if fields is not None and named not in fields:
-        counted = ", ".join(one.value for one in fields) or "nothing"
+        counted = ", ".join(field.value for field in fields) or "nothing"
         node.fail(f"this does not count by {named.value}", f"It counts by: {counted}.")
     return named
 
@@ -126,6 +126,6 @@ def _refuse_members(node: PolicyNode, patterns: Iterable[ValuePattern], groups: 
     """A value that belongs to a group is counted as that: no condition on it alone would ever hold."""
     for pattern in patterns if groups else ():
         value = None if isinstance(pattern, GroupName) else getattr(pattern, "value", None)
-        group = next((one for one in groups if value and one.holds(value)), None)
+        group = next((field_group for field_group in groups if value and field_group.holds(value)), None)
         if group:
             node.note(f"{value} is counted as #{group.name}, and never by itself", f"Write '#{group.name}'.")

@@ -147,13 +147,13 @@ def _suspension(name: str, node: PolicyNode, lists: ValueLists) -> Suspension:
     for _, key, values in node.items("a suspension"):
         for named in read_each([key], lambda node: node.parsed(field_named, "a field")):
             wanted[named] = tuple(lists.patterns(named, values.one_or_more("values")))
-            if any(isinstance(one, GroupName) for one in wanted[named]):
+            if any(isinstance(value, GroupName) for value in wanted[named]):
                 values.note("a suspension knows no groups", "Write the values, or '@name' of a list.")
     return Suspension(name, wanted)
 
 
 def _algorithm(text: str) -> RateAlgorithm:
-    names = ", ".join(one.value for one in RateAlgorithm)
+    names = ", ".join(algorithm.value for algorithm in RateAlgorithm)
     try:
         return RateAlgorithm(text)
     except ValueError:

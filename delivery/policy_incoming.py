@@ -37,7 +37,7 @@ def _rule(node: PolicyNode, lists: ValueLists) -> IncomingRule:
     parts = node.known("a rule of incoming", *INCOMING_PARTS)
     refused_before = len(node.refused)
     patterns = read_part(parts, "if", lambda part: dict(_patterns(part, lists)), {})
-    expressions = [one for some in patterns.values() for one in some if isinstance(one, RegexValues)]
+    expressions = [value for some in patterns.values() for value in some if isinstance(value, RegexValues)]
     known = expressions if len(node.refused) == refused_before else None
     return IncomingRule(
         patterns,
@@ -73,13 +73,13 @@ def _header_patterns(node: PolicyNode, lists: ValueLists) -> Iterator[tuple[Matc
 
 def _values(named: IncomingField, node: PolicyNode, lists: ValueLists) -> tuple[ValuePattern, ...]:
     found = tuple(lists.patterns(named, node.one_or_more("values")))
-    if any(isinstance(one, GroupName) for one in found):
+    if any(isinstance(value, GroupName) for value in found):
         node.note("rules of incoming know no groups", "Write the values, or '@name' of a list.")
     return found
 
 
 def _field_named(text: str) -> IncomingField:
-    names = ", ".join(one.value for one in IncomingField)
+    names = ", ".join(field.value for field in IncomingField)
     try:
         return IncomingField(text)
     except ValueError:

@@ -66,7 +66,9 @@ def policy_schema() -> JsonSchema:
                 FILE_PARTS,
                 {
                     "version": _described({}, "For people; any value."),
-                    "rate": _object(RATE_PARTS, {"algorithm": {"enum": [one.value for one in RateAlgorithm]}}),
+                    "rate": _object(
+                        RATE_PARTS, {"algorithm": {"enum": [algorithm.value for algorithm in RateAlgorithm]}}
+                    ),
                     "lists": _described(
                         {"type": "object", "additionalProperties": {"type": "array", "items": _value()}},
                         "Values by name: '@name' stands for each of them.",
@@ -106,7 +108,7 @@ def _described(schema: JsonSchema, text: str) -> JsonSchema:
 
 
 def _by_field(schemas: Mapping[F, JsonSchema]) -> dict[str, Any]:
-    return _object([one.value for one in schemas], {one.value: each for one, each in schemas.items()})
+    return _object([schema.value for schema in schemas], {one.value: each for one, each in schemas.items()})
 
 
 def _one_or_more(schema: JsonSchema) -> JsonSchema:
@@ -124,7 +126,7 @@ def _value(named: MatchedField | None = None, *, groups: bool = True) -> JsonSch
 
 def _condition(limits: str, fields: Iterable[PickupField]) -> JsonSchema:
     schemas = {
-        "if": _by_field({one: _one_or_more(_value(one)) for one in fields}),
+        "if": _by_field({field: _one_or_more(_value(field)) for field in fields}),
         "then": {"$ref": f"#/$defs/{limits}"},
     }
     return _described(
@@ -160,12 +162,12 @@ def _suspends() -> JsonSchema:
     return {
         "description": "Mails that are held back: each field of one must match; {} is every mail.",
         "type": "array",
-        "items": _by_field({one: _one_or_more(_value(one, groups=False)) for one in PickupField}),
+        "items": _by_field({field: _one_or_more(_value(field, groups=False)) for field in PickupField}),
     }
 
 
 def _incoming() -> JsonSchema:
-    wanted = {one: _one_or_more(_value(one, groups=False)) for one in IncomingField}
+    wanted = {field: _one_or_more(_value(field, groups=False)) for field in IncomingField}
     named = {"propertyNames": {"pattern": _whole(FIELD_NAME.pattern)}}
     header = {"type": "object", **named, "additionalProperties": wanted[IncomingField.HEADER]}
     texts = {"type": "object", "additionalProperties": _value()}
@@ -194,19 +196,19 @@ def _tenants() -> JsonSchema:
 
 def _fields(known: Collection[PickupField]) -> JsonSchema:
     groups = {
-        one: {
+        field: {
             "description": "Values that are counted as one, by the name of their group.",
             "type": "object",
             "propertyNames": {"pattern": _whole(GROUP_NAME.pattern)},
-            "additionalProperties": {"type": "array", "items": _value(one)},
+            "additionalProperties": {"type": "array", "items": _value(field)},
         }
-        for one in known
+        for field in known
     }
     grouped = {**_by_field(groups), "minProperties": 1, "maxProperties": 1}
     return {
         "description": "What is counted together: mails with the same values of these; without fields, all of them.",
         "type": "array",
-        "items": {"anyOf": [{"enum": [one.value for one in known]}, grouped]},
+        "items": {"anyOf": [{"enum": [field.value for field in known]}, grouped]},
         "uniqueItems": True,
     }
 

@@ -148,10 +148,10 @@ def header_values(content: bytes, names: Collection[str]) -> Mapping[str, str]:
     What is long, no UTF-8, or holds characters that cannot be shown is left out, as if it were not there.
     """
     found = dict[str, bytes]()
-    for one in _header_fields(content) if names else ():
-        name = one[1].lower().decode()
+    for field in _header_fields(content) if names else ():
+        name = field[1].lower().decode()
         if name in names:
-            found.setdefault(name, one[2])
+            found.setdefault(name, field[2])
     values = {
         name: _FOLD.sub("", value.decode(errors="replace")).strip().replace("\t", " ") for name, value in found.items()
     }
@@ -162,10 +162,10 @@ def without_fields(content: bytes, names: Collection[str]) -> bytes:
     """The mail without these header fields, which are named in small letters."""
     kept = bytearray()
     end = 0
-    for one in _header_fields(content) if names else ():
-        if one[1].lower().decode() in names:
-            kept += content[end : one.start()]
-            end = one.end()
+    for field in _header_fields(content) if names else ():
+        if field[1].lower().decode() in names:
+            kept += content[end : field.start()]
+            end = field.end()
     return bytes(kept + content[end:]) if end else content
 
 
@@ -213,12 +213,12 @@ def incoming_mail(
     wishes: dict[str, Any] = {
         "dsn-ret": sender.returned,
         "dsn-envid": sender.envelope_id,
-        "dsn-notify": {one.address: one.notify for one in recipients if one.notify},
-        "dsn-orcpt": {one.address: one.original for one in recipients if one.original},
+        "dsn-notify": {recipient.address: recipient.notify for recipient in recipients if recipient.notify},
+        "dsn-orcpt": {recipient.address: recipient.original for recipient in recipients if recipient.original},
     }
     return Mail(
         f"Mail-{mail_id}",
-        tuple(dict.fromkeys(one.address for one in recipients)),
+        tuple(dict.fromkeys(recipient.address for recipient in recipients)),
         sender=sender.address,
         remote_addr=origin.client,
         remote_host=origin.client,

@@ -107,12 +107,12 @@ class RememberedRates:
                 _LOG.warning("what began before cannot be read, and counts as spent", exc_info=True)
         now = self.nanos()
         if found:
-            self._not_before(max((found.seen, *(one.seen for one in rows))), now)
+            self._not_before(max((found.seen, *(row.seen for row in rows))), now)
         if not goes_on:
             self._begin_anew(now)
             known = known if known == 0 and not found else None
         elif found and not is_ours:
-            saved = {one.name: one.rate.moved(self._to_clock(now)) for one in rows}
+            saved = {row.name: row.rate.moved(self._to_clock(now)) for row in rows}
             self.engine.resume(_moved(found.changes, self._to_clock(now)), found.number, saved, now)
             known = found.epoch
         span = found.span if found and goes_on else seat.claim
@@ -143,9 +143,9 @@ class RememberedRates:
         now = self.nanos()
         if kept is None:
             return
-        for one in kept.living.values():
-            one.ahead = 0
-        left = [*(one for one in kept.living.values() if one.saved >= 0), *kept.closing.values()][:ENDING_MAX]
+        for memory in kept.living.values():
+            memory.ahead = 0
+        left = [*(memory for memory in kept.living.values() if memory.saved >= 0), *kept.closing.values()][:ENDING_MAX]
         try:
             while left and await self._write(left[:ROUND_MAX], now, ends=True):
                 left = left[ROUND_MAX:]
@@ -160,20 +160,20 @@ class RememberedRates:
         if not memories or life is None or self._name is None or life.number != number:
             return False
         rows = list[SavedRow]()
-        begun = [one.begun for one in memories]
-        for one in memories:
-            ahead = 0 if ends else one.may_begin
-            one.ahead = min(one.ahead, ahead)
+        begun = [memory.begun for memory in memories]
+        for memory in memories:
+            ahead = 0 if ends else memory.may_begin
+            memory.ahead = min(memory.ahead, ahead)
             self._stamp += 1
-            rate = saved_rate(one, ahead, number).moved(self._to_wall(now))
-            rows.append(SavedRow(one.name, rate, self._wall(now), self._stamp))
+            rate = saved_rate(memory, ahead, number).moved(self._to_wall(now))
+            rows.append(SavedRow(memory.name, rate, self._wall(now), self._stamp))
         answers = await self.ledger.save(self.queue, self._name, life.span, rows)
         if self.life is None or self.life.claim != life.claim:
             return False
-        for one, row, many, failed in zip(memories, rows, begun, answers, strict=True):
+        for memory, row, many, failed in zip(memories, rows, begun, answers, strict=True):
             if failed is None:
-                one.is_written(row.rate, many, now)
-                self.engine.is_saved(one, self.nanos())
+                memory.is_written(row.rate, many, now)
+                self.engine.is_saved(memory, self.nanos())
         self._failing = any(answers)
         if not all(answers):
             self.wake()

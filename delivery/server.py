@@ -228,10 +228,10 @@ class DeliveryServer:
         """Let these policies, suspensions and tenants' weights of a file hold from now on, in place of those before."""
         now = self._work.nanos()
         changes = self.orders.conditions.limit(policies) if self.orders else self.engine.reload(policies, now)
-        for one in self._suspended:
-            self.engine.lift(one.id, now)
-        for one in suspensions:
-            self.engine.suspend(one, now)
+        for suspension in self._suspended:
+            self.engine.lift(suspension.id, now)
+        for suspension in suspensions:
+            self.engine.suspend(suspension, now)
         self._suspended = tuple(suspensions)
         self.engine.weigh(weights)
         self._woken.set()
@@ -258,7 +258,7 @@ class DeliveryServer:
         mail, entries = outgoing_of(dequeued, self._work.now())
         expires_at = self.settings.schedule(mail.transport).expires_at(mail.first_seen_at, mail.expires_at)
         now = self._work.nanos()
-        active = {one.id.number: one for one in entries}
+        active = {delivery_entry.id.number: delivery_entry for delivery_entry in entries}
         held = HeldMail(dequeued, mail, active, now, now + nanos_in(expires_at - self._work.now()))
         self._held[dequeued.enqueue_id] = held
         self._bytes_held += len(dequeued.content)
@@ -400,11 +400,11 @@ class DeliveryServer:
         if changes:
             before = held.ended
             held.ended = all_as_ordered(held.mail, held.ended, changes, schedule, now)
-            for one in [ended for ended in held.ended if ended not in before]:
-                log_ended(one)
+            for entry in [ended for ended in held.ended if ended not in before]:
+                log_ended(entry)
         await self._departures.leave(held, settlement_of(held.mail, held.ended, schedule, now), now)
         if shared and changes:
-            await shared.forget_intents(held.mail.id, changes.keys() & {one.entry.id.number for one in held.ended})
+            await shared.forget_intents(held.mail.id, changes.keys() & {entry.entry.id.number for entry in held.ended})
         self._let_go(held.dequeued)
 
     async def _close(self) -> None:

@@ -208,7 +208,9 @@ class SharedLimits:
             _LOG.info("limits are shared among other servers than before", extra=shown)
         self.view = view
         self._known = view.epoch
-        self.alone = all(one.name == seat.name or one.state is SeatState.ENDED for one in seats.values())
+        self.alone = all(
+            server_seat.name == seat.name or server_seat.state is SeatState.ENDED for server_seat in seats.values()
+        )
         self._settled = complete and since is not None and seat.adopted >= view.epoch
         self.wake()
         return seat.adopted < view.epoch and self.engine.fits(view.place(seat.name))

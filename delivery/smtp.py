@@ -180,13 +180,17 @@ class KeptConnections:
     def part_with(self, connection: SmtpConnection) -> None:
         """End it; the server's side of that is waited for at the end."""
         leaving = connection.quit()
-        self._leaving = [one for one in (*self._leaving, leaving) if one and not one.is_gone]
+        self._leaving = [
+            leaving_connection
+            for leaving_connection in (*self._leaving, leaving)
+            if leaving_connection and not leaving_connection.is_gone
+        ]
 
     async def end(self) -> None:
         for kept in list(self._kept):
             self._let_go(kept)
             self.part_with(kept.connection)
-        await asyncio.gather(*(one.end(_LEAVING_MAX) for one in self._leaving))
+        await asyncio.gather(*(connection.end(_LEAVING_MAX) for connection in self._leaving))
 
     def _expire(self, connection: SmtpConnection) -> None:
         self._kept = [kept for kept in self._kept if kept.connection is not connection]
@@ -233,7 +237,7 @@ class _Results:
             self.one(place, stage, reply)
 
     def listed(self) -> Sequence[RecipientResult]:
-        return [one for one in self._results if one is not None]
+        return [result for result in self._results if result is not None]
 
 
 @dataclass(frozen=True, slots=True)

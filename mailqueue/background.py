@@ -110,7 +110,7 @@ class BlobCleanup:
         dequeued = self._dequeued
         self._dequeued = 0
         try:
-            await self._blobs.delete_all([blob_id for one in some for blob_id in (one.header, one.body)])
+            await self._blobs.delete_all([blob_id for blobs in some for blob_id in (blobs.header, blobs.body)])
         finally:
             for _ in range(dequeued):
                 await self._maybe_sweep()
@@ -159,16 +159,16 @@ async def _carried_out(queue: QueueName, job: BackgroundJob) -> bool:
 
 async def paused(clock: Clock, wait: timedelta, *until: asyncio.Event) -> None:
     """Wait for this time, or until one of the events is set."""
-    await _first_of(clock.pause(wait.total_seconds()), *(one.wait() for one in until))
+    await _first_of(clock.pause(wait.total_seconds()), *(event.wait() for event in until))
 
 
 async def first_set(*events: asyncio.Event) -> None:
     """Wait until one of the events is set."""
-    await _first_of(*(one.wait() for one in events))
+    await _first_of(*(event.wait() for event in events))
 
 
 async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
-    waiting = [asyncio.ensure_future(one) for one in waits]
+    waiting = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:

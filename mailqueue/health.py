@@ -196,6 +196,6 @@ _OF_TOPICS: Final = frozenset(
 def problems_of(figures: QueueFigures) -> tuple[HealthProblem, ...]:
     """What can be wrong with such a queue, as far as was looked."""
     if figures.tabled:
-        return tuple(one for one in HealthProblem if one not in _OF_TOPICS)
+        return tuple(problem for problem in HealthProblem if problem not in _OF_TOPICS)
     seen = _OF_ANY if figures.topics is None else _OF_ANY | _OF_TOPICS
-    return tuple(one for one in HealthProblem if one in seen)
+    return tuple(problem for problem in HealthProblem if problem in seen)

@@ -55,7 +55,7 @@ class PrometheusCounts:
 class _Samples(Collector):
     def __init__(self, samples: Iterable[MetricSample]) -> None:
         self._families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
-        for (metric, labels), value in {(one.metric, one.labels): one.value for one in samples}.items():
+        for (metric, labels), value in {(sample.metric, sample.labels): sample.value for sample in samples}.items():
             kind = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
             family = self._families.setdefault(metric.name, kind(metric.name, metric.meaning, labels=metric.labels))
             family.add_metric(labels, value)

@@ -97,7 +97,7 @@ class Delays:
         return cls(len(due_at), min(due_at, default=None), max(due_at, default=None))
 
     def __add__(self, other: "Delays") -> "Delays":
-        known = [at for one in (self, other) for at in (one.earliest_at, one.latest_at) if at]
+        known = [at for delays in (self, other) for at in (delays.earliest_at, delays.latest_at) if at]
         return replace(Delays.of(known), count=self.count + other.count)
 
 

@@ -77,8 +77,8 @@ def with_log_fields(function: Callable[P, T]) -> Callable[P, T]:
 def with_command_log(function: Callable[P, T]) -> Callable[P, T]:
     """The function for use in a worker process, which then logs to stderr in this command's form, with its fields."""
     log = logging.getLogger(ROOT)
-    ours = (one.formatter for one in log.handlers if isinstance(one.formatter, LineFormatter))
-    form, level, fields = next((one.form for one in ours), None), log.level, dict(log_fields())
+    ours = (handler.formatter for handler in log.handlers if isinstance(handler.formatter, LineFormatter))
+    form, level, fields = next((formatter.form for formatter in ours), None), log.level, dict(log_fields())
 
     def called(*arguments: P.args, **named: P.kwargs) -> T:
         if form:

@@ -22,10 +22,10 @@ def create_folder(folder: Path) -> None:
     Raises:
         OSError: it cannot be created.
     """
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    for one in reversed(missing):
-        one.mkdir(mode=FOLDER_OF_OWNER, exist_ok=True)
-        sync_folder(one.parent)
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=FOLDER_OF_OWNER, exist_ok=True)
+        sync_folder(path.parent)
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
 

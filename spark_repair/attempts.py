@@ -152,7 +152,7 @@ def _replayed(
     values = sums.values
     sums.values = {}
     yield pa.RecordBatch.from_pylist([{"sums": pickle.dumps(sums)}], schema=_RESULT_SCHEMA)
-    named = ({"field": one.value, "value": text, **asdict(found)} for (one, text), found in values.items())
+    named = ({"field": field.value, "value": text, **asdict(found)} for (field, text), found in values.items())
     while part := list(islice(named, _VALUES_AT_ONCE)):
         yield pa.RecordBatch.from_pylist(part, schema=_RESULT_SCHEMA)
 

@@ -104,7 +104,7 @@ class SparkBlobScanner:
     def _look(self, sources: Sequence[ReferenceSource], progress: Progress) -> "Iterator[SparkLook]":
         progress.stage("scan")
         source = self.source
-        look = SparkLook(source, [one.name for one in sources])
+        look = SparkLook(source, [reference_source.name for reference_source in sources])
         try:
             looking = throttled(source.session, source.throttle)
             with translated(source.contact, source.keyspace), watched(rows_read(source.session), progress), looking:
@@ -184,11 +184,13 @@ class SparkLook:
 
     def references_of(self, sources: Sequence[ReferenceSource], columns: Sequence[str]) -> DataFrame:
         """One row for each reference. Also sizes the shuffles that follow, by the largest table."""
-        tables = [self._rows_of(one) for one in sources if isinstance(one, TableReferences)]
+        tables = [self._rows_of(source) for source in sources if isinstance(source, TableReferences)]
         if tables:
             self.source.size_shuffles(tables)
         found = (self._of(number, source).select(*columns) for number, source in enumerate(sources))
-        return reduce(DataFrame.unionByName, (self.counted(number, one) for number, one in enumerate(found, start=1)))
+        return reduce(
+            DataFrame.unionByName, (self.counted(number, frame) for number, frame in enumerate(found, start=1))
+        )
 
     def blobs_in(self, lines: BlobLines) -> DataFrame:
         """The blobs of a listing as rows; they have no parts, so none is missing."""
@@ -217,8 +219,8 @@ class SparkLook:
         if isinstance(source, TableReferences):
             return self._of_table(number, source)
         lines = BlobLines(self._workshop.path / f"source{number}")
-        for one in source.references():
-            lines.add(one.blob_id, one.referrer, one.needed)
+        for reference in source.references():
+            lines.add(reference.blob_id, reference.referrer, reference.needed)
         lines.close()
         fields = (_field(0, _KEY), _field(1, _REFERRER), _field(2, _NEEDED, "boolean"))
         return self.lines_of(lines).select(*fields, sf.lit(number).alias(_SOURCE))
@@ -232,7 +234,7 @@ class SparkLook:
             needed = sf.col(_NUMBER).isNull()
         types = dict(rows.dtypes)
         ids = [sf.col(name) if types[name].startswith("array") else sf.array(name) for name in source.columns]
-        every = sf.explode(sf.concat(*(sf.coalesce(one, sf.array().cast("array<string>")) for one in ids)))
+        every = sf.explode(sf.concat(*(sf.coalesce(column, sf.array().cast("array<string>")) for column in ids)))
         referrer = sf.concat_ws(" ", *(sf.col(name).cast("string") for name in source.keys))
         found = rows.select(every.alias(_KEY), referrer.alias(_REFERRER), needed.alias(_NEEDED))
         return found.where(sf.col(_KEY).isNotNull()).withColumn(_SOURCE, sf.lit(number))

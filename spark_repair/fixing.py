@@ -67,12 +67,12 @@ class Workplace:
 
     @property
     def projections(self) -> dict[str, Projection]:
-        return {one.name: one for family in self.families for one in family.projections}
+        return {projection.name: projection for family in self.families for projection in family.projections}
 
 
 def revisited(suspects: DataFrame, number: int, place: Workplace) -> DataFrame:
     """One finding, as text, for each row-wise suspect; kept on the executors' disks, so that no fix runs twice."""
-    counters = [one.name for family in place.families for one in family.counts]
+    counters = [count.name for family in place.families for count in family.counts]
     row_wise = suspects.where(~sf.col(PROJECTION).isin(counters)) if counters else suspects
     tasks = tasks_for(number, place.workers)
     side_by_side = row_wise.repartitionByRange(tasks, sf.get(KEY, sf.lit(0)), sf.get(KEY, sf.lit(1)))

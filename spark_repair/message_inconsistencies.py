@@ -137,7 +137,7 @@ class SparkDetection(Detection):
                 return _Found(family, tables.rows, counts, numbers)
             suspects = found.suspects(counts)
             if _number(counts, family.projections) <= IN_DRIVER_MAX and self._engine.is_local:
-                projections = {one.name: one for one in family.projections}
+                projections = {projection.name: projection for projection in family.projections}
                 few = [fixing.suspect_of(row.asDict(), projections) for row in suspects.collect()]
                 return _Found(family, tables.rows, counts, numbers, few)
             many = suspects.persist(StorageLevel.DISK_ONLY)
@@ -177,7 +177,7 @@ class SparkDetection(Detection):
         return [behind for found in self._found for behind in confirmed(*place, found.family, found.numbers)]
 
     def _streamed(self, found: _Found, frame: DataFrame) -> Iterator[Suspect]:
-        projections = {one.name: one for one in found.family.projections}
+        projections = {projection.name: projection for projection in found.family.projections}
         parts = 1 + _number(found.counts, found.family.projections) // _PART_ROWS
         with self._at_work():
             for row in frame.repartition(parts).toLocalIterator():
@@ -233,7 +233,7 @@ class SparkDetection(Detection):
 
 
 def _number(counts: Mapping[str, Counter[Verdict]], projections: Iterable[Projection]) -> int:
-    return sum(sum(counts.get(one.name, {}).values()) for one in projections)
+    return sum(sum(counts.get(projection.name, {}).values()) for projection in projections)
 
 
 @dataclass(slots=True)
@@ -273,7 +273,7 @@ class _FamilyCheck:
         truth = self._hold(truth_frame(self.family, rows, accept_torn=self.accept_torn), StorageLevel.MEMORY_AND_DISK)
         leaks, truth = self._content_suspects(truth)
         wrong = {place: self._wrong(place, projections, truth) for place, projections in _by_place(self.family).items()}
-        groups = [self._hold(one, StorageLevel.DISK_ONLY) for one in self._group_suspects(truth)]
+        groups = [self._hold(suspect, StorageLevel.DISK_ONLY) for suspect in self._group_suspects(truth)]
         return _Suspicious(self.family, truth, wrong, (*leaks, *groups))
 
     def _content_suspects(self, truth: DataFrame) -> tuple[list[DataFrame], DataFrame]:
@@ -287,7 +287,10 @@ class _FamilyCheck:
         return [native.content_suspects(content, alone)], marked
 
     def _wrong(self, place: tuple[str, ...], projections: Sequence[Mirror | Filter], truth: DataFrame) -> DataFrame:
-        placed = [native.placed_frame(self.family, one, self.tables.scan(one.name)) for one in projections]
+        placed = [
+            native.placed_frame(self.family, projection, self.tables.scan(projection.name))
+            for projection in projections
+        ]
         known = native.places(place, truth, placed)
         return self._hold(native.place_suspects(self.family, projections, known), StorageLevel.DISK_ONLY)
 

@@ -101,7 +101,7 @@ class SparkQueueScan:
         pace = share(source.rows_per_second, tasks_at_once(source.session))
         contact = contact_of_executors(source.session, source.contact)
         gone = self._visited(wanted, _Remover(contact, source.keyspace, wanted.as_of, pace))
-        progress.advance(sum(one.marks + one.failed for one in gone.values()))
+        progress.advance(sum(marks_gone.marks + marks_gone.failed for marks_gone in gone.values()))
         return gone
 
     def _visited(self, wanted: MarksWanted, remover: "_Remover | None") -> Mapping[QueueName, MarksGone]:
@@ -146,10 +146,11 @@ def _visited(some: Iterable[pa.RecordBatch], wanted: MarksWanted, remover: _Remo
         gone.update({queue: MarksGone(number) for queue, number in Counter(queue for queue, _ in marks).items()})
     else:
         for part in remover.remove(marks):
-            for queue, one in part.items():
-                gone[queue].add(one)
+            for queue, marks_gone in part.items():
+                gone[queue].add(marks_gone)
     rows = [
-        {"queue": queue, "gone": one.marks, "failed": one.failed, "error": one.error} for queue, one in gone.items()
+        {"queue": queue, "gone": marks_gone.marks, "failed": marks_gone.failed, "error": marks_gone.error}
+        for queue, marks_gone in gone.items()
     ]
     return pa.RecordBatch.from_pylist(rows, schema=_GONE_SCHEMA)
 

@@ -156,7 +156,9 @@ def placed_frame(family: Family, projection: Mirror | Filter, rows: DataFrame) -
     layout = RowBits(family)
     compared = projection.compared
     none = sf.lit(0).cast("long")
-    one, two = (none, none) if compared is None else fingerprints(compared, {one.name: one.name for one in compared})
+    one, two = (
+        (none, none) if compared is None else fingerprints(compared, {column.name: column.name for column in compared})
+    )
     return rows.select(
         *(cell_of(ours).alias(theirs) for ours, theirs in projection.key),
         sf.lit(0).alias(TRUTHS),
@@ -290,7 +292,7 @@ def with_truth_ids(place: Sequence[str], wrong: DataFrame, truth: DataFrame, tru
 
 def spread(projections: Sequence[Mirror | Filter], wrong: DataFrame) -> DataFrame:
     """One suspect for each projection that does not agree at a place."""
-    each = sf.array(*(_suspect_of(one) for one in projections))
+    each = sf.array(*(_suspect_of(projection) for projection in projections))
     nothing = sf.lit(None).cast("string").alias(WANTED)
     found = wrong.select(sf.inline(each), TRUTH_IDS, nothing)
     return found.where(~_agrees(VERDICT))

@@ -106,7 +106,7 @@ def advise(place: OpenCluster, given: GivenTraffic, trial: TrialWanted | None, p
 
 def present_choice(strategy: str) -> CompactionChoice | None:
     """The choice for a compaction class, whatever its options; None for a class that is no choice."""
-    return next((one for one, found in MESSAGE_COMPACTIONS.items() if found.strategy == strategy), None)
+    return next((choice for choice, found in MESSAGE_COMPACTIONS.items() if found.strategy == strategy), None)
 
 
 def served_choices(release: str) -> frozenset[CompactionChoice]:

@@ -216,8 +216,10 @@ def _driver(found: Installed) -> PartFound:
 
 def _libraries(found: Installed) -> PartFound:
     if found.unfit:
-        seen = ", ".join(f"{one.name} {one.version or 'is missing'} (wanted: {one.wanted})" for one in found.unfit)
-        extras = ",".join(dict.fromkeys(one.extra for one in found.unfit if one.extra))
+        seen = ", ".join(
+            f"{package.name} {package.version or 'is missing'} (wanted: {package.wanted})" for package in found.unfit
+        )
+        extras = ",".join(dict.fromkeys(package.extra for package in found.unfit if package.extra))
         return PartFound("libraries", _CHANGE, seen, _UPGRADE.format(extra=f"[{extras}]" if extras else ""))
     count = sum(version is not None for version in found.packages.values())
     return PartFound("libraries", _OK, f"{count} are of the versions that mailmend is made for")

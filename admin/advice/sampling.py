@@ -74,7 +74,7 @@ class Sample:
 
     @property
     def history_seconds(self) -> float:
-        times = [at for one in self.messages for at in (one.added_at, one.changed_at) if at is not None]
+        times = [at for message in self.messages for at in (message.added_at, message.changed_at) if at is not None]
         return (max(times) - min(times)) / MICROS if times else 0.0
 
 
@@ -88,7 +88,7 @@ def draw_sample(mail: Tables, live: Schema, rows: int, progress: Progress) -> Sa
     mailboxes = list(chosen)
     for start in range(0, len(mailboxes), MAILBOXES_AT_ONCE):
         batch = mailboxes[start : start + MAILBOXES_AT_ONCE]
-        for answer in mail.read_all([Read(table, (one,), Level.LOCAL_QUORUM, times=True) for one in batch]):
+        for answer in mail.read_all([Read(table, (id_,), Level.LOCAL_QUORUM, times=True) for id_ in batch]):
             if isinstance(answer, MailmendError):
                 raise answer
             messages.extend(sampled(seen) for seen in answer)
@@ -98,7 +98,7 @@ def draw_sample(mail: Tables, live: Schema, rows: int, progress: Progress) -> Sa
 
 def live_table(live: Schema) -> Table:
     found = live.table(MESSAGE_ID.name)
-    return MESSAGE_ID.with_columns(one for one in MESSAGE_ID.columns if found is None or one.name in found)
+    return MESSAGE_ID.with_columns(column for column in MESSAGE_ID.columns if found is None or column.name in found)
 
 
 def sampled(seen: Seen) -> SampledMessage:
@@ -120,7 +120,11 @@ def blanked(value: Any) -> Any:
 
 def with_history(sample: Sample) -> Sample:
     born = [(message, micros_of(message.cells[_MESSAGE])) for message in sample.messages]
-    believable = [(one, at) for one, at in born if one.cells[_MESSAGE].version == 1 and _1995 <= at <= one.added_at]
+    believable = [
+        (message, at)
+        for message, at in born
+        if message.cells[_MESSAGE].version == 1 and _1995 <= at <= message.added_at
+    ]
     births = [at for _, at in believable]
     if not births or (max(births) - min(births)) / MICROS < _RESTORED * max(1.0, sample.history_seconds):
         return sample

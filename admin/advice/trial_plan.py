@@ -48,8 +48,10 @@ def _scaled(compaction: Compaction | None, options: Mapping[str, str]) -> Compac
 
 
 def history_of(messages: Sequence[SampledMessage]) -> list[Event]:
-    added = [(one.added_at, number, False) for number, one in enumerate(messages)]
-    changed = [(one.changed_at, number, True) for number, one in enumerate(messages) if one.changed_at is not None]
+    added = [(message.added_at, number, False) for number, message in enumerate(messages)]
+    changed = [
+        (message.changed_at, number, True) for number, message in enumerate(messages) if message.changed_at is not None
+    ]
     return sorted(added + changed)
 
 
@@ -79,8 +81,8 @@ def reads_of(messages: Sequence[SampledMessage], reads: int) -> tuple[list[Read]
 
     Fewer large mailboxes are opened, as the time this process needs to read their rows is not to be measured.
     """
-    mailboxes = list(dict.fromkeys(one.cells[_MAILBOX] for one in messages))
-    ids = list(dict.fromkeys(one.cells[_MESSAGE] for one in messages))
+    mailboxes = list(dict.fromkeys(message.cells[_MAILBOX] for message in messages))
+    ids = list(dict.fromkeys(message.cells[_MESSAGE] for message in messages))
     fitting = ROWS_OPENED_MAX * len(mailboxes) // max(1, len(messages))
     opened = [Read(MESSAGE_ID, (one,)) for one in spread(mailboxes, min(reads, max(MAILBOXES_MIN, fitting)))]
     return opened, [Read(IMAP_UID, (one,)) for one in spread(ids, reads)]

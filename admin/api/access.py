@@ -74,7 +74,9 @@ class Access:
                 raise Refusal(403, "Without tokens only programs of this machine may ask: not a web page")
             return ""
         digest = sha256((token or "").encode("utf-8", "surrogatepass")).digest()
-        found = [one for one in self.tokens if hmac.compare_digest(one.digest, digest)]  # all of them, always
+        found = [
+            access_token for access_token in self.tokens if hmac.compare_digest(access_token.digest, digest)
+        ]  # all of them, always
         if not found:
             raise Refusal(401, "A bearer token is needed, and must be a known one")
         name = found[0].name

@@ -45,12 +45,12 @@ def checks_json(parts: Sequence[PartHealth]) -> list[dict[str, str]]:
     """As James tells of its components."""
     return [
         {
-            "componentName": one.name,
-            "escapedComponentName": one.name,
-            "status": one.status.name.lower(),
-            **({"cause": one.cause} if one.cause else {}),
+            "componentName": part.name,
+            "escapedComponentName": part.name,
+            "status": part.status.name.lower(),
+            **({"cause": part.cause} if part.cause else {}),
         }
-        for one in parts
+        for part in parts
     ]
 
 
@@ -72,7 +72,7 @@ def health_router(path: str) -> APIRouter:
     async def health(desk: MonitoredDesk) -> Response:
         """For probes: it takes no token, and however often it is called, no other server is asked more often."""
         parts = desk.health()
-        worst = max(one.status for one in parts)
+        worst = max(part.status for part in parts)
         body = {"status": worst.name.lower(), "checks": checks_json(parts)}
         return JSONResponse(body, 503 if worst is HealthStatus.UNHEALTHY else 200)
 

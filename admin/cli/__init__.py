@@ -116,10 +116,10 @@ def _checked(arguments: Sequence[str]) -> list[str]:
     Raises:
         WrongUse: one holds bytes that are not UTF-8.
     """
-    for one in arguments:
-        if any("\ud800" <= character <= "\udfff" for character in one):
+    for argument in arguments:
+        if any("\ud800" <= character <= "\udfff" for character in argument):
             raise WrongUse(
-                f"the argument {os.fsencode(one)!r} is not UTF-8",
+                f"the argument {os.fsencode(argument)!r} is not UTF-8",
                 mend="Nothing was done. Rename the file; a message may also come from standard input: "
                 "mailmend queue enqueue - < FILE",
             )

@@ -92,5 +92,5 @@ def excess_parts(excess: Excess) -> Iterator[Part]:
     yield Grid(f"Due in {excess.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
     if excess.samples:
         yield Styled("For example:", "dim")
-    for one in excess.samples:
-        yield Styled(f"    {one.verdict.value} in {one.projection}: {key_text(one.key)}", "dim")
+    for sample in excess.samples:
+        yield Styled(f"    {sample.verdict.value} in {sample.projection}: {key_text(sample.key)}", "dim")

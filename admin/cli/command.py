@@ -55,7 +55,7 @@ class Shared:
 
     @property
     def names(self) -> list[str]:
-        return [str(one.name) for options in self.groups.values() for one in options if one.expose_value]
+        return [str(option.name) for options in self.groups.values() for option in options if option.expose_value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +122,15 @@ class GroupedCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            shown = (one for one in self.params if isinstance(one, click.Option) and not one.hidden)
-            names = [name for one in shown for name in (*one.opts, *one.secondary_opts)]
+            shown = (param for param in self.params if isinstance(param, click.Option) and not param.hidden)
+            names = [name for option in shown for name in (*option.opts, *option.secondary_opts)]
             raise click.NoSuchOption(error.option_name, possibilities=names, ctx=ctx) from error
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         elsewhere = [option for options in self.titled.values() for option in options]
-        own = [one for one in self.get_params(ctx) if isinstance(one, click.Option) and one not in elsewhere]
+        own = [param for param in self.get_params(ctx) if isinstance(param, click.Option) and param not in elsewhere]
         for title, options in {"Options": own, **self.titled}.items():
-            records = [record for one in options if (record := one.get_help_record(ctx))]
+            records = [record for option in options if (record := option.get_help_record(ctx))]
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
@@ -141,7 +141,9 @@ class DeclaredGroup(click.Group):
 
     def __init__(self, *args: Any, declared: CommandGroup, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.declared: Mapping[str, Command | CommandGroup | Late] = {one.name: one for one in declared.commands}
+        self.declared: Mapping[str, Command | CommandGroup | Late] = {
+            command.name: command for command in declared.commands
+        }
         self.settings = declared.settings
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -169,7 +171,7 @@ class DeclaredGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Imports none of the commands."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, one.summary) for name, one in self.declared.items()])
+            formatter.write_dl([(name, command.summary) for name, command in self.declared.items()])
 
 
 def made(declared: Command | CommandGroup, **settings: Any) -> click.Command:
@@ -205,8 +207,8 @@ def run(command: Command, values: Values) -> int:
     _refuse_beside(command, values, context)
     output = imported("admin.cli.output:Output")(**{name: values.pop(name) for name in OUTPUT_NAMES if name in values})
     with output.metrics_of(context) as metrics:
-        given = [(one, {name: values.pop(name) for name in one.names}) for one in command.shared]
-        built = {one.field: one.build(own, values, context) for one, own in given}
+        given = [(shared, {name: values.pop(name) for name in shared.names}) for shared in command.shared]
+        built = {shared.field: shared.build(own, values, context) for shared, own in given}
         result, unwritten = _served(command, {**values, **built}, output)
         code: int = output.show(imported(command.present)(result), unwritten, metrics)
     return code
@@ -243,7 +245,7 @@ def _refuse_beside(command: Command, values: Values, context: click.Context) -> 
 
 def _typed(name: str, context: click.Context) -> str:
     """The name of an option as it is typed; "" for an argument."""
-    opts = (one.opts[0] for one in context.command.params if one.name == name and isinstance(one, click.Option))
+    opts = (param.opts[0] for param in context.command.params if param.name == name and isinstance(param, click.Option))
     return next(opts, "")
 
 

@@ -51,7 +51,7 @@ def completed_queues(context: click.Context, _: click.Parameter, incomplete: str
 def _offered(found: Iterator[CompletionItem], incomplete: str) -> list[CompletionItem]:
     offered: list[CompletionItem] = []
     with suppress(Exception):
-        offered += [one for one in found if one.value.startswith(incomplete)]
+        offered += [item for item in found if item.value.startswith(incomplete)]
     return offered
 
 

@@ -16,7 +16,7 @@ from model.pickup.policy import PickupField, Threshold, field_named
 from model.pickup.rates import SECOND, DeliveryRate
 from model.pickup.suspensions import ORDER_MAX
 
-_NAMES: Final = ", ".join(one.value for one in PickupField)
+_NAMES: Final = ", ".join(field.value for field in PickupField)
 
 
 def _fields(value: Any) -> tuple[str, ...]:

@@ -192,7 +192,7 @@ SERVE: Final = Command(
             "--smtp-tls",
             "How connections to the next server are secured: optional takes any certificate, and goes without where "
             "TLS is not offered or fails.",
-            type=click.Choice([one.value for one in TlsLevel]),
+            type=click.Choice([level.value for level in TlsLevel]),
             default=TlsLevel.OPTIONAL.value,
         ),
         option(
@@ -204,7 +204,7 @@ SERVE: Final = Command(
         option(
             "--protocol",
             "How the next server is spoken to; lmtp is for the recipients' own server, and reports say so.",
-            type=click.Choice([one.value for one in DeliveryProtocol]),
+            type=click.Choice([protocol.value for protocol in DeliveryProtocol]),
             default=DeliveryProtocol.SMTP.value,
         ),
         option(
@@ -285,7 +285,7 @@ SERVE: Final = Command(
             "--uncertain",
             "What becomes of a recipient whose server may have the mail, as its answer was lost: retry may send it "
             "twice, hold leaves it to a person, assume counts it as delivered.",
-            type=click.Choice([one.value for one in UncertainPolicy]),
+            type=click.Choice([policy.value for policy in UncertainPolicy]),
             default=UncertainPolicy.RETRY.value,
         ),
         *LISTENING,

@@ -75,7 +75,7 @@ _WHICH: Final = Shared(
             option(
                 "--in-state",
                 "Held, deferred or active; may be given again.",
-                type=click.Choice([one.value for one in EntryState]),
+                type=click.Choice([state.value for state in EntryState]),
                 multiple=True,
             ),
             option(

@@ -91,7 +91,9 @@ def parsed_command(job: Job, context: click.Context, *more: str) -> click.Contex
             assert found is not None, "the declaration is one of COMMANDS"
             if not isinstance(found, click.Group):
                 ready = found.make_context(name, words, parent=parent)
-                refuse_unasked(ready.params, [one for one in ready.params if ready.get_parameter_source(one) is TYPED])
+                refuse_unasked(
+                    ready.params, [param for param in ready.params if ready.get_parameter_source(param) is TYPED]
+                )
                 return ready
             parent = click.Context(found, info_name=name, parent=parent)
             command = found
@@ -397,4 +399,4 @@ In the settings file (only command and schedule are needed):
   metrics_file = "/var/lib/node_exporter/nightly-repair.prom"   # as the command's --metrics-file""",
     settings=None,
 )
-_GROUP_NAMES: Final = tuple(one.name for one in JOBS.commands)
+_GROUP_NAMES: Final = tuple(command.name for command in JOBS.commands)

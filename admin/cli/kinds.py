@@ -19,8 +19,8 @@ from model.schema.risk import Risk
 
 T = TypeVar("T")
 
-MENDABLE_ON_REQUEST: Final = tuple(one for one in DETECTED if one in MENDABLE | BY_POLICY)
-VERDICT_NAMES: Final = ", ".join(one.value for one in MENDABLE_ON_REQUEST)
+MENDABLE_ON_REQUEST: Final = tuple(verdict for verdict in DETECTED if verdict in MENDABLE | BY_POLICY)
+VERDICT_NAMES: Final = ", ".join(verdict.value for verdict in MENDABLE_ON_REQUEST)
 
 
 class Duration(click.ParamType[timedelta]):
@@ -92,8 +92,12 @@ PORT: Final = ParsedValue("port", _port)
 KEYSPACE: Final = ParsedValue("keyspace", lambda value: parse_keyspace(str(value)))
 DELAY: Final = Duration()
 KEEP: Final = Duration(KEEP_MAX, zero=False)
-VERDICTS: Final = Several("verdict", {one.value: one for one in MENDABLE_ON_REQUEST}, "a verdict that can be mended")
-RISKS: Final = Several("risk", {one.option: one for one in reversed(Risk) if one is not Risk.NONE}, "a risk of a plan")
+VERDICTS: Final = Several(
+    "verdict", {verdict.value: verdict for verdict in MENDABLE_ON_REQUEST}, "a verdict that can be mended"
+)
+RISKS: Final = Several(
+    "risk", {risk.option: risk for risk in reversed(Risk) if risk is not Risk.NONE}, "a risk of a plan"
+)
 RISK_NAMES: Final = RISKS.shown
 SPARK_SETTING: Final = ParsedValue("setting", lambda value: parse_spark_setting(str(value)))
 

@@ -70,7 +70,7 @@ class CommandLog:
         lines = _Lines()
         lines.setFormatter(LineFormatter(form))
         # A command within a command: a job's. Each line is written once.
-        log.handlers[:] = [*(one for one in log.handlers if not isinstance(one, _Lines)), lines]
+        log.handlers[:] = [*(handler for handler in log.handlers if not isinstance(handler, _Lines)), lines]
         log.setLevel(level.upper())
         self.name, self.began_at = name, self.clock.monotonic()
         if "command_id" not in log_fields():  # that of a job is its server's, or its `jobs run`'s

@@ -244,7 +244,7 @@ _REPAIR_LAGS: Final = Command(
 )
 
 _QUEUE_VERDICTS: Final = "\b\n    " + "\n    ".join(
-    f"{verdict.value:<17} {one.meaning}" for verdict, one in QUEUE_VERDICTS.items()
+    f"{verdict.value:<17} {queue_verdict.meaning}" for verdict, queue_verdict in QUEUE_VERDICTS.items()
 )
 _REPAIR_QUEUES: Final = Command(
     name="queues",
@@ -274,7 +274,7 @@ _REPAIR_QUEUES: Final = Command(
         option(
             "--marks",
             "Which marks without a row go, where marks never expire.",
-            type=click.Choice([one.value for one in MarksRule]),
+            type=click.Choice([rule.value for rule in MarksRule]),
             default=MarksRule.KEEP.value,
         ),
         option("--marks-age", "With --marks old: only marks written longer ago.", type=Duration(AGE_MAX, zero=False)),

@@ -129,7 +129,7 @@ class Output:
 def run_name(context: click.Context) -> tuple[str, str, str]:
     """The keyspace of a command, its words (with what it is about, and that it only looks), and the job it is of."""
     given = context.params
-    about = (one.name for one in context.command.params if isinstance(one, click.Argument))
+    about = (param.name for param in context.command.params if isinstance(param, click.Argument))
     looks = ("--dry-run",) if given.get("dry_run") else ("--plan",) if given.get("plan") else ()
     words = (*context.command_path.split()[1:], *(str(given[one]) for one in about if one and given[one]), *looks)
     return given["keyspace"], " ".join(words), context.meta.get(JOB, "")

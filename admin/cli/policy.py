@@ -32,7 +32,7 @@ LINT: Final = Command(
     exits="0 nothing was found, 1 something was, 2 the file cannot be read, or the server would refuse it.",
 )
 
-_ONE_VALUE: Final = {name: one for name, one in MAIL_FIELDS.items() if one[0] is not PickupField.LOCAL_IP}
+_ONE_VALUE: Final = {name: field for name, field in MAIL_FIELDS.items() if field[0] is not PickupField.LOCAL_IP}
 _MAIL: Final = Shared(
     "values",
     {
@@ -46,7 +46,9 @@ _MAIL: Final = Shared(
             for name, (named, text) in _ONE_VALUE.items()
         )
     },
-    lambda own, _others, _context: {one: own[name] for name, (one, _) in _ONE_VALUE.items() if own[name] is not None},
+    lambda own, _others, _context: {
+        field: own[name] for name, (field, _) in _ONE_VALUE.items() if own[name] is not None
+    },
 )
 
 

@@ -107,7 +107,7 @@ FILTERS: Final = Shared(
             option(
                 "--where",
                 "Only mails that wait, or only delayed ones.",
-                type=click.Choice([one.value for one in Whereabouts]),
+                type=click.Choice([whereabouts.value for whereabouts in Whereabouts]),
             ),
         )
     },
@@ -156,7 +156,7 @@ SETTINGS_NAMES: Final = frozenset({*(str(one.name) for one in (_QUEUE, *BROKER_O
 
 def typed_stores(context: click.Context) -> list[str]:
     """The words of store and broker as a person typed them; no URL with a password, which is refused elsewhere."""
-    words = (typed(context, (one,)) for one in (*BLOB_OPTIONS, *BROKER_OPTIONS))
+    words = (typed(context, (blob_option,)) for blob_option in (*BLOB_OPTIONS, *BROKER_OPTIONS))
     return [word for some in words if not any(map(has_password, some)) for word in some]
 
 

@@ -62,8 +62,8 @@ class ListedCommand:
         return self.context.command_path
 
     def options(self) -> list[ListedOption]:
-        own = (one for one in self.command.params if isinstance(one, click.Option) and not one.hidden)
-        return [_option(one, self.context) for one in own]
+        own = (param for param in self.command.params if isinstance(param, click.Option) and not param.hidden)
+        return [_option(option, self.context) for option in own]
 
 
 def commands_of(command: click.Command, context: click.Context) -> Iterator[ListedCommand]:

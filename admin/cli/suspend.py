@@ -68,7 +68,9 @@ _WHICH: Final = Shared(
             for name, (named, text) in MAIL_FIELDS.items()
         )
     },
-    lambda own, _others, _context: {one.value: tuple(own[name]) for name, (one, _) in MAIL_FIELDS.items() if own[name]},
+    lambda own, _others, _context: {
+        field.value: tuple(own[name]) for name, (field, _) in MAIL_FIELDS.items() if own[name]
+    },
 )
 ADD: Final = Command(
     name="add",

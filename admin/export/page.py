@@ -69,7 +69,7 @@ def page_text(page: Page) -> str:
 
 def mermaid(families: Sequence[Family]) -> str:
     relations = [relation for family in families for relation in relations_of(family)]
-    tables = {table.name: table for one in relations for table in (one.truth, one.table)}
+    tables = {table.name: table for relation in relations for table in (relation.truth, relation.table)}
     nodes = (f'    {table.name}["{table.spelling}<br/>{key_text(table)}"]' for table in tables.values())
     truths = dict.fromkeys(relation.truth.name for relation in relations)
     styles = (f"    style {name} stroke-width:3px" for name in truths)
@@ -106,7 +106,7 @@ def _table(table: Table, families: tuple[Family, ...]) -> Iterator[str]:
     yield f"{_escaped(table.comment)}." if table.comment else ""
     yield "\n".join(roles_of(table, families))
     yield "\n".join(
-        (_row(_HEAD), _row(("---",) * len(_HEAD)), *(_row(_cells(one, table, families)) for one in table.columns))
+        (_row(_HEAD), _row(("---",) * len(_HEAD)), *(_row(_cells(column, table, families)) for column in table.columns))
     )
     yield f"Key: `{key_text(table)}`. Compaction: {_compaction(table.compaction)}: {why_compacted(table)}."
     yield _options(table)
@@ -150,9 +150,9 @@ def _options(table: Table) -> str:
 def _types(types: Sequence[UserType]) -> Iterator[str]:
     if types:
         yield "## User types"
-    for one in types:
-        fields = ", ".join(f"`{name}` `{kind}`" for name, kind in one.fields)
-        yield f"**{one.spelling}**: {fields}"
+    for user_type in types:
+        fields = ", ".join(f"`{name}` `{kind}`" for name, kind in user_type.fields)
+        yield f"**{user_type.spelling}**: {fields}"
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -54,7 +54,7 @@ _KNOWN = {
     table.name: table
     for table in (
         *LEDGER_TABLES,
-        *(one for generation in reversed(GENERATIONS) for one in generation.schema.tables),
+        *(table for generation in reversed(GENERATIONS) for table in generation.schema.tables),
         *QUEUE_TABLES,
     )
 }

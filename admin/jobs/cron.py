@@ -43,7 +43,7 @@ class Cron:
         """The same schedule in numbers, which every scheduler reads alike."""
         values = (self.minutes, self.hours, self.days, self.months, self.weekdays)
         return " ".join(
-            "*" if len(one) == span else ",".join(map(str, one)) for one, span in zip(values, _SPANS, strict=True)
+            "*" if len(value) == span else ",".join(map(str, value)) for value, span in zip(values, _SPANS, strict=True)
         )
 
     def after(self, at: datetime, zone: ZoneInfo) -> Iterator[datetime]:
@@ -91,7 +91,7 @@ def parse_cron(text: str) -> Cron:
         raise WrongUse(f"{text!r} is not a schedule: {error}", mend=_EXAMPLE) from error
     except StopIteration:
         raise WrongUse(f"{text!r} never comes", mend="No day fits it: February has no 30th.") from None
-    weekdays_of = {one % 7 for one in sim.weekdays if isinstance(one, int)}
+    weekdays_of = {weekday % 7 for weekday in sim.weekdays if isinstance(weekday, int)}
     fields = [sim.minutes, sim.hours, sim.days, sim.months, weekdays_of]
     if not sim.day_and and (len(sim.days) == _SPANS[2] or len(weekdays_of) == _SPANS[4]):
         fields[2], fields[4] = set(range(1, 32)), set(range(7))  # a day of either kind: each day is

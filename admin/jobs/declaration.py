@@ -227,7 +227,7 @@ def _command(value: object) -> tuple[str, ...]:
     except ValueError as error:
         raise BadJob("command", f"command cannot be read: {error}", mend="Close each quote that is opened.") from error
     named = " ".join(words[1:] if words[:1] == ("mailmend",) else words)
-    if not any(f"{named} ".startswith(f"{one} ") for one in COMMANDS) or words[0] == "mailmend":
+    if not any(f"{named} ".startswith(f"{command} ") for command in COMMANDS) or words[0] == "mailmend":
         raise BadJob(
             "command",
             f"{text!r} is not a command that a job can have",
@@ -293,7 +293,7 @@ def _number(field: str, minimum: int) -> Callable[[object], int]:
 
 def _telling(value: object) -> Telling:
     text = _text("tell", value, Telling.ATTENTION.value)
-    if text not in [one.value for one in Telling]:
+    if text not in [telling.value for telling in Telling]:
         raise BadJob(
             "tell", f"{text!r} does not say after which runs", mend='Write tell = "trouble" or tell = "always".'
         )
@@ -332,7 +332,7 @@ def _metrics_file(value: object) -> str:
 
 def _missed(value: object) -> Missed:
     text = _text("missed", value, Missed.SKIP.value)
-    if text not in [one.value for one in Missed]:
+    if text not in [missed.value for missed in Missed]:
         raise BadJob(
             "missed",
             f"{text!r} does not say what a missed run means",

@@ -54,7 +54,7 @@ class MendedMessages:
         self.counts[Verdict(verdict)] += number
 
 
-_SETTLED: Final = frozenset(one.value for one in {Verdict.AGREE, *HARMLESS})
+_SETTLED: Final = frozenset(verdict.value for verdict in {Verdict.AGREE, *HARMLESS})
 
 
 def _add(messages: list[dict[str, Any]], message: dict[str, Any]) -> None:

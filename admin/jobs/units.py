@@ -69,7 +69,7 @@ def on_calendar(cron: Cron, zone: str) -> Iterator[str]:
     """The schedule as systemd reads it; two lines where a day of either kind counts."""
     clock = f"{_numbers(cron.hours, 24)}:{_numbers(cron.minutes, 60)}:00 {zone}"
     months = _numbers(cron.months, 12)
-    weekdays = ",".join(_WEEKDAYS[one] for one in cron.weekdays)
+    weekdays = ",".join(_WEEKDAYS[weekday] for weekday in cron.weekdays)
     if len(cron.weekdays) == len(_WEEKDAYS) or len(cron.days) < _ALL_DAYS:
         yield f"*-{months}-{_numbers(cron.days, _ALL_DAYS)} {clock}"
     if len(cron.weekdays) < len(_WEEKDAYS):
@@ -77,7 +77,7 @@ def on_calendar(cron: Cron, zone: str) -> Iterator[str]:
 
 
 def _numbers(values: Sequence[int], span: int) -> str:
-    return "*" if len(values) == span else ",".join(f"{one:02}" for one in values)
+    return "*" if len(values) == span else ",".join(f"{value:02}" for value in values)
 
 
 def _timer(job: Job) -> str:

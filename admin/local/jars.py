@@ -247,7 +247,7 @@ def _whole_text(coordinate: Coordinate) -> str:
 
 def _alone_text(coordinate: Coordinate, classifiers: Iterable[str]) -> str:
     artifacts = "".join(
-        f'      <artifact name="{coordinate[1]}" type="jar"{_classified(one)}/>\n' for one in classifiers
+        f'      <artifact name="{coordinate[1]}" type="jar"{_classified(classifier)}/>\n' for classifier in classifiers
     )
     return f'    <dependency {_named(coordinate)} transitive="false">\n{artifacts}    </dependency>\n'
 

@@ -107,8 +107,8 @@ def newest_of_each_run(sources: Iterable[Iterable[MetricSample]]) -> Iterator[Me
     by_run = defaultdict[tuple[str, ...], list[list[MetricSample]]](list)
     for source in sources:
         found = defaultdict[tuple[str, ...], list[MetricSample]](list)
-        for one in source:
-            found[one.labels[:3]].append(one)
+        for sample in source:
+            found[sample.labels[:3]].append(sample)
         for name, samples in found.items():
             by_run[name].append(samples)
     for said in by_run.values():
@@ -116,7 +116,7 @@ def newest_of_each_run(sources: Iterable[Iterable[MetricSample]]) -> Iterator[Me
 
 
 def _end(samples: Sequence[MetricSample]) -> float:
-    return max((one.value for one in samples if one.metric is RUN_END), default=0)
+    return max((sample.value for sample in samples if sample.metric is RUN_END), default=0)
 
 
 def lease_samples(keyspace: str, leases: Mapping[str, Lease]) -> Iterator[MetricSample]:

@@ -134,7 +134,7 @@ class RunTextfile:
         if json is not None:
             seen = first_seen(json.get("left") or (), keys, seen, self.began / MICROS)
             samples = [*oldest_samples(self.name, seen), *result_samples(self.name, json)]
-        success = (one for one in before if one.metric is RUN_LAST_SUCCESS)
+        success = (sample for sample in before if sample.metric is RUN_LAST_SUCCESS)
         write_textfile(self.file, [*samples, *success, *ending], f"{_FIRST_SEEN}{dumps([*self.name, seen])}\n")
 
     def _before(self) -> tuple[list[MetricSample], FirstSeen]:
@@ -142,7 +142,7 @@ class RunTextfile:
         with suppress(OSError, ValueError):
             if self.file.is_file():
                 text = self.file.read_text(encoding="utf-8")
-                found = [one for one in samples_in(text, RUNS) if one.labels[:3] == self.name]
+                found = [sample for sample in samples_in(text, RUNS) if sample.labels[:3] == self.name]
                 kept = (
                     loads(line.removeprefix(_FIRST_SEEN)) for line in text.splitlines() if line.startswith(_FIRST_SEEN)
                 )

@@ -56,22 +56,22 @@ def page_text() -> str:
 
 def _table(metrics: Sequence[Metric]) -> str:
     rows = (
-        f"| `{one.name}` | {one.kind.value} | {', '.join(f'`{label}`' for label in one.labels)} | {one.meaning}"
-        f" | {one.no_alert or _alerts_on(one)} |\n"
-        for one in metrics
+        f"| `{metric.name}` | {metric.kind.value} | {', '.join(f'`{label}`' for label in metric.labels)}"
+        f" | {metric.meaning} | {metric.no_alert or _alerts_on(metric)} |\n"
+        for metric in metrics
     )
     return "| metric | kind | labels | meaning | alerts, or why none |\n|---|---|---|---|---|\n" + "".join(rows)
 
 
 def _alerts_on(metric: Metric) -> str:
-    return ", ".join(one.name for one in ALERTS if re.search(rf"\b{metric.name}\b", one.expression))
+    return ", ".join(alert.name for alert in ALERTS if re.search(rf"\b{metric.name}\b", alert.expression))
 
 
 def _alerts() -> str:
     rows = (
-        f"| {one.name} | {one.severity.value} | {one.lasting} | [{one.runbook}](../runbooks/{one.runbook}.md) |"
-        f" `{one.expression.replace('|', chr(92) + '|')}` |\n"
-        for one in ALERTS
+        f"| {alert.name} | {alert.severity.value} | {alert.lasting}"
+        f" | [{alert.runbook}](../runbooks/{alert.runbook}.md) | `{alert.expression.replace('|', chr(92) + '|')}` |\n"
+        for alert in ALERTS
     )
     return "| alert | severity | lasting | runbook | expression |\n|---|---|---|---|---|\n" + "".join(rows)
 

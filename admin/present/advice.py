@@ -109,7 +109,7 @@ def _trial_table(messages: MessageTables) -> Grid:
             f"changed later, {sample.history_seconds / DAY:,.0f} days; a larger table has more levels and SSTables"
         )
     columns = ("choice", "opening a mailbox", "p50", "p99", "looking one up", "p50", "p99", "on disk", "rewritten")
-    return Grid(title, columns, [_trial_row(one) for one in messages.results])
+    return Grid(title, columns, [_trial_row(result) for result in messages.results])
 
 
 def _trial_row(result: TrialResult) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ def _cost_cells(cost: ReadCost) -> tuple[str, str, str]:
 
 
 def reasons_table(title: str, reasons: tuple[Advice, ...]) -> Grid:
-    return Grid(title, ("setting", "value", "why"), [(one.setting, one.value, one.why) for one in reasons])
+    return Grid(title, ("setting", "value", "why"), [(reason.setting, reason.value, reason.why) for reason in reasons])
 
 
 def figures_table(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> Grid:
@@ -141,15 +141,15 @@ def _figure_row(label: str, name: str, figure: Figure) -> tuple[str, str, str, s
 
 
 def _statistic_rows(advised: Advised) -> Iterator[tuple[str, ...]]:
-    for name, one in advised.statistics.tables.items():
+    for name, table in advised.statistics.tables.items():
         yield (
             name,
-            _cell(one.partitions, "{:,}"),
-            _cell(one.mean_partition_bytes, "{:,} B"),
-            _cell(one.disk_bytes and one.disk_bytes / MIB, "{:,.0f} MiB"),
-            _cell(one.max_partition_bytes and one.max_partition_bytes / MIB, "{:,.0f} MiB"),
-            _cell(one.local_read_p99_ms, "{:,.2f} ms"),
-            _cell(one.tombstones_per_read_p99, "{:,.0f}"),
+            _cell(table.partitions, "{:,}"),
+            _cell(table.mean_partition_bytes, "{:,} B"),
+            _cell(table.disk_bytes and table.disk_bytes / MIB, "{:,.0f} MiB"),
+            _cell(table.max_partition_bytes and table.max_partition_bytes / MIB, "{:,.0f} MiB"),
+            _cell(table.local_read_p99_ms, "{:,.2f} ms"),
+            _cell(table.tombstones_per_read_p99, "{:,.0f}"),
         )
 
 
@@ -223,7 +223,7 @@ def _messages_json(messages: MessageTables) -> dict[str, Any]:
         "changes_per_message": messages.traffic.changes,
         "rows": len(sample.messages) if sample else 0,
         **(fields_json(sample, *_SAMPLED) if sample else dict.fromkeys(_SAMPLED, 0)),
-        "trial": {one.choice.value: _result_json(one) for one in messages.results},
+        "trial": {result.choice.value: _result_json(result) for result in messages.results},
     }
 
 
@@ -252,13 +252,13 @@ def configure_document(result: ConfigureResult) -> Document:
         "configuration": _figures(after),
         "changed": result.differs and not request.dry_run,
         "dry_run": request.dry_run,
-        "history": [{"event": one.event_id, **(_figures(one.configuration) or {})} for one in result.history],
+        "history": [{"event": event.event_id, **(_figures(event.configuration) or {})} for event in result.history],
         "james_properties": properties,
         "exit": 0,
     }
     body: list[Part] = []
     if result.history:
-        rows = [(str(one.event_id), *_cells(one.configuration)) for one in result.history]
+        rows = [(str(event.event_id), *_cells(event.configuration)) for event in result.history]
         body.append(Grid(f"How the queues of {keyspace} are cut", _COLUMNS, rows))
     body.append(_sentence(result))
     hints = []

@@ -108,8 +108,8 @@ def findings_parts(examples: Sequence[Example], affected: Affected, keyspace: st
     for _, found in groupby(sorted(examples, key=place), place):
         group = list(found)
         yield Heading(_place_text(affected, group[0].mailbox), 3)
-        for one in group:
-            yield from _side_by_side(one, keyspace, anonymous=affected.anonymous, whole=whole)
+        for example in group:
+            yield from _side_by_side(example, keyspace, anonymous=affected.anonymous, whole=whole)
 
 
 def _place_text(affected: Affected, mailbox: UUID | None) -> str:

@@ -42,7 +42,7 @@ def blobs_document(result: BlobsResult) -> Document:
         "removed": found.removed,
         "moved": found.moved,
         "removed_list": plain(result.removed_list),
-        "missing": [one._asdict() for one in found.missing],
+        "missing": [blob._asdict() for blob in found.missing],
         "unknown": found.examples.get(BlobVerdict.UNKNOWN_PREFIX, []),
         "broker_asked": result.broker_asked,
         "failed": list(found.failed),
@@ -62,7 +62,7 @@ def _body(result: BlobsResult) -> Iterator[Part]:
     if rows:
         yield Grid("Blobs", ("verdict", "count", "meaning"), rows)
     if found.missing:
-        missing = [(one.blob_id, one.source, one.referrer) for one in found.missing[:IDS_SHOWN]]
+        missing = [(blob.blob_id, blob.source, blob.referrer) for blob in found.missing[:IDS_SHOWN]]
         yield Grid("Missing", ("blob", "named by", "row"), missing, frozenset({"blob", "row"}))
     unknown = found.examples.get(BlobVerdict.UNKNOWN_PREFIX, [])
     if unknown:

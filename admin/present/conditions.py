@@ -47,25 +47,25 @@ def list_document(
     found = result.found
     if isinstance(found, OrderHistory):
         return history_document(result, found, "condition", _limited, made_json)
-    json = {"conditions": [_condition_json(one) for one in found]}
+    json = {"conditions": [_condition_json(state) for state in found]}
     if not found:
         return queue_document(result, json, (f"Nothing is set beside the policy files in {queue}.",))
     columns = ("id", "for", "limits", "made", "ends", "by", "why", "on servers")
     rows = [
         (
-            str(one.made.id),
-            _which(one.made),
-            _limits_of(one.made),
-            shown(one.made.made_at),
-            end_cell(one.made.ends_at),
-            printable(one.made.owner),
-            printable(one.made.reason),
-            "; ".join(_on_servers(one)),
+            str(state.made.id),
+            _which(state.made),
+            _limits_of(state.made),
+            shown(state.made.made_at),
+            end_cell(state.made.ends_at),
+            printable(state.made.owner),
+            printable(state.made.reason),
+            "; ".join(_on_servers(state)),
         )
-        for one in found
+        for state in found
     ]
     wrapped = frozenset({"for", "limits", "by", "why", "on servers"})
-    unread = [_unread_text(one.made) for one in found if one.made.unread]
+    unread = [_unread_text(state.made) for state in found if state.made.unread]
     grid = Grid(f"Set beside the policy files in {queue}", columns, rows, wrapped)
     return queue_document(result, json, (grid, *unread))
 
@@ -115,15 +115,15 @@ def _on_servers(state: ConditionState) -> Iterator[str]:
     """Where it sets no limits, and what it means where it does: each once, whichever servers it is of."""
     if not state.servers:
         yield "No server of the queue is at work: whether a policy counts by these fields is not known."
-    for why in dict.fromkeys(one.parked for _, one in state.servers if one.parked):
+    for why in dict.fromkeys(condition.parked for _, condition in state.servers if condition.parked):
         where = "" if state.parked else f" on {_names(state, why)}"
         yield printable(f"Parked{where}: {why}.")
-    for said, group in dict.fromkeys(pair for _, one in state.servers for pair in one.groups.items()):
+    for said, group in dict.fromkeys(pair for _, condition in state.servers for pair in condition.groups.items()):
         yield printable(f"{said} is counted as {group}: the limits are those of the whole group.")
 
 
 def _names(state: ConditionState, why: str) -> str:
-    return ", ".join(server for server, one in state.servers if one.parked == why)
+    return ", ".join(server for server, condition in state.servers if condition.parked == why)
 
 
 def set_text(made: MadeCondition) -> str:
@@ -166,7 +166,7 @@ def made_json(made: MadeCondition) -> dict[str, Any]:
 
 def _condition_json(state: ConditionState) -> dict[str, Any]:
     servers = [
-        {"server": server, "parked": one.parked or None, "counted_as": dict(one.groups)}
-        for server, one in state.servers
+        {"server": server, "parked": condition.parked or None, "counted_as": dict(condition.groups)}
+        for server, condition in state.servers
     ]
     return {**made_json(state.made), "parked": state.parked or None, "servers": servers}

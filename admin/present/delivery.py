@@ -23,15 +23,15 @@ def servers_document(result: QueueAnswer[QueueRequest, QueueServers]) -> Documen
     found = result.found
     rows = [
         {
-            "name": one.seat.name,
-            "state": one.state,
-            "has_share": one.has_share,
-            "adopted": one.seat.adopted,
-            "since": one.seat.since,
-            "seen_at": one.seat.seen_at,
-            "owner": one.seat.owner,
+            "name": server.seat.name,
+            "state": server.state,
+            "has_share": server.has_share,
+            "adopted": server.seat.adopted,
+            "since": server.seat.since,
+            "seen_at": server.seat.seen_at,
+            "owner": server.seat.owner,
         }
-        for one in found.servers
+        for server in found.servers
     ]
     json = {"epoch": found.epoch, "settled": found.settled, "absent": list(found.absent), "servers": plain(rows)}
     if not found.epoch:
@@ -39,14 +39,14 @@ def servers_document(result: QueueAnswer[QueueRequest, QueueServers]) -> Documen
     columns = ("name", "state", "shares", "since", "last seen", "process")
     cells = [
         (
-            printable(one.seat.name),
-            one.state,
-            "yes" if one.has_share else "not yet",
-            shown(one.seat.since),
-            shown(one.seat.seen_at),
-            printable(one.seat.owner),
+            printable(server.seat.name),
+            server.state,
+            "yes" if server.has_share else "not yet",
+            shown(server.seat.since),
+            shown(server.seat.seen_at),
+            printable(server.seat.owner),
         )
-        for one in found.servers
+        for server in found.servers
     ]
     lines = [f"Limits of {queue} are shared in epoch {found.epoch}, {'' if found.settled else 'not '}by all of them."]
     lines += [f"{printable(name)} is absent: its part is kept until the others may have it." for name in found.absent]

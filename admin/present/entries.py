@@ -31,7 +31,7 @@ _BEHIND: Final = {
 
 
 def entries_document(page: EntriesPage) -> Document:
-    json = {"entries": [_entry_json(one) for one in page.entries], "next": page.next.token if page.next else None}
+    json = {"entries": [_entry_json(entry) for entry in page.entries], "next": page.next.token if page.next else None}
     if not page.entries:
         return queue_document(page, json, ("There are none.",))
     body: list[Part] = [_grid(f"Recipients in {page.request.queue}", page.entries, page.at)]
@@ -42,8 +42,8 @@ def entries_document(page: EntriesPage) -> Document:
 
 def entry_document(found: ShownEntries) -> Document:
     json = {
-        "entries": [_entry_json(one) for one in found.entries],
-        "attempts": [_attempt_json(one) for one in found.attempts],
+        "entries": [_entry_json(entry) for entry in found.entries],
+        "attempts": [_attempt_json(attempt) for attempt in found.attempts],
     }
     body = list[Part]()
     if not found.entries:
@@ -57,13 +57,13 @@ def entry_document(found: ShownEntries) -> Document:
             _grid("Its recipients", found.entries, found.at),
         ]
     if found.attempts:
-        rows = [_attempt_row(one) for one in found.attempts]
+        rows = [_attempt_row(attempt) for attempt in found.attempts]
         body.append(Grid("What was tried", _ATTEMPT_COLUMNS, rows, frozenset({"server", "tried by"})))
     return queue_document(found, json, body)
 
 
 def groups_document(result: QueueAnswer[GroupEntriesRequest, Groups]) -> Document:
-    by = [one.value for one in result.request.fields]
+    by = [field.value for field in result.request.fields]
     groups = result.found
     json = {"by": by, "groups": [_group_json(by, values, group) for values, group in groups]}
     if not groups:
@@ -85,10 +85,10 @@ def changed_document(result: ChangedEntries) -> Document:
         "after_attempt": 0 if request.dry_run else result.ordered,
         "would_follow_attempt": result.ordered if request.dry_run else None,
         "until": change.until,
-        "failed": [{"id": one.enqueue_id, "why": one.why} for one in result.failed],
+        "failed": [{"id": unremoved.enqueue_id, "why": unremoved.why} for unremoved in result.failed],
         "kept": result.kept,
         "kept_without_content": result.without_content,
-        "entries": [_entry_json(one) for one in result.listed] if request.dry_run else None,
+        "entries": [_entry_json(entry) for entry in result.listed] if request.dry_run else None,
     }
     what = _BEHIND[change.action] + (f" until {shown(change.until)}" if change.until else "")
     count = f"{result.count:,} recipients of {result.mails:,} mails in {request.queue}"
@@ -103,22 +103,24 @@ def changed_document(result: ChangedEntries) -> Document:
         body.append(f"{result.active:,} are active: with a server, or on their way to one. They were left alone.")
     if result.kept:
         body.append(f"To put them back: mailmend queue restore {result.kept}")
-    return queue_document(result, json, body, [f"not changed: {one.enqueue_id}: {one.why}" for one in result.failed])
+    return queue_document(
+        result, json, body, [f"not changed: {unremoved.enqueue_id}: {unremoved.why}" for unremoved in result.failed]
+    )
 
 
 def _grid(title: str, entries: Sequence[QueuedEntry], now: datetime) -> Grid:
     rows = [
         (
-            str(one.entry.id),
-            printable(one.entry.recipient),
-            days(now - one.mail.first_seen_at),
-            f"{one.state.value}, {shown(one.due_at)}" if one.due_at else one.state.value,
-            f"{one.entry.refusals:,}",
-            printable(EntryField.TRANSPORT.of(one)),
-            printable(one.mail.sender or NULL_SENDER),
-            printable(_said(one)),
+            str(entry.entry.id),
+            printable(entry.entry.recipient),
+            days(now - entry.mail.first_seen_at),
+            f"{entry.state.value}, {shown(entry.due_at)}" if entry.due_at else entry.state.value,
+            f"{entry.entry.refusals:,}",
+            printable(EntryField.TRANSPORT.of(entry)),
+            printable(entry.mail.sender or NULL_SENDER),
+            printable(_said(entry)),
         )
-        for one in entries
+        for entry in entries
     ]
     return Grid(title, _COLUMNS, rows, _WRAPPED)
 

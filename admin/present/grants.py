@@ -11,9 +11,9 @@ from model.schema.grants import REMARKS, GrantComparison, Role
 
 def document_of(result: GrantsResult) -> Document:
     roles = (
-        [_script_json(one) for one in result.scripts]
+        [_script_json(script) for script in result.scripts]
         if result.compared is None
-        else [_comparison_json(role, one) for role, one in result.compared]
+        else [_comparison_json(role, comparison) for role, comparison in result.compared]
     )
     json = {
         "keyspace": result.keyspaces.mail,
@@ -23,7 +23,7 @@ def document_of(result: GrantsResult) -> Document:
         "exit": int(result.exit),
     }
     if result.compared is None:
-        lines = [line for one in result.scripts for line in _script_lines(one)]
+        lines = [line for script in result.scripts for line in _script_lines(script)]
         return Document(json, (_text(result.creations, [*lines, *(f"-- {remark}" for remark in REMARKS)]),))
     return Document(json, tuple(_comparison_parts(result, result.compared)), result.exit)
 
@@ -44,7 +44,7 @@ def _script_lines(script: RoleScript) -> Iterator[str]:
 
 
 def _absent(script: RoleScript) -> list[str]:
-    return [f"{one.keyspace}.{one.table}" for one in script.absent]
+    return [f"{resource.keyspace}.{resource.table}" for resource in script.absent]
 
 
 def _script_json(script: RoleScript) -> dict[str, Any]:
@@ -59,12 +59,12 @@ def _script_json(script: RoleScript) -> dict[str, Any]:
 
 def _comparison_parts(result: GrantsResult, found: Sequence[tuple[Role, GrantComparison]]) -> Iterator[Part]:
     keyspaces = result.keyspaces
-    if rows := [row for _, one in found for row in _rows(one)]:
+    if rows := [row for _, comparison in found for row in _rows(comparison)]:
         yield Grid(f"Grants on {keyspaces.mail} and {keyspaces.ledger}", ("role", "what", "grant"), rows)
-    for role, one in found:
-        if one.agrees:
-            yield f"{one.holding.name} has what it needs for {role.purpose}, and nothing else."
-    yield _text(result.creations, [line for _, one in found for line in mending(one)])
+    for role, comparison in found:
+        if comparison.agrees:
+            yield f"{comparison.holding.name} has what it needs for {role.purpose}, and nothing else."
+    yield _text(result.creations, [line for _, comparison in found for line in mending(comparison)])
 
 
 def _rows(comparison: GrantComparison) -> Iterator[tuple[str, str, str]]:

@@ -20,23 +20,23 @@ HISTORY_SHOWN = 50
 
 
 def jobs_document(result: JobsResult) -> Document:
-    json = {"jobs": [_status_json(one) for one in result.jobs], "unread": result.unread or None}
+    json = {"jobs": [_status_json(job) for job in result.jobs], "unread": result.unread or None}
     if not result.jobs:
         return Document(json, ("No job is declared. How to declare one: mailmend jobs --help",))
     columns = ("job", "command", "next run", "window", "state", "last run")
     rows = [
         (
-            one.job.name,
-            one.job.command,
-            _local(one.turns[0].start_at, one.job) if one.turns else "never",
-            _window(one),
-            one.state.value,
-            _last(one.last),
+            job.job.name,
+            job.job.command,
+            _local(job.turns[0].start_at, job.job) if job.turns else "never",
+            _window(job),
+            job.state.value,
+            _last(job.last),
         )
-        for one in result.jobs
+        for job in result.jobs
     ]
     body: list[Part] = [Grid("Jobs", columns, rows, frozenset({"command", "window", "last run"}))]
-    body += [_missed_line(one) for one in result.jobs if one.state is JobState.MISSED and one.missed]
+    body += [_missed_line(job) for job in result.jobs if job.state is JobState.MISSED and job.missed]
     return Document(json, body, result.exit, remarks=_unread(result))
 
 
@@ -107,7 +107,7 @@ def limit_document(result: LimitsSet) -> Document:
         "heard_within_seconds": result.heard_within_seconds,
     }
     rows = [
-        (f"--{name.replace('_', '-')}", *(_limit_text(getattr(one, name)) for one in (result.before, result.now)))
+        (f"--{name.replace('_', '-')}", *(_limit_text(getattr(limit, name)) for limit in (result.before, result.now)))
         for name in names
         if getattr(result.now, name) is not None
     ]
@@ -130,7 +130,7 @@ def history_document(result: JobHistory) -> Document:
     columns = ("job", "started", "ended", "state", "exit", "repair")
     rows = [_history_row(run, repairs) for run, repairs in result.runs[:HISTORY_SHOWN]]
     grid = Grid("Runs of jobs", columns, rows, frozenset({"state"}))
-    repair = next((one for _, repairs in result.runs for one in repairs), None)
+    repair = next((run for _, repairs in result.runs for run in repairs), None)
     return Document(json, (grid, *([f"Next: mailmend runs show {repair.id}"] if repair else ())))
 
 
@@ -141,7 +141,7 @@ def _history_row(run: JobRun, repairs: Sequence[Run]) -> tuple[str, ...]:
         shown(run.ended_at) if run.ended_at else "",
         f"{run.state.value}: {run.reason}" if run.reason else run.state.value,
         "" if run.exit_code is None else str(run.exit_code),
-        ", ".join(str(one.id) for one in repairs),
+        ", ".join(str(repair.id) for repair in repairs),
     )
 
 

@@ -106,7 +106,8 @@ def place_in(finding: LintFinding, texts: Mapping[str, str]) -> Place | None:
 
 def closing_lines(report: LintReport, *, ignored: bool = False) -> Iterator[str]:
     counts = [
-        (sum(one.severity is severity for one in report.open), severity.word) for severity in sorted(Severity)[::-1]
+        (sum(finding.severity is severity for finding in report.open), severity.word)
+        for severity in sorted(Severity)[::-1]
     ]
     found = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count)
     yield f"{', '.join(report.looked_at) or 'nothing'}: {found or 'nothing found'}."
@@ -119,8 +120,8 @@ def report_json(report: LintReport) -> dict[str, Any]:
     return {
         "keyspaces": list(report.looked_at),
         "level": report.level.word,
-        "findings": [_finding_json(one, report.texts) for one in report.open],
-        "ignored": [_finding_json(one, report.texts) | {"because": one.ignored} for one in report.ignored],
+        "findings": [_finding_json(finding, report.texts) for finding in report.open],
+        "ignored": [_finding_json(finding, report.texts) | {"because": finding.ignored} for finding in report.ignored],
         "unused_ignores": list(report.unused),
         "exit": int(report.exit),
     }
@@ -173,7 +174,9 @@ def sarif(report: LintReport) -> dict[str, Any]:
                     }
                 },
                 "columnKind": "unicodeCodePoints",
-                "results": [_result(one, places[one.rule.id], report.texts, seen) for one in report.findings],
+                "results": [
+                    _result(finding, places[finding.rule.id], report.texts, seen) for finding in report.findings
+                ],
             }
         ],
     }

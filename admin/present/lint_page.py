@@ -78,7 +78,7 @@ def _section(rule: LintRule) -> str:
 
 
 def _ignored() -> str:
-    rows = (f"| {one.rule} | `{one.table}` | {one.reason} |" for one in CATALOG_IGNORES)
+    rows = (f"| {ignore.rule} | `{ignore.table}` | {ignore.reason} |" for ignore in CATALOG_IGNORES)
     return "\n".join(
         (
             "## What our own tables let stand\n",

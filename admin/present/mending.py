@@ -52,7 +52,9 @@ def summary_json(summary: RepairResult) -> dict[str, Any]:
         "engine": fields_json(summary.engine, "name", "why") if summary.engine else None,
         "findings": {name: counts_json(counts) for name, counts in summary.findings.items()},
         **{name: counts_json(getattr(summary, name)) for name in ("fixed", "left", "due")},
-        "reasons": {one.value: {why.value: n for why, n in found.items()} for one, found in summary.reasons.items()},
+        "reasons": {
+            verdict.value: {why.value: n for why, n in found.items()} for verdict, found in summary.reasons.items()
+        },
         "too_young": summary.too_young,
         "seconds": {stage: round(seconds, 3) for stage, seconds in summary.seconds.items()},
     }
@@ -91,7 +93,7 @@ def _sums(result: MendingResult, findings: Grid) -> Iterator[Part]:
     summary = result.summary
     if summary.missing_columns or summary.missing_tables:
         rows = [(table, "all of it", _NOT_LOOKED_AT) for table in summary.missing_tables]
-        rows += [(one.table, one.column, _NOT_COMPARED) for one in summary.missing_columns]
+        rows += [(column.table, column.column, _NOT_COMPARED) for column in summary.missing_columns]
         yield Grid(f"Missing in {summary.keyspace}", ("table", "column", "meaning"), rows)
     if summary.findings:
         yield findings
@@ -158,12 +160,12 @@ def _left_and_why(summary: RepairResult) -> list[tuple[Styled, str, str]]:
 
 def example_lines(examples: Sequence[Example]) -> Iterator[Styled]:
     heading = ""
-    for one in examples:
-        above = f"{one.verdict.value} in {one.projection}, for example:"
+    for example in examples:
+        above = f"{example.verdict.value} in {example.projection}, for example:"
         if above != heading:
             yield Styled(above, "dim")
         heading = above
-        yield Styled(f"    {one.key}" + (f"  ({one.result})" if one.result != "as found" else ""), "dim")
+        yield Styled(f"    {example.key}" + (f"  ({example.result})" if example.result != "as found" else ""), "dim")
 
 
 def _closing(result: MendingResult) -> list[str]:
@@ -322,7 +324,7 @@ def _details(summary: RepairResult) -> Grid:
 
 
 _TABLES: Mapping[str, Table] = {
-    **{name: one.table for name, one in PROJECTIONS.items()},
+    **{name: projection.table for name, projection in PROJECTIONS.items()},
     **{table.spelling: table for table in QUEUE_TABLES},
 }
 

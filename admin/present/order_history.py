@@ -68,7 +68,8 @@ def history_document(
     limit = history.limit
     json = {
         "history": [
-            {"id": one.id, "at": one.at, "event": one.event, "by": one.by, named: as_json(one.made)} for one in records
+            {"id": record.id, "at": record.at, "event": record.event, "by": record.by, named: as_json(record.made)}
+            for record in records
         ]
     }
     if not records:
@@ -76,15 +77,15 @@ def history_document(
     columns = ("when", "what", "by", named, "ends", "why", "id")
     rows = [
         (
-            shown(one.at),
-            one.event.value,
-            printable(one.by),
-            said(one.made),
-            end_cell(one.made.ends_at),
-            printable(one.made.reason),
-            str(one.made.id),
+            shown(record.at),
+            record.event.value,
+            printable(record.by),
+            said(record.made),
+            end_cell(record.made.ends_at),
+            printable(record.made.reason),
+            str(record.made.id),
         )
-        for one in records
+        for record in records
     ]
     grid = Grid(f"What was done to each {named} of {queue}, newest first", columns, rows, frozenset({"by", named}))
     body = (grid, f"These are the newest {limit:,}; more: --changes.") if len(records) == limit else (grid,)

@@ -26,20 +26,24 @@ def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
         "read_at": instant_text(served.read_at),
         "algorithm": said.algorithm.value,
         "policies": [
-            {"policy": number + 1, "line": _line(served, *policy_path(number)), **_counted_json(one, limits_json)}
-            for number, one in enumerate(said.policies)
+            {"policy": number + 1, "line": _line(served, *policy_path(number)), **_counted_json(policy, limits_json)}
+            for number, policy in enumerate(said.policies)
         ],
         "suspends": [
-            {"suspension": number + 1, "line": _line(served, *suspension_path(number)), "fields": _texts(one.patterns)}
-            for number, one in enumerate(said.suspensions)
+            {
+                "suspension": number + 1,
+                "line": _line(served, *suspension_path(number)),
+                "fields": _texts(suspension.patterns),
+            }
+            for number, suspension in enumerate(said.suspensions)
         ],
         "incoming": [
-            {"rule": number + 1, "line": _line(served, "incoming", number), **_rule_json(one)}
-            for number, one in enumerate(said.incoming)
+            {"rule": number + 1, "line": _line(served, "incoming", number), **_rule_json(rule)}
+            for number, rule in enumerate(said.incoming)
         ],
         "quotas": [
-            {"name": one.name, "line": _line(served, *quota_path(number)), **_counted_json(one, quota_limit_json)}
-            for number, one in enumerate(said.quotas)
+            {"name": quota.name, "line": _line(served, *quota_path(number)), **_counted_json(quota, quota_limit_json)}
+            for number, quota in enumerate(said.quotas)
         ],
         "tenants": dict(said.weights),
         "reload": changes_json(served.changes) if served.changes else None,
@@ -57,12 +61,14 @@ def changes_json(changes: PolicyChanges) -> Mapping[str, Any]:
 
 def _counted_json(counted: CountedTogether[L], limits: Callable[[L], Mapping[str, Any]]) -> dict[str, Any]:
     return {
-        "fields": [one.value for one in counted.fields],
+        "fields": [field.value for field in counted.fields],
         "groups": {
             named.value: {group.name: list(map(pattern_text, group.patterns)) for group in groups}
             for named, groups in counted.groups.items()
         },
-        "conditions": [{"if": _texts(one.patterns), "then": limits(one.threshold)} for one in counted.conditions],
+        "conditions": [
+            {"if": _texts(condition.patterns), "then": limits(condition.threshold)} for condition in counted.conditions
+        ],
         "default": limits(counted.default) if counted.default else None,
     }
 

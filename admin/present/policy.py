@@ -39,7 +39,7 @@ def lint_document(result: PolicyLintResult) -> Document:
     file = printable(str(result.file))
     json = {
         "file": str(result.file),
-        "findings": [_finding_json(one) for one in found],
+        "findings": [_finding_json(finding) for finding in found],
         "refused": _refused_json(result.refused) if result.refused else [],
         "exit": int(result.exit),
     }
@@ -47,7 +47,10 @@ def lint_document(result: PolicyLintResult) -> Document:
         return Document(json, (), result.exit, remarks=(f"mailmend: {result.refused.message}",))
     if not found:
         return Document(json, (f"{file}: nothing found.",), result.exit)
-    rows = [(_place(one.place), one.rule.id, printable(_said(one), instead=" "), one.rule.fix) for one in found]
+    rows = [
+        (_place(finding.place), finding.rule.id, printable(_said(finding), instead=" "), finding.rule.fix)
+        for finding in found
+    ]
     body: tuple[Part, ...] = (
         Grid(file, ("place", "rule", "what", "what to do"), rows, _WRAPPED),
         f"{len(found):,} found. Why each of them matters: docs/lint.md",
@@ -57,13 +60,13 @@ def lint_document(result: PolicyLintResult) -> Document:
 
 def _refused_json(error: BadPolicyFile) -> list[dict[str, Any]]:
     return [
-        {**fields_json(one.place, "line", "column"), "text": one.problem, "fix": one.mend}
-        for one in error.refused or (error,)
+        {**fields_json(file.place, "line", "column"), "text": file.problem, "fix": file.mend}
+        for file in error.refused or (error,)
     ]
 
 
 def _said(finding: PlacedFinding) -> str:
-    lines = list(dict.fromkeys(one.line for one in finding.because))
+    lines = list(dict.fromkeys(place.line for place in finding.because))
     where = f" (line{'' if len(lines) == 1 else 's'} {', '.join(map(str, lines))})" if lines else ""
     return f"{finding.rule.title}: {finding.text}{where}"
 
@@ -78,7 +81,7 @@ def _finding_json(finding: PlacedFinding) -> dict[str, Any]:
         **fields_json(finding.rule, "title"),
         "text": finding.text,
         **fields_json(finding.place, "line", "column"),
-        "because": [fields_json(one, "line", "column") for one in finding.because],
+        "because": [fields_json(place, "line", "column") for place in finding.because],
         **plain({"reason": finding.rule.reason, "fix": finding.rule.fix}),
     }
 
@@ -88,16 +91,16 @@ def explain_document(result: PolicyExplanation) -> Document:
         "file": str(result.request.file),
         "queue": result.queue,
         "mail": {named.value: text for named, text in result.values.items()},
-        "unsaid": [one.value for one in result.unsaid],
-        "sources": [_source_json(one, result) for one in result.sources],
-        "quotas": [_quota_json(one, result) for one in result.quotas],
+        "unsaid": [field.value for field in result.unsaid],
+        "sources": [_source_json(source, result) for source in result.sources],
+        "quotas": [_quota_json(quota, result) for quota in result.quotas],
         "other_family": list(result.other_family),
         "left": list(result.left),
-        "parked": [{**made_json(one.made), "parked": one.parked} for one in result.parked],
+        "parked": [{**made_json(condition.made), "parked": condition.parked} for condition in result.parked],
         "exit": int(ExitCode.FINE),
     }
-    body = tuple(part for one in result.sources for part in _source_parts(one, result))
-    unsaid = ", ".join(one.value for one in result.unsaid)
+    body = tuple(part for source in result.sources for part in _source_parts(source, result))
+    unsaid = ", ".join(field.value for field in result.unsaid)
     remarks = (f"Not named, so taken as empty: {unsaid}.",) if unsaid else ()
     return Document(json, (*body, *_quota_parts(result), *_closing_lines(result)), remarks=remarks)
 
@@ -131,7 +134,7 @@ def _share_row(share: PolicyShare, result: PolicyExplanation) -> tuple[str, ...]
 
 
 def _counted_as(fields: Sequence[PickupField], key: CounterKey) -> str:
-    named = (f"{one.value} {text or '(empty)'}" for one, text in zip(fields, key, strict=True))
+    named = (f"{field.value} {text or '(empty)'}" for field, text in zip(fields, key, strict=True))
     return printable(", ".join(named)) or "every mail"
 
 
@@ -141,9 +144,9 @@ def _limits_of(condition: int | None, path: DocumentPath | None, result: PolicyE
 
 
 def _quota_parts(result: PolicyExplanation) -> Iterator[Part]:
-    counted = ("mails there", "bytes there") if any(one.used for one in result.quotas) else ()
+    counted = ("mails there", "bytes there") if any(quota.used for quota in result.quotas) else ()
     columns = ("quota", "counted as", "limits of", "mails", "bytes", *counted)
-    rows = [_quota_row(one, result) for one in result.quotas]
+    rows = [_quota_row(quota, result) for quota in result.quotas]
     if rows:
         yield Grid("Quotas of the queue", columns, rows, frozenset({"counted as"}))
 
@@ -167,7 +170,7 @@ def _quota_json(share: QuotaShare, result: PolicyExplanation) -> dict[str, Any]:
     return {
         "name": quota.name,
         "line": result.places[quota_path(share.quota)].line,
-        "key": {one.value: text for one, text in zip(quota.fields, share.key, strict=True)},
+        "key": {field.value: text for field, text in zip(quota.fields, share.key, strict=True)},
         "condition": None if share.condition is None else share.condition + 1,
         "limits_line": result.places[path].line if path else None,
         **quota_limit_json(limit or QuotaLimit()),
@@ -196,9 +199,9 @@ def suspension_numbers(one: SourceExplanation, said: PickupPolicies) -> list[int
 
 
 def _closing_lines(result: PolicyExplanation) -> Iterator[str]:
-    for one in result.parked:
-        yield printable(f"Parked beside this file: run-time condition {one.made.id}: {one.parked}.")
-    for full in (one for one in result.quotas if one.refuses):
+    for condition in result.parked:
+        yield printable(f"Parked beside this file: run-time condition {condition.made.id}: {condition.parked}.")
+    for full in (quota for quota in result.quotas if quota.refuses):
         yield f"Quota {result.said.quotas[full.quota].name} is full: {result.queue} takes no such mail now."
     if result.other_family:
         yield f"Of another family than the server, so nothing is sent from: {', '.join(result.other_family)}."
@@ -238,7 +241,7 @@ def share_json(share: PolicyShare, said: PickupPolicies, line: Callable[[Documen
     return {
         "policy": share.policy + 1,
         "line": line(policy_path(share.policy)),
-        "key": {one.value: text for one, text in zip(fields, share.key, strict=True)},
+        "key": {field.value: text for field, text in zip(fields, share.key, strict=True)},
         "condition": None if share.condition is None else share.condition + 1,
         "limits_line": line(limits) if limits else None,
         **limits_json(share.threshold),

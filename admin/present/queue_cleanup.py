@@ -56,15 +56,15 @@ def _garbage_json(garbage: "GarbageCollection") -> dict[str, Any]:
         "seconds_about": plain(garbage.seconds_about),
         "nodes": [
             {
-                "node": one.node,
-                "bytes_before": one.before.bytes,
-                "bytes": one.after and one.after.bytes,
-                "sstables_before": one.before.sstables,
-                "sstables": one.after and one.after.sstables,
-                "seconds": round(one.seconds, 3),
-                "failed": one.failed,
+                "node": node.node,
+                "bytes_before": node.before.bytes,
+                "bytes": node.after and node.after.bytes,
+                "sstables_before": node.before.sstables,
+                "sstables": node.after and node.after.sstables,
+                "seconds": round(node.seconds, 3),
+                "failed": node.failed,
             }
-            for one in garbage.nodes
+            for node in garbage.nodes
         ],
         "nodes_down": list(garbage.down),
     }
@@ -73,19 +73,20 @@ def _garbage_json(garbage: "GarbageCollection") -> dict[str, Any]:
 def queues_grid(queues: "Sequence[CleanedQueue]", *, removed: bool) -> Grid:
     columns = ["queue", "begins at", "waiting", "finished", "marks"]
     rows = []
-    for one in queues:
-        scanned = one.judged.scanned
-        begins = one.judged.browse_start
+    for queue in queues:
+        scanned = queue.judged.scanned
+        begins = queue.judged.browse_start
         numbers = [scanned.waiting, scanned.rows - scanned.waiting, scanned.marks]
-        numbers += [one.rows, one.blobs, one.marks] if removed else []
-        rows.append((one.queue, shown(begins) if begins else "nowhere", *(f"{number:,}" for number in numbers)))
+        numbers += [queue.rows, queue.blobs, queue.marks] if removed else []
+        rows.append((queue.queue, shown(begins) if begins else "nowhere", *(f"{number:,}" for number in numbers)))
     return Grid("Queues", (*columns, *(("rows gone", "blobs gone", "marks gone") if removed else ())), rows)
 
 
 def queue_lines(result: MendingResult) -> Iterator[str]:
-    for one in result.queues or ():
-        if one.marks_stay:
-            yield f"The {one.judged.scanned.marks:,} marks of {one.queue} never expire, and stay: {one.marks_stay}."
+    for queue in result.queues or ():
+        if queue.marks_stay:
+            marks = queue.judged.scanned.marks
+            yield f"The {marks:,} marks of {queue.queue} never expire, and stay: {queue.marks_stay}."
     if topics := result.topics:
         gone = len(topics.without_blobs)
         yield f"{topics.mails:,} mails are in topics of {topics.namespace}, {gone:,} of them without their bytes."
@@ -117,5 +118,9 @@ def after_a_plan(summary: "RepairResult", asked: str, file: str, done_by: str) -
 
 def about_queues(found: Mapping[Verdict, int], keyspace: str, *, again: bool) -> list[str]:
     """The commands that mend what was found in queues; `again`: also those that this one is a dry run of."""
-    names = (one.mended for verdict, one in QUEUE_VERDICTS.items() if found.get(verdict) and verdict not in HARMLESS)
+    names = (
+        queue_verdict.mended
+        for verdict, queue_verdict in QUEUE_VERDICTS.items()
+        if found.get(verdict) and verdict not in HARMLESS
+    )
     return [f"Next: mailmend {name}{keyspace}" for name in dict.fromkeys(names) if again or name != "repair queues"]

@@ -38,29 +38,29 @@ def enqueue_document(result: EnqueueResult) -> Document:
     request = result.request
     done = result.succeeded
     failed = result.failed
-    not_done = [{"file": one.file, "why": one.error.what} for one in failed if one.error]
+    not_done = [{"file": file.file, "why": file.error.what} for file in failed if file.error]
     if request.dry_run:
-        would = [{"file": one.file, "bytes": one.content_bytes} for one in done]
+        would = [{"file": file.file, "bytes": file.content_bytes} for file in done]
         json = {"dry_run": True, "enqueued": [], "failed": not_done, "would_enqueue": would, "due_at": result.due_at}
         due = f"due at {shown(result.due_at)}" if result.due_at else "due at once"
-        size = sum(one.content_bytes for one in done)
+        size = sum(file.content_bytes for file in done)
         line = f"Nothing was enqueued. {len(done):,} mails ({size:,} bytes) would go into {request.queue}, {due}."
-        remarks = [f"would not be enqueued: {one.file}: {one.error}" for one in failed]
+        remarks = [f"would not be enqueued: {file.file}: {file.error}" for file in failed]
         return queue_document(result, json, (line,), remarks)
     enqueued = [
-        {"file": one.file, "id": str(one.enqueue_ids[0]), "ids": [str(enqueue_id) for enqueue_id in one.enqueue_ids]}
-        for one in done
+        {"file": file.file, "id": str(file.enqueue_ids[0]), "ids": [str(enqueue_id) for enqueue_id in file.enqueue_ids]}
+        for file in done
     ]
     json = {"dry_run": False, "enqueued": enqueued, "failed": not_done}
-    body = [f"{enqueue_id}  {one.file}" for one in done for enqueue_id in one.enqueue_ids]
+    body = [f"{enqueue_id}  {file.file}" for file in done for enqueue_id in file.enqueue_ids]
     body.append(f"{len(body):,} mails are in {request.queue}.")
-    remarks = [f"not enqueued: {one.file}: {one.error}" for one in failed]
+    remarks = [f"not enqueued: {file.file}: {file.error}" for file in failed]
     return queue_document(result, json, body, remarks)
 
 
 def dequeue_document(result: DequeueResult) -> Document:
     request = result.request
-    counts = {one.value: result.settled.get(one, 0) for one in ConsumerOutcome}
+    counts = {outcome.value: result.settled.get(outcome, 0) for outcome in ConsumerOutcome}
     json = {"dry_run": request.dry_run, "taken": result.total, **counts, "unsettled": result.unsettled}
     if not request.dry_run:
         named = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
@@ -86,7 +86,7 @@ def remove_document(result: RemoveResult) -> Document:
         "dry_run": request.dry_run,
         "removed": 0 if request.dry_run else count,
         "would_remove": count if request.dry_run else None,
-        "failed": [{"id": one.enqueue_id, "why": one.why} for one in failed],
+        "failed": [{"id": unremoved.enqueue_id, "why": unremoved.why} for unremoved in failed],
         "kept": str(result.kept) if result.kept else None,
         "kept_without_content": result.without_content,
         "mails": [mail_json(one, result.at) for one in result.listed] if request.dry_run else None,
@@ -102,7 +102,9 @@ def remove_document(result: RemoveResult) -> Document:
         body.append(f"The bytes of {result.without_content:,} of them were missing already; their envelopes are kept.")
     if result.kept:
         body.append(f"To put them back: mailmend queue restore {result.kept}")
-    return queue_document(result, json, body, [f"not removed: {one.enqueue_id}: {one.why}" for one in failed])
+    return queue_document(
+        result, json, body, [f"not removed: {unremoved.enqueue_id}: {unremoved.why}" for unremoved in failed]
+    )
 
 
 def restore_document(result: RestoredMails) -> Document:
@@ -115,14 +117,14 @@ def restore_document(result: RestoredMails) -> Document:
         "dry_run": request.dry_run,
         "restored": result.restored,
         "would_restore": plan.count if request.dry_run else None,
-        "would_restore_ids": sorted(str(one) for ids in plan.missing.values() for one in ids)
+        "would_restore_ids": sorted(str(enqueue_id) for ids in plan.missing.values() for enqueue_id in ids)
         if request.dry_run
         else None,
         "already": result.already,
         "never_left": plain(result.never_left),
         "torn": plan.truncated,
         "without_content": plain(result.without_content),
-        "failed": [{"id": str(one), "why": why} for one, why in result.failed.items()],
+        "failed": [{"id": str(enqueue_id), "why": why} for enqueue_id, why in result.failed.items()],
         "exit": int(result.exit),
     }
     return Document(json, _restored_lines(result), result.exit, _restore_remarks(result))
@@ -144,8 +146,11 @@ def _restored_lines(result: RestoredMails) -> list[str]:
 
 def _restore_remarks(result: RestoredMails) -> list[str]:
     cut = ["The end of the file is missing; what stood there was not removed from its queue."] * result.plan.truncated
-    missing = [f"not restored: {one}: its bytes were missing when it was removed" for one in result.without_content]
-    return [*cut, *missing, *(f"not restored: {one}: {why}" for one, why in result.failed.items())]
+    missing = [
+        f"not restored: {enqueue_id}: its bytes were missing when it was removed"
+        for enqueue_id in result.without_content
+    ]
+    return [*cut, *missing, *(f"not restored: {enqueue_id}: {why}" for enqueue_id, why in result.failed.items())]
 
 
 def move_document(result: MoveResult) -> Document:
@@ -158,7 +163,7 @@ def move_document(result: MoveResult) -> Document:
         "moved": {"waiting": result.waiting, "delayed": result.delayed},
         "resumed": result.resumed,
         "renamed": {str(was): str(now) for was, now in result.renamed.items()},
-        "failed": [{"id": str(one.was), "why": one.why} for one in result.stay],
+        "failed": [{"id": str(unmoved.was), "why": unmoved.why} for unmoved in result.stay],
         "left": result.left,
         "dead_letters": result.dead,
         "consumers": result.consumers,
@@ -182,7 +187,7 @@ def move_document(result: MoveResult) -> Document:
         lines.append(f"{result.left:,} are left at the source. See: mailmend queue browse {request.queue}")
     if result.dead:
         lines.append(f"{result.dead:,} dead letters stay at the source. See: mailmend queue redrive --dry-run")
-    return queue_document(result, json, lines, [f"not moved: {one.was}: {one.why}" for one in result.stay])
+    return queue_document(result, json, lines, [f"not moved: {unmoved.was}: {unmoved.why}" for unmoved in result.stay])
 
 
 _STARTS: Final = ("browse_start", "content_start", "swept_at")
@@ -193,13 +198,13 @@ def list_document(result: QueueAnswer[QueueRequest, Sequence[QueueOverview]]) ->
     place = result.request.place
     tabled = "keyspace" in result.request.home
     queues = [
-        {"queue": one.name, **_size_json(one.size), **(fields_json(one, *_STARTS) if tabled else {})}
-        for one in result.found
+        {"queue": overview.name, **_size_json(overview.size), **(fields_json(overview, *_STARTS) if tabled else {})}
+        for overview in result.found
     ]
     body: Part = f"{place} has no queue yet: nothing was ever enqueued."
     if result.found:
         columns = _QUEUE_COLUMNS if tabled else _QUEUE_COLUMNS[: -len(_STARTS)]
-        body = Grid(f"Queues of {place}", columns, [_cells(one)[: len(columns)] for one in result.found])
+        body = Grid(f"Queues of {place}", columns, [_cells(overview)[: len(columns)] for overview in result.found])
     return Document({**result.request.home, "queues": queues, "exit": 0}, (body,))
 
 
@@ -243,7 +248,7 @@ def browse_document(result: BrowseResult) -> Document:
     if result.request.lines:
         return Document(exit=result.exit, remarks=remarks)
     token = result.next.token if result.next else None
-    json = {"mails": [browsed_json(one) for one in result.mails], "next": token}
+    json = {"mails": [browsed_json(mail) for mail in result.mails], "next": token}
     return queue_document(result, json, _page(result, token), remarks)
 
 
@@ -255,10 +260,10 @@ def _page(result: BrowseResult, token: str | None) -> list[Part]:
     queue = result.request.queue
     if not result.mails:
         return [f"No mail of {queue} matches."]
-    body: list[Part] = [mails_table(f"Mails of {queue}", [one.listed for one in result.mails], result.mails[0].at)]
-    for one in result.mails:
-        if one.content is not None:
-            body += [f"--- {one.listed.queued.enqueue_id}", _text(one.content)]
+    body: list[Part] = [mails_table(f"Mails of {queue}", [mail.listed for mail in result.mails], result.mails[0].at)]
+    for mail in result.mails:
+        if mail.content is not None:
+            body += [f"--- {mail.listed.queued.enqueue_id}", _text(mail.content)]
     if token:
         body.append(f"There are more. Next: mailmend queue browse --queue {queue} --after {token}")
     return body
@@ -273,10 +278,10 @@ def _text(content: MailContent) -> str:
 def health_document(result: QueueAnswer[HealthRequest, Sequence[QueueHealth]]) -> Document:
     json = {
         **result.request.home,
-        "queues": [_health_json(one) for one in result.found],
+        "queues": [_health_json(health) for health in result.found],
         "exit": int(result.exit),
     }
-    return Document(json, [line for one in result.found for line in _lines(one)], result.exit)
+    return Document(json, [line for health in result.found for line in _lines(health)], result.exit)
 
 
 def _health_json(one: QueueHealth) -> dict[str, Any]:
@@ -298,7 +303,7 @@ def _topics_json(topics: TopicFigures) -> dict[str, Any]:
     return {
         **fields_json(topics, "namespace", "deletions", "stretches", "unread"),
         "overdue_seconds": topics.overdue.total_seconds(),
-        "policies": {topic: plain(one) for topic, one in topics.policies.items()},
+        "policies": {topic: plain(policy) for topic, policy in topics.policies.items()},
     }
 
 

@@ -98,11 +98,11 @@ def tend_document(result: QueueAnswer[TendRequest, Sequence[TendedQueue]]) -> Do
     if not (request.once or request.dry_run):
         return Document()
     queues = [
-        {"queue": one.queue, "moved_due": one.moved_due, **_upkeep_json(one.upkeep, dry_run=request.dry_run)}
-        for one in result.found
+        {"queue": queue.queue, "moved_due": queue.moved_due, **_upkeep_json(queue.upkeep, dry_run=request.dry_run)}
+        for queue in result.found
     ]
     json = {**request.home, "dry_run": request.dry_run, "queues": queues, "exit": 0}
-    lines = [line for one in result.found for line in _round_lines(one, dry_run=request.dry_run)]
+    lines = [line for queue in result.found for line in _round_lines(queue, dry_run=request.dry_run)]
     return Document(json, [NOTHING_WRITTEN, *lines] if request.dry_run else lines)
 
 
@@ -269,7 +269,9 @@ def _named_lines(found: Reconciled) -> list[str]:
     kinds: dict[QueueFinding, list[str]] = {
         QueueFinding.BROKEN_ROW: [f"{row.enqueue_id} ({row.why})" for row in found.tables.broken],
         QueueFinding.BLOB_MISSING: plain(found.missing or frozenset()),
-        QueueFinding.BAD_MESSAGE: [f"{one.place} of {one.topic} ({one.why})" for one in found.tables.bad or ()],
+        QueueFinding.BAD_MESSAGE: [
+            f"{message.place} of {message.topic} ({message.why})" for message in found.tables.bad or ()
+        ],
         QueueFinding.LACKS_MESSAGE: plain(found.without_message),
         QueueFinding.ONLY_IN_BROKER: plain(found.only_in_broker),
     }

@@ -54,12 +54,12 @@ def rollout_json(rollout: RolloutPlan, script: Spelling, sizes: TableSizes) -> d
     return {
         "keyspace": script.keyspace,
         "create_keyspace": rollout.creation.cql if rollout.creation else None,
-        "baseline": [str(one.file) for one in plan.baseline],
-        "plan": [statement_json(one, script, sizes) for one in plan.statements],
-        "left": [str(one.file) for one in plan.left],
+        "baseline": [str(migration.file) for migration in plan.baseline],
+        "plan": [statement_json(statement, script, sizes) for statement in plan.statements],
+        "left": [str(migration.file) for migration in plan.left],
         "stopped": plan.stopped or None,
-        "besides": [one.cql for one in rollout.besides],
-        "withheld": [one.cql for one in rollout.withheld],
+        "besides": [step.cql for step in rollout.besides],
+        "withheld": [step.cql for step in rollout.withheld],
         "foreign": rollout.foreign,
     }
 
@@ -87,11 +87,11 @@ def _assessment_json(assessment: Assessment) -> dict[str, Any]:
 
 def statements_of(rollout: RolloutPlan, script: Spelling) -> list[str]:
     create = [rollout.creation.cql] if rollout.creation else []
-    run = [one for one in rollout.migrations.statements if one.way is not Way.RECORD]
+    run = [statement for statement in rollout.migrations.statements if statement.way is not Way.RECORD]
     return [
         *create,
-        *(script.shown(one.migration, one.position) for one in run),
-        *(one.cql for one in rollout.besides),
+        *(script.shown(statement.migration, statement.position) for statement in run),
+        *(step.cql for step in rollout.besides),
     ]
 
 
@@ -138,7 +138,7 @@ def _closing_lines(rollout: RolloutPlan, keyspace: str) -> Iterator[str]:
         adopt = f"mailmend schema adopt {keyspace_option(keyspace)}"
         yield f"-- {keyspace} was not made by mailmend. Take it over with: {adopt}"
     elif plan.left:
-        yield f"-- left: {', '.join(str(one.file) for one in plan.left)}" + (
+        yield f"-- left: {', '.join(str(migration.file) for migration in plan.left)}" + (
             f" ({plan.stopped})" if plan.stopped else ""
         )
     if plan.risky:
@@ -161,9 +161,9 @@ def apply_json(result: ApplyResult) -> dict[str, Any]:
         "created": rolled.created,
         "withheld": [step.creates for step in plan.withheld],
         "applied": rolled.applied,
-        "baseline": [str(one.file) for one in plan.migrations.baseline],
+        "baseline": [str(migration.file) for migration in plan.migrations.baseline],
         "statements": rolled.statements,
-        "left": [str(one.file) for one in plan.migrations.left] if not plan.foreign else [],
+        "left": [str(migration.file) for migration in plan.migrations.left] if not plan.foreign else [],
         "stopped": plan.migrations.stopped or None,
         "nodes_down": list(rolled.nodes.down),
         "exit": int(result.exit),
@@ -173,14 +173,14 @@ def apply_json(result: ApplyResult) -> dict[str, Any]:
 def _found_json(result: ApplyResult) -> dict[str, Any]:
     if isinstance(result.found, Recognition):
         return recognition_json(result.keyspace, result.found)
-    drift = [difference_json(one) for one in result.found]
+    drift = [difference_json(difference) for difference in result.found]
     return {"keyspace": result.keyspace, "generation": None, "drift": drift, "notes": []}
 
 
 def _apply_parts(result: ApplyResult) -> Iterator[Part]:
     plan = result.rollout.plan
     keyspace = result.keyspace
-    yield from (f"there already: {one.file}" for one in plan.migrations.baseline)
+    yield from (f"there already: {migration.file}" for migration in plan.migrations.baseline)
     yield from (f"created {name}" for name in result.rollout.created)
     yield from (f"applied {file}" for file in result.rollout.applied)
     if plan.withheld:
@@ -191,12 +191,13 @@ def _apply_parts(result: ApplyResult) -> Iterator[Part]:
     if plan.foreign:
         yield f"Take the keyspace over with: mailmend schema adopt {keyspace_option(keyspace)}"
     elif plan.migrations.left:
-        yield f"Left: {', '.join(str(one.file) for one in plan.migrations.left)}. {plan.migrations.stopped}."
+        left = ", ".join(str(migration.file) for migration in plan.migrations.left)
+        yield f"Left: {left}. {plan.migrations.stopped}."
     if isinstance(result.found, Recognition):
         if not plan.migrations.left or plan.foreign:
             yield from recognition_parts(keyspace, result.found)
         return
-    yield from (str(one) for one in result.found)
+    yield from (str(difference) for difference in result.found)
     yield f"{keyspace}: " + ("not as expected." if result.found else "the schema is as expected.")
 
 
@@ -206,15 +207,15 @@ def model_plan_json(plan: ModelPlan) -> dict[str, Any]:
         "from_model": True,
         "plan": [
             {
-                "owner": one.owner,
-                "cql": plan.cql(one) or None,
-                **_assessment_json(one.assessment),
-                "manual": one.manual or None,
-                "estimate": plan.estimate(one) or None,
+                "owner": change.owner,
+                "cql": plan.cql(change) or None,
+                **_assessment_json(change.assessment),
+                "manual": change.manual or None,
+                "estimate": plan.estimate(change) or None,
             }
-            for one in plan.changes
+            for change in plan.changes
         ],
-        "statements": [plan.cql(one) for one in plan.changes if one.statement],
+        "statements": [plan.cql(change) for change in plan.changes if change.statement],
         "in_flight": list(plan.in_flight),
         "exit": int(plan.exit),
     }
@@ -224,11 +225,11 @@ def _model_lines(plan: ModelPlan) -> Iterator[str]:
     if plan.in_flight:
         yield f"-- no drop is planned: {', '.join(plan.in_flight)} has not ended, and what looks unexpected may be"
         yield "-- half of what it makes. First let it end: mailmend runbook show migration-died-half-way"
-    for one in plan.changes:
-        if one.manual:
-            yield from (f"-- by hand, {one.owner}: {one.manual}", "")
+    for change in plan.changes:
+        if change.manual:
+            yield from (f"-- by hand, {change.owner}: {change.manual}", "")
             continue
-        yield from (_risk_line(one.assessment, plan.estimate(one)), plan.cql(one), "")
+        yield from (_risk_line(change.assessment, plan.estimate(change)), plan.cql(change), "")
     if not plan.changes and not plan.in_flight:
         yield f"-- {plan.keyspace} is as the model says; options and what is unexpected were left out unless asked for"
 
@@ -260,8 +261,8 @@ def optional_json(one: OptionalMigration, live: Schema, keyspace: str, server: S
 
 
 def optional_text(due: Iterable[OptionalMigration], live: Schema, keyspace: str, server: ServerVersion) -> Verbatim:
-    shown = ((one, optional_json(one, live, keyspace, server)) for one in due)
-    return _script(line for one, json in shown for line in _optional_lines(one, keyspace, json))
+    shown = ((migration, optional_json(migration, live, keyspace, server)) for migration in due)
+    return _script(line for migration, json in shown for line in _optional_lines(migration, keyspace, json))
 
 
 def _optional_lines(one: OptionalMigration, keyspace: str, shown: dict[str, Any]) -> Iterator[str]:
@@ -281,10 +282,10 @@ def recognition_json(keyspace: str, recognition: Recognition) -> dict[str, Any]:
         "generation": recognition.generation.name,
         "made_here": recognition.made_here,
         "drift": [
-            difference_json(one) | {"mend": mend_of(one, keyspace, made_here=recognition.made_here)}
-            for one in recognition.drift
+            difference_json(difference) | {"mend": mend_of(difference, keyspace, made_here=recognition.made_here)}
+            for difference in recognition.drift
         ],
-        "notes": [difference_json(one) for one in recognition.notes],
+        "notes": [difference_json(note) for note in recognition.notes],
         "exit": int(ExitCode.FINE if recognition.agrees else ExitCode.DRIFT),
     }
 
@@ -351,8 +352,8 @@ def recognition_parts(keyspace: str, recognition: Recognition) -> Iterator[Part]
         yield AS_EXPECTED
         return
     yield differences_table("Drift", recognition.drift)
-    for one in recognition.drift:
-        yield f"{'.'.join(_place(one))}: {mend_of(one, keyspace, made_here=recognition.made_here)}"
+    for difference in recognition.drift:
+        yield f"{'.'.join(_place(difference))}: {mend_of(difference, keyspace, made_here=recognition.made_here)}"
 
 
 def generation_line(keyspace: str, recognition: Recognition) -> str:
@@ -363,7 +364,7 @@ def generation_line(keyspace: str, recognition: Recognition) -> str:
 def differences_table(title: str, found: Iterable[Difference]) -> Grid:
     """A table of differences; its columns "what" and "where" keep their width beside long options."""
     columns = ("what", "where", "expected", "found")
-    return Grid(title, columns, [_cells(one) for one in found], frozenset({"expected", "found"}))
+    return Grid(title, columns, [_cells(difference) for difference in found], frozenset({"expected", "found"}))
 
 
 def _place(difference: Difference) -> tuple[str, ...]:

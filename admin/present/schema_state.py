@@ -53,11 +53,14 @@ def verified_json(result: VerifyResult) -> dict[str, Any]:
         "made_here": recognition.made_here if recognition else None,
         "adopted": found.baseline is not None,
         "drift": [
-            *(difference_json(one) | {"mend": _mend(result, one)} for one in found.against.drift),
-            *(_history_json(one.kind.value, one.file, one.why, one.mend) for one in found.tampering),
-            *(_history_json(_IN_FLIGHT, str(one.file), _why(one), _mend_running(result)) for one in found.running),
+            *(difference_json(difference) | {"mend": _mend(result, difference)} for difference in found.against.drift),
+            *(_history_json(drift.kind.value, drift.file, drift.why, drift.mend) for drift in found.tampering),
+            *(
+                _history_json(_IN_FLIGHT, str(entry.file), _why(entry), _mend_running(result))
+                for entry in found.running
+            ),
         ],
-        "notes": [difference_json(one) for one in found.against.notes],
+        "notes": [difference_json(note) for note in found.against.notes],
         "not_compared": list(result.not_compared),
         "history": {"applied": found.applied, "pending": list(found.pending)} if found.applied is not None else None,
         "since_adoption": [{"change": since.value, "object": name} for since, name in found.since],
@@ -151,9 +154,9 @@ def _head_lines(result: VerifyResult) -> Iterator[str]:
 
 
 def _drift_lines(result: VerifyResult) -> Iterator[str]:
-    for one in result.found.against.drift:
-        place = f"{one.owner}.{one.subject}" if one.subject else one.owner
-        yield f"{place}: {_mend(result, one)}"
+    for difference in result.found.against.drift:
+        place = f"{difference.owner}.{difference.subject}" if difference.subject else difference.owner
+        yield f"{place}: {_mend(result, difference)}"
     for drift in result.found.tampering:
         yield f"{drift}. {drift.mend}"
     for entry in result.found.running:
@@ -174,8 +177,8 @@ def history_json(result: HistoryResult) -> dict[str, Any]:
     record = result.record
     return {
         "keyspace": result.keyspace,
-        "migrations": [entry_json(one) for one in record.past.entries],
-        "statements": [_statement_json(one) for one in record.past.statements],
+        "migrations": [entry_json(entry) for entry in record.past.entries],
+        "statements": [_statement_json(statement) for statement in record.past.statements],
         "holder": _lease_json(record.lease) if record.lease else None,
         "unlocks": plain(record.unlocks),
         "exit": 0,
@@ -211,22 +214,22 @@ def _history_parts(result: HistoryResult) -> Iterator[Part]:
     statements = found.past.statements
     if entries:
         columns = ("migration", "state", "done", "when", "by")
-        yield Grid(f"Schema of {keyspace}", columns, [_entry_cells(one) for one in entries], frozenset({"by"}))
+        yield Grid(f"Schema of {keyspace}", columns, [_entry_cells(entry) for entry in entries], frozenset({"by"}))
     else:
         yield f"{keyspace} has no history: no migration was applied, nothing was adopted."
-    for note in dict.fromkeys(one.note for one in entries if one.note):
+    for note in dict.fromkeys(entry.note for entry in entries if entry.note):
         yield f"Baseline: {note}."
     if statements:
         columns = ("migration", "statement", "state", "what", "error")
-        rows = [_statement_cells(one) for one in statements]
+        rows = [_statement_cells(statement) for statement in statements]
         yield Grid("Statements of what has not ended", columns, rows, frozenset({"state", "what", "error"}))
     if found.unlocks:
-        unlocks = [(shown(one.at), one.holder, one.by, one.reason) for one in found.unlocks]
+        unlocks = [(shown(unlock.at), unlock.holder, unlock.by, unlock.reason) for unlock in found.unlocks]
         wrapped = frozenset({"holder", "by", "reason"})
         yield Grid("Ended by force", ("at", "holder", "by", "reason"), unlocks, wrapped)
     if found.lease:
         yield f"At work: {found.lease.owner}, until {shown(found.lease.expires_at)} UTC unless renewed."
-    elif statements or any(not one.ended for one in entries):
+    elif statements or any(not entry.ended for entry in entries):
         yield f"Nobody is at work. To go on: mailmend schema apply{_again(result)}"
 
 
@@ -275,10 +278,11 @@ def adopt_json(outcome: AdoptResult) -> dict[str, Any]:
         **recognition_json(outcome.keyspace, recognition),
         "standing": outcome.adoption.standing.value,
         "adopted": outcome.wrote,
-        "against": [difference_json(one) for one in outcome.adoption.against],
+        "against": [difference_json(difference) for difference in outcome.adoption.against],
         "baseline": _baseline_json(outcome.baseline) if outcome.baseline else None,
         "optional": [
-            optional_json(one, outcome.live, outcome.keyspace, outcome.server) for one in outcome.adoption.optional
+            optional_json(migration, outcome.live, outcome.keyspace, outcome.server)
+            for migration in outcome.adoption.optional
         ],
         "schema_version": _version_json(outcome),
         "dry_run": outcome.dry_run,
@@ -330,8 +334,8 @@ def _adopt_lines(outcome: AdoptResult) -> Iterator[str]:
     if outcome.baseline:
         count = len(outcome.baseline.migrations)
         yield f"Fingerprint {outcome.baseline.fingerprint}; {count} migrations count as done."
-    for one in recognition.drift if outcome.adoption.standing in ADOPTED else ():
-        yield f"drift: {one}; {mend_of(one, name, made_here=recognition.made_here)}"
+    for difference in recognition.drift if outcome.adoption.standing in ADOPTED else ():
+        yield f"drift: {difference}; {mend_of(difference, name, made_here=recognition.made_here)}"
     yield from _version_lines(outcome)
 
 

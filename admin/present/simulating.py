@@ -50,7 +50,7 @@ def simulation_document(result: Simulation) -> Document:
     if not result.files:
         hint = "Servers of this queue record them: mailmend delivery serve"
         return Document(json, (f"No attempts are recorded of {request.queue} in that time.",), remarks=(hint,))
-    tables = (part for one in result.files for part in _file_parts(one))
+    tables = (part for file in result.files for part in _file_parts(file))
     return Document(json, (_headline(result), _compared(result), *tables), remarks=tuple(_remarks(result)))
 
 
@@ -71,22 +71,22 @@ def _remarks(result: Simulation) -> Iterator[str]:
 def _compared(result: Simulation) -> Grid:
     """What was recorded, and each file, side by side."""
     first = result.files[0].sums
-    sides = [(first.recorded, None), *((one.sums.simulated, one.sums.total) for one in result.files)]
+    sides = [(first.recorded, None), *((file.sums.simulated, file.sums.total) for file in result.files)]
     rows: list[Sequence[GridCell]] = [
-        ("drain time", *(_span(_drain(one, first.first_ready)) for one, _ in sides)),
-        ("attempts a second", *(_rate_text(one, first.first_ready) for one, _ in sides)),
-        ("last one begins", *(_instant(one.last_begun) for one, _ in sides)),
-        ("last one ends", *(_instant(one.last_ended) for one, _ in sides)),
+        ("drain time", *(_span(_drain(sums, first.first_ready)) for sums, _ in sides)),
+        ("attempts a second", *(_rate_text(sums, first.first_ready) for sums, _ in sides)),
+        ("last one begins", *(_instant(sums.last_begun) for sums, _ in sides)),
+        ("last one ends", *(_instant(sums.last_ended) for sums, _ in sides)),
         *(
-            (f"{percent} of 100 waited at most", *(_span(one.percentile(percent)) for one, _ in sides))
+            (f"{percent} of 100 waited at most", *(_span(sums.percentile(percent)) for sums, _ in sides))
             for percent in _PERCENTS
         ),
-        ("longest wait", *(_span(one.longest) for one, _ in sides)),
-        ("later than recorded", *("" if one is None else f"{one.delayed:,}" for _, one in sides)),
-        ("later, all together", *("" if one is None else _span(one.later) for _, one in sides)),
-        ("never begin", *("" if one is None else f"{one.never:,}" for _, one in sides)),
+        ("longest wait", *(_span(sums.longest) for sums, _ in sides)),
+        ("later than recorded", *("" if value is None else f"{value.delayed:,}" for _, value in sides)),
+        ("later, all together", *("" if value is None else _span(value.later) for _, value in sides)),
+        ("never begin", *("" if value is None else f"{value.never:,}" for _, value in sides)),
     ]
-    names = [printable(str(one.file)) for one in result.files]
+    names = [printable(str(file.file)) for file in result.files]
     if len(set(names)) < len(names):
         names = [f"{name}, {number}" for number, name in enumerate(names, 1)]
     return Grid("All attempts", ("", "recorded", *names), rows)
@@ -113,7 +113,7 @@ def _file_parts(one: SimulatedFile) -> Iterator[Part]:
 
 def _limit_row(limit: LimitUse) -> Sequence[GridCell]:
     use = limit.use
-    named = ", ".join(f"{one.value} {text or '(empty)'}" for one, text in limit.counted.items())
+    named = ", ".join(f"{field.value} {text or '(empty)'}" for field, text in limit.counted.items())
     return (
         f"{limit.place.line}:{limit.place.column}" if limit.place else "--concurrency",
         "" if limit.policy is None else str(limit.policy + 1),
@@ -258,7 +258,7 @@ def _limit_json(limit: LimitUse) -> dict[str, Any]:
         "place": _place_json(limit.place),
         "policy": None if limit.policy is None else limit.policy + 1,
         "suspension": None if limit.suspension is None else limit.suspension + 1,
-        "key": {one.value: text for one, text in limit.counted.items()},
+        "key": {field.value: text for field, text in limit.counted.items()},
         **threshold_json(limit.threshold or Threshold()),
         "refused_by": limit.kind.value if limit.kind else None,
         "refusals": None if suspends else use.refusals.total(),

@@ -30,7 +30,9 @@ def explanation_json(result: MailExplanation) -> dict[str, Any]:
     """A mail's recipients, each with all that is known of why it waits."""
     moment = result.moment
     queue = result.moment.server.queue.name
-    entries = [_standing_json(one, moment) for one in result.here] or [_queued_json(one) for one in result.queued]
+    entries = [_standing_json(standing, moment) for standing in result.here] or [
+        _queued_json(entry) for entry in result.queued
+    ]
     return {**_head(moment), "queue": queue, "entries": entries}
 
 
@@ -42,7 +44,7 @@ def values_json(result: ValuesExplanation) -> dict[str, Any]:
         **_head(moment),
         "queue": moment.server.queue.name,
         "mail": _values(result.mail),
-        "sources": [_source_json(one, moment) for one in result.sources],
+        "sources": [_source_json(source, moment) for source in result.sources],
         **_goes_json(result.goes, moment),
         "why": why,
     }
@@ -165,7 +167,7 @@ def _goes_json(goes: NextSource | None, moment: ServerMoment) -> dict[str, Any]:
 
 def _refusals(sources: Sequence[SourceExplanation], moment: ServerMoment) -> Iterator[str]:
     """What refuses it: once where that is the same from every address, else from each."""
-    each = [list(_of_source(one, moment)) for one in sources]
+    each = [list(_of_source(explanation, moment)) for explanation in sources]
     if all(one == each[0] for one in each):
         yield from each[0] if each else ()
         return
@@ -186,7 +188,7 @@ def _of_source(one: SourceExplanation, moment: ServerMoment) -> Iterator[str]:
 def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
     policy = moment.policies.said.policies[share.policy]
     threshold = share.threshold
-    named = [f"{one.value} {text or '(empty)'}" for one, text in zip(policy.fields, share.key, strict=True)]
+    named = [f"{field.value} {text or '(empty)'}" for field, text in zip(policy.fields, share.key, strict=True)]
     line = _line(moment, policy_path(share.policy))
     what = f"Policy {share.policy + 1} (line {line}) counts it as {', '.join(named) or 'every mail'}"
     if share.set_by:
@@ -253,7 +255,7 @@ def _place_json(place: tuple[int, CounterKey], moment: ServerMoment) -> Mapping[
     if number == SUSPENDED:
         return {"suspension": key[0]}
     fields = moment.policies.said.policies[number].fields
-    named = {one.value: text for one, text in zip(fields, key, strict=True)}
+    named = {field.value: text for field, text in zip(fields, key, strict=True)}
     return {"policy": number + 1, "line": _line(moment, policy_path(number)), "key": named}
 
 

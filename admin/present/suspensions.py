@@ -43,23 +43,23 @@ def list_document(
     found = result.found
     if isinstance(found, OrderHistory):
         return history_document(result, found, "suspension", _which, suspension_json)
-    json = {"suspensions": [suspension_json(one) for one in found]}
+    json = {"suspensions": [suspension_json(suspension) for suspension in found]}
     if not found:
         return queue_document(result, json, (f"Nothing is suspended in {queue}.",))
     columns = ("id", "which mails", "made", "ends", "by", "why")
     rows = [
         (
-            str(one.id),
-            _which(one),
-            shown(one.made_at),
-            end_cell(one.ends_at),
-            printable(one.owner),
-            printable(one.reason),
+            str(suspension.id),
+            _which(suspension),
+            shown(suspension.made_at),
+            end_cell(suspension.ends_at),
+            printable(suspension.owner),
+            printable(suspension.reason),
         )
-        for one in found
+        for suspension in found
     ]
     grid = Grid(f"Suspended in {queue}", columns, rows, frozenset({"which mails", "by"}))
-    unread = [_unread_text(one) for one in found if one.unread]
+    unread = [_unread_text(suspension) for suspension in found if suspension.unread]
     return queue_document(result, json, (grid, *unread))
 
 

@@ -54,11 +54,11 @@ _STYLES = {
 }
 
 
-_WORDS = {one: one.value.lower().replace("_", " ") for one in PartState} | {PartState.OK: "OK"}
+_WORDS = {state: state.value.lower().replace("_", " ") for state in PartState} | {PartState.OK: "OK"}
 
 
 def doctor_document(result: DoctorResult) -> Document:
-    rows = [fields_json(one, "part", "state", "seen", "next") for one in result.parts]
+    rows = [fields_json(part, "part", "state", "seen", "next") for part in result.parts]
     return Document({"parts": rows, "exit": int(result.exit)}, tuple(map(_part_line, result.parts)), result.exit)
 
 
@@ -84,8 +84,8 @@ def load_document(result: LoadResult) -> Document:
         (sums.unjournalled, f"{sums.unjournalled:,} of them nobody could take note of. {unnoted}"),
     )
     lines = tuple(line for wanted, line in said if wanted)
-    left = [_not_stored_json(one) for one in result.not_stored]
-    doubts = [fields_json(one, "offset", "line", "begins", "why") for one in result.doubts]
+    left = [_not_stored_json(refused) for refused in result.not_stored]
+    doubts = [fields_json(doubt, "offset", "line", "begins", "why") for doubt in result.doubts]
     json = {"keyspace": keyspace, **asdict(sums), "not_stored": left, "doubts": doubts}
     incomplete = sums.refused or sums.skipped or sums.unjournalled
     exit_code = ExitCode.PARTLY_FAILED if incomplete else ExitCode.FINE
@@ -107,10 +107,10 @@ def _not_stored_json(refused: Refused) -> dict[str, str]:
 
 def _load_grids(result: LoadResult) -> Iterator[Grid]:
     if result.not_stored:
-        rows = [(one.name, one.reason.value, one.why, one.mend) for one in result.not_stored]
+        rows = [(refused.name, refused.reason.value, refused.why, refused.mend) for refused in result.not_stored]
         yield Grid("Not stored", ("what", "reason", "why", "next"), rows, frozenset({"what", "why", "next"}))
     if result.doubts:
-        lines = [(str(one.offset), "yes" if one.begins else "no", one.line, one.why) for one in result.doubts]
+        lines = [(str(doubt.offset), "yes" if doubt.begins else "no", doubt.line, doubt.why) for doubt in result.doubts]
         yield Grid("Doubtful lines", ("byte", "begins a message", "line", "why"), lines, frozenset({"line", "why"}))
 
 

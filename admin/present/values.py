@@ -77,7 +77,7 @@ def plain(value: Any) -> Any:
         case list() | tuple():
             found = list(map(plain, value))
         case _ if is_dataclass(value):
-            found = {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+            found = {field.name: plain(getattr(value, field.name)) for field in fields(value)}
         case _:
             pass
     return found
@@ -123,7 +123,7 @@ def mail_json(listed: Listed, now: datetime, content: MailContent | None = None)
 
 
 def mails_table(title: str, mails: Sequence[Listed], now: datetime) -> Grid:
-    rows = [_mail_cells(one, now) for one in mails]
+    rows = [_mail_cells(mail, now) for mail in mails]
     return Grid(title, MAIL_COLUMNS, rows, MAIL_WRAPPED, MAILS_PAPER_COLUMNS)
 
 

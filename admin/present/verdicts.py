@@ -21,7 +21,7 @@ MEANINGS: Mapping[Verdict, str] = {
     Verdict.AHEAD: "written by a clock that runs ahead: left until time has passed it",
     Verdict.FIXED: "mended, and read back so",
     Verdict.HIDDEN: "mended, but a later tombstone hides it: journalled",
-    **{verdict: one.meaning for verdict, one in QUEUE_VERDICTS.items()},
+    **{verdict: queue_verdict.meaning for verdict, queue_verdict in QUEUE_VERDICTS.items()},
 }
 """Every verdict in a few words."""
 
@@ -29,13 +29,13 @@ STYLES: Mapping[Verdict, str] = {
     **dict.fromkeys((Verdict.AGREE, Verdict.FIXED), "green"),
     **dict.fromkeys((Verdict.PROJECT, Verdict.AMEND, Verdict.WITHDRAW, Verdict.MOVED, Verdict.AHEAD), "yellow"),
     **dict.fromkeys((Verdict.CLASH, Verdict.LOST_CONTENT, Verdict.TORN, Verdict.HIDDEN), "red"),
-    **{verdict: "yellow" if one.by_repair else "red" for verdict, one in QUEUE_VERDICTS.items()},
+    **{verdict: "yellow" if queue_verdict.by_repair else "red" for verdict, queue_verdict in QUEUE_VERDICTS.items()},
     **dict.fromkeys(HARMLESS, "dim"),
 }
 
 EACH_VERDICT: Final = "check-found-inconsistencies"
 _FLAGS: Final = "flags-differ"
-_COUNTERS: Final = frozenset(one.name for one in MESSAGES.counts)
+_COUNTERS: Final = frozenset(count.name for count in MESSAGES.counts)
 
 RUNBOOKS: Mapping[Verdict, str] = {
     **{verdict: EACH_VERDICT for verdict in Verdict if verdict not in (Verdict.AGREE, Verdict.FIXED)},
@@ -43,7 +43,7 @@ RUNBOOKS: Mapping[Verdict, str] = {
     Verdict.AMEND: _FLAGS,
     Verdict.LOST_CONTENT: "content-is-lost",
     **dict.fromkeys((Verdict.AHEAD, Verdict.HIDDEN), "clocks-differ"),
-    **{verdict: one.runbook for verdict, one in QUEUE_VERDICTS.items()},
+    **{verdict: queue_verdict.runbook for verdict, queue_verdict in QUEUE_VERDICTS.items()},
 }
 """The page for each verdict that asks something of a person."""
 

@@ -83,7 +83,7 @@ def explain(request: ExplainWaitRequest, _: Caller) -> WaitExplanation:
 
 def _understood(answers: Mapping[str, HttpAnswer]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The answers of those that have the mail, else the first."""
-    known = {url: one.body for url, one in answers.items() if one.status == HTTPStatus.OK}
+    known = {url: answer.body for url, answer in answers.items() if answer.status == HTTPStatus.OK}
     if not known:
         raise _refusal(*next(iter(answers.items())))
     have = {url: body for url, body in known.items() if any(one["here"] for one in body.get("entries", ()))}

@@ -126,9 +126,9 @@ def _refuse_other_queues(queues_there: Sequence[QueueName]) -> None:
 def _kept_mails(folder: Path) -> Iterator[Reference]:
     """Mails that were kept without their bytes: a restore refers to the blobs again."""
     for path in sorted(folder.glob("*.jsonl.gz")):
-        for one in read_removed_mails(path, on_torn=lambda: None):
-            if one.content is None:
-                yield from (Reference(blob, path.name) for blob in (one.queued.blobs.header, one.queued.blobs.body))
+        for mail in read_removed_mails(path, on_torn=lambda: None):
+            if mail.content is None:
+                yield from (Reference(blob, path.name) for blob in (mail.queued.blobs.header, mail.queued.blobs.body))
 
 
 def _moving_mails(folder: Path) -> Iterator[Reference]:

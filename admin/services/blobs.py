@@ -133,7 +133,9 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult | BlobsResult:
     if request.what != "blobs":
         return checking.check(request, caller)
     assert isinstance(request.blobs, BlobsWanted), "the command line names them"
-    looks = {one.name: getattr(request, one.name) for one in fields(ScanRequest) if one.name not in _OF_MESSAGES}
+    looks = {
+        field.name: getattr(request, field.name) for field in fields(ScanRequest) if field.name not in _OF_MESSAGES
+    }
     return repair_blobs(BlobsRequest(blobs=request.blobs, dry_run=True, **looks), caller)
 
 

@@ -70,7 +70,7 @@ class ConditionState:
     @property
     def parked(self) -> str:
         """Why it sets limits on no server; "" where it does on one, or where it is not known."""
-        whys = [one.parked for _, one in self.servers]
+        whys = [condition.parked for _, condition in self.servers]
         return whys[0] if whys and all(whys) else ""
 
 
@@ -96,8 +96,13 @@ async def condition_added(
     if request.queue not in await connections.names(everything=True):
         caller.remark(f"No mail was ever in {request.queue}: is it the right queue? See: mailmend queue list")
     ledger = connections.existing_conditions()
-    before = [one for one in await ledger.of(request.queue) if not one.has_ended(now)] if ledger else []
-    same = next((one for one in before if one.names_the_same(fields, values) and not one.is_of_hook), None)
+    before = (
+        [condition for condition in await ledger.of(request.queue) if not condition.has_ended(now)] if ledger else []
+    )
+    same = next(
+        (condition for condition in before if condition.names_the_same(fields, values) and not condition.is_of_hook),
+        None,
+    )
     _refuse_other_id(request, same, before)
     one = MadeCondition(
         id=same.id if same else request.id or condition_id(request.queue, fields, values),
@@ -126,7 +131,7 @@ def _refuse_unsaid(request: AddConditionRequest) -> None:
     if (threshold.concurrency or 0) < 0 or (threshold.connect_interval or 0) < 0:
         raise WrongUse("a limit below nothing is none", mend="0 deliveries at once lets none begin.")
     limits = (threshold.concurrency, threshold.rate, threshold.connect_interval)
-    if request.unlimited is any(one is not None for one in limits):
+    if request.unlimited is any(limit is not None for limit in limits):
         what = (
             "--unlimited is no limit, and one is given" if request.unlimited else "it is not said which limits are set"
         )
@@ -137,7 +142,7 @@ def _refuse_other_id(request: AddConditionRequest, same: MadeCondition | None, b
     if request.id and same and same.id != request.id:
         mend = "Leave --condition-id out to renew it."
         raise WrongUse(f"there is such a condition already, with the id {same.id}", mend=mend)
-    if request.id and not same and request.id in {one.id for one in before}:
+    if request.id and not same and request.id in {condition.id for condition in before}:
         mend = f"See what is set with: mailmend policy list {request.queue}"
         raise WrongUse(f"{request.id} is the id of another condition", mend=mend)
 
@@ -186,7 +191,7 @@ async def conditions_listed(
 ) -> QueueAnswer[QueueRequest, Sequence[ConditionState]]:
     ledger = connections.existing_conditions()
     some = await ledger.of(request.queue) if ledger else ()
-    holding = [one for one in some if not one.has_ended(connections.now)]
+    holding = [condition for condition in some if not condition.has_ended(connections.now)]
     return QueueAnswer(request, await _states(connections, request, holding))
 
 
@@ -196,6 +201,8 @@ async def _states(
     """What each is to each server, by what the servers said that they count by."""
     ledger = connections.existing_policies() if made else None
     said: Sequence[ServedPolicies] = await ledger.of(request.queue) if ledger else ()
-    placed = [(one.server, with_conditions(one.policies, made, one.algorithm)[1]) for one in said]
-    by_id = [(server, {one.made.id: one for one in some}) for server, some in placed]
-    return [ConditionState(one, tuple((server, known[one.id]) for server, known in by_id)) for one in made]
+    placed = [(policies.server, with_conditions(policies.policies, made, policies.algorithm)[1]) for policies in said]
+    by_id = [(server, {condition.made.id: condition for condition in some}) for server, some in placed]
+    return [
+        ConditionState(condition, tuple((server, known[condition.id]) for server, known in by_id)) for condition in made
+    ]

@@ -202,7 +202,7 @@ class DeliveryRequest(QueueRequest):
         key = self.listen_tls_key
         if certificate and key:
             return listener_tls(certificate, key, self.listen_tls_client_ca)
-        secured = next((str(one) for one in self.listen if one.secured), "")
+        secured = next((str(address) for address in self.listen if address.secured), "")
         needs = secured or ("--listen-tls required" if self.listen_tls == "required" else "")
         if certificate or key or needs or self.listen_tls_client_ca:
             raise WrongUse(

@@ -65,7 +65,7 @@ class ServerMoment:
     def suspensions(self) -> Mapping[str, MadeSuspension]:
         """Those by hand that the server heeds, by id."""
         holding = self.server.orders.suspensions.holding if self.server.orders else {}
-        return {str(name): one for name, one in holding.items()}
+        return {str(name): suspension for name, suspension in holding.items()}
 
     def at_nanos(self, nanos: int) -> datetime:
         """An instant of that clock."""
@@ -182,13 +182,17 @@ class DeliveryDesk:
     async def _with_intents(self, moment: ServerMoment, here: Sequence[EntryStanding]) -> tuple[EntryStanding, ...]:
         """Those that have not ended with what is ordered for after their attempts; all by the file's conditions."""
         orders = self.server.orders
-        mails = {one.entry.id.mail for one in here if not one.ended}
+        mails = {standing.entry.id.mail for standing in here if not standing.ended}
         known = {name: await orders.intents_of(name) for name in mails} if orders else {}
-        found = [known.get(one.entry.id.mail, {}).get(one.entry.id.number) for one in here]
-        lasting = [one if one and (one.until is None or one.until > moment.at) else None for one in found]
+        found = [known.get(standing.entry.id.mail, {}).get(standing.entry.id.number) for standing in here]
+        lasting = [
+            change if change and (change.until is None or change.until > moment.at) else None for change in found
+        ]
         return tuple(
-            replace(one, sources=moment.in_file(one.sources), after_attempt=None if one.ended else change)
-            for one, change in zip(here, lasting, strict=True)
+            replace(
+                standing, sources=moment.in_file(standing.sources), after_attempt=None if standing.ended else change
+            )
+            for standing, change in zip(here, lasting, strict=True)
         )
 
     def explained_by_values(self, values: Mapping[PickupField, str], local_ip: Sequence[str]) -> ValuesExplanation:
@@ -199,7 +203,7 @@ class DeliveryDesk:
         """
         normal = {named: named.normal(text) for named, text in values.items()}
         given = [PickupField.LOCAL_IP.normal(one) for one in local_ip]
-        own = given or [one.address for one in self.server.settings.sources]
+        own = given or [source.address for source in self.server.settings.sources]
         left = reaching(own, normal.get(PickupField.REMOTE_IP, ""))
         mail = ActiveMail("", normal, left)
         moment = self._moment()

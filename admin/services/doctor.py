@@ -124,12 +124,15 @@ def installed() -> Installed:
 def unfit(version_here: Callable[[str], str | None], requirements: Sequence[str]) -> list[UnfitPackage]:
     """The packages that do not fit their requirements; one of an extra may be missing altogether."""
     found = list[UnfitPackage]()
-    for one in map(Requirement, requirements):
-        extra = next((name for name in EXTRAS if one.marker is None or one.marker.evaluate({"extra": name})), None)
-        here = version_here(one.name)
-        fits = one.specifier.contains(here, prereleases=True) if here else bool(extra)
+    for requirement in map(Requirement, requirements):
+        extra = next(
+            (name for name in EXTRAS if requirement.marker is None or requirement.marker.evaluate({"extra": name})),
+            None,
+        )
+        here = version_here(requirement.name)
+        fits = requirement.specifier.contains(here, prereleases=True) if here else bool(extra)
         if extra is not None and not fits:
-            found.append(UnfitPackage(one.name, here, str(one.specifier), extra))
+            found.append(UnfitPackage(requirement.name, here, str(requirement.specifier), extra))
     return found
 
 
@@ -235,7 +238,7 @@ def cluster_found(opened: OpenCluster) -> ClusterFound:
         title=release_of(cluster).title,
         releases=nodes.releases(),
         down=nodes.nodes_down(),
-        schemas=len({one for one in schemas if one}),
+        schemas=len({schema for schema in schemas if schema}),
         clocks=read_clocks(opened.clock, cluster),
         keyspace=connection.keyspace,
         lacking=lacking,

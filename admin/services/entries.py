@@ -61,7 +61,7 @@ async def entries_page(request: EntriesRequest, caller: Caller, connections: Que
     where = request.selection.at(now)
     async with connections.open(dry_run=True) as queue, aclosing(queue.browse(EVERYTHING, request.after)) as mails:
         async for mail in mails:
-            some = [one for one in queued_entries(mail, now) if where.matches(one)]
+            some = [entry for entry in queued_entries(mail, now) if where.matches(entry)]
             if some and count == request.limit:
                 return EntriesPage(request, await with_intents(connections, caller, found), now, last)
             found += some
@@ -76,17 +76,17 @@ async def with_intents(
     """The active ones with what is to follow their attempts."""
     queue = connections.settings.name
     now = connections.now
-    mails = list(dict.fromkeys(one.entry.id.mail for one in found if one.state is EntryState.ACTIVE))
+    mails = list(dict.fromkeys(entry.entry.id.mail for entry in found if entry.state is EntryState.ACTIVE))
     ledger = connections.existing_intents() if mails else None
     try:
         known = await ledger.of_all(queue, mails) if ledger and await ledger.are_there(queue) else {}
     except AccessDenied as error:
         caller.remark(f"What was ordered for after attempts is not shown: {error.what}")
         known = {}
-    lasting = {name: one for name, one in known.items() if one.until is None or one.until > now}
+    lasting = {name: change for name, change in known.items() if change.until is None or change.until > now}
     return tuple(
-        replace(one, after_attempt=lasting.get(one.entry.id)) if one.state is EntryState.ACTIVE else one
-        for one in found
+        replace(entry, after_attempt=lasting.get(entry.entry.id)) if entry.state is EntryState.ACTIVE else entry
+        for entry in found
     )
 
 
@@ -136,10 +136,10 @@ async def entries_grouped(
     groups = dict[tuple[str, ...], EntryGroup]()
     async with connections.open(dry_run=True) as queue:
         where = request.selection.at(connections.now)
-        async for one in matching(queue, where, EVERYTHING, connections.now):
-            values = tuple(named.of(one) for named in request.fields)
+        async for entry in matching(queue, where, EVERYTHING, connections.now):
+            values = tuple(named.of(entry) for named in request.fields)
             key = values if values in groups or len(groups) < GROUPS_MAX else ()
-            groups.setdefault(key, EntryGroup()).add(one)
+            groups.setdefault(key, EntryGroup()).add(entry)
     ordered = sorted(groups.items(), key=lambda item: (-item[1].states.total(), item[0]))
     return QueueAnswer(request, ordered)
 
@@ -150,6 +150,6 @@ async def matching(
     """The entries of a listing that a filter chooses."""
     async with aclosing(queue.browse(mails_where)) as mails:
         async for mail in mails:
-            for one in queued_entries(mail, now):
-                if where.matches(one):
-                    yield one
+            for entry in queued_entries(mail, now):
+                if where.matches(entry):
+                    yield entry

@@ -206,16 +206,16 @@ class _Changing:
         result.active = 0
         async with aclosing(queue.browse(WAITING)) as mails:
             async for mail in mails:
-                some = [one for one in queued_entries(mail, result.change.at) if self._where.matches(one)]
-                active = [one for one in some if one.state is EntryState.ACTIVE]
+                some = [entry for entry in queued_entries(mail, result.change.at) if self._where.matches(entry)]
+                active = [entry for entry in some if entry.state is EntryState.ACTIVE]
                 result.active += len(active)
-                chosen = [one for one in active if one.entry.id not in self._ordered]
+                chosen = [entry for entry in active if entry.entry.id not in self._ordered]
                 if not chosen or not result.request.after_attempt:
                     continue
                 if self._keeps and not dry_run:
                     await self._keep_part(mail, chosen)
-                new |= {one.entry.id: result.change.after(one.entry) for one in chosen}
-                self._ordered.update(one.entry.id for one in chosen)
+                new |= {entry.entry.id: result.change.after(entry.entry) for entry in chosen}
+                self._ordered.update(entry.entry.id for entry in chosen)
         if new and not dry_run:
             await self._connections.orders().intents.put(queue.name, new, result.change.at)
         result.ordered = len(self._ordered)
@@ -242,7 +242,7 @@ class _Changing:
             found.append(mail.queued.enqueue_id)
 
         failed = (await queue.delete(where, dry_run=dry_run, on_removed=removing)).failed
-        left = {one.enqueue_id for one in failed}
+        left = {unremoved.enqueue_id for unremoved in failed}
         for enqueue_id in found:
             if enqueue_id not in left:
                 self._note(enqueue_id, self._whole)

@@ -53,7 +53,7 @@ async def entry_shown(request: ShowEntryRequest, caller: Caller, connections: Qu
     now = connections.now
     where = EntryFilter(ids=frozenset((request.id,)))
     async with connections.open(dry_run=True) as queue:
-        found = [one async for one in matching(queue, where, EVERYTHING, now)]
+        found = [entry async for entry in matching(queue, where, EVERYTHING, now)]
     named = found[0].mail.id if found else _first_id(request.id)
     attempts: Sequence[JournalledAttempt] = ()
     try:

@@ -133,7 +133,7 @@ class Examples:
                 self.hours[hour] += outcome.number
 
     def sorted(self) -> tuple[Example, ...]:
-        return tuple(one for kind in sorted(self.kept) for _, one in self.kept[kind])
+        return tuple(example for kind in sorted(self.kept) for _, example in self.kept[kind])
 
     def affected(self, mail: Callable[[], Tables], caller: Caller) -> Affected:
         """The sums; with the owners, unless the caller wants nobody named. Who cannot be asked for stays an id."""
@@ -143,9 +143,13 @@ class Examples:
         owners: dict[UUID, Owner] = {}
         if not caller.anonymous:
             examples = self.sorted()
-            ids = (*shown, *(one.mailbox for one in examples if one.mailbox))
+            ids = (*shown, *(example.mailbox for example in examples if example.mailbox))
             owners = owners_of(mail, ids, caller.remark)
-            paths = ((one.mailbox, one.finding.truths) for one in examples if one.projection == PATHS.mirror.name)
+            paths = (
+                (example.mailbox, example.finding.truths)
+                for example in examples
+                if example.projection == PATHS.mirror.name
+            )
             owners |= {mailbox: owner_in(truths[0].row) for mailbox, truths in paths if mailbox and truths}
         return Affected(shown, self.elsewhere + beyond, self.hours, owners, caller.anonymous)
 

@@ -71,7 +71,7 @@ class GrantsResult:
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.FINE if all(one.agrees for _, one in self.compared or ()) else ExitCode.DRIFT
+        return ExitCode.FINE if all(comparison.agrees for _, comparison in self.compared or ()) else ExitCode.DRIFT
 
 
 def grants(request: GrantsRequest, _: Caller) -> GrantsResult:
@@ -141,7 +141,7 @@ def _scripts(request: GrantsRequest, wanted: Sequence[Role], keyspaces: Keyspace
 def _live(opened: OpenCluster, *, ledger_too: bool) -> Keyspaces:
     """Tables of the mail keyspace; all ledger tables count as existing, as the script creates them."""
     ledger = opened.connection.ledger_keyspace
-    there = frozenset(one.name for one in live_schema(opened.cluster, ledger).tables) if ledger_too else None
+    there = frozenset(table.name for table in live_schema(opened.cluster, ledger).tables) if ledger_too else None
     mail = live_schema(opened.cluster, opened.mail.name)
-    referring = frozenset(one.name for one in mail.tables if naming_blobs(one))
-    return Keyspaces(opened.mail.name, ledger, frozenset(one.name for one in mail.tables), there, referring)
+    referring = frozenset(table.name for table in mail.tables if naming_blobs(table))
+    return Keyspaces(opened.mail.name, ledger, frozenset(table.name for table in mail.tables), there, referring)

@@ -298,7 +298,9 @@ def history(connection: ConnectionSettings, names: Sequence[str], since: timedel
         runs = [run for name in names for run in kept.of(name) if run.started_at >= first]
         repairs = ledger.runs() if runs else []
     runs.sort(key=lambda run: run.started_at, reverse=True)
-    return JobHistory([(run, [one for one in repairs if began(run, one, connection.keyspace)]) for run in runs])
+    return JobHistory(
+        [(run, [repair for repair in repairs if began(run, repair, connection.keyspace)]) for run in runs]
+    )
 
 
 def began(run: JobRun, repair: Run, keyspace: str) -> bool:

@@ -127,7 +127,7 @@ class LintReport:
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.DRIFT if any(one.severity >= self.level for one in self.open) else ExitCode.FINE
+        return ExitCode.DRIFT if any(finding.severity >= self.level for finding in self.open) else ExitCode.FINE
 
 
 @dataclass(frozen=True, slots=True)

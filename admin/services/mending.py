@@ -261,7 +261,7 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
                 go_on = None if request.dry_run else caller.ask
                 summary = runner.repair(settings, replace(tools, go_on=go_on), both_of(examples, caller))
             else:
-                tables = opened.identity(table for one in settings.families for table in one.tables)
+                tables = opened.identity(table for family in settings.families for table in family.tables)
                 head = head_of(settings, tables, given(typed), request.without)
                 with plan_into(request.plan, head) as plan:
                     summary = runner.repair(settings, tools, both_of(examples, caller, plan.add))
@@ -279,7 +279,7 @@ def _raise_generators(summary: RepairResult, opened: OpenCluster, families: Sequ
     """Raise the generators that are behind the messages: they only ever grow, so this needs no undo."""
     (family,) = (one for one in families if one.counts)
     generators = Generators(opened.mail, family, opened.clock, opened.mail.name)
-    summary.generators = [generators.raised(one) for one in summary.generators]
+    summary.generators = [generators.raised(generator) for generator in summary.generators]
     summary.exit = int(summary.exit_code)
 
 
@@ -341,7 +341,7 @@ def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
         raise WrongUse(
             "--scan goes with --message, --mailbox or --user", mend="Without them everything is scanned anyway."
         )
-    of_users = [one for user in request.user for one in mailboxes_of(opened.mail, user)]
+    of_users = [mailbox for user in request.user for mailbox in mailboxes_of(opened.mail, user)]
     everywhere = tuple(dict.fromkeys([*map(MailboxId, request.mailbox), *of_users]))
     if request.message:
         return TargetMessages(tuple(map(MessageId, request.message)), everywhere, request.scan)
@@ -382,7 +382,7 @@ _NOT_RECORDED = frozenset({"connection", "master", "spark_conf", "user"})
 
 def _recorded_options(request: RepairRequest, target: Target | None) -> Mapping[str, Any]:
     """The request as the ledger keeps it, under the names of the options; users by their mailboxes' ids."""
-    given = {one.name: getattr(request, one.name) for one in fields(request) if one.name not in _NOT_RECORDED}
+    given = {field.name: getattr(request, field.name) for field in fields(request) if field.name not in _NOT_RECORDED}
     if request.only:
         given["only"] = sorted(verdict.value for verdict in request.verdicts)
     if request.user and target:
@@ -402,10 +402,10 @@ def given(request: "ScanRequest | LagsRequest | BlobsWanted | CleanupRequest") -
     """The options that differ from their defaults, as words to be typed again with a repair."""
     left = _NOT_REPEATED | ({"no_writers"} if isinstance(request, CheckRequest) else set())
     typed = (
-        f"--{one.name.replace('_', '-')} {shlex.quote(text) if text else ''}".strip()
-        for one in fields(request)
-        if one.name not in left and getattr(request, one.name) != one.default
-        for text in typed_as(getattr(request, one.name))
+        f"--{field.name.replace('_', '-')} {shlex.quote(text) if text else ''}".strip()
+        for field in fields(request)
+        if field.name not in left and getattr(request, field.name) != field.default
+        for text in typed_as(getattr(request, field.name))
     )
     return " ".join(typed)
 

@@ -147,10 +147,10 @@ def measured(opened: OpenCluster, jobs: Sequence[Job]) -> tuple[Sequence[MetricS
 def _together(keyspace: str, jobs: Sequence[Job], found: Sequence[MetricSample], unread: str) -> Sequence[MetricSample]:
     """What was read, what the declarations tell, and what the jobs' runs have written on this machine."""
     now = instant_of(this_clock().micros())
-    runs = newest_of_each_run([[one for one in found if one.metric in RUNS], *map(_samples_of_file, jobs)])
+    runs = newest_of_each_run([[sample for sample in found if sample.metric in RUNS], *map(_samples_of_file, jobs)])
     return [
         *(sample for job in jobs for sample in schedule_samples(keyspace, job, now)),
-        *(one for one in found if one.metric not in RUNS),
+        *(sample for sample in found if sample.metric not in RUNS),
         *runs,
         MetricSample(LEDGER_UP, (keyspace,), not unread),
         *([] if unread else [MetricSample(LEDGER_READ, (keyspace,), now.timestamp())]),
@@ -177,7 +177,7 @@ def _of_ledger(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[MetricSampl
     yield MetricSample(LAGS, (keyspace,), number)
     if oldest is not None:
         yield MetricSample(LAG_OLDEST, (keyspace,), oldest / MICROS)
-    names = {one.value: one.of(keyspace) for one in KeyspaceLease}
+    names = {lease.value: lease.of(keyspace) for lease in KeyspaceLease}
     names |= {f"job {job.name}": job_lease(keyspace, job.name) for job in jobs}
     held = opened.leases().standing(list(names.values()))
     yield from lease_samples(keyspace, {purpose: held[name] for purpose, name in names.items() if name in held})

@@ -33,7 +33,7 @@ def owners_of(
     waiting = iter(dict.fromkeys(mailboxes))
     try:
         while batch := tuple(islice(waiting, MAILBOXES_AT_ONCE)):
-            reads = [Read(PATHS.mirror.table, (one,), Level.LOCAL_QUORUM, joinable=True) for one in batch]
+            reads = [Read(PATHS.mirror.table, (id_,), Level.LOCAL_QUORUM, joinable=True) for id_ in batch]
             for mailbox, answer in zip(batch, mail().read_all(reads), strict=True):
                 if isinstance(answer, MailmendError):
                     raise answer

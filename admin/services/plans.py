@@ -97,7 +97,7 @@ def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> Mend
     with open_cluster(connection) as opened:
         keyspace = opened.mail.name
         bound = opened.bound((MESSAGES,), head.without)
-        _refuse(request, plan, opened, (table for one in bound.families for table in one.tables))
+        _refuse(request, plan, opened, (table for family in bound.families for table in family.tables))
         runs = _runs_of(plan, opened, request.keep)
         settings = RepairSettings(
             keyspace=keyspace,
@@ -128,11 +128,11 @@ def _runs_of(plan: PlanFile, opened: OpenCluster, keep: timedelta) -> list[Run]:
     """
     ledger = opened.existing_ledger(keep)
     every = ledger.runs(opened.mail.name) if ledger else []
-    runs = [one for one in every if one.options.get("seal") == plan.seal]
-    for one in runs:
-        if undo := undo_of(one, every):
+    runs = [run for run in every if run.options.get("seal") == plan.seal]
+    for run in runs:
+        if undo := undo_of(run, every):
             raise PlanRefused(
-                f"the plan was applied by run {one.id}, and that was undone by run {undo.id}",
+                f"the plan was applied by run {run.id}, and that was undone by run {undo.id}",
                 mend=f"To do it after all: mailmend undo {undo.id}, or make the plan anew.",
             )
     return runs

@@ -76,8 +76,10 @@ def lint(file: Path) -> PolicyLintResult:
     except BadPolicyFile as error:
         return PolicyLintResult(file, refused=error)
     found = [
-        PlacedFinding(one.rule, one.hit.text, read.place_of(one.hit.path), tuple(map(read.place_of, one.hit.because)))
-        for one in lint_policies(read.said)
+        PlacedFinding(
+            policy.rule, policy.hit.text, read.place_of(policy.hit.path), tuple(map(read.place_of, policy.hit.because))
+        )
+        for policy in lint_policies(read.said)
     ]
     return PolicyLintResult(file, tuple(sorted(found, key=lambda one: (one.place.line, one.place.column))))
 
@@ -145,7 +147,7 @@ class PolicyExplanation:
 
     @property
     def left(self) -> tuple[str, ...]:
-        return tuple(one.source for one in self.sources if one.is_left)
+        return tuple(source.source for source in self.sources if source.is_left)
 
 
 def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
@@ -162,7 +164,7 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
     left = reaching(given, values.get(PickupField.REMOTE_IP, ""))
     orders = with_queues(request.settings, partial(_orders_of, read.said)) if request.settings else QueueOrders()
     policies, placed = with_conditions(read.said.policies, orders.conditions, read.said.algorithm)
-    held = (*read.said.suspensions, *(one.suspension(None) for one in orders.suspensions))
+    held = (*read.said.suspensions, *(suspension.suspension(None) for suspension in orders.suspensions))
     beside = replace(read.said, policies=policies, suspensions=held)
     sources = as_in_file(explain_mail(beside, ActiveMail("", values, left if given else ANY_SOURCE)), placed)
     named = {*values, *([PickupField.LOCAL_IP] if given else [])}
@@ -173,11 +175,11 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
         values,
         sources,
         tuple(one for one in given if one not in left),
-        tuple(one for one in PickupField if one in _used_fields(read.said) - named),
+        tuple(pickup_field for pickup_field in PickupField if pickup_field in _used_fields(read.said) - named),
         {path: read.place_of(path) for path in _spoken_of(read.said, sources, quotas)},
         quotas,
-        {str(one.id): one for one in orders.suspensions},
-        tuple(one for one in placed if one.parked),
+        {str(suspension.id): suspension for suspension in orders.suspensions},
+        tuple(condition for condition in placed if condition.parked),
     )
 
 
@@ -188,8 +190,10 @@ async def _orders_of(file: PickupPolicies, connections: QueueConnections) -> Que
     conditions = connections.existing_conditions()
     suspensions = connections.existing_suspensions()
     return QueueOrders(
-        [one for one in await conditions.of(queue) if not one.has_ended(now)] if conditions else (),
-        [one for one in await suspensions.of(queue) if not one.has_ended(now)] if suspensions else (),
+        [condition for condition in await conditions.of(queue) if not condition.has_ended(now)] if conditions else (),
+        [suspension for suspension in await suspensions.of(queue) if not suspension.has_ended(now)]
+        if suspensions
+        else (),
         await _counted(file.quotas, connections) if file.quotas else None,
     )
 
@@ -205,13 +209,13 @@ async def _counted(quotas: tuple[QueueQuota, ...], connections: QueueConnections
 def reaching(sources: Sequence[str], server: str) -> tuple[str, ...]:
     """Those of the family of the server's address; all, where that is not known."""
     hop = NextHop(server, server)
-    return tuple(one for one in sources if not server or SourceAddress(one).reaches(hop))
+    return tuple(source for source in sources if not server or SourceAddress(source).reaches(hop))
 
 
 def _used_fields(file: PickupPolicies) -> set[PickupField]:
-    counted = (named for one in file.policies for named in one.fields)
-    by_quotas = (named for one in file.quotas for named in one.fields)
-    return {*counted, *by_quotas, *(named for one in file.suspensions for named in one.patterns)}
+    counted = (named for policy in file.policies for named in policy.fields)
+    by_quotas = (named for quota in file.quotas for named in quota.fields)
+    return {*counted, *by_quotas, *(named for suspension in file.suspensions for named in suspension.patterns)}
 
 
 def _spoken_of(
@@ -219,13 +223,13 @@ def _spoken_of(
 ) -> set[DocumentPath]:
     """The policies and quotas, all of them, and the conditions, defaults and suspensions that count for the mail."""
     paths = {policy_path(number) for number in range(len(file.policies))}
-    held = {one for source in sources for one in source.suspensions}
-    paths |= {suspension_path(number) for number, one in enumerate(file.suspensions) if one.id in held}
-    shares = (share for one in sources for share in one.shares)
-    for one in quotas:
-        limits = quota_limit_path(file, one)
-        paths |= {quota_path(one.quota), *([limits] if limits else [])}
-    return paths | {path for one in shares if (path := limits_path(file, one.policy, one.condition))}
+    held = {suspension for source in sources for suspension in source.suspensions}
+    paths |= {suspension_path(number) for number, suspension in enumerate(file.suspensions) if suspension.id in held}
+    shares = (share for source in sources for share in source.shares)
+    for quota in quotas:
+        limits = quota_limit_path(file, quota)
+        paths |= {quota_path(quota.quota), *([limits] if limits else [])}
+    return paths | {path for share in shares if (path := limits_path(file, share.policy, share.condition))}
 
 
 def policy_path(policy: int) -> DocumentPath:

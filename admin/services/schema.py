@@ -317,7 +317,7 @@ def _model_plan(opened: OpenCluster, request: PlanRequest, wanted: RolloutReques
     opened.cluster.replication_of(wanted.keyspace)
     live = live_schema(opened.cluster, wanted.keyspace)
     past = record_of(history_of(opened))
-    in_flight = tuple(str(one.file) for one in past.entries if not one.ended) if request.include_drops else ()
+    in_flight = tuple(str(entry.file) for entry in past.entries if not entry.ended) if request.include_drops else ()
     drops = request.include_drops and not in_flight
     asked = {Include.OPTIONS: request.include_options, Include.REMOVALS: drops}
     include = frozenset(one for one, wish in asked.items() if wish)
@@ -328,12 +328,12 @@ def _model_plan(opened: OpenCluster, request: PlanRequest, wanted: RolloutReques
         refuse_tampering(wanted.keyspace, wanted.migrations, past)
         gap = Gap(expected_after(wanted.migrations, past), live, include)
     found = changes(gap)
-    risky = any(one.assessment.worst is not Risk.NONE for one in found)
+    risky = any(change.assessment.worst is not Risk.NONE for change in found)
     sizes = opened.sizes() if risky else {}
     server = parse_version(opened.cluster.release_version)
     return ModelPlan(wanted.keyspace, found, sizes, server, in_flight)
 
 
 def _sizes_for(opened: OpenCluster, found: RolloutPlan) -> TableSizes:
-    risky = any(one.assessment.worst is not Risk.NONE for one in found.migrations.statements)
+    risky = any(statement.assessment.worst is not Risk.NONE for statement in found.migrations.statements)
     return opened.sizes() if risky else {}

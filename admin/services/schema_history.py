@@ -135,7 +135,7 @@ def history(connection: ConnectionSettings, migrations: Path | None = None) -> H
 
 def _folder_of(past: LedgerRecord, named: Path | None) -> Path | None:
     """The folder to be named with what comes next; DIR where nobody named it, and the history is not of our own."""
-    ours = {str(one.file) for one in migrations_in(None)}
+    ours = {str(migration.file) for migration in migrations_in(None)}
     return named or (None if all(str(entry.file) in ours for entry in past.entries) else Path("DIR"))
 
 

@@ -130,7 +130,7 @@ def simulate(request: SimulateRequest, caller: Caller) -> Simulation:
         BadPolicyFile: the server would not take a file; the message says where.
         CannotReach: the ledger cannot be read.
     """
-    files = [(one, policy_file(one)) for one in (request.file, request.against) if one]
+    files = [(path, policy_file(path)) for path in (request.file, request.against) if path]
     with open_cluster(request.settings.connection) as opened:
         wanted = request.wanted(instant_of(opened.clock.micros()))
         asked = EngineWanted(request.engine, request.master, dict(request.spark_conf))
@@ -156,7 +156,7 @@ def _simulated(file: Path, read: "PolicyFile", record: AttemptRecord, request: S
     sums = record.replay(with_concurrency(said, request.concurrency), top)
     before = 0 if request.concurrency is None else 1
     numbers = {number: sums.policies.get(number + before, PolicyUse()) for number in range(-before, len(said.policies))}
-    places = [(read.place_of(policy_path(number)) if number >= 0 else None, one) for number, one in numbers.items()]
+    places = [(read.place_of(policy_path(number)) if number >= 0 else None, use) for number, use in numbers.items()]
     limits = list(_limits(read, most_refusing(sums.uses, top), before, request.concurrency))
     return SimulatedFile(file, sums, places, limits, most_delayed(sums.values, top), tells_sources(said))
 

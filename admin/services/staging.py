@@ -50,7 +50,7 @@ def staged(
         keyspace=settings.keyspace,
         columns={name: columns for name, (_, columns) in reads.items()},
         level=settings.level.value,
-        tables=opened.identity(table for one in settings.families for table in one.tables),
+        tables=opened.identity(table for family in settings.families for table in family.tables),
     )
     sizes = opened.sizes()
     segments = {name: areas.segments_for(sizes.get(table.name)) for name, (table, _) in reads.items()}

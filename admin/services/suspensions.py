@@ -65,8 +65,12 @@ async def suspension_added(
     if request.queue not in await connections.names(everything=True):
         caller.remark(f"No mail was ever in {request.queue}: is it the right queue? See: mailmend queue list")
     known = connections.existing_suspensions()
-    before = [one for one in await known.of(request.queue) if not one.has_ended(now)] if known else []
-    same = next((one for one in before if one.names_the_same(values) and not one.is_of_hook), None)
+    before = (
+        [suspension for suspension in await known.of(request.queue) if not suspension.has_ended(now)] if known else []
+    )
+    same = next(
+        (suspension for suspension in before if suspension.names_the_same(values) and not suspension.is_of_hook), None
+    )
     one = MadeSuspension(
         id=same.id if same else connections.clock.new_uuid(),
         queue=request.queue,
@@ -125,4 +129,4 @@ async def suspensions_listed(
 ) -> QueueAnswer[QueueRequest, Sequence[MadeSuspension]]:
     ledger = connections.existing_suspensions()
     some = await ledger.of(request.queue) if ledger else ()
-    return QueueAnswer(request, [one for one in some if not one.has_ended(connections.now)])
+    return QueueAnswer(request, [suspension for suspension in some if not suspension.has_ended(connections.now)])

@@ -39,7 +39,7 @@ class Versions:
 def versions(connection: ConnectionSettings | None = None) -> Versions:
     """The installed versions, and that of a server where one is named."""
     server, unanswered = _server(connection)
-    wanted = [Requirement(one).name for one in requires("mailmend") or ()]
+    wanted = [Requirement(require).name for require in requires("mailmend") or ()]
     packages = {name: version_here(name) for name in ("mailmend", *wanted)}
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     connector = _connector(packages["pyspark"])

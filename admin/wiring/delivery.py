@@ -81,7 +81,7 @@ def hook_named(group: str, name: str | None) -> Callable[..., Any] | None:
     """
     if name is None:
         return None
-    known = {one.name: one for one in entry_points(group=group)}
+    known = {point.name: point for point in entry_points(group=group)}
     if name not in known:
         there = f"There are: {', '.join(sorted(known))}." if known else "No installed package has any."
         raise WrongUse(f"no installed package has an entry point {name!r} in the group {group}", mend=there)

@@ -55,8 +55,8 @@ class CassandraNodes:
     def _of_each(self, text: str) -> Mapping[str, Any]:
         """The one value that each node has."""
         return {
-            one.node: next(iter(one.rows[0].values())) if one.rows else None
-            for one in ask_every_node(self.cluster, text)
+            answer.node: next(iter(answer.rows[0].values())) if answer.rows else None
+            for answer in ask_every_node(self.cluster, text)
         }
 
     def nodes_down(self) -> Sequence[str]:

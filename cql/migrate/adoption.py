@@ -57,13 +57,13 @@ def adopt(server: SchemaServer, history: History, leases: LeaseSource, migration
             )
         held.check()
         known = {entry.number for entry in history.entries()}
-        left = [one for one in migrations if one.number not in known]
+        left = [migration for migration in migrations if migration.number not in known]
         generation = adoption.recognition.generation.name
         history.baseline(left, history.clock.new_uuid(), f"{_ADOPTED}{generation}")
         baseline = Baseline(
             generation,
             digests(live_schema(server, keyspace)),
-            tuple(str(one.file) for one in migrations),
+            tuple(str(migration.file) for migration in migrations),
             instant_of(history.clock.micros()),
             history.owner,
             history.version,
@@ -83,7 +83,7 @@ def forget(history: History, leases: LeaseSource) -> Baseline | None:
     with leases.held(KeyspaceLease.SCHEMA.of(keyspace), "schema adopt --forget") as held:
         entries = history.entries()
         baseline = history.adoption()
-        applied = [str(one.file) for one in entries if one.state is not MigrationState.BASELINE]
+        applied = [str(entry.file) for entry in entries if entry.state is not MigrationState.BASELINE]
         if baseline is not None and applied:
             raise UnsafeRequest(
                 f"{keyspace} was adopted, and then migrated: {', '.join(applied)}; forgetting would lose that history",
@@ -92,8 +92,8 @@ def forget(history: History, leases: LeaseSource) -> Baseline | None:
         held.check()
         if baseline is not None:
             history.remove_adoption(baseline)
-        for one in () if applied else (one for one in entries if one.note.startswith(_ADOPTED)):
-            history.rows.attempt(RemoveIf(SCHEMA_MIGRATION, (keyspace, one.number), {"claim": one.claim}))
+        for entry in () if applied else (entry for entry in entries if entry.note.startswith(_ADOPTED)):
+            history.rows.attempt(RemoveIf(SCHEMA_MIGRATION, (keyspace, entry.number), {"claim": entry.claim}))
         return baseline
 
 

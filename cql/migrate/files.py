@@ -89,10 +89,10 @@ def _statements(name: FileName, text: str) -> tuple[Parsed, ...]:
     statements = parse(text, str(name))
     if not statements:
         raise BadMigration(f"{name} holds no statement", mend="Write one, or remove it where it was applied nowhere.")
-    for one in statements:
-        why = one.statement.refusal_in_migration() or _not_plain(text, one)
+    for statement in statements:
+        why = statement.statement.refusal_in_migration() or _not_plain(text, statement)
         if why:
-            raise refused(str(name), text, one, why)
+            raise refused(str(name), text, statement, why)
     return statements
 
 
@@ -107,10 +107,10 @@ def _not_plain(text: str, parsed: Parsed) -> str:
     if not parsed.statement.row_writes:
         return ""
     pairs = list(pairwise(tokens_between(text, parsed)))
-    if any(after.text == "?" or (after.text == ":" and not _ends_a_term(one)) for one, after in pairs):
+    if any(after.text == "?" or (after.text == ":" and not _ends_a_term(token)) for token, after in pairs):
         return _UNBOUND
-    called = {_function(one) for one, after in pairs if after.text == "("}
-    counts = any(after.text in ("+", "-") and _ends_a_term(one) for one, after in pairs)
+    called = {_function(token) for token, after in pairs if after.text == "("}
+    counts = any(after.text in ("+", "-") and _ends_a_term(token) for token, after in pairs)
     return _NOT_IDEMPOTENT if counts or called & _DIFFERENT_EACH_TIME else ""
 
 

@@ -69,9 +69,9 @@ class History:
 
     def record(self) -> LedgerRecord:
         entries = self.entries()
-        running = [one.number for one in entries if not one.ended]
+        running = [entry.number for entry in entries if not entry.ended]
         return LedgerRecord(
-            entries, tuple(one for number in running for one in self.statements(number)), self.adoption()
+            entries, tuple(statement for number in running for statement in self.statements(number)), self.adoption()
         )
 
     def unlocks(self) -> tuple[Unlock, ...]:
@@ -102,10 +102,10 @@ class History:
         """Record migrations as there already, so that they are never run; `note` says what the keyspace is."""
         now = self._now()
         entries = [
-            replace(self._entry(one, MigrationState.BASELINE, claim), started_at=now, ended_at=now, note=note)
-            for one in migrations
+            replace(self._entry(migration, MigrationState.BASELINE, claim), started_at=now, ended_at=now, note=note)
+            for migration in migrations
         ]
-        return tuple(self._settled(PutIfAbsent(SCHEMA_MIGRATION, self._row(one)), one) for one in entries)
+        return tuple(self._settled(PutIfAbsent(SCHEMA_MIGRATION, self._row(entry)), entry) for entry in entries)
 
     def adoption(self) -> Baseline | None:
         """The baseline at adoption; None where the keyspace was not adopted."""
@@ -185,7 +185,7 @@ class History:
         try:
             applied = self.rows.attempt(write).applied
         except DoubtfulWrite:
-            standing = next((one for one in self.entries() if one.number == wanted.number), None)
+            standing = next((entry for entry in self.entries() if entry.number == wanted.number), None)
             if standing == wanted:
                 return wanted
             if standing is None or standing.claim in {wanted.claim, before}:

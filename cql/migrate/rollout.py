@@ -60,8 +60,12 @@ class RolloutRequest:
         Raises:
             TablesOfOthers: it holds tables that the migrations do not name.
         """
-        named = {name_of(parsed.statement.about) for one in self.migrations for parsed in one.statements}
-        others = tables_of_others(live) if self.ours else [one.spelling for one in live.tables if one.name not in named]
+        named = {name_of(parsed.statement.about) for migration in self.migrations for parsed in migration.statements}
+        others = (
+            tables_of_others(live)
+            if self.ours
+            else [table.spelling for table in live.tables if table.name not in named]
+        )
         if others and not self.into_existing:
             raise TablesOfOthers(self.keyspace, others)
 
@@ -117,9 +121,11 @@ def plan_rollout(server: SchemaServer, record: LedgerRecord, request: RolloutReq
     plan = decide(request.keyspace, request.migrations, record, live, target)
     spelling = request.spelling_for(server)
     release = exact_release(server.release_version)
-    for one in plan.statements:
-        spelling.shown(one.migration, one.position)  # raises for what this server lacks, before anything runs
-        _refuse_unknown(one, release)
+    for statement in plan.statements:
+        spelling.shown(
+            statement.migration, statement.position
+        )  # raises for what this server lacks, before anything runs
+        _refuse_unknown(statement, release)
     besides = _besides(server, request, plan, live) if request.ours else ()
     if keyspace_exists(server, request.keyspace):
         return RolloutPlan(None, None, plan, besides)
@@ -174,8 +180,8 @@ def _besides(server: SchemaServer, request: RolloutRequest, plan: MigrationPlan,
         return _lacking(server, request, live) if request.complete else ()
     declared = declared_by(plan.reached)
     wanted = Schema(
-        tuple(one for one in SCHEMA.types if declared.user_type(one.name)),
-        compacted((one for one in SCHEMA.tables if declared.table(one.name)), request.compaction),
+        tuple(user_type for user_type in SCHEMA.types if declared.user_type(user_type.name)),
+        compacted((table for table in SCHEMA.tables if declared.table(table.name)), request.compaction),
     )
     return tuple(creations(request.keyspace, wanted, plan.expected, parse_version(server.release_version)))
 

@@ -131,9 +131,9 @@ def _after_name(tokens: Sequence[Token], parsed: Parsed) -> int:
     assert parsed.name_at is not None
     at = parsed.name_at.start - parsed.span.start
     rest = [token for token in tokens if token.start >= at]
-    for one, other in pairwise(rest):
-        if "." not in (one.text, other.text):
-            return one.end
+    for token, other in pairwise(rest):
+        if "." not in (token.text, other.text):
+            return token.end
     return rest[-1].end
 
 

@@ -20,8 +20,8 @@ FOR_NO_MAIL: Final = JamesFilter(FilterKind.NAME, "", -1)
 def deleted_text(mails: Sequence[DeletedMail]) -> str:
     """By topic: the ids of mails and the places of their messages."""
     found: dict[str, list[list[str]]] = {}
-    for one in mails:
-        found.setdefault(one.where.topic, []).append([one.enqueue_id.hex, str(one.where.place)])
+    for mail in mails:
+        found.setdefault(mail.where.topic, []).append([mail.enqueue_id.hex, str(mail.where.place)])
     return json_text(found)
 
 

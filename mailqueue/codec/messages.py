@@ -144,8 +144,8 @@ def _mail_of(fields: Mapping[str, Any], headers_in: Callable[[Any], Iterable[Rec
 def _by_recipient(headers: Iterable[RecipientHeader]) -> Mapping[str, Mapping[str, Mapping[str, list[str]]]]:
     """By recipient, then by name; both in the order of first occurrence."""
     found: dict[str, dict[str, dict[str, list[str]]]] = {}
-    for one in headers:
-        found.setdefault(one.recipient, {"header": {}})["header"].setdefault(one.name, []).append(one.value)
+    for header in headers:
+        found.setdefault(header.recipient, {"header": {}})["header"].setdefault(header.name, []).append(header.value)
     return found
 
 

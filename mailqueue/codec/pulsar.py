@@ -106,7 +106,7 @@ def filter_of(payload: bytes) -> JamesFilter:
         BadPayload: it is none.
     """
     fields = object_in(payload, "the filter")
-    kind = next((one for one in FilterKind if one.word in fields), None)
+    kind = next((filter_kind for filter_kind in FilterKind if filter_kind.word in fields), None)
     if kind is None:
         refuse("the filter", "is of no known kind")
     inner = mapping_of(fields[kind.word], kind.word)
@@ -131,8 +131,8 @@ def _iso(text: str) -> str:
 def _by_recipient(headers: Iterable[RecipientHeader]) -> Mapping[str, list[Mapping[str, Any]]]:
     """By recipient, then by name; both in the order of first occurrence."""
     found: dict[str, dict[str, list[str]]] = {}
-    for one in headers:
-        found.setdefault(one.recipient, {}).setdefault(one.name, []).append(one.value)
+    for header in headers:
+        found.setdefault(header.recipient, {}).setdefault(header.name, []).append(header.value)
     return {
         recipient: [{"key": name, "values": values} for name, values in named.items()]
         for recipient, named in found.items()

@@ -97,7 +97,9 @@ def _mail_columns(enqueued_at: datetime, queued: QueuedMail) -> Row:
         "remotehost": mail.remote_host,
         "remoteaddr": mail.remote_addr,
         "lastupdated": None if mail.last_updated is None else in_millis(mail.last_updated),
-        "perrecipientspecificheaders": tuple((one.recipient, one.name, one.value) for one in mail.recipient_headers),
+        "perrecipientspecificheaders": tuple(
+            (header.recipient, header.name, header.value) for header in mail.recipient_headers
+        ),
     }
 
 

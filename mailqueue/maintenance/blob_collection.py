@@ -93,7 +93,7 @@ class ListedStore:
         """
         again = [blob.blob_id for blob in blobs if rule.may_come_again(blob)]
         times = dict(zip(again, await all_of(again, self.store.stored_at, ASKED_AT_ONCE), strict=True))
-        young = {one for one, at in times.items() if at is None or at >= rule.stored_before}
+        young = {blob_id for blob_id, at in times.items() if at is None or at >= rule.stored_before}
         old = [blob.blob_id for blob in blobs if blob.blob_id not in young]
         await self.store.remove_all(old)
         return len(old)
@@ -303,12 +303,12 @@ class BlobCollection:
         left_out = 0
         missing = look.missing()
         while some := await asyncio.to_thread(_next, missing):
-            ids = list(dict.fromkeys(one.blob_id for one in some))
+            ids = list(dict.fromkeys(blob.blob_id for blob in some))
             there = dict(zip(ids, await all_of(ids, self._since_when, ASKED_AT_ONCE), strict=True))
             left_out += sum(at is not None and at < self.rule.now for at in there.values())
-            for one in some:
-                if there[one.blob_id] is None:
-                    self._note_missing(one, found)
+            for blob in some:
+                if there[blob.blob_id] is None:
+                    self._note_missing(blob, found)
         if left_out:
             found.failed.append(
                 f"the listing left out {left_out:,} blobs that are there, so it was not whole: nothing was removed"

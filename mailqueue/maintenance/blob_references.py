@@ -90,7 +90,12 @@ class TableReferences:
         with Workshop() as workshop:
             spill = Spill(workshop, "mails")
             for row in rows:
-                spill.add((_mail_key(row), *((one.blob_id, one.referrer) for one in self._of((row,), needed=True))))
+                spill.add(
+                    (
+                        _mail_key(row),
+                        *((reference.blob_id, reference.referrer) for reference in self._of((row,), needed=True)),
+                    )
+                )
             for mark in self.tables.scan(Scan(DELETED_MAILS, ("queuename", "enqueueid"), self.level)):
                 spill.add((_mail_key(mark), None))
             for part in spill.parts():
@@ -143,9 +148,9 @@ def table_references(
 
 def _delayed_twice(found: Sequence[TableReferences]) -> list[TableReferences]:
     """In the order of reading: delayed mails before and after those that wait, so that none is missed as it moves."""
-    due = [one for one in found if one.table.name == DUE_MAILS.name]
-    waiting = [one for one in found if one.marks and one not in due]
-    others = [one for one in found if not one.marks]
+    due = [references for references in found if references.table.name == DUE_MAILS.name]
+    waiting = [references for references in found if references.marks and references not in due]
+    others = [references for references in found if not references.marks]
     return [*others, *due, *waiting, *due]
 
 

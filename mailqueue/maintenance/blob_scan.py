@@ -174,7 +174,7 @@ class LocalBlobScanner:
         *,
         all_missing: bool = True,
     ) -> "LocalLook":
-        look = LocalLook([one.name for one in sources], all_missing=all_missing)
+        look = LocalLook([reference_source.name for reference_source in sources], all_missing=all_missing)
         try:
             spill = Spill(look.workshop, "ids", part_bytes_max=self.part_bytes_max)
             for record in records:

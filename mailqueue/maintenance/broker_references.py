@@ -50,7 +50,7 @@ async def broker_references(
         if letters.bad or letters.taken < depth.dead:
             why = f"of {depth.dead:,} dead letters of {queue}, {letters.taken - letters.bad:,} could be read"
             raise SourceUnread(NAME, why, mend=f"Look at them: mailmend queue redrive {queue} --dry-run")
-        found += [Reference(one, f"dead letter of {queue}") for one in sorted(letters.blobs)]
+        found += [Reference(blob, f"dead letter of {queue}") for blob in sorted(letters.blobs)]
     return KnownReferences(NAME, found)
 
 

@@ -75,12 +75,12 @@ class DueChange:
         last = some[-1].order
         found = list[DueMail]()
         async with aclosing(self.due.under(self.parts.queue, partition, (first - _MILLISECOND,))) as mails:
-            async for one in mails:
-                found.append(one)
-                if one.order >= last:
+            async for mail in mails:
+                found.append(mail)
+                if mail.order >= last:
                     break
-        known = {one.order for one in some}
-        return [one for one in found if one.order in known]
+        known = {mail.order for mail in some}
+        return [mail for mail in found if mail.order in known]
 
     async def _batch_changed(self, meant: Sequence[tuple[DueMail, ChangedMail]]) -> None:
         if self.on_change is not None:

@@ -97,8 +97,10 @@ async def marked_pages(slices: Slices, marks: Marks, partition: PartitionKey) ->
                 EnqueueId(row["enqueueid"]): tuple(BlobId(row[name]) for name in _BLOBS if row[name]) for row in page
             }
             marked = await marks.among(queue, rows)
-            blobs = tuple(blob for one in marked for blob in rows[one])
-            yield MarkedPage(len(page), blobs, {one: named for one, named in rows.items() if one not in marked})
+            blobs = tuple(blob for enqueue_id in marked for blob in rows[enqueue_id])
+            yield MarkedPage(
+                len(page), blobs, {enqueue_id: named for enqueue_id, named in rows.items() if enqueue_id not in marked}
+            )
 
 
 async def delete_blobs(store: Blobs, blobs: Sequence[BlobId]) -> None:
@@ -194,7 +196,7 @@ class Cleaner:
 
     async def _put_back(self, partition: PartitionKey, unmarked: Sequence[EnqueueId]) -> list[EnqueueId]:
         """The ids that were put back; a row that was taken back meanwhile is not."""
-        reads = [Read(ENQUEUED_MAILS, (*partition, one)) for one in unmarked]
+        reads = [Read(ENQUEUED_MAILS, (*partition, enqueue_id)) for enqueue_id in unmarked]
         answers = await answered(self._view.tables, self._view.retries, reads)
         rows = [seen.row for answer in answers for seen in answer]
         queue, *_ = partition

@@ -117,7 +117,9 @@ class QueueCleanup:
         recut = False
         try:
             sides = {queue: [await self._broker_side(queue, settings)] for queue in first}
-            if settings.recheck and any(self._is_looked_at_again(one, settings) for one in first.values()):
+            if settings.recheck and any(
+                self._is_looked_at_again(judged_queue, settings) for judged_queue in first.values()
+            ):
                 scan.close()
                 self._progress.stage("waiting", round(settings.delay_seconds))
                 await self._view.clock.pause(settings.delay_seconds)
@@ -194,9 +196,17 @@ class QueueCleanup:
         for partition in sorted(place for place, counts in scanned.partitions.items() if counts.waiting):
             async with aclosing(marked_pages(view.slices, view.marks, partition)) as pages:
                 async for page in pages:
-                    lacking = [one for one in await all_of(page.unmarked.items(), self._lacking, BLOBS_AT_ONCE) if one]
+                    lacking = [
+                        enqueue_id
+                        for enqueue_id in await all_of(page.unmarked.items(), self._lacking, BLOBS_AT_ONCE)
+                        if enqueue_id
+                    ]
                     marked = await view.marks.among(scanned.queue, lacking)
-                    reads = [Read(ENQUEUED_MAILS, (*partition, one)) for one in lacking if one not in marked]
+                    reads = [
+                        Read(ENQUEUED_MAILS, (*partition, enqueue_id))
+                        for enqueue_id in lacking
+                        if enqueue_id not in marked
+                    ]
                     still = zip(reads, await answered(view.tables, view.retries, reads), strict=True)
                     gone |= {QueuePlace(Verdict.BLOBS_GONE, read.key): 1 for read, seen in still if seen}
                     self._progress.advance(len(page.unmarked))
@@ -244,21 +254,27 @@ class QueueCleanup:
         self, scan: QueueScan, cleaned: Sequence[CleanedQueue], settings: CleanupSettings, record: FindingsRecord | None
     ) -> list[CleanedQueue]:
         """Remove the marks of mails that have no row any more, of the queues whose marks need not stay."""
-        free = frozenset(one.queue for one in cleaned if one.judged.scanned.marks and one.marks_stay is None)
+        free = frozenset(
+            cleaned_queue.queue
+            for cleaned_queue in cleaned
+            if cleaned_queue.judged.scanned.marks and cleaned_queue.marks_stay is None
+        )
         if self._view.own.marks_expire or not free:
             return list(cleaned)
-        gone = {place for one in cleaned for place in one.over}
+        gone = {place for cleaned_queue in cleaned for place in cleaned_queue.over}
         planned = settings.planned.marks if settings.planned else None
         wanted = MarksWanted(free, frozenset(scan.partitions.keys() - gone), settings.marks_as_of, planned)
         self._progress.stage("remove marks" if record else "count marks")
         if record is None:
             due = await self._in_thread(lambda: self._due(scan, wanted))
-            return [_with_marks_due(one, due.get(one.queue, 0)) for one in cleaned]
+            return [_with_marks_due(cleaned_queue, due.get(cleaned_queue.queue, 0)) for cleaned_queue in cleaned]
         removed = await self._in_thread(lambda: scan.remove_marks(wanted, self._progress))
         for queue, marks in removed.items():
             _LOG.info("marks were removed", extra={"queue": queue, "marks": marks.marks, "left": marks.failed})
-        ended = [_with_marks_gone(one, removed.get(one.queue, MarksGone())) for one in cleaned]
-        await record.keep([found for one in ended for found in one.are(Verdict.ORPHAN_MARK)])
+        ended = [
+            _with_marks_gone(cleaned_queue, removed.get(cleaned_queue.queue, MarksGone())) for cleaned_queue in cleaned
+        ]
+        await record.keep([found for cleaned_queue in ended for found in cleaned_queue.are(Verdict.ORPHAN_MARK)])
         return ended
 
     def _due(self, scan: QueueScan, wanted: MarksWanted) -> Mapping[QueueName, int]:

@@ -195,8 +195,8 @@ class LocalQueueScan:
         for some in batches(self.going(wanted, gone)):
             if self.scanner.interrupted.is_set():
                 raise InterruptedError
-            for queue, one in removed(some, wanted.as_of, self.scanner.tables, self.scanner.clock).items():
-                gone[queue].add(one)
+            for queue, marks_gone in removed(some, wanted.as_of, self.scanner.tables, self.scanner.clock).items():
+                gone[queue].add(marks_gone)
             progress.advance(len(some))
         return gone
 

@@ -31,7 +31,7 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 RECORDED_TOGETHER: Final = 200
 """How many partitions are in the ledger before the first of them is removed."""
 
-MENDED: Final = frozenset(verdict for verdict, one in QUEUE_VERDICTS.items() if one.by_repair)
+MENDED: Final = frozenset(verdict for verdict, queue_verdict in QUEUE_VERDICTS.items() if queue_verdict.by_repair)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,17 @@ class CleanedQueue:
     def found(self) -> Counter[Verdict]:
         """The findings by verdict, in rows, or 1 for what is wrong with a queue as a whole; without zeros."""
         sums: Counter[Verdict] = Counter()
-        for one in self.findings.values():
-            sums[one.verdict] += one.number
+        for finding in self.findings.values():
+            sums[finding.verdict] += finding.number
         return sums
 
     def with_findings(self, ended: Iterable[Finding]) -> "CleanedQueue":
         """The same with these findings, in place of earlier ones of the same verdict and key."""
-        mended = {QueuePlace(one.verdict, one.suspect.key): one for one in ended}
+        mended = {QueuePlace(finding.verdict, finding.suspect.key): finding for finding in ended}
         return replace(self, findings={**self.findings, **mended})
 
     def are(self, *verdicts: Verdict) -> list[Finding]:
-        return [one for one in self.findings.values() if one.verdict in verdicts]
+        return [finding for finding in self.findings.values() if finding.verdict in verdicts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ class FindingsRecord:
         if ledger is None or run is None or not findings:
             return list(findings)
         errors = await asyncio.to_thread(lambda: ledger.record(run, self.as_of, findings))
-        kept = [one.failed(error) if error else one for one, error in zip(findings, errors, strict=True)]
-        await self.settle([one for one in kept if one.result])
+        kept = [finding.failed(error) if error else finding for finding, error in zip(findings, errors, strict=True)]
+        await self.settle([finding for finding in kept if finding.result])
         return kept
 
     async def settle(self, findings: Sequence[Finding]) -> None:
@@ -172,11 +172,11 @@ class QueueCleaning:
         """What became of the partitions, and how many blobs they named."""
         found = {found.suspect.key: found for found in one.are(*OVER_VERDICTS)}
         kept = await self.record.keep([found[place] for place in partitions])
-        due = [one for one in kept if one.error is None]
+        due = [finding for finding in kept if finding.error is None]
         answers = await all_of(due, self._removed, PARTITIONS_AT_ONCE)
         ended = [found for found, _ in answers]
         await self.record.settle(ended)
-        return [one for one in kept if one.error] + ended, sum(blobs for _, blobs in answers)
+        return [finding for finding in kept if finding.error] + ended, sum(blobs for _, blobs in answers)
 
     async def _removed(self, found: Finding) -> tuple[Finding, int]:
         """Remove the partition as of T, its blobs first, and read it back: what was written after T stays."""

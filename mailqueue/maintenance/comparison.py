@@ -181,14 +181,16 @@ def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId
         return (), ()
     edge = drained.began_at - SETTLING
     seen_of = drained.ids | drained.dead
-    without = (one for one, mail in tables.live.items() if mail.enqueued_at <= edge and one not in seen_of)
-    broken = {one.enqueue_id for one in tables.broken}
+    without = (
+        enqueue_id for enqueue_id, mail in tables.live.items() if mail.enqueued_at <= edge and enqueue_id not in seen_of
+    )
+    broken = {row.enqueue_id for row in tables.broken}
     known = tables.live.keys() | tables.marked | tables.delayed | drained.marked | drained.delayed | broken
     return tuple(without), tuple(sorted(drained.ids - known))
 
 
 def _lacking(tables: TablesSide, depth: Depth | None, at: datetime) -> int | None:
-    settled = sum(one.enqueued_at <= at - SETTLING for one in tables.live.values())
+    settled = sum(mail.enqueued_at <= at - SETTLING for mail in tables.live.values())
     return depth.lacking(settled) if depth else None
 
 
@@ -249,7 +251,9 @@ def republishable(found: Reconciled, older_than: timedelta) -> frozenset[Enqueue
     """
     if found.drained is not None:
         edge = found.at - older_than
-        return frozenset(one for one in found.without_message if found.tables.live[one].enqueued_at <= edge)
+        return frozenset(
+            enqueue_id for enqueue_id in found.without_message if found.tables.live[enqueue_id].enqueued_at <= edge
+        )
     return None if found.lacking else frozenset()
 
 

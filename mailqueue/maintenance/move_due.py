@@ -235,7 +235,7 @@ class DueMover:
         return await _summed(partitions, move, PARTITIONS_AT_ONCE)
 
     async def flush(self) -> Delays:
-        partitions = [one async for one in self.due.partitions(self.parts.queue)]
+        partitions = [partition async for partition in self.due.partitions(self.parts.queue)]
         if not partitions:
             return Delays()
         async with self.turns.patiently(self.turns.of_flush, self._again) as turn:
@@ -311,8 +311,8 @@ class DueMover:
                 if self.stop.is_set() or len(failures) >= FAILURES_MAX or not await self.turns.keep(turn):
                     break
                 outcomes = await finished(self._batch_counted(partition, turn, some))
-                failures += [one for one in outcomes if isinstance(one, BaseException)]
-                moved += Delays.of([due.due_at for due, one in zip(some, outcomes, strict=True) if one is True])
+                failures += [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+                moved += Delays.of([due.due_at for due, outcome in zip(some, outcomes, strict=True) if outcome is True])
             else:
                 if until is not None and not failures:
                     self._reach(partition, until)
@@ -344,7 +344,7 @@ class DueMover:
             return await self._batch_moved(some)
         async with self.due.counting(self.parts.queue, partition) as changes:
             outcomes = await self._batch_moved(some)
-            changes.marked = sum(isinstance(one, bool) for one in outcomes)
+            changes.marked = sum(isinstance(outcome, bool) for outcome in outcomes)
             changes.sure = changes.marked == len(some) and self.turns.is_sure(turn)
             return outcomes
 

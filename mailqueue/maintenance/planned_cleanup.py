@@ -15,7 +15,7 @@ from model.projections.verdicts import OVER_VERDICTS, QUEUE_VERDICTS, Verdict
 from model.queue.cleanup import JudgedQueue, QueuePartition, QueuePlace
 from repair.ledger.before_images import image_digest
 
-_MOVES = frozenset(verdict for verdict, one in QUEUE_VERDICTS.items() if one.moves_start)
+_MOVES = frozenset(verdict for verdict, queue_verdict in QUEUE_VERDICTS.items() if queue_verdict.moves_start)
 _TO = "browsestart"
 
 
@@ -48,7 +48,11 @@ class PlannedCleanup:
         to = max((planned[place].wanted[_TO] for place in same if place.verdict in _MOVES), default=now)
         if before.browse_start is not None and to is not None:
             before = replace(before, browse_start=min(before.browse_start, to))
-        return replace(one, over=over, findings=same, suspects=len(planned)), before, [one for one in others if one]
+        return (
+            replace(one, over=over, findings=same, suspects=len(planned)),
+            before,
+            [finding for finding in others if finding],
+        )
 
 
 def planned_of(found: Finding, one: JudgedQueue) -> Suspect:

@@ -168,7 +168,7 @@ class QueueMove:
                 await self.journal.take(mail)
             return mail
 
-        return [one for one in await all_of(found, taken, AT_ONCE) if one]
+        return [mail for mail in await all_of(found, taken, AT_ONCE) if mail]
 
     async def _handed_over(self, mail: Dequeued) -> None:
         """Move a mail that was taken; one that was moved before leaves again: its broker forgot that it left."""
@@ -204,7 +204,7 @@ class QueueMove:
         Raises:
             CannotReach: some are still there; the same move again goes on with them.
         """
-        removed = await self.source.delete(MailFilter(enqueue_ids=frozenset(one.was for one in some)))
+        removed = await self.source.delete(MailFilter(enqueue_ids=frozenset(mail.was for mail in some)))
         if removed.failed:
             raise CannotReach(
                 f"{len(removed.failed):,} mails did not leave the queue {self.source.name!r}: {removed.failed[0].why}",

@@ -57,11 +57,11 @@ async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX)
                 mails[read.queued.enqueue_id] = LiveMail.of(read)
     marked = frozenset(await view.marks.among(queue, [*mails, *broken]))
     return TablesSide(
-        live={one: mail for one, mail in mails.items() if one not in marked},
+        live={enqueue_id: mail for enqueue_id, mail in mails.items() if enqueue_id not in marked},
         marked=marked,
         delayed=frozenset(delayed - mails.keys()),
         delayed_beyond=beyond,
-        broken=tuple(row for one, row in broken.items() if one not in marked),
+        broken=tuple(row for enqueue_id, row in broken.items() if enqueue_id not in marked),
     )
 
 
@@ -100,7 +100,7 @@ async def missing_among(blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]) -> fr
         return await is_missing(blobs, kept.header) or await is_missing(blobs, kept.body)
 
     async with aclosing(in_order(mails, lacking, BLOBS_AT_ONCE)) as found:
-        return frozenset([one async for one, lacks in found if lacks])
+        return frozenset([enqueue_id async for enqueue_id, lacks in found if lacks])
 
 
 async def missing_in(

@@ -96,13 +96,13 @@ async def _marked(
     for _ in range(LISTINGS):
         if unlisted := mark - listed:
             removed = await remove(parts, MailFilter(enqueue_ids=unlisted), keep, dry_run=dry_run)
-            failed |= {one.enqueue_id: one.why for one in removed.failed}
+            failed |= {unremoved.enqueue_id: unremoved.why for unremoved in removed.failed}
     unlisted = mark - listed
     here = unlisted - await parts.view.marks.among(parts.queue, unlisted)
     unkept = here - await _kept_unlisted(parts, found, here, keeping)
     if not dry_run:
         failed |= await _marked_unlisted(parts, found, unlisted)
-    refused = tuple(f"{one} could not be marked: {why}" for one, why in failed.items())
+    refused = tuple(f"{enqueue_id} could not be marked: {why}" for enqueue_id, why in failed.items())
     return replace(done, marked=mark - failed.keys(), unkept=unkept - failed.keys(), failed=(*done.failed, *refused))
 
 
@@ -117,17 +117,17 @@ async def _kept_unlisted(
                 await keeping.row(seen.row)
                 kept.add(row.enqueue_id)
     mails = found.drained.mails if found.drained else {}
-    for one in mails.keys() & unlisted:
-        await keeping.mail(Listed(mails[one], mails[one].mail.last_updated or found.at))
-        kept.add(one)
+    for enqueue_id in mails.keys() & unlisted:
+        await keeping.mail(Listed(mails[enqueue_id], mails[enqueue_id].mail.last_updated or found.at))
+        kept.add(enqueue_id)
     return kept
 
 
 async def _marked_unlisted(parts: Parts, found: Reconciled, unlisted: Collection[EnqueueId]) -> Mapping[EnqueueId, str]:
     broken = {row.enqueue_id: row.slice_start for row in found.tables.broken}
-    mails = [(one, broken.get(one)) for one in unlisted]
+    mails = [(enqueue_id, broken.get(enqueue_id)) for enqueue_id in unlisted]
     errors = await parts.view.mark_all(parts.queue, mails)
-    return {one: error.what for (one, _), error in zip(mails, errors, strict=True) if error}
+    return {enqueue_id: error.what for (enqueue_id, _), error in zip(mails, errors, strict=True) if error}
 
 
 def _key(queue: QueueName, row: BrokenRow) -> Key:

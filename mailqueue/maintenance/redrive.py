@@ -194,4 +194,4 @@ async def _known(parts: Parts, ids_max: int) -> _Known:
 
 
 def _own_blobs(blobs: MailBlobs) -> set[BlobId]:
-    return {one for one in (blobs.header, blobs.body) if not is_deduplicated(one)}
+    return {blob_id for blob_id in (blobs.header, blobs.body) if not is_deduplicated(blob_id)}

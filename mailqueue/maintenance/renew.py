@@ -86,7 +86,7 @@ class Renewal:
                 async for page in pages:
                     ids = [EnqueueId(row["enqueueid"]) for row in page]
                     marked = await self._view.marks.among(queue, ids)
-                    keys = [(queue, slice_start, bucket, one) for one in ids if one not in marked]
+                    keys = [(queue, slice_start, bucket, enqueue_id) for enqueue_id in ids if enqueue_id not in marked]
                     yield await self._read(keys, self._ageing_before(now))
 
     async def _read(self, keys: Sequence[Key], before: datetime) -> AgeingPage:
@@ -100,7 +100,7 @@ class Renewal:
             at = max(page.read_at - round(MARGIN_SECONDS * MICROS), (seen.newest or 0) + 1)
             await self._view.retries.write(self._view.tables, Put(ENQUEUED_MAILS, seen.row, at=at))
         await self._drop_marked(
-            [seen.row["enqueueid"] for seen in page.rows], [ENQUEUED_MAILS.key_of(one.row) for one in page.rows]
+            [seen.row["enqueueid"] for seen in page.rows], [ENQUEUED_MAILS.key_of(row.row) for row in page.rows]
         )
 
     async def _drop_marked(self, ids: Sequence[EnqueueId], keys: Sequence[Key]) -> None:
@@ -109,8 +109,8 @@ class Renewal:
             return
         (queue, *_), *_ = keys
         marked = await self._view.marks.among(queue, ids)
-        for one, key in zip(ids, keys, strict=True):
-            if one in marked:
+        for enqueue_id, key in zip(ids, keys, strict=True):
+            if enqueue_id in marked:
                 await self._view.retries.write(self._view.tables, Remove(ENQUEUED_MAILS, key))
 
 

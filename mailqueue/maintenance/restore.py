@@ -108,5 +108,5 @@ async def listed_among(parts: Parts, ids: frozenset[EnqueueId]) -> Mapping[Enque
 
 async def restoring(parts: Parts, removed: Collection[EnqueueId]) -> QueueRestoring:
     """Look for the mails in the queue before they are put back: one listing for all."""
-    wanted = frozenset(removed).union(restored_id(one, parts.queue) for one in removed)
+    wanted = frozenset(removed).union(restored_id(enqueue_id, parts.queue) for enqueue_id in removed)
     return QueueRestoring(parts, await listed_among(parts, wanted))

@@ -53,7 +53,7 @@ class QueueTopics:
             UnsafeRequest: there are too many.
             BrokerUnreachable: a partition is not there.
         """
-        mails: dict[Whereabouts, dict[EnqueueId, LiveMail]] = {one: {} for one in Whereabouts}
+        mails: dict[Whereabouts, dict[EnqueueId, LiveMail]] = {whereabouts: {} for whereabouts in Whereabouts}
         marked = set[EnqueueId]()
         bad = list[BadMessage]()
         beyond = 0
@@ -100,7 +100,7 @@ class QueueTopics:
         if unmet:
             unmet = unmet.difference((await Deletions(self.topics, self.queue, self.clock).look()).mails)
         dead = await self._dead_among(unmet)
-        failed = tuple(f"{one} could not be marked: {DEAD}" for one in sorted(dead))
+        failed = tuple(f"{enqueue_id} could not be marked: {DEAD}" for enqueue_id in sorted(dead))
         return Mended(marked=mark - dead, unkept=unmet - dead, failed=failed)
 
     async def _messages(self, on_bad: Callable[[BadMessage], None]) -> AsyncGenerator[tuple[Listed, bool]]:
@@ -121,11 +121,11 @@ class QueueTopics:
 
             place = topic, subscription
             async with aclosing(read_mails(self.topics, place, whereabouts, on_unreadable=unreadable)) as mails:
-                async for one in mails:
-                    yield one.listed, is_deleted(self.queue, one.message, one.listed, known)
+                async for mail in mails:
+                    yield mail.listed, is_deleted(self.queue, mail.message, mail.listed, known)
 
     async def _dead_among(self, mails: frozenset[EnqueueId]) -> frozenset[EnqueueId]:
         if not mails:
             return mails
         async with aclosing(dead_letters(self.topics, self.queue)) as letters:
-            return mails.intersection([one.listed.queued.enqueue_id async for one in letters])
+            return mails.intersection([letter.listed.queued.enqueue_id async for letter in letters])

@@ -80,7 +80,7 @@ async def topic_references(
         with closing(BlobLines(folder / "topics")) as lines:
             if why := await _short_of(topics, clock, cut, lines):
                 continue
-        after = [await topics.backlog(one.topic, one.subscription) or Backlog() for one, _ in cut]
+        after = [await topics.backlog(topic.topic, topic.subscription) or Backlog() for topic, _ in cut]
         return TopicReferences(lines, after)
     raise _unread(why, "Run it again; if it says the same: pulsar-admin topics stats-internal TOPIC")
 
@@ -96,14 +96,16 @@ async def without_blobs(
         SourceUnread: some mail may not have been seen.
     """
     first = await look()
-    gone = await _gone(blobs, (one.blob_id for one in first.references() if one.needed))
+    gone = await _gone(blobs, (reference.blob_id for reference in first.references() if reference.needed))
     if not gone:
         return first.lines.count, []
     await pause()
     second = await look()
-    doubtful = [one for one in second.references() if one.needed and one.blob_id in gone]
-    still = await _gone(blobs, (one.blob_id for one in doubtful))
-    return second.lines.count, list(dict.fromkeys(one.referrer for one in doubtful if one.blob_id in still))
+    doubtful = [reference for reference in second.references() if reference.needed and reference.blob_id in gone]
+    still = await _gone(blobs, (reference.blob_id for reference in doubtful))
+    return second.lines.count, list(
+        dict.fromkeys(reference.referrer for reference in doubtful if reference.blob_id in still)
+    )
 
 
 async def _gone(blobs: Blobs, ids: Iterable[str]) -> set[str]:
@@ -124,7 +126,7 @@ async def cut_of(topics: Topics, named: Collection[QueueName] = ()) -> Cut:
         after = await _backlogs(topics)
         if why := _why_not(before, after):
             continue
-        if lacking := sorted(set(named) - {one.queue for one in before}):
+        if lacking := sorted(set(named) - {topic.queue for topic in before}):
             raise _unread(f"no topic of the queue {lacking[0]} is in the namespace {topics.namespace}", "Is it named?")
         if not before:
             raise _unread(
@@ -132,38 +134,38 @@ async def cut_of(topics: Topics, named: Collection[QueueName] = ()) -> Cut:
                 "Name James's own: --broker pulsar://host:6650/tenant/namespace; or say --no-broker where none ever "
                 "held a mail of this store.",
             )
-        return [(one, backlog.until(after[one] or Backlog())) for one, backlog in before.items() if backlog]
+        return [(topic, backlog.until(after[topic] or Backlog())) for topic, backlog in before.items() if backlog]
     raise _unread(why, "Look at them: pulsar-admin topics stats-internal TOPIC; topics create-missed-partitions TOPIC")
 
 
 async def _backlogs(topics: Topics) -> Mapping[MailTopic, Backlog | None]:
-    return {one: await topics.backlog(one.topic, one.subscription) for one in mail_topics(await topics.names())}
+    return {topic: await topics.backlog(topic.topic, topic.subscription) for topic in mail_topics(await topics.names())}
 
 
 def _why_not(before: Mapping[MailTopic, Backlog | None], after: Mapping[MailTopic, Backlog | None]) -> str:
     """Why there is no moment at which all of it was so; empty where there is one."""
     if changed := before.keys() ^ after.keys():
-        return f"the topic {min(one.topic for one in changed)} came or went"
-    for one, backlog in (*before.items(), *after.items()):
+        return f"the topic {min(topic.topic for topic in changed)} came or went"
+    for topic, backlog in (*before.items(), *after.items()):
         if backlog is None:
-            return f"the topic {one.topic} is listed, and not there"
+            return f"the topic {topic.topic} is listed, and not there"
         if backlog.missing:
-            return f"the topic {one.topic} lacks its partition {backlog.missing[0]}"
-    for one, backlog in before.items():
-        if backlog and (later := after[one]) and backlog.partitions.keys() != later.partitions.keys():
-            return f"the partitions of the topic {one.topic} changed"
+            return f"the topic {topic.topic} lacks its partition {backlog.missing[0]}"
+    for topic, backlog in before.items():
+        if backlog and (later := after[topic]) and backlog.partitions.keys() != later.partitions.keys():
+            return f"the partitions of the topic {topic.topic} changed"
     return ""
 
 
 async def _short_of(topics: Topics, clock: Clock, cut: Cut, lines: BlobLines) -> str:
     """Write the references of all; say of which topic there were too few messages; empty where of none."""
     deletions = dict[QueueName, KnownDeletions]()
-    for number, (one, backlog) in enumerate(cut):
-        reading = _Reading(lines, number, one, deletions)
+    for number, (topic, backlog) in enumerate(cut):
+        reading = _Reading(lines, number, topic, deletions)
         await reading.read(topics, clock, backlog)
         least = sum(partition.count_at_least for partition in backlog.partitions.values())
         if reading.count < least:
-            return f"of {least:,} messages of the topic {one.topic}, {reading.count:,} could be read"
+            return f"of {least:,} messages of the topic {topic.topic}, {reading.count:,} could be read"
     return ""
 
 

@@ -109,8 +109,8 @@ class PulsarTopics:
         await self._acks[key].acknowledge(places)
 
     async def acknowledge_now(self, topic: str, subscription: str, places: Collection[MessagePlace]) -> None:
-        for partition in {one.partition for one in places}:
-            positions = [one.position for one in places if one.partition == partition]
+        for partition in {place.partition for place in places}:
+            positions = [place.position for place in places if place.partition == partition]
             await self.client.acknowledge(self.full(topic, partition), subscription, positions)
 
     async def unacked(
@@ -118,8 +118,8 @@ class PulsarTopics:
     ) -> AsyncGenerator[StoredMessage]:
         if backlog := await self.backlog(topic, subscription):
             async with aclosing(held_messages(self.client, self._named(topic), backlog, after)) as messages:
-                async for one in messages:
-                    yield one
+                async for message in messages:
+                    yield message
 
     def held(self, topic: str, backlog: Backlog) -> AsyncGenerator[StoredMessage]:
         return held_messages(self.client, self._named(topic), backlog)
@@ -131,12 +131,12 @@ class PulsarTopics:
 
     async def backlog(self, topic: str, subscription: str) -> Backlog | None:
         numbers = await self._numbers(topic)
-        found = await asyncio.gather(*(self._admin.backlog(_named(topic, one), subscription) for one in numbers))
-        there = {number: one for number, one in zip(numbers, found, strict=True) if one}
+        found = await asyncio.gather(*(self._admin.backlog(_named(topic, number), subscription) for number in numbers))
+        there = {number: backlog for number, backlog in zip(numbers, found, strict=True) if backlog}
         return Backlog(there, tuple(number for number in numbers if number not in there)) if there else None
 
     async def policies(self, topic: str) -> TopicPolicies | None:
-        return await self._admin.policies(topic, [_named(topic, one) for one in await self._numbers(topic)])
+        return await self._admin.policies(topic, [_named(topic, number) for number in await self._numbers(topic)])
 
     def lease(self, name: str) -> AbstractAsyncContextManager[ExclusiveProducer | None]:
         return self.client.exclusive_producer(self.full(name))

@@ -126,13 +126,13 @@ class PulsarAdmin:
         Raises:
             BrokerDenied: an administrator of the tenant may read that, and we are none.
         """
-        asked = [f"{self._path(topic)}/{one.value}?applied=true" for one in TopicPolicy]
+        asked = [f"{self._path(topic)}/{policy.value}?applied=true" for policy in TopicPolicy]
         answers = dict(zip(TopicPolicy, await asyncio.gather(*map(self._value, asked)), strict=True))
         if answers[TopicPolicy.TTL] is None:
             return None
         expiry = await self._value(f"admin/v2/namespaces/{self._namespace}/subscriptionExpirationTime")
-        stats = await asyncio.gather(*(self._found(f"{self._path(one)}/stats") for one in partitions))
-        return policies_of(answers, expiry, await self._configuration(), [one for one in stats if one])
+        stats = await asyncio.gather(*(self._found(f"{self._path(partition)}/stats") for partition in partitions))
+        return policies_of(answers, expiry, await self._configuration(), [stat for stat in stats if stat])
 
     async def _configuration(self) -> Mapping[str, str]:
         """The broker's; empty where we may not read it, as only a superuser may."""

@@ -35,7 +35,7 @@ class PulsarArrivals:
 
     async def had(self, ids: Collection[EnqueueId]) -> frozenset[EnqueueId]:
         known = await self.parts.deletions.known()
-        return frozenset(one for one in ids if one in known.mails)
+        return frozenset(enqueue_id for enqueue_id in ids if enqueue_id in known.mails)
 
     async def keep(self, content: bytes) -> MailBlobs:
         return await put_content(self.parts.blobs, content)
@@ -66,5 +66,5 @@ async def arrivals(parts: PulsarParts, move: str, doubtful: Collection[EnqueueId
         await parts.topics.create(topic, subscription)
         if doubtful:
             async with aclosing(read_mails(parts.topics, (topic, subscription), whereabouts)) as mails:
-                came.update([one.listed.queued.enqueue_id async for one in mails])
+                came.update([mail.listed.queued.enqueue_id async for mail in mails])
     return PulsarArrivals(parts, subscription, frozenset(came.intersection(doubtful)))

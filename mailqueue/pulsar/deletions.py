@@ -154,7 +154,9 @@ class Deletions:
                 await finished(one.close())
             raise
         before = self.last_known.mails
-        self._hearing = KnownDeletions({one: before[one] for one in self.in_hand if one in before})
+        self._hearing = KnownDeletions(
+            {enqueue_id: before[enqueue_id] for enqueue_id in self.in_hand if enqueue_id in before}
+        )
         self._following = following
         self._heard = 0
 

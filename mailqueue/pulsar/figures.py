@@ -34,7 +34,9 @@ async def figures_of(parts: PulsarParts, scope: FigureScope) -> QueueFigures:
 
 
 async def _figures(parts: PulsarParts, scope: FigureScope) -> QueueFigures:
-    waiting, delayed = [await backlog_of(parts, one) for one in (Whereabouts.WAITING, Whereabouts.DELAYED)]
+    waiting, delayed = [
+        await backlog_of(parts, whereabouts) for whereabouts in (Whereabouts.WAITING, Whereabouts.DELAYED)
+    ]
     depth = None
     topics = None
     known = await parts.deletions.look()
@@ -60,7 +62,7 @@ async def _figures(parts: PulsarParts, scope: FigureScope) -> QueueFigures:
 def left(backlog: Backlog, known: KnownDeletions, parts: PulsarParts, whereabouts: Whereabouts) -> int:
     """How many mails of a topic are not deleted, as far as deletions name them."""
     topic, _ = place_of(whereabouts, parts.queue)
-    return backlog.count - len(backlog.held({one.place for one in known.places if one.topic == topic}))
+    return backlog.count - len(backlog.held({place.place for place in known.places if place.topic == topic}))
 
 
 async def _of_topics(parts: PulsarParts, waiting: Backlog, delayed: Backlog, known: KnownDeletions) -> TopicFigures:
@@ -80,7 +82,7 @@ async def _of_topics(parts: PulsarParts, waiting: Backlog, delayed: Backlog, kno
         policies,
         {out_topic(queue): waiting.stretches, scheduled_topic(queue): delayed.stretches},
         scheduled_topic(queue),
-        sum(one.count for one in deletions),
+        sum(deletion.count for deletion in deletions),
         await _overdue(parts, known),
         unread,
     )
@@ -91,8 +93,8 @@ async def _overdue(parts: PulsarParts, known: KnownDeletions) -> timedelta:
     earliest = parts.now
     looked_at = 0
     async with aclosing(found(parts, Whereabouts.DELAYED, known=known)) as mails:
-        async for one in mails:
-            earliest = min(earliest, one.listed.due_at or earliest)
+        async for mail in mails:
+            earliest = min(earliest, mail.listed.due_at or earliest)
             looked_at += 1
             if looked_at == OVERDUE_LOOKED_AT_MAX:
                 break
@@ -101,6 +103,6 @@ async def _overdue(parts: PulsarParts, known: KnownDeletions) -> timedelta:
 
 async def _oldest_at(parts: PulsarParts, known: KnownDeletions) -> datetime | None:
     async with aclosing(found(parts, Whereabouts.WAITING, known=known)) as mails:
-        async for one in mails:
-            return one.listed.enqueued_at
+        async for mail in mails:
+            return mail.listed.enqueued_at
     return None

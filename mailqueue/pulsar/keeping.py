@@ -72,8 +72,8 @@ class KeptIndex:
     async def hear(self) -> None:
         """Learn of what was published to the delayed topic until now."""
         async with aclosing(self.delayed.each()) as messages:
-            async for one in messages:
-                self.index.add(one.place, one.event_at)
+            async for message in messages:
+                self.index.add(message.place, message.event_at)
 
     @property
     def has_work(self) -> bool:
@@ -82,8 +82,8 @@ class KeptIndex:
 
     async def due(self, turn: HeldTurn) -> Sequence[MessagePlace] | None:
         """What is due and not acknowledged, the first due first; None: the index is to be read anew."""
-        for one in await self.notes.news():
-            self._moves.hear(one)
+        for message in await self.notes.news():
+            self._moves.hear(message)
         moves = self._moves.take()
         self.index.drop(moves.moved)
         if moves.doubtful or self._is_to_look:

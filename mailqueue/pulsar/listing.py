@@ -80,9 +80,9 @@ async def found(
         return
     place = place_of(whereabouts, parts.queue)
     async with aclosing(read_mails(parts.topics, place, whereabouts, after, on_unreadable)) as mails:
-        async for one in mails:
-            if where.matches(one.listed) and not (known and is_deleted(parts.queue, one.message, one.listed, known)):
-                yield one
+        async for mail in mails:
+            if where.matches(mail.listed) and not (known and is_deleted(parts.queue, mail.message, mail.listed, known)):
+                yield mail
 
 
 def dead_letters(topics: Topics, queue: QueueName) -> AsyncGenerator[FoundMail]:
@@ -96,14 +96,14 @@ def is_deleted(queue: QueueName, message: StoredMessage, listed: Listed, known: 
 
 async def acknowledged(parts: PulsarParts, some: Sequence[FoundMail]) -> None:
     """Acknowledge deleted mails, before them the dead letters whose place they took, and delete their bytes."""
-    letters = [letter for one in some if (letter := redriven_from(one.message))]
+    letters = [letter for mail in some if (letter := redriven_from(mail.message))]
     await parts.topics.acknowledge(dead_topic(parts.queue), DEAD_SUBSCRIPTION, letters)
-    for whereabouts in {one.listed.whereabouts for one in some}:
+    for whereabouts in {mail.listed.whereabouts for mail in some}:
         topic, subscription = place_of(whereabouts, parts.queue)
-        places = [one.message.place for one in some if one.listed.whereabouts is whereabouts]
+        places = [mail.message.place for mail in some if mail.listed.whereabouts is whereabouts]
         await parts.topics.acknowledge(topic, subscription, places)
-    for one in some:
-        await parts.blob_cleanup.add(one.listed.queued.blobs, dequeued=False)
+    for mail in some:
+        await parts.blob_cleanup.add(mail.listed.queued.blobs, dequeued=False)
 
 
 async def browse(parts: PulsarParts, where: MailFilter, after: ListingPosition | None) -> AsyncGenerator[Listed]:
@@ -116,12 +116,12 @@ async def browse(parts: PulsarParts, where: MailFilter, after: ListingPosition |
     known = await parts.deletions.look()
     if after is None or after.whereabouts is Whereabouts.WAITING:
         async with aclosing(found(parts, Whereabouts.WAITING, where, behind, known=known)) as waiting:
-            async for one in waiting:
-                if origin := origin_of(one.message):
+            async for mail in waiting:
+                if origin := origin_of(mail.message):
                     moved.add(origin)
-                yield one.listed
+                yield mail.listed
         behind = None
     async with aclosing(found(parts, Whereabouts.DELAYED, where, behind, known=known)) as delayed:
-        async for one in delayed:
-            if one.message.place not in moved:
-                yield one.listed
+        async for mail in delayed:
+            if mail.message.place not in moved:
+                yield mail.listed

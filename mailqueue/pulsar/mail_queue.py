@@ -108,7 +108,10 @@ class PulsarMailQueue:
 
     async def size(self) -> Size:
         known = await self._parts.deletions.look()
-        waiting, delayed = [left(await backlog_of(self._parts, one), known, self._parts, one) for one in Whereabouts]
+        waiting, delayed = [
+            left(await backlog_of(self._parts, whereabouts), known, self._parts, whereabouts)
+            for whereabouts in Whereabouts
+        ]
         kind = SizeKind.ESTIMATE if known.has_james and waiting + delayed else SizeKind.EXACT
         return Size(waiting, delayed, kind, 0, CountedBy.BROKER)
 

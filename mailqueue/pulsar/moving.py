@@ -76,19 +76,19 @@ class Mover:
             self._patient_turn(dry_run=dry_run) as (held, gone),
             aclosing(found(self._parts, Whereabouts.DELAYED, known=known)) as mails,
         ):
-            async for one in mails:
-                to_be = None if one.message.place in gone else change(one.listed)
+            async for mail in mails:
+                to_be = None if mail.message.place in gone else change(mail.listed)
                 if to_be is None:
                     continue
                 if held:
                     if on_change is not None:
-                        await on_change(one.listed)
-                    queued = replace(one.listed.queued, mail=to_be.mail)
+                        await on_change(mail.listed)
+                    queued = replace(mail.listed.queued, mail=to_be.mail)
                     due_at = max(to_be.due_at, self._parts.now)
-                    copy = partial(self._again, one, replace(one.listed, queued=queued, due_at=due_at))
-                    await held.replaced((one.message.place,), (copy,))
+                    copy = partial(self._again, mail, replace(mail.listed, queued=queued, due_at=due_at))
+                    await held.replaced((mail.message.place,), (copy,))
                 if on_changed is not None:
-                    on_changed(one.listed)
+                    on_changed(mail.listed)
                 count += 1
         return Changed(count)
 
@@ -106,10 +106,10 @@ class Mover:
                 aclosing(in_batches(mails, AT_ONCE)) as batches,
             ):
                 async for batch in batches:
-                    some = [one for one in batch if one.message.place not in gone and meant(one)]
+                    some = [mail for mail in batch if mail.message.place not in gone and meant(mail)]
                     if held:
                         some = await self._moved(held, some)
-                    moved += Delays.of([_due_at(one) for one in some])
+                    moved += Delays.of([_due_at(mail) for mail in some])
         return moved
 
     async def _rounds(self) -> int:
@@ -151,9 +151,9 @@ class Mover:
     ) -> list[FoundMail]:
         """Move what is not deleted; and what is no mail, as it is: whoever takes that makes it a dead letter."""
         left = await self._undeleted(some)
-        copies: list[_Copy] = [partial(self._waiting, one) for one in left]
-        copies += [partial(self._as_it_is, one) for one in others]
-        await held.replaced([*(one.message.place for one in left), *(one.place for one in others)], copies)
+        copies: list[_Copy] = [partial(self._waiting, mail) for mail in left]
+        copies += [partial(self._as_it_is, message) for message in others]
+        await held.replaced([*(mail.message.place for mail in left), *(message.place for message in others)], copies)
         if copies:
             self._parts.counts.add(QueueCount.DUE_MOVED, self._parts.queue, len(copies))
         return left
@@ -162,13 +162,13 @@ class Mover:
         """Drop those that are deleted, by what is known now."""
         known = await self._parts.deletions.known()
         queue = self._parts.queue
-        deleted = [one for one in some if is_deleted(queue, one.message, one.listed, known)]
+        deleted = [mail for mail in some if is_deleted(queue, mail.message, mail.listed, known)]
         if not deleted:
             return list(some)
         await acknowledged(self._parts, deleted)
         self._parts.counts.add(QueueCount.FILTERED, queue, len(deleted))
-        places = {one.message.place for one in deleted}
-        return [one for one in some if one.message.place not in places]
+        places = {mail.message.place for mail in deleted}
+        return [mail for mail in some if mail.message.place not in places]
 
     async def _waiting(self, one: FoundMail) -> None:
         message = waiting_message(one.listed, await self._parts.form(), story_of(one.listed, one.message.place))

@@ -75,7 +75,7 @@ def arrivals_subscription(move: str) -> str:
 
 def queues_among(topics: Iterable[str]) -> list[QueueName]:
     """The queues whose topics are among these, by name."""
-    names = (one.removeprefix(_PREFIX) for one in topics if one.startswith(_PREFIX))
+    names = (topic.removeprefix(_PREFIX) for topic in topics if topic.startswith(_PREFIX))
     return sorted(QueueName(name) for name in names if name and not _DEAD.fullmatch(name))
 
 

@@ -39,7 +39,7 @@ def policies_of(
         ValueError, TypeError, KeyError, AttributeError: these are no such answers.
     """
     retention, delayed, idle = (
-        answers[one] or {} for one in (TopicPolicy.RETENTION, TopicPolicy.DELAYED, TopicPolicy.IDLE)
+        answers[policy] or {} for policy in (TopicPolicy.RETENTION, TopicPolicy.DELAYED, TopicPolicy.IDLE)
     )
     deletes = idle.get("deleteWhileInactive") and idle.get("inactiveTopicDeleteMode") == _CAUGHT_UP
     if expiry_minutes is None:
@@ -65,7 +65,7 @@ def _quotas(found: Mapping[str, Any], stats: Iterable[Mapping[str, Any]]) -> tup
     ):
         quota = found.get(kind.value) or {}
         if (most := quota.get(limit) or 0) > 0:
-            now = max((int(one.get(used) or 0) for one in stats), default=0)
+            now = max((int(stat.get(used) or 0) for stat in stats), default=0)
             quotas.append(BacklogQuota(kind, most, max(0, now), quota.get("policy") == _DROPS))
     return tuple(quotas)
 

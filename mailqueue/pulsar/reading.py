@@ -90,7 +90,7 @@ class PulsarFollowing:
 
 
 async def _all_closed(readers: Iterable[TopicReader]) -> None:
-    await asyncio.gather(*(one.close() for one in readers), return_exceptions=True)
+    await asyncio.gather(*(reader.close() for reader in readers), return_exceptions=True)
 
 
 def _worth_a_seek(partition: PartitionBacklog, position: EntryPosition) -> EntryPosition | None:

@@ -54,7 +54,7 @@ async def _redriven(
         async for batch in batches:
             deletions = parts.deletions
             known = await (deletions.look() if dry_run else deletions.known())
-            deleted = [one for one in batch if one.listed.queued.enqueue_id in known.mails]
+            deleted = [mail for mail in batch if mail.listed.queued.enqueue_id in known.mails]
             done.dropped += len(deleted)
             back = list[FoundMail]()
             had = list[FoundMail]()
@@ -97,14 +97,14 @@ async def _there(parts: PulsarParts, ids_max: int) -> set[EnqueueId]:
     there = set[EnqueueId]()
     for look in LOOKS:
         async with aclosing(found(parts, look, known=None)) as mails:
-            async for one in mails:
-                there.add(one.listed.queued.enqueue_id)
+            async for mail in mails:
+                there.add(mail.listed.queued.enqueue_id)
                 refuse_too_many(len(there), f"mails in {parts.queue}", ids_max)
     return there
 
 
 async def _delivered(parts: PulsarParts, some: Sequence[FoundMail], there: set[EnqueueId]) -> None:
-    lacking = {one.listed.queued.enqueue_id: one for one in some if one.listed.queued.enqueue_id not in there}
+    lacking = {mail.listed.queued.enqueue_id: mail for mail in some if mail.listed.queued.enqueue_id not in there}
     if not lacking:
         return
     topic = out_topic(parts.queue)
@@ -121,6 +121,6 @@ async def _delivered(parts: PulsarParts, some: Sequence[FoundMail], there: set[E
 async def _left(parts: PulsarParts, some: Sequence[FoundMail], deleted: Sequence[FoundMail]) -> None:
     """Acknowledge dead letters; the bytes of deleted ones, and of those that everybody has, go with them."""
     await parts.topics.create(dead_topic(parts.queue), DEAD_SUBSCRIPTION)
-    await parts.topics.acknowledge(dead_topic(parts.queue), DEAD_SUBSCRIPTION, [one.message.place for one in some])
-    for one in deleted:
-        await parts.blob_cleanup.add(one.listed.queued.blobs, dequeued=False)
+    await parts.topics.acknowledge(dead_topic(parts.queue), DEAD_SUBSCRIPTION, [mail.message.place for mail in some])
+    for mail in deleted:
+        await parts.blob_cleanup.add(mail.listed.queued.blobs, dequeued=False)

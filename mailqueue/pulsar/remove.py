@@ -38,11 +38,11 @@ async def purge(parts: PulsarParts, on_removed: OnRemoved | None, *, dry_run: bo
     letters = dead_letters(parts.topics, parts.queue)
     async with aclosing(letters), aclosing(in_batches(letters, AT_ONCE)) as batches:
         async for batch in batches:
-            new = {one.listed.queued.enqueue_id: one for one in batch}
-            new = {mail: one for mail, one in new.items() if mail not in gone and mail not in known.mails}
-            for one in new.values():
+            new = {mail.listed.queued.enqueue_id: mail for mail in batch}
+            new = {mail: found_mail for mail, found_mail in new.items() if mail not in gone and mail not in known.mails}
+            for mail in new.values():
                 if on_removed is not None:
-                    await on_removed(one.listed)
+                    await on_removed(mail.listed)
             if not dry_run:
                 await _letters_removed(parts, new, batch)
             gone.update(new)
@@ -60,11 +60,11 @@ async def _letters_removed(parts: PulsarParts, new: Mapping[EnqueueId, FoundMail
     """Delete the new ones, so that no copy of a redrive beside comes; acknowledge all, and delete their bytes."""
     topic = dead_topic(parts.queue)
     if new:
-        deleted = [DeletedMail(mail, TopicPlace(topic, one.message.place)) for mail, one in new.items()]
+        deleted = [DeletedMail(mail, TopicPlace(topic, found_mail.message.place)) for mail, found_mail in new.items()]
         await parts.deletions.publish(await parts.form(), deleted)
-    await parts.topics.acknowledge(topic, DEAD_SUBSCRIPTION, [one.message.place for one in some])
-    for one in some:
-        await parts.blob_cleanup.add(one.listed.queued.blobs, dequeued=False)
+    await parts.topics.acknowledge(topic, DEAD_SUBSCRIPTION, [mail.message.place for mail in some])
+    for mail in some:
+        await parts.blob_cleanup.add(mail.listed.queued.blobs, dequeued=False)
 
 
 async def _remove(
@@ -76,11 +76,11 @@ async def _remove(
         mails = found(parts, look, where, known=known if dry_run else None)
         async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:
             async for batch in batches:
-                new = [one for one in batch if not is_deleted(parts.queue, one.message, one.listed, known)]
-                for one in new:
-                    if on_removed is not None and one.listed.queued.enqueue_id not in gone:
-                        await on_removed(one.listed)
-                    gone.add(one.listed.queued.enqueue_id)
+                new = [mail for mail in batch if not is_deleted(parts.queue, mail.message, mail.listed, known)]
+                for mail in new:
+                    if on_removed is not None and mail.listed.queued.enqueue_id not in gone:
+                        await on_removed(mail.listed)
+                    gone.add(mail.listed.queued.enqueue_id)
                 if not dry_run:
                     await _removed(parts, new, batch)
     return gone
@@ -91,10 +91,10 @@ async def _removed(parts: PulsarParts, new: Sequence[FoundMail], some: Sequence[
     if new:
         deleted = [
             DeletedMail(
-                one.listed.queued.enqueue_id,
-                TopicPlace(place_of(one.listed.whereabouts, parts.queue)[0], one.message.place),
+                mail.listed.queued.enqueue_id,
+                TopicPlace(place_of(mail.listed.whereabouts, parts.queue)[0], mail.message.place),
             )
-            for one in new
+            for mail in new
         ]
         await parts.deletions.publish(await parts.form(), deleted)
     await acknowledged(parts, some)

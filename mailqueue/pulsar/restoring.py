@@ -58,13 +58,13 @@ class PulsarRestoring:
 
 async def restoring(parts: PulsarParts, removed: Collection[EnqueueId]) -> PulsarRestoring:
     """Look for the mails before they are put back: one listing for all."""
-    wanted = frozenset(removed).union(restored_id(one, parts.queue) for one in removed)
+    wanted = frozenset(removed).union(restored_id(enqueue_id, parts.queue) for enqueue_id in removed)
     listed = set[EnqueueId]()
     back = set[EnqueueId]()
     known = await parts.deletions.look()
     for whereabouts in LOOKS if wanted else ():
         async with aclosing(found(parts, whereabouts, MailFilter(enqueue_ids=wanted), known=known)) as mails:
-            listed.update([one.listed.queued.enqueue_id async for one in mails])
+            listed.update([mail.listed.queued.enqueue_id async for mail in mails])
     async with aclosing(parts.topics.unacked(restored_topic(parts.queue), OWN_SUBSCRIPTION)) as notes:
         async for note in notes:
             if len(note.payload) == _HEX:

@@ -24,8 +24,10 @@ async def tend_deletions(parts: PulsarParts, *, dry_run: bool = False) -> Tended
     lying = await notices(parts.topics, parts.queue)
     if not lying:
         return TendedDeletions()
-    backlogs = {place_of(one, parts.queue)[0]: await backlog_of(parts, one) for one in Whereabouts}
-    again = [await _gone_again(parts, one, lying, dry_run=dry_run) for one in Whereabouts]
+    backlogs = {
+        place_of(whereabouts, parts.queue)[0]: await backlog_of(parts, whereabouts) for whereabouts in Whereabouts
+    }
+    again = [await _gone_again(parts, whereabouts, lying, dry_run=dry_run) for whereabouts in Whereabouts]
     progress = progress_of(lying, backlogs)
     to_do = tending(lying, progress, parts.now)
     if not dry_run:
@@ -35,9 +37,9 @@ async def tend_deletions(parts: PulsarParts, *, dry_run: bool = False) -> Tended
         if to_do.checkpoint:
             await parts.topics.publish(filter_topic(parts.queue), checkpoint_message(progress, form))
         for topic in filter_topics(parts.queue):
-            places = [one.place for one in to_do.expired if one.topic == topic]
+            places = [place.place for place in to_do.expired if place.topic == topic]
             await parts.topics.acknowledge(topic, OWN_SUBSCRIPTION, places)
-    left = {one.where for one in lying if not isinstance(one, Checkpoint)}.difference(to_do.expired)
+    left = {deletion.where for deletion in lying if not isinstance(deletion, Checkpoint)}.difference(to_do.expired)
     return TendedDeletions(len(left) + len(to_do.merged), len(to_do.expired), sum(again))
 
 
@@ -47,14 +49,14 @@ async def _gone_again(parts: PulsarParts, whereabouts: Whereabouts, lying: list[
     for notice in lying:
         known.hear(notice)
     topic, _ = place_of(whereabouts, parts.queue)
-    places = {one.place for one in known.places if one.topic == topic}
+    places = {place.place for place in known.places if place.topic == topic}
     if not places or not (await backlog_of(parts, whereabouts)).held(places):
         return 0
     count = 0
     mails = found(parts, whereabouts, known=None)
     async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:
         async for batch in batches:
-            deleted = [one for one in batch if is_deleted(parts.queue, one.message, one.listed, known)]
+            deleted = [mail for mail in batch if is_deleted(parts.queue, mail.message, mail.listed, known)]
             count += len(deleted)
             if not dry_run:
                 await acknowledged(parts, deleted)

@@ -112,9 +112,9 @@ async def left_over(parts: PulsarParts) -> LeftOver:
     copied = await _copied(parts, known.doubtful) if known.doubtful else set[MessagePlace]()
     # After the look at copies, for whoever acks one acknowledges its origin first.
     there = await backlog_of(parts, Whereabouts.DELAYED)
-    found = {one for one in known.doubtful if one in copied or not there.holds(one)}
+    found = {place for place in known.doubtful if place in copied or not there.holds(place)}
     back = frozenset(there.held(known.moved))
-    few = sum(len(one.acked) for one in there.partitions.values()) <= STRETCHES_MAX
+    few = sum(len(partition.acked) for partition in there.partitions.values()) <= STRETCHES_MAX
     expired = [place for place, places in written if few and not there.held(places)]
     return LeftOver(frozenset(found), back, tuple(expired), bool(known.doubtful))
 
@@ -176,7 +176,7 @@ async def turn(parts: PulsarParts) -> AsyncGenerator[HeldTurn | None]:
 
 
 def note(step: MoveStep, places: Sequence[MessagePlace]) -> TopicMessage:
-    return TopicMessage(json_text({step.value: [str(one) for one in places]}))
+    return TopicMessage(json_text({step.value: [str(place) for place in places]}))
 
 
 async def _copied(parts: PulsarParts, doubtful: Collection[MessagePlace]) -> set[MessagePlace]:
@@ -184,7 +184,9 @@ async def _copied(parts: PulsarParts, doubtful: Collection[MessagePlace]) -> set
     found = set[MessagePlace]()
     for whereabouts in Whereabouts:
         async with aclosing(parts.topics.unacked(*place_of(whereabouts, parts.queue))) as messages:
-            found.update([origin async for one in messages if (origin := origin_of(one)) and origin in doubtful])
+            found.update(
+                [origin async for message in messages if (origin := origin_of(message)) and origin in doubtful]
+            )
     return found
 
 

@@ -76,8 +76,8 @@ async def sums_of(view: QueueView, queue: QueueName, before: TrafficSums | None 
         return None
     at = view.now
     slices = list(starts.live_slices(start, at, (await view.slicing()).window))
-    counted = [one for tallies in await view.tallies.of(queue, slices) for one in tallies]
-    return TrafficSums(at, slices, sum(one.enqueued for one in counted), sum(one.marked for one in counted))
+    counted = [tally for tallies in await view.tallies.of(queue, slices) for tally in tallies]
+    return TrafficSums(at, slices, sum(tally.enqueued for tally in counted), sum(tally.marked for tally in counted))
 
 
 async def _depth(broker: Broker, queue: QueueName) -> tuple[Depth | None, str | None]:

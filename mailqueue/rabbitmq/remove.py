@@ -54,12 +54,12 @@ async def remove(parts: Parts, where: MailFilter, on_removed: OnRemoved | None, 
     failed = dict[EnqueueId, Unremoved]()
     async with aclosing(_batches(parts, where, LOOKS[:2] if dry_run else LOOKS)) as batches:
         async for batch in batches:
-            some = [one for one in batch if one.enqueue_id not in failed]
+            some = [meant for meant in batch if meant.enqueue_id not in failed]
             if on_removed is not None:
                 await all_of(some, lambda one: _call(on_removed, one.listed), CALLED_AT_ONCE)
             failures = [] if dry_run else await _removed(parts, some)
             count += len(some) - len(failures)
-            failed |= {one.enqueue_id: one for one in failures}
+            failed |= {failure.enqueue_id: failure for failure in failures}
             if len(failed) >= FAILURES_MAX:
                 break
     if count and not dry_run:
@@ -95,13 +95,13 @@ async def _delayed(parts: Parts, where: MailFilter) -> AsyncGenerator[_Meant]:
 
 async def _removed(parts: Parts, some: Sequence[_Meant]) -> list[Unremoved]:
     """Remove them; those that failed."""
-    failures = await _rows_gone(parts, [one for one in some if one.due])
-    left = [one for one in some if one.enqueue_id not in failures]
-    marks = [(one.enqueue_id, one.listed.slice_start) for one in left]
-    for one, error in zip(left, await parts.view.mark_all(parts.queue, marks), strict=True):
+    failures = await _rows_gone(parts, [meant for meant in some if meant.due])
+    left = [meant for meant in some if meant.enqueue_id not in failures]
+    marks = [(meant.enqueue_id, meant.listed.slice_start) for meant in left]
+    for meant, error in zip(left, await parts.view.mark_all(parts.queue, marks), strict=True):
         if error is not None:
-            failures[one.enqueue_id] = error.what
-    await _forgotten(parts, [one.listed.queued.blobs for one in left if one.enqueue_id not in failures])
+            failures[meant.enqueue_id] = error.what
+    await _forgotten(parts, [meant.listed.queued.blobs for meant in left if meant.enqueue_id not in failures])
     return [Unremoved(enqueue_id, why) for enqueue_id, why in failures.items()]
 
 
@@ -112,14 +112,14 @@ async def _call(on_removed: OnRemoved, listed: Listed) -> None:
 async def _rows_gone(parts: Parts, delayed: Sequence[_Meant]) -> dict[EnqueueId, str]:
     if parts.view.due is None or not delayed:
         return {}
-    errors = await parts.view.due.remove_all(parts.queue, [one.due for one in delayed if one.due])
-    return {one.enqueue_id: error.what for one, error in zip(delayed, errors, strict=True) if error is not None}
+    errors = await parts.view.due.remove_all(parts.queue, [meant.due for meant in delayed if meant.due])
+    return {meant.enqueue_id: error.what for meant, error in zip(delayed, errors, strict=True) if error is not None}
 
 
 async def _forgotten(parts: Parts, contents: Sequence[MailBlobs]) -> None:
     """Delete their blobs; what fails is left to the sweep of their slices."""
     try:
-        await parts.blobs.delete_all([one for kept in contents for one in (kept.header, kept.body)])
+        await parts.blobs.delete_all([blob_id for kept in contents for blob_id in (kept.header, kept.body)])
     except MailmendError as error:
         fields = {"queue": parts.queue, "mails": len(contents), "error": error.what}
         _LOG.warning("blobs of some of the removed mails are left", extra=fields)

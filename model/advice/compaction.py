@@ -117,17 +117,21 @@ def choose(
         present: what the tables have now, None where it is something else.
         served: the choices that the server supports (unified needs Cassandra 5.0).
     """
-    left = [one for one in results if one.choice in served]
-    why = [f"{one.choice.value} is out: this server does not know it." for one in results if one.choice not in served]
-    traced = all(cost.traced for one in left for cost in (one.mailbox, one.message))
+    left = [result for result in results if result.choice in served]
+    why = [
+        f"{result.choice.value} is out: this server does not know it."
+        for result in results
+        if result.choice not in served
+    ]
+    traced = all(cost.traced for result in left for cost in (result.mailbox, result.message))
     if not traced:
         why.append("SSTables per read do not count here: of some reads the node kept no trace at all.")
     for measure in MEASURES if traced else MEASURES[1:]:
         if len(left) > 1:
             left, sentence = _narrowed(left, measure)
             why.append(sentence)
-    names = frozenset(one.choice for one in left)
-    chosen = present if present and present in names else next(one for one in CompactionChoice if one in names)
+    names = frozenset(result.choice for result in left)
+    chosen = present if present and present in names else next(choice for choice in CompactionChoice if choice in names)
     too_small = len(left) > 1
     if too_small:
         why.append(_equal_sentence(names, present))
@@ -137,7 +141,7 @@ def choose(
 
 def _price(chosen: CompactionChoice, results: Sequence[TrialResult]) -> list[str]:
     """What merging costs in writes; the rule ignores it, because users wait for reads."""
-    rewritten = {one.choice: one.rewritten_bytes for one in results}
+    rewritten = {result.choice: result.rewritten_bytes for result in results}
     least = min(results, key=lambda one: one.rewritten_bytes).choice
     if rewritten[chosen] <= rewritten[least] * 2:
         return []
@@ -148,12 +152,12 @@ def _price(chosen: CompactionChoice, results: Sequence[TrialResult]) -> list[str
 
 
 def _narrowed(results: list[TrialResult], measure: Measure) -> tuple[list[TrialResult], str]:
-    best = min(measure.of(one) for one in results)
-    kept = [one for one in results if measure.of(one) <= measure.bound(best)]
-    figures = ", ".join(f"{one.choice.value} {measure.text(measure.of(one))}" for one in results)
+    best = min(measure.of(result) for result in results)
+    kept = [result for result in results if measure.of(result) <= measure.bound(best)]
+    figures = ", ".join(f"{result.choice.value} {measure.text(measure.of(result))}" for result in results)
     if len(kept) == len(results):
         return kept, f"By {measure.name} they are alike: {figures}."
-    return kept, f"By {measure.name} {_names(one.choice for one in kept)}: {figures}."
+    return kept, f"By {measure.name} {_names(result.choice for result in kept)}: {figures}."
 
 
 def _names(choices: Iterable[CompactionChoice]) -> str:

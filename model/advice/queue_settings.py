@@ -129,7 +129,7 @@ def bloom_bytes(rows: float, chance: float) -> float:
 def _slice_for(rate: float, seconds: int, now: QueueConfiguration | None) -> int:
     """The slice window nearest to 10,000 mails on average, short enough that time windows are whole slices."""
     *_, most = WINDOWS
-    fitting = [one for one in SLICE_WINDOWS if one <= seconds / most / 2] or [SLICE_WINDOWS[0]]
+    fitting = [window for window in SLICE_WINDOWS if window <= seconds / most / 2] or [SLICE_WINDOWS[0]]
     present = now.slicing.window // SECOND if now else 0
     allowed = [one for one in fitting if present % one == 0]
     if not allowed:

@@ -52,12 +52,12 @@ class ConfigurationAdvice:
 def advise_configuration(traffic: Traffic, present: QueueConfiguration | None) -> ConfigurationAdvice:
     bound = advise_queue(traffic, present)
     free = advise_queue(traffic)
-    advised, best = (_configuration(one, traffic) for one in (bound, free))
+    advised, best = (_configuration(advice, traffic) for advice in (bound, free))
     return ConfigurationAdvice(
         present,
         advised,
         best,
-        (*(one for one in bound.reasons if one.setting in SHAPES), _pace_reason(advised, traffic)),
+        (*(reason for reason in bound.reasons if reason.setting in SHAPES), _pace_reason(advised, traffic)),
         tuple(_allowed(present)),
         tuple(_hindered(present, advised, best)),
     )

@@ -42,7 +42,7 @@ class Rates:
 
 def births_of(ids: Iterable[UUID], now_micros: int) -> list[int]:
     """Birth times of the messages in microseconds since 1970; ids without a believable time are left out."""
-    born = (micros_of(one) for one in ids if one.version == _VERSION_WITH_TIME)
+    born = (micros_of(id_) for id_ in ids if id_.version == _VERSION_WITH_TIME)
     return [at for at in born if _EARLIEST_MICROS <= at <= now_micros + DAY * MICROS]
 
 

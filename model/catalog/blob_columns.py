@@ -24,4 +24,6 @@ def may_name_blobs(column: str) -> bool:
 def naming_blobs(table: Table) -> tuple[Column, ...]:
     """The table's text columns that may refer to blobs; empty for a table that stores blobs itself."""
     named = () if table.name in _STORES else table.columns
-    return tuple(one for one in named if may_name_blobs(one.name) and TEXTS & set(re.findall(r"\w+", one.type)))
+    return tuple(
+        column for column in named if may_name_blobs(column.name) and TEXTS & set(re.findall(r"\w+", column.type))
+    )

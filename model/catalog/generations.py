@@ -69,7 +69,9 @@ _OLD_THREADS = (
     ),
 )
 
-REBUILDABLE = frozenset(one.table.spelling for one in MESSAGES.projections if one is not MESSAGES.content)
+REBUILDABLE = frozenset(
+    projection.table.spelling for projection in MESSAGES.projections if projection is not MESSAGES.content
+)
 """The names of the tables that a repair can fill again from the truth."""
 
 NEWEST = Generation(
@@ -95,7 +97,10 @@ GENERATIONS = (NEWEST, AUGUST_2026, JAMES_3_9, JAMES_3_8)
 _BESIDE = frozenset(table.spelling for table in (*BESIDE_TABLES, *JAMES_QUEUE_TABLES, *_OLD_THREADS))
 _OF_THE_QUEUE = frozenset(table.name for table in QUEUE_TABLES)
 _LEFT_BEHIND = frozenset(
-    (table.spelling, column.name) for one in GENERATIONS for table in one.schema.tables for column in table.columns
+    (table.spelling, column.name)
+    for generation in GENERATIONS
+    for table in generation.schema.tables
+    for column in table.columns
 )
 
 
@@ -129,8 +134,8 @@ def recognise(live: Schema) -> Recognition:
 def judge(expected: Schema, live: Schema, *, made_here: bool) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
     """The differences as (drift, notes)."""
     found = differences(with_lifetimes(expected, live), live)
-    notes = tuple(one for one in found if _is_note(one, made_here=made_here))
-    return tuple(one for one in found if one not in notes), notes
+    notes = tuple(difference for difference in found if _is_note(difference, made_here=made_here))
+    return tuple(difference for difference in found if difference not in notes), notes
 
 
 def holds_mail(live: Schema) -> bool:
@@ -140,7 +145,7 @@ def holds_mail(live: Schema) -> bool:
 
 def tables_of_others(live: Schema) -> tuple[str, ...]:
     """The tables of another application in a keyspace without mail; empty where the keyspace holds mail."""
-    known = {table.name for one in GENERATIONS for table in one.schema.tables} | _OF_THE_QUEUE
+    known = {table.name for generation in GENERATIONS for table in generation.schema.tables} | _OF_THE_QUEUE
     if any(_keyed_alike(table, live.table(table.name)) for table in MAIL_TABLES):
         return ()
     return tuple(table.spelling for table in live.tables if table.name not in known)
@@ -148,8 +153,8 @@ def tables_of_others(live: Schema) -> tuple[str, ...]:
 
 def _keyed_alike(table: Table, found: Table | None) -> bool:
     """Whether it is the table, and not another of the same name."""
-    return found is not None and [(one.name, one.shape) for one in found.key] == [
-        (one.name, one.shape) for one in table.key
+    return found is not None and [(column.name, column.shape) for column in found.key] == [
+        (column.name, column.shape) for column in table.key
     ]
 
 
@@ -188,7 +193,7 @@ def chosen_compaction(live: Schema) -> CompactionChoice:
 def _distance(recognition: Recognition) -> tuple[int, int]:
     """Drift counts first, then what a nearer generation would expect; options say nothing about a generation."""
     drift, notes = (
-        [one for one in found if one.aspect is not Aspect.DIFFERENT_OPTION]
+        [difference for difference in found if difference.aspect is not Aspect.DIFFERENT_OPTION]
         for found in (recognition.drift, recognition.notes)
     )
     return len(drift), len(notes)
@@ -236,7 +241,7 @@ def gap_to_catalog(
     tables = compacted(wanted, choice or chosen_compaction(live))
     known = Schema(schema.types, tables)
     others = tuple(table for table in live.tables if known.table(table.name) is None)
-    types = tuple(one for one in live.types if known.user_type(one.name) is None)
+    types = tuple(user_type for user_type in live.types if known.user_type(user_type.name) is None)
     expected = replace(known, types=(*known.types, *types), tables=(*known.tables, *others))
     return Gap(expected, live, include, REBUILDABLE)
 

@@ -125,7 +125,9 @@ _OURS: Final = {table.name: table for table in (*SCHEMA.tables, *LEDGER_TABLES)}
 
 def ignores_for(schema: Schema) -> tuple[Ignore, ...]:
     """The ignores for a schema; reasons that count windows are left out for tables with other windows."""
-    return tuple(one for one in CATALOG_IGNORES if _holds(schema.table(one.table), _OURS[one.table.lower()]))
+    return tuple(
+        ignore for ignore in CATALOG_IGNORES if _holds(schema.table(ignore.table), _OURS[ignore.table.lower()])
+    )
 
 
 def _holds(found: Table | None, ours: Table) -> bool:

@@ -233,5 +233,7 @@ PATHS = Family(
 
 FAMILIES = (MESSAGES, PATHS)
 
-PROJECTIONS: Mapping[str, Projection] = {one.name: one for family in FAMILIES for one in family.projections}
+PROJECTIONS: Mapping[str, Projection] = {
+    projection.name: projection for family in FAMILIES for projection in family.projections
+}
 """Every projection by its name in findings."""

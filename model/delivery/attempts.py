@@ -191,7 +191,7 @@ class MailEnvelope:
 
     @property
     def needs_smtputf8(self) -> bool:
-        addresses = (self.sender or "", *(one.address for one in self.recipients))
+        addresses = (self.sender or "", *(recipient.address for recipient in self.recipients))
         return self.is_international or not all(map(str.isascii, addresses))
 
 
@@ -279,8 +279,8 @@ class NoNextHop(MailmendError):
     def results(self, envelope: MailEnvelope) -> tuple[RecipientResult, ...]:
         """The result of each recipient, without an attempt."""
         return tuple(
-            RecipientResult(one.address, delivered=False, reply=self.reply, stage=AttemptStage.DNS)
-            for one in envelope.recipients
+            RecipientResult(recipient.address, delivered=False, reply=self.reply, stage=AttemptStage.DNS)
+            for recipient in envelope.recipients
         )
 
 

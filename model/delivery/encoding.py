@@ -211,7 +211,9 @@ class _Header:
         found = [_FIELD.fullmatch(field if field.endswith(b"\r\n") else field + b"\r\n") for field in self.fields]
         wanted = name.lower().encode()
         return [
-            one[2].decode("latin-1").replace("\r\n", "").strip() for one in found if one and one[1].lower() == wanted
+            match[2].decode("latin-1").replace("\r\n", "").strip()
+            for match in found
+            if match and match[1].lower() == wanted
         ]
 
     def _content_type(self) -> Message | None:
@@ -266,7 +268,7 @@ class _Header:
 
     def _remove(self, name: str) -> None:
         prefix = f"{name.lower()}:".encode()
-        self.fields = [one for one in self.fields if not one.replace(b" ", b"").lower().startswith(prefix)]
+        self.fields = [field for field in self.fields if not field.replace(b" ", b"").lower().startswith(prefix)]
 
 
 def _charset(body: bytes) -> str:
@@ -366,7 +368,7 @@ def _ascii_field(field: bytes) -> bytes:
     try:
         header = _HEADERS.header_factory(name, value)
         addresses: Iterable[object] = getattr(header, "addresses", ())
-        is_writable = all(str(getattr(one, "addr_spec", "")).isascii() for one in addresses)
+        is_writable = all(str(getattr(address, "addr_spec", "")).isascii() for address in addresses)
         written = header.fold(policy=_HEADERS).encode("ascii") if is_writable else b""
     except (MessageError, ValueError, LookupError, AttributeError, TypeError, IndexError) as error:
         raise CannotEncode(f"the field {name} has 8-bit bytes and cannot be read") from error

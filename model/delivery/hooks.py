@@ -205,7 +205,7 @@ class LimitMails:
         self._spelled()
 
     def _spelled(self) -> tuple[tuple[str, ...], PatternTexts]:
-        return normal_texts((one.value for one in self.fields or self.values), _texts(self.values))
+        return normal_texts((pickup_field.value for pickup_field in self.fields or self.values), _texts(self.values))
 
     def is_what(self, made: MadeCondition, owner: str) -> bool:
         """Whether the same hook has set something for the same."""

@@ -105,7 +105,7 @@ class IncomingRule:
     def covers(self, other: "IncomingRule") -> bool:
         """Whether it certainly holds for every mail for which the other does."""
         return all(
-            key in other.patterns and all(any(covers(one, two) for one in some) for two in other.patterns[key])
+            key in other.patterns and all(any(covers(value, two) for value in some) for two in other.patterns[key])
             for key, some in self.patterns.items()
         )
 
@@ -118,11 +118,11 @@ def _groups(pattern: ValuePattern, value: str) -> Mapping[str, str] | None:
 
 def unknown_name(template: ValueTemplate, expressions: Sequence[RegexValues]) -> str | None:
     """Why a name in it means nothing in a rule with these expressions; None where all mean something."""
-    fields = [one.value for one in IncomingField if one is not IncomingField.HEADER]
+    fields = [incoming_field.value for incoming_field in IncomingField if incoming_field is not IncomingField.HEADER]
     counts = list[int]()
     names = set[str]()
-    for one in expressions:
-        count, named = group_names(one.expression)
+    for expression in expressions:
+        count, named = group_names(expression.expression)
         counts.append(count)
         names |= named
     for name in template.names:
@@ -182,10 +182,10 @@ def rules_before_header(rules: Iterable[IncomingRule]) -> tuple[tuple[IncomingRu
     Of these attributes nothing is known before; None: of all, as one of those rules may stop the others.
     """
     some = tuple(rules)
-    of_header = [one for one in some if any(named is IncomingField.HEADER for named, _ in one.patterns)]
-    names = frozenset(name for one in of_header for name in one.sets)
-    stops = any(one.stop for one in of_header)
-    return tuple(one for one in some if one not in of_header), None if stops else names
+    of_header = [rule for rule in some if any(named is IncomingField.HEADER for named, _ in rule.patterns)]
+    names = frozenset(name for rule in of_header for name in rule.sets)
+    stops = any(rule.stop for rule in of_header)
+    return tuple(rule for rule in some if rule not in of_header), None if stops else names
 
 
 def checked_value(name: str, text: str, now: datetime) -> str | int:
@@ -221,7 +221,7 @@ def idle_because(rules: Sequence[IncomingRule], number: int) -> tuple[int, ...] 
     if rule.stop or None in setters or not rule.removes <= done:
         return None
     removers = (other for other in before if rules[other].removes & rule.removes)
-    return tuple(sorted({*(one for one in setters if one is not None), *removers}))
+    return tuple(sorted({*(setter for setter in setters if setter is not None), *removers}))
 
 
 def _setters(rules: Sequence[IncomingRule], before: Sequence[int], rule: IncomingRule) -> Iterator[int | None]:

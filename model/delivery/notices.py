@@ -233,7 +233,7 @@ class StatusNotification:
 
     @property
     def _worst(self) -> NoticeKind:
-        return min((one.kind for one in self.recipients), key=list(NoticeKind).index)
+        return min((recipient.kind for recipient in self.recipients), key=list(NoticeKind).index)
 
     @property
     def _subject(self) -> str:
@@ -243,7 +243,7 @@ class StatusNotification:
     def _returns_all(self) -> bool:
         if self._worst is not NoticeKind.FAILED or self.returned is ReturnedPart.HEADER:
             return False
-        if any(one.concerns_content for one in self.recipients):
+        if any(recipient.concerns_content for recipient in self.recipients):
             return False
         return self.returned is ReturnedPart.FULL or len(self.content) <= RETURNED_BYTES_MAX
 
@@ -273,19 +273,19 @@ class StatusNotification:
         else:
             yield f"This is the mail system at {self.reporter}, about a mail from you. What is attached shows which."
         for kind in NoticeKind:
-            some = [one for one in self.recipients if one.kind is kind]
+            some = [recipient for recipient in self.recipients if recipient.kind is kind]
             if some:
                 yield from ("", kind.sentence, "")
-                yield from (line for one in some for line in one.lines())
+                yield from (line for notice in some for line in notice.lines())
 
     def _report(self) -> Iterable[str]:
         if self.envelope_id:
             yield f"Original-Envelope-Id: {self.envelope_id}"
         yield f"Reporting-MTA: dns; {self.reporter}"
         yield f"Arrival-Date: {format_datetime(self.arrived_at)}"
-        for one in self.recipients:
+        for recipient in self.recipients:
             yield ""
-            yield from (f"{name}: {text}" for name, text in one.fields())
+            yield from (f"{name}: {text}" for name, text in recipient.fields())
 
 
 def _text_part(lines: Iterable[str]) -> bytes:

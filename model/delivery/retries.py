@@ -53,7 +53,7 @@ class RetrySchedule:
     jitter: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.intervals or min(self.longest_age, *(one.wait for one in self.intervals)) <= timedelta():
+        if not self.intervals or min(self.longest_age, *(interval.wait for interval in self.intervals)) <= timedelta():
             raise WrongUse(
                 "the intervals and the age of a schedule of retries are longer than nothing", mend="As in 1m,15m,1h."
             )

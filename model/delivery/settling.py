@@ -66,10 +66,10 @@ def all_as_ordered(
     """How entries end by what was ordered meanwhile, by their numbers: only what would come again is changed."""
     expires_at = schedule.expires_at(mail.first_seen_at, mail.expires_at)
     found = list[EndedEntry]()
-    for one in ended:
-        change = changes.get(one.entry.id.number)
-        decision, counted = _next(mail, one, schedule, now, expires_at)
-        found.append((as_ordered(mail, counted, change, now) if change and decision else None) or one)
+    for entry in ended:
+        change = changes.get(entry.entry.id.number)
+        decision, counted = _next(mail, entry, schedule, now, expires_at)
+        found.append((as_ordered(mail, counted, change, now) if change and decision else None) or entry)
     return found
 
 
@@ -89,28 +89,28 @@ def settlement_of(
     expires_at = schedule.expires_at(mail.first_seen_at, mail.expires_at)
     entries = list(ended)
     refused_at = _refused_at(entries)
-    for one in entries:
-        since = refused_at[one.entry.refusals, one.journalled] if one.end is EntryEnd.REFUSED else now
-        decision, counted = _next(mail, one, schedule, since, expires_at)
+    for entry in entries:
+        since = refused_at[entry.entry.refusals, entry.journalled] if entry.end is EntryEnd.REFUSED else now
+        decision, counted = _next(mail, entry, schedule, since, expires_at)
         if decision:
             again.setdefault(_whole_second(decision.at), []).append(counted)
-        elif one.end not in {EntryEnd.DELIVERED, EntryEnd.DELETED}:
-            failed.append(one)
-        kind = _kind_of(one, decision)
-        if kind and mail.sender and one.entry.wish.wants(kind):
-            notices.append(_notice(kind, one, expires_at))
+        elif entry.end not in {EntryEnd.DELIVERED, EntryEnd.DELETED}:
+            failed.append(entry)
+        kind = _kind_of(entry, decision)
+        if kind and mail.sender and entry.entry.wish.wants(kind):
+            notices.append(_notice(kind, entry, expires_at))
         if kind is NoticeKind.FAILED and not mail.sender:
-            untold.append(_notice(kind, one, expires_at))
+            untold.append(_notice(kind, entry, expires_at))
     return MailSettlement(notices, again, failed, tuple(untold))
 
 
 def _refused_at(ended: Iterable[EndedEntry]) -> Mapping[tuple[int, bool], datetime]:
     """When the last of the entries was refused that were refused equally often before, and are journalled or not."""
     found = dict[tuple[int, bool], datetime]()
-    for one in ended:
-        if one.end is EntryEnd.REFUSED:
-            alike = (one.entry.refusals, one.journalled)
-            found[alike] = max(one.at, found.get(alike, one.at))
+    for entry in ended:
+        if entry.end is EntryEnd.REFUSED:
+            alike = (entry.entry.refusals, entry.journalled)
+            found[alike] = max(entry.at, found.get(alike, entry.at))
     return found
 
 

@@ -53,14 +53,14 @@ class Adoption:
 
 def decide_adoption(live: Schema, record: LedgerRecord) -> Adoption:
     recognition = recognise(live)
-    against = tuple(one for one in recognition.drift if not _adoptable(one))
+    against = tuple(difference for difference in recognition.drift if not _adoptable(difference))
     return Adoption(_standing(live, record, against), recognition, against, due_migrations(live))
 
 
 def _standing(live: Schema, record: LedgerRecord, against: tuple[Difference, ...]) -> Standing:
     if record.baseline is not None:
         return Standing.ADOPTED
-    if any(one.state is not MigrationState.BASELINE for one in record.entries):
+    if any(entry.state is not MigrationState.BASELINE for entry in record.entries):
         return Standing.OURS
     if not holds_mail(live):
         return Standing.EMPTY
@@ -68,7 +68,7 @@ def _standing(live: Schema, record: LedgerRecord, against: tuple[Difference, ...
         return Standing.OURS
     if not against:
         return Standing.ADOPTABLE
-    missing = all(one.aspect in (Aspect.MISSING_TABLE, Aspect.MISSING_TYPE) for one in against)
+    missing = all(difference.aspect in (Aspect.MISSING_TABLE, Aspect.MISSING_TYPE) for difference in against)
     return Standing.HALF_MADE if missing else Standing.UNKNOWN
 
 

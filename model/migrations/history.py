@@ -122,10 +122,17 @@ class LedgerRecord:
     baseline: Baseline | None = None
 
     def entry(self, number: int) -> Entry | None:
-        return next((one for one in self.entries if one.number == number), None)
+        return next((entry for entry in self.entries if entry.number == number), None)
 
     def statement(self, number: int, position: int) -> StatementEntry | None:
-        return next((one for one in self.statements if (one.number, one.position) == (number, position)), None)
+        return next(
+            (
+                statement
+                for statement in self.statements
+                if (statement.number, statement.position) == (number, position)
+            ),
+            None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +189,11 @@ def history_drift(
         begun: the statements of the migration that is running, if one is: what follows the last of them that may have
             taken effect may still be edited, or a statement that the server refused could never be mended.
     """
-    files = {one.number: one for one in migrations}
-    entries = {one.number: one for one in history}
+    files = {migration.number: migration for migration in migrations}
+    entries = {entry.number: entry for entry in history}
     last = max(entries, default=0)
     found = [_between(files.get(number), entries.get(number), files, begun) for number in range(1, last + 1)]
-    return (*(one for one in found if one), *_forged(history))
+    return (*(drift for drift in found if drift), *_forged(history))
 
 
 def _between(
@@ -204,9 +211,10 @@ def _between(
 
 def _goes_on(file: Migration, begun: Sequence[StatementEntry]) -> bool:
     """Whether every statement that may have taken effect still stands unchanged in the file."""
-    sent = [one for one in begun if one.number == file.number and one.state is not StatementState.FAILED]
+    sent = [entry for entry in begun if entry.number == file.number and entry.state is not StatementState.FAILED]
     return all(
-        one.position < len(file.statements) and checksum_of(file.cql(one.position)) == one.checksum for one in sent
+        entry.position < len(file.statements) and checksum_of(file.cql(entry.position)) == entry.checksum
+        for entry in sent
     )
 
 
@@ -226,7 +234,7 @@ def _elsewhere(file: Migration | None, entry: Entry, files: Mapping[int, Migrati
     if file is not None and file.checksum == entry.checksum:
         why = f"it was applied under the name {entry.file}"
         return HistoryDrift(Tampering.RENAMED, entry.number, str(file.file), why, f"Rename it back: {entry.file}")
-    moved = next((one for one in files.values() if one.checksum == entry.checksum), None)
+    moved = next((migration for migration in files.values() if migration.checksum == entry.checksum), None)
     if moved is not None:
         why = f"it was applied as number {entry.number:04}"
         return HistoryDrift(Tampering.MOVED, entry.number, str(moved.file), why, f"Rename it back: {entry.file}")

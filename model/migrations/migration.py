@@ -146,15 +146,15 @@ def in_order(migrations: Iterable[Migration]) -> tuple[Migration, ...]:
         BadMigration: a number is there twice, or missing.
     """
     found = sorted(migrations, key=lambda one: (one.number, str(one.file)))
-    for place, one in enumerate(found, start=1):
-        if place > 1 and found[place - 2].number == one.number:
+    for place, migration in enumerate(found, start=1):
+        if place > 1 and found[place - 2].number == migration.number:
             raise BadMigration(
-                f"number {one.number:04} is there twice: {found[place - 2].file} and {one.file}",
+                f"number {migration.number:04} is there twice: {found[place - 2].file} and {migration.file}",
                 mend="Give the one that was applied nowhere yet the next free number.",
             )
-        if one.number != place:
+        if migration.number != place:
             raise BadMigration(
-                f"number {place:04} is missing: {one.file} comes where it should stand",
+                f"number {place:04} is missing: {migration.file} comes where it should stand",
                 mend="Numbers follow on each other from 0001. Put the missing file back, or number the new one anew.",
             )
     return tuple(_chained(found))
@@ -162,9 +162,9 @@ def in_order(migrations: Iterable[Migration]) -> tuple[Migration, ...]:
 
 def _chained(migrations: Sequence[Migration]) -> Iterator[Migration]:
     value = ""
-    for one in migrations:
-        value = next_link(value, str(one.file), one.checksum)
-        yield replace(one, chain=value)
+    for migration in migrations:
+        value = next_link(value, str(migration.file), migration.checksum)
+        yield replace(migration, chain=value)
 
 
 def next_link(previous: str, name: str, checksum: str) -> str:

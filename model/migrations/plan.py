@@ -93,11 +93,11 @@ class MigrationPlan:
     @property
     def risky(self) -> tuple[Risky, ...]:
         """The risks that a person must agree to: those of the statements that are sent."""
-        sent = (one for one in self.statements if one.way is not Way.RECORD)
-        return tuple((one.place, one.assessment) for one in sent if one.assessment.is_risky)
+        sent = (statement for statement in self.statements if statement.way is not Way.RECORD)
+        return tuple((statement.place, statement.assessment) for statement in sent if statement.assessment.is_risky)
 
     def of(self, migration: Migration) -> tuple[PlannedStatement, ...]:
-        return tuple(one for one in self.statements if one.migration.number == migration.number)
+        return tuple(statement for statement in self.statements if statement.migration.number == migration.number)
 
 
 def decide(
@@ -121,13 +121,13 @@ def decide(
         )
     fresh = target.takes_over and not record.entries
     baseline = _standing(migrations, live) if fresh else ()
-    ended = {entry.number for entry in record.entries if entry.ended} | {one.number for one in baseline}
-    pending = [one for one in migrations if one.number not in ended]
+    ended = {entry.number for entry in record.entries if entry.ended} | {migration.number for migration in baseline}
+    pending = [migration for migration in migrations if migration.number not in ended]
     due, stopped = _due(pending, target)
     rehearsal = _Rehearsal(keyspace, record, live, live, _dropped_once(live), fresh)
-    statements = tuple(one for migration in due for one in rehearsal.planned(migration))
-    done_then = ended | {one.number for one in due}
-    reached = tuple(one for one in migrations if one.number in done_then)
+    statements = tuple(statement for migration in due for statement in rehearsal.planned(migration))
+    done_then = ended | {migration.number for migration in due}
+    reached = tuple(migration for migration in migrations if migration.number in done_then)
     left = tuple(pending[len(due) :])
     return MigrationPlan(baseline, tuple(due), statements, reached, left, stopped, rehearsal.schema)
 
@@ -155,10 +155,10 @@ def _standing(migrations: Sequence[Migration], live: Schema) -> tuple[Migration,
     """The longest start of the folder that explains what is there; it ends before what may not have run."""
     schema = EMPTY
     standing = 0
-    for number, one in enumerate(migrations, start=1):
-        if any(parsed.statement.may_not_have_run(live) for parsed in one.statements):
+    for number, migration in enumerate(migrations, start=1):
+        if any(parsed.statement.may_not_have_run(live) for parsed in migration.statements):
             break
-        schema = apply_all(one.statements, schema)
+        schema = apply_all(migration.statements, schema)
         if _holds(live, schema):
             standing = number
     return tuple(migrations[:standing])
@@ -177,21 +177,21 @@ _BESIDE = frozenset(
 
 
 def _holds(live: Schema, made: Schema) -> bool:
-    return all(one.aspect in _BESIDE for one in differences(made, live))
+    return all(difference.aspect in _BESIDE for difference in differences(made, live))
 
 
 def _due(pending: Sequence[Migration], target: MigrationTarget) -> tuple[list[Migration], str]:
     """The pending migrations that the target asks for, and why the others are left."""
     due: list[Migration] = []
-    for one in pending:
-        if target.to is not None and one.number > target.to:
-            return due, f"{one.file} and what follows come after --to {target.to:04}"
-        if target.phase is not None and one.file.phase is not target.phase:
+    for migration in pending:
+        if target.to is not None and migration.number > target.to:
+            return due, f"{migration.file} and what follows come after --to {target.to:04}"
+        if target.phase is not None and migration.file.phase is not target.phase:
             return due, (
-                f"{one.file} comes first: it is of the phase {one.file.phase.value!r}, "
+                f"{migration.file} comes first: it is of the phase {migration.file.phase.value!r}, "
                 f"and migrations are applied in the order of their numbers"
             )
-        due.append(one)
+        due.append(migration)
     return due, ""
 
 
@@ -251,4 +251,4 @@ class _Rehearsal:
 
 def declared_by(migrations: Sequence[Migration]) -> Schema:
     """The schema that the migrations make of an empty keyspace."""
-    return apply_all(parsed for one in migrations for parsed in one.statements)
+    return apply_all(parsed for migration in migrations for parsed in migration.statements)

@@ -49,24 +49,24 @@ class OptionalMigration:
         if any(live.table(name) is None for name in self.after):
             return ()
         remaining = (_remaining(statement, live) for statement in self.statements)
-        return tuple(one for one in remaining if one is not None)
+        return tuple(statement for statement in remaining if statement is not None)
 
     def risky(self, live: Schema) -> tuple[Risky, ...]:
         """The risks that a person must agree to: those of the statements that are due."""
-        due = ((f"{self.name}, {one.about}", one.assess(live)) for one in self.due(live))
+        due = ((f"{self.name}, {statement.about}", statement.assess(live)) for statement in self.due(live))
         return tuple((place, what) for place, what in due if what.is_risky)
 
 
 def due_migrations(live: Schema) -> tuple[OptionalMigration, ...]:
     """The optional migrations that would still change something, the oldest first."""
-    return tuple(one for one in OPTIONAL if one.due(live))
+    return tuple(migration for migration in OPTIONAL if migration.due(live))
 
 
 def optional_migration(name: str) -> OptionalMigration:
     """The optional migration of that name."""
-    found = next((one for one in OPTIONAL if one.name == name), None)
+    found = next((migration for migration in OPTIONAL if migration.name == name), None)
     if found is None:
-        names = ", ".join(one.name for one in OPTIONAL)
+        names = ", ".join(migration.name for migration in OPTIONAL)
         raise WrongUse(f"there is no optional migration {name!r}", mend=f"There are: {names}.")
     return found
 
@@ -292,8 +292,8 @@ OPTIONAL = (*UPGRADE_NOTES, MAIL_QUEUE)
 """All optional migrations: the upgrade notes and our own."""
 
 _ADDED: Mapping[tuple[str, str], str] = {
-    (statement.about.lower(), column.name): one.name
-    for one in UPGRADE_NOTES
-    for statement in one.statements
+    (statement.about.lower(), column.name): note.name
+    for note in UPGRADE_NOTES
+    for statement in note.statements
     for column in statement.columns_added
 }

@@ -90,9 +90,9 @@ def verify_migrations(live: Schema, migrations: Sequence[Migration], record: Led
     stated = differences(expected, live)
     found = differences(with_lifetimes(expected, live), live)
     older = any(entry.state is MigrationState.BASELINE for entry in known.entries)
-    noted = [one for one in found if one not in stated or (older and one.aspect in _NOTED)]
-    notes = tuple(one for one in noted if not endangers(one))
-    drift = tuple(one for one in found if one not in notes)
+    noted = [difference for difference in found if difference not in stated or (older and difference.aspect in _NOTED)]
+    notes = tuple(difference for difference in noted if not endangers(difference))
+    drift = tuple(difference for difference in found if difference not in notes)
     return _verified(SchemaComparison(expected, drift, notes), live, migrations, record)
 
 
@@ -120,7 +120,7 @@ def _verified(
         against,
         history_drift(migrations, held.entries, held.statements),
         tuple(entry for entry in held.entries if not entry.ended),
-        tuple(str(one.file) for one in migrations if one.number not in known) if record else (),
+        tuple(str(migration.file) for migration in migrations if migration.number not in known) if record else (),
         len([entry for entry in held.entries if entry.ended]) if record else None,
         held.baseline,
         changes_since(held.baseline, live) if held.baseline else (),

@@ -166,36 +166,36 @@ def with_conditions(
     """
     before = [list[ThresholdCondition[Threshold]]() for _ in policies]
     placed = list[PlacedCondition]()
-    for one in sorted(made, key=lambda one: one.rank):
-        if not one.has_target:
-            placed.append(PlacedCondition(one, parked=f"it cannot be read: {one.unread}"))
+    for condition in sorted(made, key=lambda one: one.rank):
+        if not condition.has_target:
+            placed.append(PlacedCondition(condition, parked=f"it cannot be read: {condition.unread}"))
             continue
         try:
-            patterns, counted_by = one.patterns, one.counted_by
+            patterns, counted_by = condition.patterns, condition.counted_by
         except WrongUse as error:
-            placed.append(PlacedCondition(one, parked=f"it cannot be read: {error.what}"))
+            placed.append(PlacedCondition(condition, parked=f"it cannot be read: {error.what}"))
             continue
         found = list[int]()
         groups = dict[str, str]()
-        why = _refused(one.threshold, algorithm)
+        why = _refused(condition.threshold, algorithm)
         for number in _counting_by(counted_by, policies) if not why else ():
             why = _lacking_group(policies[number], patterns)
             if not why:
                 counted = {named: _as_counted(policies[number], named, some) for named, some in patterns.items()}
                 known = {named: tuple(dict.fromkeys(some.values())) for named, some in counted.items()}
-                before[number].append(ThresholdCondition(known, one.threshold))
+                before[number].append(ThresholdCondition(known, condition.threshold))
                 pairs = (pair for some in counted.values() for pair in some.items())
                 groups |= {pattern_text(said): pattern_text(now) for said, now in pairs if said != now}
                 found.append(number)
-        why = "" if found else why or f"no policy counts by exactly {', '.join(one.fields) or 'no field'}"
-        placed.append(PlacedCondition(one, tuple(found), groups, why))
+        why = "" if found else why or f"no policy counts by exactly {', '.join(condition.fields) or 'no field'}"
+        placed.append(PlacedCondition(condition, tuple(found), groups, why))
     together = zip(policies, before, strict=True)
-    merged = (replace(one, conditions=(*some, *one.conditions)) if some else one for one, some in together)
+    merged = (replace(policy, conditions=(*some, *policy.conditions)) if some else policy for policy, some in together)
     return tuple(merged), tuple(placed)
 
 
 def _counting_by(fields: frozenset[PickupField], policies: Sequence[CounterPolicy]) -> list[int]:
-    return [number for number, one in enumerate(policies) if frozenset(one.fields) == fields]
+    return [number for number, policy in enumerate(policies) if frozenset(policy.fields) == fields]
 
 
 def _refused(threshold: Threshold, algorithm: RateAlgorithm) -> str:
@@ -223,10 +223,12 @@ def _as_counted(
     """For each pattern the group as which all of its values are counted; itself where there is none."""
     found = dict[ValuePattern, ValuePattern]()
     for pattern in patterns:
-        group = next((one for one in policy.groups.get(named, ()) if _holds_all(one, pattern)), None)
+        group = next(
+            (field_group for field_group in policy.groups.get(named, ()) if _holds_all(field_group, pattern)), None
+        )
         found[pattern] = GroupName(group.name) if group else pattern
     return found
 
 
 def _holds_all(group: FieldGroup, pattern: ValuePattern) -> bool:
-    return not isinstance(pattern, GroupName) and any(covers(one, pattern) for one in group.patterns)
+    return not isinstance(pattern, GroupName) and any(covers(value, pattern) for value in group.patterns)

@@ -47,7 +47,7 @@ class PickupCounters:
     def place(self, mail: ActiveMail) -> tuple[object, ...]:
         """The same for mails that all counters count alike, and that share their source addresses."""
         sources = dict.fromkeys(mail.sources)
-        return (mail.sources, *((self.keys(mail, one), *self._suspended_by(mail, one)) for one in sources))
+        return (mail.sources, *((self.keys(mail, source), *self._suspended_by(mail, source)) for source in sources))
 
     def of(self, mail: ActiveMail) -> Mapping[str, tuple[CounterEntry, ...]]:
         """All that count a mail, or hold it back, by source address."""
@@ -82,7 +82,9 @@ class PickupCounters:
     def drop_ended(self, now: int) -> None:
         """Forget the suspensions that have ended."""
         self._suspensions = {
-            name: (one, entry) for name, (one, entry) in self._suspensions.items() if entry.closed_until > now
+            name: (suspension, entry)
+            for name, (suspension, entry) in self._suspensions.items()
+            if entry.closed_until > now
         }
 
     def replace(self, policies: Sequence[CounterPolicy], now: int) -> PolicyChanges:
@@ -117,7 +119,7 @@ class PickupCounters:
 
     def limit_anew(self) -> Iterable[CounterEntry]:
         """Limit all shared ones as if they were new, one after the other: nothing has begun under them yet."""
-        for entry in [one for one in self.entries.values() if self.share and one.shared]:
+        for entry in [counter_entry for counter_entry in self.entries.values() if self.share and counter_entry.shared]:
             entry.rates, entry.threshold = (), Threshold()
             if self.share:
                 self.share.limit_new(entry, self.policies[entry.place[0]], self.algorithm)
@@ -144,11 +146,11 @@ class PickupCounters:
         if not self._suspensions:
             return {}
         values = {**mail.values, PickupField.LOCAL_IP: source}
-        return {one.id: entry for one, entry in self._suspensions.values() if one.holds(values)}
+        return {suspension.id: entry for suspension, entry in self._suspensions.values() if suspension.holds(values)}
 
     def _gated(self, keys: Iterable[CounterPlace]) -> tuple[CounterEntry, ...]:
         counted = tuple(self._counted(keys))
-        return (*counted, self.share.gate) if self.share and any(one.shared for one in counted) else counted
+        return (*counted, self.share.gate) if self.share and any(entry.shared for entry in counted) else counted
 
     def _counted(self, keys: Iterable[CounterPlace]) -> Iterable[CounterEntry]:
         for place in keys:

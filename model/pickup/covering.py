@@ -117,7 +117,9 @@ class CoverIndex:
 
     _fields: dict[int, int] = field(default_factory=dict)
     _for_all: list[int] = field(default_factory=list)
-    _lacking: dict[PickupField, set[int]] = field(default_factory=lambda: {one: set() for one in PickupField})
+    _lacking: dict[PickupField, set[int]] = field(
+        default_factory=lambda: {pickup_field: set() for pickup_field in PickupField}
+    )
     _numbers: dict[tuple[PickupField, ValuePattern], set[int]] = field(default_factory=lambda: defaultdict(set))
     _expressions: dict[PickupField, set[RegexValues]] = field(default_factory=lambda: defaultdict(set))
 
@@ -153,7 +155,7 @@ class CoverIndex:
         return set(self._fields)
 
     def _covering_one(self, named: PickupField, pattern: ValuePattern) -> set[int]:
-        expressions = (one for one in self._expressions.get(named, ()) if covers(one, pattern))
+        expressions = (values for values in self._expressions.get(named, ()) if covers(values, pattern))
         return self._holding(named, [*_wider(pattern), *expressions])
 
     def _holding(self, named: PickupField, patterns: Iterable[ValuePattern]) -> set[int]:

@@ -170,7 +170,10 @@ class PickupEngine:
             for entry in added:
                 entry.delivering += 1
             going_on = [entry for entry in counters if entry is known.get(entry.place)]
-            self._delivering[picked] = (*going_on, *(one for one in added if one not in going_on))
+            self._delivering[picked] = (
+                *going_on,
+                *(counter_entry for counter_entry in added if counter_entry not in going_on),
+            )
         self._place_again(now)
         return changes
 
@@ -255,7 +258,7 @@ class PickupEngine:
 
     def delivering(self, mail_id: str) -> Picked | None:
         """The delivery of a mail that goes on; None where none does."""
-        return next((one for one in self._delivering if one.mail.id == mail_id), None)
+        return next((picked for picked in self._delivering if picked.mail.id == mail_id), None)
 
     def next_source(self, mail: ActiveMail, usable: Sequence[str]) -> str | None:
         """From where a mail would be sent now; None where no address is usable."""
@@ -277,7 +280,9 @@ class PickupEngine:
         """Sort all mails that wait into sub-queues anew: the cost of a change, which no pick has to bear then."""
         self._counters.drop_ended(now)
         waiting = [mail for queue in self._sub_queues.values() for mail in (*queue.urgent, *queue.normal)]
-        for entry in {id(one): one for queue in self._sub_queues.values() for one in queue.all_counters}.values():
+        for entry in {
+            id(counter): counter for queue in self._sub_queues.values() for counter in queue.all_counters
+        }.values():
             entry.users = 0
             entry.waking = False
             if entry.waiting:
@@ -344,8 +349,8 @@ class PickupEngine:
         turn = entry.waiting.begin()
         assert turn is not None
         queue = next(iter(turn.things))
-        for one in queue.waits_on:
-            one.leave(queue)
+        for wait in queue.waits_on:
+            wait.leave(queue)
         queue.waits_on = ()
         queue.woken_by = entry
         entry.waking = True

@@ -116,8 +116,8 @@ def explain_mail(file: PickupPolicies, mail: ActiveMail) -> tuple[SourceExplanat
     """What policies and suspensions of a file mean for a mail, for each address that it may be sent from."""
     engine = PickupEngine(file.policies, file.algorithm)
     now = 0
-    for one in file.suspensions:
-        engine.suspend(one, now)
+    for suspension in file.suspensions:
+        engine.suspend(suspension, now)
     return explain_by(engine, mail, now)
 
 
@@ -125,11 +125,13 @@ def as_in_file(
     sources: Sequence[SourceExplanation], placed: Sequence[PlacedCondition]
 ) -> tuple[SourceExplanation, ...]:
     """What holds beside run-time conditions, with the numbers that the file's own conditions have there."""
-    return tuple(replace(one, shares=tuple(_in_file(share, placed) for share in one.shares)) for one in sources)
+    return tuple(
+        replace(source, shares=tuple(_in_file(share, placed) for share in source.shares)) for source in sources
+    )
 
 
 def _in_file(share: PolicyShare, placed: Sequence[PlacedCondition]) -> PolicyShare:
-    before = [one.made for one in placed if share.policy in one.policies]
+    before = [condition.made for condition in placed if share.policy in condition.policies]
     if share.condition is None:
         return share
     if share.condition < len(before):
@@ -155,9 +157,11 @@ def explain_by(engine: PickupEngine, mail: ActiveMail, now: int) -> tuple[Source
 
 def next_source(engine: PickupEngine, mail: ActiveMail, sources: Sequence[SourceExplanation]) -> NextSource | None:
     """The address whose turn it is of those that are left, else of those that are clear first; None: nobody knows."""
-    known = [one for one in sources if one.clear_at != UNKNOWN]
-    first = min(((one.clear_at or LONG_AGO) for one in known), default=UNKNOWN)
-    usable = {one.source: one.clear_at for one in known if (one.clear_at or LONG_AGO) == first}
+    known = [explanation for explanation in sources if explanation.clear_at != UNKNOWN]
+    first = min(((explanation.clear_at or LONG_AGO) for explanation in known), default=UNKNOWN)
+    usable = {
+        explanation.source: explanation.clear_at for explanation in known if (explanation.clear_at or LONG_AGO) == first
+    }
     source = engine.next_source(mail, tuple(usable))
     return None if source is None else NextSource(source, usable[source])
 
@@ -166,22 +170,22 @@ def explain_quotas(
     quotas: Sequence[QueueQuota], values: Mapping[PickupField, str], count: QuotaCount | None = None
 ) -> tuple[QuotaShare, ...]:
     """What each quota makes of a mail with these values, in their normal form, and of what was counted of its queue."""
-    keys = [one.key(values) for one in quotas]
+    keys = [quota.key(values) for quota in quotas]
     return tuple(
         QuotaShare(
             number,
             key,
-            one.condition(key),
-            one.threshold(key),
-            count.found.get((one.name, key), QueuedAmount()) if count else None,
+            quota.condition(key),
+            quota.threshold(key),
+            count.found.get((quota.name, key), QueuedAmount()) if count else None,
         )
-        for number, (one, key) in enumerate(zip(quotas, keys, strict=True))
+        for number, (quota, key) in enumerate(zip(quotas, keys, strict=True))
     )
 
 
 def _share(engine: PickupEngine, entry: CounterEntry, now: int) -> PolicyShare:
     number, key = entry.place
-    rates = (one.next_at() for one in entry.rates)
+    rates = (rate.next_at() for rate in entry.rates)
     return PolicyShare(
         number,
         key,

@@ -109,7 +109,7 @@ def _covered_by(index: CoverIndex, patterns: FieldPatterns) -> list[int]:
         return whole[:1]
     found = set[int]()
     for values in product(*patterns.values()):
-        covering = index.covering({named: (one,) for named, one in zip(patterns, values, strict=True)})
+        covering = index.covering({named: (value,) for named, value in zip(patterns, values, strict=True)})
         if not covering:
             return []
         found.add(covering[0])
@@ -142,7 +142,7 @@ def _is_apart(policy: CountedTogether[Any], condition: ThresholdCondition[Any], 
     numbers = others.may_meet(condition.patterns)
     return len(numbers) <= OVERLAPS_MAX and all(
         any(
-            all(never_meet(one, two) for one in some for two in policy.conditions[number].patterns[named])
+            all(never_meet(value, two) for value in some for two in policy.conditions[number].patterns[named])
             for named, some in condition.patterns.items()
             if named in policy.conditions[number].patterns
         )
@@ -168,7 +168,9 @@ def unreached_default(file: PickupPolicies) -> Iterator[PolicyHit]:
 def _always(policy: CountedTogether[Any]) -> int | None:
     """The number of the first condition that holds for every mail."""
     numbered = enumerate(policy.conditions)
-    return next((n for n, one in numbered if all(any(map(is_always_found, s)) for s in one.patterns.values())), None)
+    return next(
+        (n for n, condition in numbered if all(any(map(is_always_found, s)) for s in condition.patterns.values())), None
+    )
 
 
 @_rule(
@@ -209,7 +211,9 @@ def _why_impossible(named: MatchedField, pattern: ValuePattern, groups: Sequence
     names = [group.name for group in groups]
     if isinstance(pattern, GroupName):
         return "" if pattern.name in names else f"is no group of {named.value} here"
-    group = next((one for one in groups if any(covers(member, pattern) for member in one.patterns)), None)
+    group = next(
+        (field_group for field_group in groups if any(covers(member, pattern) for member in field_group.patterns)), None
+    )
     if group is None or any(pattern.matches(f"#{name}") for name in names):
         return ""
     return f"is counted as #{group.name}, and never by itself"
@@ -264,12 +268,12 @@ def _place_of(path: DocumentPath, policy: CountedTogether[Any], named: PickupFie
 
 def _is_idle(policy: CountedTogether[Any], named: PickupField, group: FieldGroup, later: Sequence[FieldGroup]) -> bool:
     """Whether neither the group nor, without it, any of its values could have limits, or belong to a later group."""
-    wanted = [one.patterns.get(named) for one in policy.conditions]
+    wanted = [condition.patterns.get(named) for condition in policy.conditions]
     own = (GroupName(group.name), *group.patterns)
     return (
         (policy.default or _no_limits(policy)) == _no_limits(policy)
-        and all(some is not None and all(never_meet(one, two) for one in own for two in some) for some in wanted)
-        and all(never_meet(one, two) for one in group.patterns for other in later for two in other.patterns)
+        and all(some is not None and all(never_meet(value, two) for value in own for two in some) for some in wanted)
+        and all(never_meet(pattern, two) for pattern in group.patterns for other in later for two in other.patterns)
     )
 
 
@@ -282,10 +286,10 @@ def _is_idle(policy: CountedTogether[Any], named: PickupField, group: FieldGroup
 def repeated_suspension(file: PickupPolicies) -> Iterator[PolicyHit]:
     """A suspension whose mails another one holds as well; of two that are alike, the later."""
     index = CoverIndex()
-    for number, one in enumerate(file.suspensions):
-        index.add(number, one.patterns)
-    for number, one in enumerate(file.suspensions):
-        for other in index.covering(one.patterns) if all(one.patterns.values()) else ():
+    for number, suspension in enumerate(file.suspensions):
+        index.add(number, suspension.patterns)
+    for number, suspension in enumerate(file.suspensions):
+        for other in index.covering(suspension.patterns) if all(suspension.patterns.values()) else ():
             is_alike = number in index.covering(file.suspensions[other].patterns)
             if other < number or not is_alike:
                 yield PolicyHit(("suspends", number), "another one holds all of its mails", (("suspends", other),))
@@ -305,7 +309,7 @@ def unreached_rate(file: PickupPolicies) -> Iterator[PolicyHit]:
         path = ("policies", number)
         numbered = enumerate(policy.conditions)
         thresholds: list[tuple[DocumentPath, Threshold]]
-        thresholds = [((*path, "conditions", number, "then"), one.threshold) for number, one in numbered]
+        thresholds = [((*path, "conditions", number, "then"), condition.threshold) for number, condition in numbered]
         if policy.default:
             thresholds.append(((*path, "default"), policy.default))
         for place, threshold in thresholds:
@@ -326,7 +330,7 @@ def unreached_rate(file: PickupPolicies) -> Iterator[PolicyHit]:
 )
 def unconsulted_policy(file: PickupPolicies) -> Iterator[PolicyHit]:
     """A policy behind one of which all limits stop."""
-    stops = next((number for number, one in enumerate(file.policies) if all(t.stop for t in _reached(one))), None)
+    stops = next((number for number, policy in enumerate(file.policies) if all(t.stop for t in _reached(policy))), None)
     for number in range(len(file.policies) if stops is None else stops + 1, len(file.policies)):
         yield PolicyHit(("policies", number), "an earlier one stops every mail", (("policies", stops or 0),))
 
@@ -335,8 +339,8 @@ def _reached(policy: CountedTogether[Any]) -> list[Any]:
     """The limits that may hold, up to the condition that holds for every mail."""
     always = _always(policy)
     if always is not None:
-        return [one.threshold for one in policy.conditions[: always + 1]]
-    return [*(one.threshold for one in policy.conditions), policy.default or _no_limits(policy)]
+        return [condition.threshold for condition in policy.conditions[: always + 1]]
+    return [*(condition.threshold for condition in policy.conditions), policy.default or _no_limits(policy)]
 
 
 @_rule(

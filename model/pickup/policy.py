@@ -83,7 +83,7 @@ def field_named(name: str) -> PickupField:
     Raises:
         WrongUse: there is none.
     """
-    known = {one.value: one for one in PickupField}
+    known = {pickup_field.value: pickup_field for pickup_field in PickupField}
     if name not in known:
         raise WrongUse(f"{name!r} is no field", mend=f"There are: {', '.join(known)}.")
     return known[name]
@@ -257,7 +257,7 @@ class ThresholdCondition(Generic[L]):
     threshold: L
 
     def holds(self, values: Mapping[PickupField, str]) -> bool:
-        return all(any(one.matches(values[named]) for one in some) for named, some in self.patterns.items())
+        return all(any(value.matches(values[named]) for value in some) for named, some in self.patterns.items())
 
 
 CounterKey = tuple[str, ...]
@@ -286,8 +286,8 @@ class CountedTogether(Generic[L]):
     def key(self, values: Mapping[PickupField, str]) -> CounterKey:
         """The key of a mail, by values in their normal form; a field that it lacks is empty, a value like others."""
         if not self.groups:
-            return tuple([values.get(one, "") for one in self.fields])
-        return tuple(self._counted_as(one, values.get(one, "")) for one in self.fields)
+            return tuple([values.get(pickup_field, "") for pickup_field in self.fields])
+        return tuple(self._counted_as(pickup_field, values.get(pickup_field, "")) for pickup_field in self.fields)
 
     def threshold(self, key: CounterKey) -> L | None:
         """The limits of what has this key; None where there are none."""
@@ -297,7 +297,7 @@ class CountedTogether(Generic[L]):
     def condition(self, key: CounterKey) -> int | None:
         """The number of the condition that sets the limits of what has this key, from 0; None: the default does."""
         values = dict(zip(self.fields, key, strict=True))
-        return next((number for number, one in enumerate(self.conditions) if one.holds(values)), None)
+        return next((number for number, condition in enumerate(self.conditions) if condition.holds(values)), None)
 
     def _counted_as(self, one: PickupField, value: str) -> str:
         return next((f"#{group.name}" for group in self.groups.get(one, ()) if group.holds(value)), value)

@@ -136,7 +136,7 @@ class QuotaUsage:
     @property
     def is_new(self) -> bool:
         """Whether a quota has not been counted yet."""
-        return any(one.name not in self._known for one in self.quotas)
+        return any(quota.name not in self._known for quota in self.quotas)
 
     def used(self, quota: QueueQuota, key: CounterKey) -> QueuedAmount:
         place = (quota.name, key)
@@ -151,10 +151,10 @@ class QuotaUsage:
         """
         more = Amounts()
         known = frozenset(fields)
-        asked = tuple(one for one in self.quotas if one.name in self._known and known.issuperset(one.fields))
+        asked = tuple(quota for quota in self.quotas if quota.name in self._known and known.issuperset(quota.fields))
         for mail in mails:
             _add(more, asked, mail)
-        by_name = {one.name: one for one in asked}
+        by_name = {quota.name: quota for quota in asked}
         for (name, key), amount in more.items():
             limit = by_name[name].threshold(key)
             if limit and not limit.allows(self.used(by_name[name], key) + amount):
@@ -193,7 +193,7 @@ class QuotaUsage:
             return
         self.is_counted = True
         self.is_short = False
-        self._known = frozenset(one.name for one in self.quotas)
+        self._known = frozenset(quota.name for quota in self.quotas)
         self._counted = count.found
         self._since = meanwhile
         self._look_at_all()
@@ -215,13 +215,13 @@ class QuotaUsage:
         self._look_at_all()
 
     def _look_at_all(self) -> None:
-        self.fullest = {one.name: 0.0 for one in self.quotas}
+        self.fullest = {quota.name: 0.0 for quota in self.quotas}
         for place in {*self._counted, *self._since}:
             self._look_at(place)
 
     def _look_at(self, place: QuotaKey) -> None:
         name, key = place
-        quota = next(one for one in self.quotas if one.name == name)
+        quota = next(queue_quota for queue_quota in self.quotas if queue_quota.name == name)
         if limit := quota.threshold(key):
             since = self._since.get(place, _NOTHING)
             self.fullest[name] = max(self.fullest.get(name, 0.0), limit.share(self.used(quota, key)))

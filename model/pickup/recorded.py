@@ -18,7 +18,7 @@ MILLI: Final = 1_000_000
 """Nanoseconds."""
 
 _TEXTS_KEPT: Final = 65_536
-_FIELDS: Final = {one.value: one for one in PickupField if one is not PickupField.LOCAL_IP}
+_FIELDS: Final = {field.value: field for field in PickupField if field is not PickupField.LOCAL_IP}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def groups_of(said: PickupPolicies, *, several_sources: bool) -> CounterPolicy:
 
 def tells_sources(said: PickupPolicies) -> bool:
     """Whether any policy or suspension tells source addresses apart."""
-    named = [*(one.fields for one in said.policies), *(one.patterns for one in said.suspensions)]
+    named = [*(policy.fields for policy in said.policies), *(suspension.patterns for suspension in said.suspensions)]
     return any(PickupField.LOCAL_IP in one for one in named)
 
 

@@ -194,8 +194,8 @@ class KeptRates:
     def due(self, now: int, most: int) -> list[CounterMemory]:
         """The counters that are to be written now, at most so many, those first that nothing begins under."""
         urgent = sorted(self.unsaved, key=lambda one: one.ahead)
-        late = [one for one in self.changed if one.saved_at + one.state.rate.interval // AHEAD <= now]
-        return [*urgent, *(one for one in late if one not in self.unsaved), *self.closing.values()][:most]
+        late = [memory for memory in self.changed if memory.saved_at + memory.state.rate.interval // AHEAD <= now]
+        return [*urgent, *(memory for memory in late if memory not in self.unsaved), *self.closing.values()][:most]
 
 
 def saved_rate(memory: CounterMemory, ahead: int, number: int) -> SavedRate:
@@ -208,8 +208,8 @@ def policy_names(policies: Sequence[CounterPolicy]) -> tuple[str, ...]:
     """What each policy counts by, the same in every process; those that count alike have numbers."""
     found = list[str]()
     for policy in policies:
-        groups = sorted((one.value, repr(some)) for one, some in policy.groups.items())
-        text = repr(([one.value for one in policy.fields], groups))
+        groups = sorted((pickup_field.value, repr(some)) for pickup_field, some in policy.groups.items())
+        text = repr(([pickup_field.value for pickup_field in policy.fields], groups))
         name = blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
         found.append(f"{name}-{sum(one.startswith(name) for one in found)}")
     return tuple(found)

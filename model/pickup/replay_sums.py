@@ -151,9 +151,9 @@ class ReplaySums:
         again = AttemptReplay(said, lasting)
         for begun in again.begun(attempts):
             self._begun(begun)
-        for one in again.left:
-            self._recorded(one, lasting)
-            self._delayed(one, None)
+        for attempt in again.left:
+            self._recorded(attempt, lasting)
+            self._delayed(attempt, None)
         for (number, _), use in again.uses.items():
             if number >= 0:
                 self.policies.setdefault(number, PolicyUse()).count(use)
@@ -182,7 +182,7 @@ class ReplaySums:
             else:
                 self.uses[place] = use
         if len(self.uses) > self._kept + top:
-            self.uses = {one.place: one for one in most_refusing(self.uses, top)}
+            self.uses = {counter_use.place: counter_use for counter_use in most_refusing(self.uses, top)}
             self._kept = len(self.uses)
 
     def _begun(self, begun: BegunAttempt) -> None:
@@ -217,9 +217,13 @@ def most_delayed(values: Mapping[tuple[PickupField, str], DelayedValue], top: in
     """Field by field the values that were delayed most; those that never begin come first."""
     found = DelayedValues()
     for named in LOOKED_AT:
-        some = [(value, one) for (field_, value), one in values.items() if field_ is named and one.delayed]
+        some = [
+            (value, delayed_value)
+            for (field_, value), delayed_value in values.items()
+            if field_ is named and delayed_value.delayed
+        ]
         some.sort(key=lambda pair: (-pair[1].never, -pair[1].later, -pair[1].delayed, pair[0]))
-        found.update({(named, value): one for value, one in some[:top]})
+        found.update({(named, value): delayed_value for value, delayed_value in some[:top]})
     return found
 
 

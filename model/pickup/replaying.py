@@ -160,7 +160,7 @@ class AttemptReplay:
             waiting = self._waiting[queue] = _Waiting()
         self._went_on(waiting, now)
         if picked is None:
-            waiting.on = tuple(self._refused(one, now) for one in queue.waits_on)
+            waiting.on = tuple(self._refused(wait, now) for wait in queue.waits_on)
             waiting.since = now
             return
         self._count_held(waiting, self._ready[picked.mail.id])
@@ -228,5 +228,5 @@ def _refusing(entry: CounterEntry) -> LimitKind:
 def most_refusing(uses: Mapping[tuple[int, CounterKey], CounterUse], top: int) -> list[CounterUse]:
     """Those that held back most attempts, then those that counted most deliveries at once; suspensions all of them."""
     ordered = sorted(uses.values(), key=lambda one: (-one.held, -one.refused_for, -one.most, one.place))
-    kept = [one for one in ordered if one.place[0] >= 0][:top]
-    return [one for one in ordered if one.place[0] < 0] + kept
+    kept = [use for use in ordered if use.place[0] >= 0][:top]
+    return [use for use in ordered if use.place[0] < 0] + kept

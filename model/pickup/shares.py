@@ -53,7 +53,7 @@ WHOLE: Final = LimitShare(((0, 1),))
 
 def turn_of(policy: CounterPolicy, key: CounterKey) -> int:
     """Whose turn it is to have what is left over of a counter's limits: the same in every process."""
-    text = "\0".join((*(one.value for one in policy.fields), *key))
+    text = "\0".join((*(field.value for field in policy.fields), *key))
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogateescape"), digest_size=4).digest(), "big")
 
 

@@ -73,7 +73,7 @@ class CounterEntry:
             return UNKNOWN
         if self.memory is not None and not self.memory.ahead:
             return UNKNOWN
-        return max((one.next_at() for one in self.rates), default=self.closed_until)
+        return max((rate.next_at() for rate in self.rates), default=self.closed_until)
 
     def wait(self, queue: "SubQueue") -> None:
         if self.waiting is None:
@@ -96,7 +96,7 @@ class CounterEntry:
             _continued(rate, threshold.rate, algorithm, now, gain_spent=gain_spent),
             _continued(gap, threshold.connects, RateAlgorithm.TOKEN_BUCKET, now, gain_spent=gain_spent),
         )
-        self.threshold, self.rates = threshold, tuple(one for one in states if one is not None)
+        self.threshold, self.rates = threshold, tuple(state for state in states if state is not None)
 
     def take_up(self, state: RateState, algorithm: RateAlgorithm, now: int) -> None:
         """Have this state of its rate; what the rate allows more than the state's own counts as begun then."""
@@ -107,14 +107,14 @@ class CounterEntry:
         self.delivering += 1
         if self.memory is not None:
             self.memory.begin()
-        for one in self.rates:
-            one.begin(now)
+        for rate in self.rates:
+            rate.begin(now)
 
     def forgotten_at(self) -> int:
         """From when it is as good as a new one; UNKNOWN while it is used."""
         if self.users or self.delivering:
             return UNKNOWN
-        return max((one.forgotten_at() for one in self.rates), default=LONG_AGO)
+        return max((rate.forgotten_at() for rate in self.rates), default=LONG_AGO)
 
 
 def _continued(

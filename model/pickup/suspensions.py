@@ -40,7 +40,7 @@ class Suspension:
     ends_at: int | None = None
 
     def holds(self, values: Mapping[PickupField, str]) -> bool:
-        return all(any(one.matches(values.get(named, "")) for one in some) for named, some in self.patterns.items())
+        return all(any(value.matches(values.get(named, "")) for value in some) for named, some in self.patterns.items())
 
 
 def normal_value(named: PickupField, text: str) -> str:

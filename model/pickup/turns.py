@@ -81,7 +81,7 @@ class TenantTurns(Generic[T]):
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         """Tenants, and how many things each has."""
-        return ((one.tenant, len(one.things)) for one in self._tenants.values())
+        return ((tenant.tenant, len(tenant.things)) for tenant in self._tenants.values())
 
     def add(self, tenant: str, thing: T) -> None:
         """A tenant who comes anew is neither behind the others nor ahead of them."""
@@ -174,5 +174,5 @@ class TenantTurns(Generic[T]):
         """Forget all that would be the same if they came anew; so many may come before the next time."""
         self._due = [one for one in self._due if not self._is_as_new(one[2])]
         heapify(self._due)
-        self._tenants = {name: one for name, one in self._tenants.items() if not self._is_as_new(one)}
+        self._tenants = {name: tenant for name, tenant in self._tenants.items() if not self._is_as_new(tenant)}
         self._sweep_from = max(_SWEPT_FROM, 2 * len(self._tenants))

@@ -74,7 +74,9 @@ def _missing_tables(
     model: Schema, live: Schema, families: Iterable[Family], without: Collection[str]
 ) -> tuple[str, ...]:
     tables = (table for family in families for table in family.tables if table.name not in without)
-    gone = (one.spelling for one in tables if live.table(one.name) is None and model.table(one.name) is not None)
+    gone = (
+        table.spelling for table in tables if live.table(table.name) is None and model.table(table.name) is not None
+    )
     return tuple(dict.fromkeys(gone))
 
 
@@ -84,11 +86,11 @@ def _needed(family: Family, without: Collection[str]) -> Iterator[tuple[Table, s
         if column.name not in without:
             yield mirror.truth, mirror.truth_names.get(column.name, column.name)
             yield mirror.table, column.name
-    for one in family.projections:
-        if one.table.name not in without:
-            deciding = one.truth_columns - frozenset(without)
-            yield from ((one.truth, name) for name in one.truth.names if name in deciding)
-            yield from ((one.table, name) for name in one.table.names if name in one.own_columns)
+    for projection in family.projections:
+        if projection.table.name not in without:
+            deciding = projection.truth_columns - frozenset(without)
+            yield from ((projection.truth, name) for name in projection.truth.names if name in deciding)
+            yield from ((projection.table, name) for name in projection.table.names if name in projection.own_columns)
 
 
 def left_out(names: Iterable[str], families: Iterable[Family] = FAMILIES) -> frozenset[str]:
@@ -112,10 +114,15 @@ def _may_be_left_out_of(families: Iterable[Family]) -> dict[str, str]:
     """Compared columns by which no row is found, and tables that nothing else follows from, by name, as spelled."""
     wanted = tuple(families)
     keys = {column.name for family in wanted for column in family.truth.key}
-    columns = (one for family in wanted for one in family.mirror.compared if one.name not in keys)
+    columns = (column for family in wanted for column in family.mirror.compared if column.name not in keys)
     apart = {table for family in wanted for table in (family.mirror.name, family.content and family.content.name)}
-    beside = {one.table.name: one.name for family in wanted for one in family.projections if one.name not in apart}
-    return {one.name: one.spelling for one in columns} | beside
+    beside = {
+        projection.table.name: projection.name
+        for family in wanted
+        for projection in family.projections
+        if projection.name not in apart
+    }
+    return {column.name: column.spelling for column in columns} | beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,20 +153,25 @@ class Bound:
 def bound(keyspace: str, live: Schema, families: Iterable[Family], without: Collection[str] = ()) -> Bound:
     wanted = tuple(families)
     there = bind(keyspace, live, wanted, without)
-    seen = {one.table.name for family in there for one in family.projections}
-    unseen = (one for family in wanted for one in family.projections if one.table.name not in {*seen, *without})
+    seen = {projection.table.name for family in there for projection in family.projections}
+    unseen = (
+        projection
+        for family in wanted
+        for projection in family.projections
+        if projection.table.name not in {*seen, *without}
+    )
     model = recognise(live).generation.schema
     return Bound(
         there,
         _missing_columns(model, live, wanted, without),
         _missing_tables(model, live, wanted, without),
-        tuple(one.name for one in unseen),
+        tuple(projection.name for projection in unseen),
     )
 
 
 def _lost(keyspace: str, found: Bound, *, may_leave_out: bool) -> SchemaMismatch:
     tables = (MESSAGES.truth.spelling, MESSAGES.mirror.name)
-    names = (one.column if one.table in tables else one.table for one in found.missing_columns)
+    names = (column.column if column.table in tables else column.table for column in found.missing_columns)
     leave = tuple(dict.fromkeys((*found.missing_tables, *names)))
     mend = f"See the statement that adds it with: mailmend schema verify {keyspace_option(keyspace)}"
     if may_leave_out and set(_may_be_left_out_of(FAMILIES).values()) >= set(leave):
@@ -262,7 +274,7 @@ def _bound(family: Family, live: Schema, without: frozenset[str]) -> Family:
         return replace(projection, truth=truth, table=forms[projection.table.name])
 
     def there(projections: tuple[P, ...]) -> tuple[P, ...]:
-        return tuple(bound(one) for one in projections if is_there(one))
+        return tuple(bound(projection) for projection in projections if is_there(projection))
 
     def is_there(one: Projection) -> bool:
         own = forms.get(one.table.name)

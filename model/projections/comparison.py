@@ -57,12 +57,14 @@ def compared(finding: Finding, projection: Projection) -> Comparison:
     return Comparison(
         (*(projection.truth.spelling for _ in truths), projection.name),
         tuple(seen is not None for seen in rows),
-        tuple(one for one in lines if one.differs or any(value not in _NOTHING for value in one.values)),
+        tuple(line for line in lines if line.differs or any(value not in _NOTHING for value in line.values)),
     )
 
 
 def _column(name: str, rows: Sequence[Seen | None], projection: Projection, *, differs: bool) -> ComparedColumn:
-    spelling = next((one.column(name).spelling for one in (projection.table, projection.truth) if name in one), name)
+    spelling = next(
+        (table.column(name).spelling for table in (projection.table, projection.truth) if name in table), name
+    )
     values = tuple(seen.row.get(name, "") if seen else "" for seen in rows)
     times = tuple(seen.written_at.get(name) if seen else None for seen in rows)
     return ComparedColumn(spelling, values, times, differs)

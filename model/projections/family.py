@@ -45,7 +45,7 @@ class Family:
     def columns_read(self) -> Mapping[str, tuple[Table, tuple[str, ...]]]:
         """The tables that a check reads, by spelling, each with its columns in declared order."""
         read = {self.truth.spelling: (self.truth, self.truth_columns)}
-        return read | {one.name: (one.table, one.read_columns) for one in self.projections}
+        return read | {projection.name: (projection.table, projection.read_columns) for projection in self.projections}
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -60,5 +60,5 @@ class Family:
         theirs = self.mirror.truth_names
         wanted = {theirs.get(column.name, column.name) for column in self.mirror.compared}
         wanted |= {column.name for column in self.truth.key} | set(self.mirror.required)
-        wanted = wanted.union(*(one.truth_columns for one in self.projections))
+        wanted = wanted.union(*(projection.truth_columns for projection in self.projections))
         return tuple(name for name in self.truth.names if name in wanted)

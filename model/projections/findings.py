@@ -77,17 +77,17 @@ class Suspect:
 def counts_of(suspects: Iterable[Suspect]) -> dict[str, Counter[Verdict]]:
     """Number of suspects by projection and verdict."""
     counts: dict[str, Counter[Verdict]] = {}
-    for one in suspects:
-        counts.setdefault(one.projection, Counter())[one.verdict] += 1
+    for suspect in suspects:
+        counts.setdefault(suspect.projection, Counter())[suspect.verdict] += 1
     return counts
 
 
 def merged(suspects: Iterable[Suspect]) -> list[Suspect]:
     """One suspect for each place, with every truth and every missing element that any of its duplicates has."""
     found: dict[tuple[str, Key], Suspect] = {}
-    for one in suspects:
-        place = (one.projection, one.key)
-        found[place] = _joined(found[place], one) if place in found else one
+    for suspect in suspects:
+        place = (suspect.projection, suspect.key)
+        found[place] = _joined(found[place], suspect) if place in found else suspect
     return list(found.values())
 
 
@@ -163,7 +163,7 @@ class Look:
     @property
     def leads(self) -> tuple[Key, ...]:
         """Every known partition key of the truth: those that the scan saw, and those named since."""
-        return tuple(dict.fromkeys((*((one,) for one in self.suspect.truth_ids), *self.named)))
+        return tuple(dict.fromkeys((*((id_,) for id_ in self.suspect.truth_ids), *self.named)))
 
     def content_stands(self, truths: tuple[Seen, ...]) -> bool:
         """Whether content exists beside the truth; without one, beside what the projection names."""

@@ -111,7 +111,9 @@ class Mirror(Projection):
 
     def differing(self, truth: Row, other: Row) -> frozenset[str]:
         compared = (*self.table.key, *self.compared)
-        return frozenset(one.name for one in compared if canonical_value(one, truth) != canonical_value(one, other))
+        return frozenset(
+            column.name for column in compared if canonical_value(column, truth) != canonical_value(column, other)
+        )
 
     def whole(self, truth: Row) -> bool:
         """Whether the truth row has every column that an insert writes."""
@@ -252,7 +254,7 @@ class Mirror(Projection):
         """Whether the run wrote this truth row: from the projection, or from its origin's image."""
         columns = self.truth.columns
         if image.verdict is Verdict.LOST_CONTENT:
-            return origin is not None and any(rows_agree(columns, one.row, standing) for one in origin.truths)
+            return origin is not None and any(rows_agree(columns, truth.row, standing) for truth in origin.truths)
         return rows_agree(columns, self.restored(image.projected.row if image.projected else {}), standing)
 
 

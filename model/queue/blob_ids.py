@@ -83,10 +83,12 @@ def naming_of(stored: Sequence[tuple[BlobId, int]]) -> BlobNaming:
     length of a generation is derived from the newest blob: where several fit, the default is taken, else the one that
     is a whole number of the largest unit.
     """
-    mode = BlobsMode.DEDUPLICATED if all(is_deduplicated(one) for one, _ in stored) else BlobsMode.RANDOM
-    named = [(_PREFIXED.fullmatch(one), one, micros) for one, micros in stored]
-    tails = [(one[found.end(2) + 1 :] if found else one) for found, one, _ in named]
-    standard = any("+" in tail or ("/" in tail and "_" in one) for tail, (_, one, _) in zip(tails, named, strict=True))
+    mode = BlobsMode.DEDUPLICATED if all(is_deduplicated(blob_id) for blob_id, _ in stored) else BlobsMode.RANDOM
+    named = [(_PREFIXED.fullmatch(blob_id), blob_id, micros) for blob_id, micros in stored]
+    tails = [(blob_id[found.end(2) + 1 :] if found else blob_id) for found, blob_id, _ in named]
+    standard = any(
+        "+" in tail or ("/" in tail and "_" in blob_id) for tail, (_, blob_id, _) in zip(tails, named, strict=True)
+    )
     naming = BlobNaming(mode, HashSpelling.BASE64 if standard else HashSpelling.BASE64URL)
     for found, _, micros in named:
         if found and int(found[1]):
@@ -101,7 +103,7 @@ def _generation(number: int, age: timedelta) -> timedelta:
     if age // default == number or not 0 < number <= age // _UNITS[-1]:
         return default
     lengths = (age // number // unit * unit for unit in _UNITS)
-    return next((one for one in lengths if one and age // one == number), default)
+    return next((length for length in lengths if length and age // length == number), default)
 
 
 def spelled(digest: bytes, spelling: HashSpelling) -> str:

@@ -82,28 +82,28 @@ class ScannedQueue:
 
     @property
     def rows(self) -> int:
-        return sum(one.rows for one in self.partitions.values())
+        return sum(partition.rows for partition in self.partitions.values())
 
     @property
     def waiting(self) -> int:
         """The number of rows without a mark."""
-        return sum(one.waiting for one in self.partitions.values())
+        return sum(partition.waiting for partition in self.partitions.values())
 
     @property
     def first_live(self) -> datetime | None:
         """The first slice, from the browse start on, with an unmarked row; None where there is none."""
         begin = self.starts.browse
         live = (
-            one.slice_start
-            for one, counts in self.partitions.items()
-            if counts.waiting and (begin is None or one.slice_start >= begin)
+            partition.slice_start
+            for partition, counts in self.partitions.items()
+            if counts.waiting and (begin is None or partition.slice_start >= begin)
         )
         return min(live, default=None)
 
     def counts_in(self, slice_start: datetime) -> RowCounts:
         """The counts of all buckets of the slice together."""
-        found = [counts for one, counts in self.partitions.items() if one.slice_start == slice_start]
-        return RowCounts(sum(one.rows for one in found), sum(one.marked for one in found))
+        found = [counts for partition, counts in self.partitions.items() if partition.slice_start == slice_start]
+        return RowCounts(sum(counts.rows for counts in found), sum(counts.marked for counts in found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class JudgedQueue:
         `browse_start` is as it is now: a cleanup may have moved it less far than this judgement would.
         """
         left = self.scanned.partitions.keys() - set(gone)
-        first = min((one.slice_start for one in left), default=browse_start)
+        first = min((partition.slice_start for partition in left), default=browse_start)
         return slice_of(min(first, browse_start), window)
 
 
@@ -150,21 +150,31 @@ def judged(
     starts = scanned.starts
     after = starts.browse and next_browse_start(starts.browse, scanned.first_live, now, window)
     edge = after and slice_of(after, window)
-    passed = {one: counts for one, counts in scanned.partitions.items() if edge is not None and one.slice_start < edge}
-    over = frozenset(one for one, counts in passed.items() if not counts.waiting)
+    passed = {
+        partition: counts
+        for partition, counts in scanned.partitions.items()
+        if edge is not None and partition.slice_start < edge
+    }
+    over = frozenset(partition for partition, counts in passed.items() if not counts.waiting)
     swept_to = starts.content and slice_of(starts.content, window)
     found: dict[QueuePlace, int] = {}
-    for one in over:
-        beyond = swept_to is not None and one.slice_start < swept_to
-        found[QueuePlace(Verdict.BEFORE_CONTENT if beyond else Verdict.OVER, one)] = passed[one].rows
-    found |= {QueuePlace(Verdict.STRANDED, one): counts.waiting for one, counts in passed.items()}
+    for partition in over:
+        beyond = swept_to is not None and partition.slice_start < swept_to
+        found[QueuePlace(Verdict.BEFORE_CONTENT if beyond else Verdict.OVER, partition)] = passed[partition].rows
+    found |= {QueuePlace(Verdict.STRANDED, partition): counts.waiting for partition, counts in passed.items()}
     if row_ttl:
-        aged = {one: counts for one, counts in scanned.partitions.items() if one.slice_start + window < now - row_ttl}
-        found |= {QueuePlace(Verdict.OVERSTAYED, one): counts.waiting for one, counts in aged.items()}
+        aged = {
+            partition: counts
+            for partition, counts in scanned.partitions.items()
+            if partition.slice_start + window < now - row_ttl
+        }
+        found |= {QueuePlace(Verdict.OVERSTAYED, partition): counts.waiting for partition, counts in aged.items()}
     miscounted = _miscounted(scanned, edge)
     found |= {QueuePlace(Verdict.TALLY_DIFFERS, (scanned.queue, at)): off for at, off in miscounted.items()}
     of_queue = {
-        Verdict.FINISHED: sum(counts.marked for one, counts in scanned.partitions.items() if one not in over),
+        Verdict.FINISHED: sum(
+            counts.marked for partition, counts in scanned.partitions.items() if partition not in over
+        ),
         Verdict.ORPHAN_MARK: 0 if marks_expire else scanned.orphan_marks,
         Verdict.START_BEHIND: int(after != starts.browse),
         Verdict.START_MOVED_BACK: int(moved_back(starts.browse, starts.furthest)),
@@ -178,8 +188,8 @@ def judged(
 def _miscounted(scanned: ScannedQueue, edge: datetime | None) -> dict[datetime, int]:
     """By how many mails the tallies of slices that are browsed differ from their rows."""
     waiting: Counter[datetime] = Counter()
-    for one, counts in scanned.partitions.items():
-        waiting[one.slice_start] += counts.waiting
+    for partition, counts in scanned.partitions.items():
+        waiting[partition.slice_start] += counts.waiting
     return {at: abs(number - waiting[at]) for at, number in scanned.tallied.items() if edge is not None and at >= edge}
 
 
@@ -187,7 +197,7 @@ def confirmed(first: JudgedQueue, second: JudgedQueue) -> frozenset[QueuePartiti
     """The partitions that were over in both scans with the same rows, so that nobody writes to them any more."""
     before = first.scanned.partitions
     now = second.scanned.partitions
-    return frozenset(one for one in first.over & second.over if before[one] == now[one])
+    return frozenset(partition for partition in first.over & second.over if before[partition] == now[partition])
 
 
 def found_twice(first: JudgedQueue, second: JudgedQueue, over: Collection[QueuePartition]) -> dict[QueuePlace, int]:

@@ -152,7 +152,7 @@ def _objections_to_window(current: timedelta | None, wanted: timedelta) -> Itera
             "A slice window is whole seconds, at least 1s and at most 3650d.",
         )
     elif current is not None and (wanted > current or current % wanted):
-        texts = [window_text(one) for one in nearest_windows(current, wanted)]
+        texts = [window_text(window) for window in nearest_windows(current, wanted)]
         fault = "is longer than" if wanted > current else "does not divide"
         yield (
             f"a slice window of {window_text(wanted)} {fault} the last one, {window_text(current)}: {_LOST_IN_TIME}",

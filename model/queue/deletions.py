@@ -116,14 +116,20 @@ Notice = Deletion | JamesDeletion | Checkpoint
 def progress_of(notices: Iterable[Notice], backlogs: Mapping[str, Backlog]) -> TopicProgress:
     """The progress at a time at which these notices had been read, and then the backlogs of the topics of mails."""
     heard: dict[str, dict[int, EntryPosition]] = {}
-    for one in notices:
-        place = one.where.place
-        partitions = heard.setdefault(one.where.topic, {})
+    for notice in notices:
+        place = notice.where.place
+        partitions = heard.setdefault(notice.where.topic, {})
         partitions[place.partition] = max(place.position, partitions.get(place.partition, place.position))
     return TopicProgress(
         heard,
-        {topic: {number: one.last for number, one in found.partitions.items()} for topic, found in backlogs.items()},
-        {topic: {number: one.done_to for number, one in found.partitions.items()} for topic, found in backlogs.items()},
+        {
+            topic: {number: partition.last for number, partition in found.partitions.items()}
+            for topic, found in backlogs.items()
+        },
+        {
+            topic: {number: partition.done_to for number, partition in found.partitions.items()}
+            for topic, found in backlogs.items()
+        },
     )
 
 
@@ -138,10 +144,10 @@ class KnownDeletions:
     def hear(self, notice: Notice) -> None:
         match notice:
             case Deletion():
-                for one in notice.mails:
-                    known = self.mails.get(one.enqueue_id, ())
-                    if one.where not in known:
-                        self.mails[one.enqueue_id] = (*known, one.where)
+                for mail in notice.mails:
+                    known = self.mails.get(mail.enqueue_id, ())
+                    if mail.where not in known:
+                        self.mails[mail.enqueue_id] = (*known, mail.where)
             case JamesDeletion(kind=kind, value=value):
                 before = self._james.get((kind, value))
                 if before is None or before.at <= notice.at:
@@ -199,23 +205,35 @@ def tending(notices: Sequence[Notice], progress: TopicProgress, now: datetime) -
 
     A checkpoint that says more than that is void: the broker has forgotten acknowledgements since.
     """
-    valid = (one for one in notices if isinstance(one, Checkpoint) and _has_passed(progress.acked, one.progress.acked))
+    valid = (
+        notice
+        for notice in notices
+        if isinstance(notice, Checkpoint) and _has_passed(progress.acked, notice.progress.acked)
+    )
     checkpoints = sorted(valid, key=lambda one: one.at)
-    written = [one for one in checkpoints if now - one.at >= WRITTEN]
-    deletions = [one for one in notices if not isinstance(one, Checkpoint)]
-    left = [one for one in deletions if not _is_over(one, checkpoints, written)]
-    merged, replaced = _merged([one for one in left if isinstance(one, Deletion)])
-    outdone = _outdone(one for one in left if isinstance(one, JamesDeletion))
-    staying = [one for one in left if one.where not in replaced | outdone]
-    kept = {one.where for one in (*left, *written[-1:], *checkpoints[-1:])} - replaced - outdone if left else set()
-    kept |= {bound.where for one in staying if (bound := settled_by(one, checkpoints))}
-    expired = sorted({one.where for one in notices} - kept)
+    written = [checkpoint for checkpoint in checkpoints if now - checkpoint.at >= WRITTEN]
+    deletions = [notice for notice in notices if not isinstance(notice, Checkpoint)]
+    left = [deletion for deletion in deletions if not _is_over(deletion, checkpoints, written)]
+    merged, replaced = _merged([deletion for deletion in left if isinstance(deletion, Deletion)])
+    outdone = _outdone(deletion for deletion in left if isinstance(deletion, JamesDeletion))
+    staying = [deletion for deletion in left if deletion.where not in replaced | outdone]
+    kept = (
+        {checkpoint.where for checkpoint in (*left, *written[-1:], *checkpoints[-1:])} - replaced - outdone
+        if left
+        else set()
+    )
+    kept |= {bound.where for deletion in staying if (bound := settled_by(deletion, checkpoints))}
+    expired = sorted({notice.where for notice in notices} - kept)
     return Tending(tuple(expired), _wants_checkpoint(left, checkpoints, now), merged)
 
 
 def settled_by(notice: Deletion | JamesDeletion, checkpoints: Iterable[Checkpoint]) -> Checkpoint | None:
     """The first checkpoint by whose time every process knew of the notice, and no copy could be made any more."""
-    found = (one for one in checkpoints if one.at - notice.at >= SETTLED and covers(one.progress.heard, notice.where))
+    found = (
+        checkpoint
+        for checkpoint in checkpoints
+        if checkpoint.at - notice.at >= SETTLED and covers(checkpoint.progress.heard, notice.where)
+    )
     return min(found, key=lambda one: (one.at, one.where), default=None)
 
 
@@ -229,7 +247,8 @@ def _is_over(
 ) -> bool:
     settled = settled_by(notice, checkpoints)
     return settled is not None and any(
-        one.at >= settled.at and _has_passed(one.progress.acked, settled.progress.last) for one in written
+        checkpoint.at >= settled.at and _has_passed(checkpoint.progress.acked, settled.progress.last)
+        for checkpoint in written
     )
 
 
@@ -245,25 +264,25 @@ def _wants_checkpoint(
     left: Sequence[Deletion | JamesDeletion], checkpoints: Sequence[Checkpoint], now: datetime
 ) -> bool:
     """When some deletion can be settled by one; else from time to time, to see what is acknowledged by then."""
-    if any(now - one.at >= SETTLED and settled_by(one, checkpoints) is None for one in left):
+    if any(now - deletion.at >= SETTLED and settled_by(deletion, checkpoints) is None for deletion in left):
         return True
     return bool(left and checkpoints) and now - checkpoints[-1].at >= WRITTEN
 
 
 def _merged(left: Iterable[Deletion]) -> tuple[tuple[tuple[DeletedMail, ...], ...], set[TopicPlace]]:
-    small = [one for one in left if len(one.mails) < MERGED_MAX]
+    small = [deletion for deletion in left if len(deletion.mails) < MERGED_MAX]
     if len(small) < MERGED_FROM:
         return (), set()
-    mails = tuple(dict.fromkeys(mail for one in small for mail in one.mails))
+    mails = tuple(dict.fromkeys(mail for deletion in small for mail in deletion.mails))
     together = tuple(mails[begin : begin + MERGED_MAX] for begin in range(0, len(mails), MERGED_MAX))
-    return together, {one.where for one in small}
+    return together, {deletion.where for deletion in small}
 
 
 def _outdone(left: Iterable[JamesDeletion]) -> set[TopicPlace]:
     """Deletions of James's that a later one of the same mails has outdone."""
     in_order = sorted(left, key=lambda one: (one.at, one.where))
-    latest = {(one.kind, one.value): one.where for one in in_order}
-    return {one.where for one in in_order} - set(latest.values())
+    latest = {(deletion.kind, deletion.value): deletion.where for deletion in in_order}
+    return {deletion.where for deletion in in_order} - set(latest.values())
 
 
 def _james_keys(mail: Mail) -> Iterator[tuple[FilterKind, str]]:

@@ -44,7 +44,9 @@ def on_disk(answer: str, keyspace: str) -> OnDisk:
     """
     try:
         tables = _object(answer)[keyspace]["tables"].values()
-        return sum((OnDisk(int(one["space_used_live"]), int(one["sstable_count"])) for one in tables), OnDisk(0, 0))
+        return sum(
+            (OnDisk(int(table["space_used_live"]), int(table["sstable_count"])) for table in tables), OnDisk(0, 0)
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadPayload(f"nodetool tablestats of {keyspace} answered something else: {answer[:80]!r}") from error
 

@@ -125,36 +125,36 @@ class Backlog:
 
     @property
     def count(self) -> int:
-        return sum(one.count for one in self.partitions.values())
+        return sum(partition.count for partition in self.partitions.values())
 
     @property
     def unacked(self) -> int:
-        return sum(one.unacked for one in self.partitions.values())
+        return sum(partition.unacked for partition in self.partitions.values())
 
     @property
     def consumers(self) -> int:
         """How many consumers there are: each has one at every partition."""
-        return max((one.consumers for one in self.partitions.values()), default=0)
+        return max((partition.consumers for partition in self.partitions.values()), default=0)
 
     @property
     def added(self) -> int:
-        return sum(one.added for one in self.partitions.values())
+        return sum(partition.added for partition in self.partitions.values())
 
     @property
     def consumed(self) -> int:
-        return sum(one.consumed for one in self.partitions.values())
+        return sum(partition.consumed for partition in self.partitions.values())
 
     @property
     def stretches(self) -> int:
         """How many stretches of what is acknowledged the broker has to remember of one partition, the most."""
-        return max((len(one.acked) for one in self.partitions.values()), default=0)
+        return max((len(partition.acked) for partition in self.partitions.values()), default=0)
 
     @classmethod
     def of(cls, places: Iterable[MessagePlace]) -> Self:
         """One that holds these messages, and none else."""
         by_partition: dict[int, list[EntryPosition]] = {}
-        for one in sorted(set(places)):
-            by_partition.setdefault(one.partition, []).append(one.position)
+        for place in sorted(set(places)):
+            by_partition.setdefault(place.partition, []).append(place.position)
         return cls({number: _of_these(positions) for number, positions in by_partition.items()})
 
     def follows(self, before: "Backlog") -> bool:
@@ -164,9 +164,9 @@ class Backlog:
         """
         return all(
             number in before.partitions
-            and one.writes_to == before.partitions[number].writes_to
-            and one.acked_to >= before.partitions[number].acked_to
-            for number, one in self.partitions.items()
+            and partition.writes_to == before.partitions[number].writes_to
+            and partition.acked_to >= before.partitions[number].acked_to
+            for number, partition in self.partitions.items()
         )
 
     def holds(self, place: MessagePlace) -> bool:
@@ -176,12 +176,13 @@ class Backlog:
     def until(self, later: "Backlog") -> "Backlog":
         """What was not acknowledged then, and what came until `later`."""
         partitions = {
-            number: replace(one, last=later.partitions[number].last) for number, one in self.partitions.items()
+            number: replace(partition, last=later.partitions[number].last)
+            for number, partition in self.partitions.items()
         }
         return Backlog(partitions, self.missing)
 
     def held(self, places: Iterable[MessagePlace]) -> list[MessagePlace]:
-        return [one for one in places if self.holds(one)]
+        return [place for place in places if self.holds(place)]
 
 
 def _of_these(positions: Sequence[EntryPosition]) -> PartitionBacklog:

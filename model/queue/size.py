@@ -88,10 +88,10 @@ class SliceCount:
 def tallied(tallies: Iterable[WriterTally]) -> SliceCount | None:
     """The sum of a slice's tallies; None where they do not suffice and its rows must be read."""
     writers = tuple(tallies)
-    if not writers or any(one.is_foreign for one in writers):
+    if not writers or any(writer.is_foreign for writer in writers):
         return None
-    waiting = sum(one.enqueued - one.marked for one in writers)
-    sure = waiting >= 0 and all(one.settled for one in writers)
+    waiting = sum(writer.enqueued - writer.marked for writer in writers)
+    sure = waiting >= 0 and all(writer.settled for writer in writers)
     return SliceCount(max(0, waiting), sure, CountedBy.TALLIES)
 
 
@@ -101,10 +101,10 @@ def others_were_at_work(tallies: Iterable[WriterTally], rows: int, marked: int) 
     Always False while a tally may still change. Fewer rows than tallies prove nothing: a sweep may have been cut short.
     """
     writers = tuple(tallies)
-    if not all(one.settled for one in writers):
+    if not all(writer.settled for writer in writers):
         return False
-    enqueued = sum(one.enqueued for one in writers)
-    return rows > enqueued or (rows == enqueued and marked > sum(one.marked for one in writers))
+    enqueued = sum(writer.enqueued for writer in writers)
+    return rows > enqueued or (rows == enqueued and marked > sum(writer.marked for writer in writers))
 
 
 def due_tallies_at(due_slice: datetime) -> datetime:
@@ -131,11 +131,11 @@ def size_of(counts: Iterable[SliceCount], delayed: Iterable[SliceCount]) -> Size
     """The sum over the live slices, and over those of delayed mails."""
     waiting = tuple(counts)
     not_due = tuple(delayed)
-    by_metadata = any(one.counted_by is CountedBy.METADATA for one in (*waiting, *not_due))
+    by_metadata = any(count.counted_by is CountedBy.METADATA for count in (*waiting, *not_due))
     return Size(
-        mails=sum(one.mails for one in waiting),
-        delayed=sum(one.mails for one in not_due),
-        kind=SizeKind.EXACT if all(one.exact for one in (*waiting, *not_due)) else SizeKind.ESTIMATE,
+        mails=sum(count.mails for count in waiting),
+        delayed=sum(count.mails for count in not_due),
+        kind=SizeKind.EXACT if all(count.exact for count in (*waiting, *not_due)) else SizeKind.ESTIMATE,
         slices_read=len(waiting),
         counted_by=CountedBy.METADATA if by_metadata else CountedBy.TALLIES,
     )

@@ -151,12 +151,12 @@ def _expiry(policies: TopicPolicies) -> str:
 
 
 def _drops(policies: TopicPolicies) -> str:
-    limits = [_limit(one) for one in policies.quotas if one.drops]
+    limits = [_limit(quota) for quota in policies.quotas if quota.drops]
     return f"the oldest mails are dropped once the backlog is beyond {' or '.join(limits)}" if limits else ""
 
 
 def _full(policies: TopicPolicies) -> str:
-    full = [_limit(one) for one in policies.quotas if not one.drops and one.used >= one.limit * NEARLY]
+    full = [_limit(quota) for quota in policies.quotas if not quota.drops and quota.used >= quota.limit * NEARLY]
     if not full:
         return ""
     return f"the backlog is at {NEARLY:.0%} or more of {' and of '.join(full)}, and at all of it nothing is taken"
@@ -206,7 +206,7 @@ def _limit(quota: BacklogQuota) -> str:
 _OF_TOPICS: Final = "; of one topic: pulsar-admin topicPolicies --help"
 _QUOTAS: Final = (
     "See: pulsar-admin namespaces get-backlog-quotas {0}; then: pulsar-admin namespaces remove-backlog-quota {0} --type"
-    f" {' or '.join(one.value for one in QuotaKind)}{_OF_TOPICS}"
+    f" {' or '.join(kind.value for kind in QuotaKind)}{_OF_TOPICS}"
 )
 _RULES: Final[Sequence[_PolicyRule]] = (
     _PolicyRule(

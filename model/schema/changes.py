@@ -78,7 +78,7 @@ class Gap:
         object.__setattr__(self, "found", differences(self.expected, self.live))
 
     def of(self, *aspects: Aspect) -> Iterator[Difference]:
-        return (one for one in self.found if one.aspect in aspects)
+        return (difference for difference in self.found if difference.aspect in aspects)
 
     @property
     def removes(self) -> bool:
@@ -99,7 +99,7 @@ def changes(gap: Gap) -> tuple[SchemaChange, ...]:
 def _steps(gap: Gap) -> Iterator[SchemaChange]:
     types = tuple(_types(gap))
     tables = tuple(_tables(gap))
-    waiting = frozenset(name_of(one.owner) for one in tables if one.manual)
+    waiting = frozenset(name_of(table.owner) for table in tables if table.manual)
     yield from _drops_of_views_and_indexes(gap, waiting)
     yield from types
     yield from tables
@@ -127,23 +127,23 @@ def _drops_of_views_and_indexes(gap: Gap, waiting: frozenset[str]) -> Iterator[S
     views = {Aspect.DIFFERENT_VIEW} | ({Aspect.UNEXPECTED_VIEW} if gap.removes else set())
     indexes = {Aspect.DIFFERENT_INDEX} | ({Aspect.UNEXPECTED_INDEX} if gap.removes else set())
     bases = {view.table.name: name_of(view.base) for view in gap.expected.views}
-    for one in gap.of(*views):
-        if bases.get(name_of(one.owner)) not in waiting:
-            yield gap.step(one.owner, DropView(Name(one.owner)))
-    for one in gap.of(*indexes):
-        if one.aspect is Aspect.UNEXPECTED_INDEX or name_of(one.owner) not in waiting:
-            yield gap.step(one.owner, DropIndex(Name(one.subject)))
+    for difference in gap.of(*views):
+        if bases.get(name_of(difference.owner)) not in waiting:
+            yield gap.step(difference.owner, DropView(Name(difference.owner)))
+    for difference in gap.of(*indexes):
+        if difference.aspect is Aspect.UNEXPECTED_INDEX or name_of(difference.owner) not in waiting:
+            yield gap.step(difference.owner, DropIndex(Name(difference.subject)))
 
 
 def _creations_of_indexes_and_views(gap: Gap, waiting: frozenset[str]) -> Iterator[SchemaChange]:
     """Those of a table that is changed by hand wait for it: on the present table they would differ."""
-    lacking = {name_of(one.subject) for one in gap.of(Aspect.MISSING_INDEX, Aspect.DIFFERENT_INDEX)}
+    lacking = {name_of(difference.subject) for difference in gap.of(Aspect.MISSING_INDEX, Aspect.DIFFERENT_INDEX)}
     for index in gap.expected.indexes:
         if name_of(index.spelling) in lacking and name_of(index.table) in waiting:
             yield _manual(index.table, _WAITS.format(name=index.spelling, table=index.table))
         elif name_of(index.spelling) in lacking:
             yield gap.step(index.table, CreateIndex(Name(index.table), index))
-    lacking = {name_of(one.owner) for one in gap.of(Aspect.MISSING_VIEW, Aspect.DIFFERENT_VIEW)}
+    lacking = {name_of(difference.owner) for difference in gap.of(Aspect.MISSING_VIEW, Aspect.DIFFERENT_VIEW)}
     for view in gap.expected.views:
         if view.table.name in lacking and name_of(view.base) in waiting:
             yield _manual(view.table.spelling, _WAITS.format(name=view.table.spelling, table=view.base))
@@ -175,7 +175,7 @@ def _fields_added(gap: Gap, wanted: UserType, found: UserType) -> Iterator[Schem
 
 
 def _tables(gap: Gap) -> Iterator[SchemaChange]:
-    keyed_otherwise = {one.owner for one in gap.of(Aspect.DIFFERENT_KEY, Aspect.DIFFERENT_ORDER)}
+    keyed_otherwise = {difference.owner for difference in gap.of(Aspect.DIFFERENT_KEY, Aspect.DIFFERENT_ORDER)}
     for wanted in gap.expected.tables:
         found = gap.live.table(wanted.name)
         if found is None:
@@ -189,7 +189,7 @@ def _tables(gap: Gap) -> Iterator[SchemaChange]:
 
 def _becomes_counters(wanted: Table, found: Table) -> bool:
     """Whether only the wanted one counts: counters need tables of their own."""
-    return any(one.is_counter for one in wanted.columns) is not any(one.is_counter for one in found.columns)
+    return any(column.is_counter for column in wanted.columns) is not any(column.is_counter for column in found.columns)
 
 
 def _columns(gap: Gap, wanted: Table, found: Table) -> Iterator[SchemaChange]:
@@ -213,7 +213,9 @@ def _columns(gap: Gap, wanted: Table, found: Table) -> Iterator[SchemaChange]:
 
 def _options(gap: Gap, wanted: Table, kind: type[SetOptions] = SetOptions) -> Iterator[SchemaChange]:
     """One statement for all of a table's options: each ALTER changes the schema on every node."""
-    names = {one.subject for one in gap.of(Aspect.DIFFERENT_OPTION) if one.owner == wanted.spelling}
+    names = {
+        difference.subject for difference in gap.of(Aspect.DIFFERENT_OPTION) if difference.owner == wanted.spelling
+    }
     declared = {**wanted.options, **wanted.literals(comment=False)}
     if names and Include.OPTIONS in gap.include:
         literals = {name: literal for name, literal in declared.items() if name in names}
@@ -222,9 +224,9 @@ def _options(gap: Gap, wanted: Table, kind: type[SetOptions] = SetOptions) -> It
 
 def _drops_of_tables_and_types(gap: Gap) -> Iterator[SchemaChange]:
     """Types last, each before those that it uses; one that a column still has cannot go."""
-    for one in gap.of(Aspect.UNEXPECTED_TABLE):
-        yield gap.step(one.owner, DropTable(Name(one.owner)))
-    unexpected = {name_of(one.owner) for one in gap.of(Aspect.UNEXPECTED_TYPE)}
+    for difference in gap.of(Aspect.UNEXPECTED_TABLE):
+        yield gap.step(difference.owner, DropTable(Name(difference.owner)))
+    unexpected = {name_of(difference.owner) for difference in gap.of(Aspect.UNEXPECTED_TYPE)}
     for user_type in reversed(gap.live.types):
         if user_type.name in unexpected:
             yield gap.step(user_type.spelling, DropType(Name(user_type.spelling)))

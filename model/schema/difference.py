@@ -203,7 +203,9 @@ def with_lifetimes(expected: Schema, live: Schema) -> Schema:
     found = {table.name: table for table in live.tables}
     return replace(
         expected,
-        tables=tuple(_with_lifetimes(one, found[one.name]) if one.name in found else one for one in expected.tables),
+        tables=tuple(
+            _with_lifetimes(table, found[table.name]) if table.name in found else table for table in expected.tables
+        ),
     )
 
 

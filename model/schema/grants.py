@@ -135,7 +135,7 @@ def _mended(family: Family) -> Iterator[Table]:
     """Every table that a repair of the family writes: never content, and paths are only reported."""
     if not family.mirror.report_only:
         yield family.truth
-        yield from (one.table for one in family.projections if one is not family.content)
+        yield from (projection.table for projection in family.projections if projection is not family.content)
 
 
 def _filled(family: Family) -> Iterator[Table]:
@@ -340,7 +340,7 @@ def compared(needed: Iterable[Grant], holding: Holding) -> GrantComparison:
     own = {held.grant for held in holding.held if held.through == holding.name}
     return GrantComparison(
         holding,
-        missing=tuple(sorted(one for one in wanted if not _covered(one, holding))),
+        missing=tuple(sorted(grant for grant in wanted if not _covered(grant, holding))),
         superfluous=tuple(held for held in holding.held if held.through != holding.name or held.grant not in wanted),
         to_grant=tuple(sorted(wanted - own)),
     )

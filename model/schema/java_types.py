@@ -92,7 +92,7 @@ def _problem(found: _Class) -> str:
 
 def _cql(found: _Class) -> str | None:
     """Only what means the same in CQL: collections within collections differ there."""
-    inner = [_NATIVE.get(one.name) for one in found.parameters]
+    inner = [_NATIVE.get(parameter.name) for parameter in found.parameters]
     plain = [name for name in inner if name is not None and name != "duration"]
     if found.name in _NATIVE:
         return _NATIVE[found.name]

@@ -70,10 +70,10 @@ class Schema:
         return _named(name, self.views)
 
     def views_of(self, table: Table) -> tuple[View, ...]:
-        return tuple(one for one in self.views if name_of(one.base) == table.name)
+        return tuple(view for view in self.views if name_of(view.base) == table.name)
 
     def indexes_of(self, table: Table) -> tuple[Index, ...]:
-        return tuple(one for one in self.indexes if name_of(one.table) == table.name)
+        return tuple(index for index in self.indexes if name_of(index.table) == table.name)
 
     @property
     def empty(self) -> bool:
@@ -85,25 +85,25 @@ EMPTY = Schema((), ())
 
 
 def find(parts: Iterable[P], spelling: str) -> P | None:
-    return next((one for one in parts if one.name == name_of(spelling)), None)
+    return next((part for part in parts if part.name == name_of(spelling)), None)
 
 
 def put(parts: tuple[P, ...], new: P) -> tuple[P, ...]:
     """Replace the part of the same name, or append."""
-    there = any(one.name == new.name for one in parts)
-    return tuple(new if one.name == new.name else one for one in parts) if there else (*parts, new)
+    there = any(part.name == new.name for part in parts)
+    return tuple(new if part.name == new.name else part for part in parts) if there else (*parts, new)
 
 
 def without(parts: tuple[P, ...], spelling: str) -> tuple[P, ...]:
-    return tuple(one for one in parts if one.name != name_of(spelling))
+    return tuple(part for part in parts if part.name != name_of(spelling))
 
 
 def in_order_of_use(types: Iterable[UserType]) -> tuple[UserType, ...]:
     """Each type after those that its fields use; otherwise in the order given."""
-    left = {one.name: one for one in types}
+    left = {user_type.name: user_type for user_type in types}
     ordered: dict[str, UserType] = {}
     while left:
-        ready = [name for name, one in left.items() if not (_used_by(one) & left.keys()) - {name}]
+        ready = [name for name, user_type in left.items() if not (_used_by(user_type) & left.keys()) - {name}]
         for name in ready or list(left):
             ordered[name] = left.pop(name)
     return tuple(ordered.values())

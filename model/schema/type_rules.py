@@ -71,7 +71,7 @@ def mask_problem(column: Column) -> str:
     if found["name"] == "mask_hash" and column.type != "blob":
         return f"{what}, which returns a blob"
     if found["name"] in {"mask_inner", "mask_outer"}:
-        counts = all(one.form in {LiteralForm.INTEGER, LiteralForm.NULL} for one in arguments[:2])
+        counts = all(argument.form in {LiteralForm.INTEGER, LiteralForm.NULL} for argument in arguments[:2])
         return "" if column.type in _TEXTS and counts else f"{what}: it takes a text and two numbers"
     if found["name"] == "mask_replace":
         problem = value_problem(EMPTY, column.type, found["arguments"])

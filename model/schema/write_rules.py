@@ -99,7 +99,11 @@ def _insert_problem(write: "WriteRows", table: Table, written: Sequence[Column])
     lacking = [column.spelling for column in needed if column not in written]
     if lacking:
         return f"it lacks {lacking[0]}, which is part of the key"
-    null = [one.spelling for one in table.key if parse_literal(write.values.get(one.name, "")).form is LiteralForm.NULL]
+    null = [
+        column.spelling
+        for column in table.key
+        if parse_literal(write.values.get(column.name, "")).form is LiteralForm.NULL
+    ]
     return f"{null[0]} is part of the key, which cannot be null" if null else ""
 
 
@@ -123,7 +127,7 @@ def _where_problem(write: "WriteRows", table: Table) -> str:
     twice = restricted_twice(write.where)
     if twice:
         return f"its WHERE restricts {twice} twice"
-    exact = {name for one in write.where if one.operator in _EXACT for name in one.columns}
+    exact = {name for compared in write.where if compared.operator in _EXACT for name in compared.columns}
     lacking = [column.spelling for column in table.partition if column.name not in exact]
     if lacking:
         return f"its WHERE must say which {lacking[0]}, as part of the partition key"

@@ -66,7 +66,9 @@ class LedgerAttempts:
 def _cells(attempt: JournalledAttempt) -> Row:
     return {
         "mail": attempt.mail,
-        "fields": json.dumps({one.value: cut(text, _FIELD_BYTES_MAX) for one, text in attempt.fields.items() if text}),
+        "fields": json.dumps(
+            {field.value: cut(text, _FIELD_BYTES_MAX) for field, text in attempt.fields.items() if text}
+        ),
         "sources": json.dumps(attempt.sources),
         "readyat": attempt.ready_at,
         "startedat": attempt.started_at,
@@ -96,7 +98,7 @@ def _attempt(row: Row) -> JournalledAttempt:
         entry=EntryId(EnqueueId(row["firstmail"]), row["number"]),
         mail=EnqueueId(row.get("mail") or row["firstmail"]),
         id=row["attempt"],
-        fields={one: fields[one.value] for one in PickupField if one.value in fields},
+        fields={field: fields[field.value] for field in PickupField if field.value in fields},
         sources=tuple(json.loads(row.get("sources") or "[]")),
         ready_at=row.get("readyat"),
         ended_at=row.get("endedat"),

@@ -109,7 +109,7 @@ def suspect_json(suspect: Suspect) -> dict[str, Any]:
         "projection": suspect.projection,
         "key": [packed(part) for part in suspect.key],
         "verdict": suspect.verdict.value,
-        "truth_ids": [str(one) for one in suspect.truth_ids],
+        "truth_ids": [str(id_) for id_ in suspect.truth_ids],
         "wanted": packed(dict(suspect.wanted)),
     }
 

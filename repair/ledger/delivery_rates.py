@@ -90,7 +90,7 @@ class LedgerRates:
         self, queue: QueueName, server: ServerName, span: UUID, rows: Sequence[SavedRow]
     ) -> list[MailmendError | None]:
         """Write some counters; for each, why it may not have been written."""
-        return await self.tables.write_all([self._put((self.keyspace, queue, server, span), one) for one in rows])
+        return await self.tables.write_all([self._put((self.keyspace, queue, server, span), row) for row in rows])
 
     def _put(self, partition: tuple[Any, ...], one: SavedRow) -> Put:
         policy, key = one.name

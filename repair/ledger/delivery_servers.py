@@ -79,7 +79,7 @@ class LedgerServers:
         """All that live, by name."""
         seen = await self.tables.read(Read(DELIVERY_SERVER, (self.keyspace, queue), Level.SERIAL))
         found = (_seat(one.row) for one in seen)
-        return {one.name: one for one in found if one}
+        return {seat.name: seat for seat in found if seat}
 
     async def view(self, queue: QueueName) -> ServerView | None:
         """The view that holds; None: no server ever shared the limits of this queue."""

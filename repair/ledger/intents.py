@@ -72,12 +72,12 @@ class LedgerIntents:
 
     async def of_all(self, queue: QueueName, mails: Sequence[EnqueueId]) -> Mapping[EntryId, EntryChange]:
         """What is ordered of these mails' entries."""
-        found = await self.tables.read_all([self._read(queue, one) for one in mails])
+        found = await self.tables.read_all([self._read(queue, enqueue_id) for enqueue_id in mails])
         changes = dict[EntryId, EntryChange]()
         for mail, seen in zip(mails, found, strict=True):
             if isinstance(seen, MailmendError):
                 raise seen
-            changes |= {EntryId(mail, number): one for number, one in _changes([one.row for one in seen]).items()}
+            changes |= {EntryId(mail, number): change for number, change in _changes([one.row for one in seen]).items()}
         return changes
 
     async def remove(self, queue: QueueName, mail: EnqueueId, numbers: Iterable[int]) -> None:
@@ -109,7 +109,7 @@ class LedgerIntents:
 
 def _changes(rows: Iterable[Row]) -> Mapping[int, EntryChange]:
     """Those of an action that is not known here were ordered by a later version: they are left to it."""
-    known = {one.value: one for one in EntryAction}
+    known = {action.value: action for action in EntryAction}
     return {
         row["number"]: EntryChange(
             action=known[row["action"]],

@@ -39,7 +39,7 @@ class LedgerPolicies:
     async def put(self, queue: QueueName, said: ServedPolicies) -> None:
         cells = {
             "algorithm": said.algorithm.value,
-            "policies": json.dumps([_cells(one) for one in said.policies]),
+            "policies": json.dumps([_cells(policy) for policy in said.policies]),
             "saidat": said.said_at,
         }
         row = DELIVERY_POLICIES.key_row((self.keyspace, queue, said.server)) | cells
@@ -66,7 +66,7 @@ class LedgerPolicies:
 
 def _cells(policy: CounterPolicy) -> Mapping[str, Any]:
     groups = {
-        named.value: [[one.name, [pattern_text(pattern) for pattern in one.patterns]] for one in some]
+        named.value: [[group.name, [pattern_text(pattern) for pattern in group.patterns]] for group in some]
         for named, some in policy.groups.items()
     }
     return {"fields": [named.value for named in policy.fields], "groups": groups}

@@ -161,9 +161,9 @@ class Ledger:
 
     def recalled(self, run: RunId, suspects: Sequence[Suspect]) -> list[Finding | None]:
         """The run's finding of each suspect; None where there is none, or nobody answered."""
-        reads = [Read(REPAIR_FINDING, _finding_key(run, one), joinable=True) for one in suspects]
+        reads = [Read(REPAIR_FINDING, _finding_key(run, suspect), joinable=True) for suspect in suspects]
         answers = self.tables.read_all(reads)
-        return [None if isinstance(one, MailmendError) else next(_findings(one), None) for one in answers]
+        return [None if isinstance(answer, MailmendError) else next(_findings(answer), None) for answer in answers]
 
     def get(self, run: UUID) -> Run:
         """The run.

@@ -120,13 +120,13 @@ class AdminTasks:
 
     def listed(self, *, whole: bool = True) -> list[AdminTask]:
         """The newest tasks, the newest first; their `information` is read only with `whole`."""
-        columns = ADMIN_TASK.names if whole else tuple(one for one in ADMIN_TASK.names if one != "information")
+        columns = ADMIN_TASK.names if whole else tuple(name for name in ADMIN_TASK.names if name != "information")
         scan = Scan(ADMIN_TASK, columns, Level.QUORUM, under=(self.keyspace,), limit=LISTED_MAX)
         return [task for row in self.tables.scan(scan) if (task := _task_of(row))]
 
     def open(self) -> list[AdminTask]:
         """The tasks that wait or are at work, the oldest first."""
-        return [one for one in reversed(self.listed(whole=False)) if not one.status.is_over]
+        return [task for task in reversed(self.listed(whole=False)) if not task.status.is_over]
 
     def ask_to_cancel(self, task: UUID, by: str) -> None:
         """Record that the task is to be cancelled; nothing happens to a task that is over."""

@@ -100,7 +100,7 @@ def truths_beside(
             own = suspect.projection == counts.name
             group = suspect.key if own else counts.key_of(dict(zip(theirs, suspect.key, strict=True)))
             if group in found:
-                found[group].update(dict.fromkeys((one,) for one in suspect.truth_ids))
+                found[group].update(dict.fromkeys((id_,) for id_ in suspect.truth_ids))
     return {group: tuple(leads) for group, leads in found.items() if leads}
 
 

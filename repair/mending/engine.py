@@ -101,7 +101,11 @@ class Detection(ABC):
 
     def row_wise(self, family: Family) -> int:
         """The number of suspects of a family without those of its counters, which `revisit` skips."""
-        return sum(self.counts.get(one.name, Counter()).total() for one in family.projections if one.by_row)
+        return sum(
+            self.counts.get(projection.name, Counter()).total()
+            for projection in family.projections
+            if projection.by_row
+        )
 
     def generators_behind(self) -> list[BehindGenerator]:
         """The generators of uids and modseqs that are behind the messages; none where the engine does not look."""
@@ -154,7 +158,7 @@ class KnownSuspects(LocalSuspects):
         self._text = text
 
     def detect(self, settings: "RepairSettings", progress: Progress) -> "KnownSuspects":  # noqa: ARG002 - all is known
-        progress.stage(self._text, sum(one.total() for one in self.counts.values()))
+        progress.stage(self._text, sum(count.total() for count in self.counts.values()))
         return self
 
     def suspects(self) -> Iterator[Suspect]:

@@ -57,9 +57,11 @@ def excess_over(
     Once the plain counts exceed the limit, content and truth rows are counted again by age: young ones are never
     removed.
     """
-    projections = {one.name: one for family in settings.families for one in family.projections}
+    projections = {projection.name: projection for family in settings.families for projection in family.projections}
     counts = {
-        name: Counter({one: number for one, number in sums.items() if projections[name].asks_for(one, policy)})
+        name: Counter(
+            {verdict: number for verdict, number in sums.items() if projections[name].asks_for(verdict, policy)}
+        )
         for name, sums in detection.counts.items()
     }
     excess = Excess(settings.keyspace, allowed, {name: sums for name, sums in counts.items() if sums})
@@ -78,13 +80,13 @@ def _still_over(
 
     Counters are counted as suspected: only their own two looks tell.
     """
-    counters = {one.name for family in settings.families for one in family.counts}
+    counters = {count.name for family in settings.families for count in family.counts}
     counts = {name: sums for name, sums in excess.counts.items() if name in counters}
     samples = list[Suspect]()
-    for one in detection.revisit(replace(policy, run=None), progress):
-        if one.due:
-            counts.setdefault(one.suspect.projection, Counter())[one.verdict] += one.number
-            samples += [one.suspect] if len(samples) < SAMPLES_MAX else []
+    for finding in detection.revisit(replace(policy, run=None), progress):
+        if finding.due:
+            counts.setdefault(finding.suspect.projection, Counter())[finding.verdict] += finding.number
+            samples += [finding.suspect] if len(samples) < SAMPLES_MAX else []
     seen = Excess(excess.keyspace, excess.allowed, counts, tuple(samples) or excess.samples)
     return seen if seen.total > seen.allowed else None
 

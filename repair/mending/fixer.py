@@ -55,7 +55,9 @@ class SecondLook:
         self._mail = mail
         self._clock = clock
         self._policy = policy
-        self._known = {one.name: (family, one) for family in families for one in family.projections}
+        self._known = {
+            projection.name: (family, projection) for family in families for projection in family.projections
+        }
 
     def visits(self, suspect: Suspect) -> bool:
         """False for counters: `repair.mending.counters` looks at those."""
@@ -135,12 +137,12 @@ class SecondLook:
         wanted: Callable[[Look], Sequence[Read]],
         advance: Callable[[Look, Answers], Look],
     ) -> list[Look | MailmendError]:
-        reads = [[] if isinstance(one, MailmendError) else wanted(one) for one in looks]
+        reads = [[] if isinstance(look, MailmendError) else wanted(look) for look in looks]
         asked_at = self._clock.micros()
         found = self._mail.read_all([read for some in reads for read in some])
         answers = iter([_dated(answer, asked_at) for answer in found])
         own = [[next(answers) for _ in some] for some in reads]
-        return [_advanced(one, some, advance) for one, some in zip(looks, own, strict=True)]
+        return [_advanced(look, some, advance) for look, some in zip(looks, own, strict=True)]
 
     def _with_truth(self, look: Look, answers: Answers) -> Look:
         rows = [seen for answer in answers for seen in answer]
@@ -216,19 +218,22 @@ class Mending:
         batch = list(findings)
         for step in (self._record, self._condition, self._write, self._read_back):
             batch = step(batch) if batch else []
-        yield from self._settled([one.ended(Verdict.FIXED) for one in batch])
+        yield from self._settled([finding.ended(Verdict.FIXED) for finding in batch])
 
     def _record(self, batch: list[Finding]) -> list[Finding]:
-        images = [[one, *one.beside] for one in batch]
+        images = [[finding, *finding.beside] for finding in batch]
         try:
             answers = iter(self.ledger.record(self.run, self.as_of, [image for some in images for image in some]))
         except MailmendError as error:
-            return [one.failed(error, _UNRECORDED) for one in batch]
+            return [finding.failed(error, _UNRECORDED) for finding in batch]
         own = [[next(answers) for _ in some] for some in images]
-        return [_checked(one, some, _UNRECORDED) for one, some in zip(batch, own, strict=True)]
+        return [_checked(finding, some, _UNRECORDED) for finding, some in zip(batch, own, strict=True)]
 
     def _condition(self, batch: list[Finding]) -> list[Finding]:
-        return [self._attempted(one, one.condition) if one.is_pending and one.condition else one for one in batch]
+        return [
+            self._attempted(finding, finding.condition) if finding.is_pending and finding.condition else finding
+            for finding in batch
+        ]
 
     def _attempted(self, one: Finding, condition: Conditional) -> Finding:
         now = self.clock.micros()
@@ -242,25 +247,29 @@ class Mending:
 
     def _write(self, batch: list[Finding]) -> list[Finding]:
         now = self.clock.micros()
-        batch = [_in_time(one, now) for one in batch]
+        batch = [_in_time(finding, now) for finding in batch]
         due: list[Sequence[Write]] = [
-            [_joinable(lasting(write, now)) for write in one.writes] if one.is_pending else () for one in batch
+            [_joinable(lasting(write, now)) for write in finding.writes] if finding.is_pending else ()
+            for finding in batch
         ]
         answers = iter(self.mail.write_all([write for writes in due for write in writes]))
-        return [_checked(one, [next(answers) for _ in writes]) for one, writes in zip(batch, due, strict=True)]
+        return [_checked(finding, [next(answers) for _ in writes]) for finding, writes in zip(batch, due, strict=True)]
 
     def _read_back(self, batch: list[Finding]) -> list[Finding]:
         """Read the changed rows: HIDDEN where a change does not show."""
-        due = [one.changes if one.is_pending else () for one in batch]
+        due = [finding.changes if finding.is_pending else () for finding in batch]
         reads = [Read(change.table, written_key(change), joinable=True) for changes in due for change in changes]
         answers = iter(self.mail.read_all(reads))
         own = [[(change, next(answers)) for change in changes] for changes in due]
-        return self._explained([_shown(one, seen) for one, seen in zip(batch, own, strict=True)])
+        return self._explained([_shown(finding, seen) for finding, seen in zip(batch, own, strict=True)])
 
     def _explained(self, batch: list[Finding]) -> list[Finding]:
-        hidden = [one for one in batch if one.result is Verdict.HIDDEN]
+        hidden = [finding for finding in batch if finding.result is Verdict.HIDDEN]
         verdicts = iter(self.explain(hidden) if hidden else ())
-        return [replace(one, result=next(verdicts)) if one.result is Verdict.HIDDEN else one for one in batch]
+        return [
+            replace(finding, result=next(verdicts)) if finding.result is Verdict.HIDDEN else finding
+            for finding in batch
+        ]
 
     def _settled(self, batch: Sequence[Finding]) -> Iterator[Finding]:
         """Record each result; a fix whose result could not be recorded is still a fix, and says so."""
@@ -268,9 +277,9 @@ class Mending:
             answers: Sequence[MailmendError | None] = self.ledger.settle(self.run, batch) if batch else ()
         except MailmendError as error:
             answers = [error] * len(batch)
-        for one, answer in zip(batch, answers, strict=True):
-            noted = answer is None or one.error is not None
-            yield one if noted else replace(one, error=f"the ledger could not note the result: {answer}")
+        for finding, answer in zip(batch, answers, strict=True):
+            noted = answer is None or finding.error is not None
+            yield finding if noted else replace(finding, error=f"the ledger could not note the result: {answer}")
 
 
 def _in_time(one: Finding, now: int) -> Finding:
@@ -369,8 +378,8 @@ class Fixer:
 
     def _visited(self, batch: Sequence[Suspect]) -> list[Finding]:
         now = self._clock.micros()
-        reported = [Finding(one, one.verdict) for one in batch if self._is_only_reported(one, now)]
-        doubtful = [one for one in batch if not self._is_only_reported(one, now)]
+        reported = [Finding(suspect, suspect.verdict) for suspect in batch if self._is_only_reported(suspect, now)]
+        doubtful = [suspect for suspect in batch if not self._is_only_reported(suspect, now)]
         findings = list(self._revisit(sorted(doubtful, key=_by_partition)))
         self._breaker.note(findings)
         return reported + findings
@@ -382,8 +391,8 @@ class Fixer:
 
     def _revisit(self, batch: Sequence[Suspect]) -> Iterator[Finding]:
         ruled = self._ruled(batch)
-        yield from self._recalled([one for one in ruled if not one.is_pending])
-        if due := [one for one in ruled if one.is_pending]:
+        yield from self._recalled([finding for finding in ruled if not finding.is_pending])
+        if due := [finding for finding in ruled if finding.is_pending]:
             assert self._policy.run is not None, "a fix without a run was decided"
             mending = Mending(
                 self._mail, self._ledger, self._policy.run, self._policy.as_of, self._explain, self._clock
@@ -394,7 +403,7 @@ class Fixer:
         """Each suspect's decision; one to write is decided again by a truth read at SERIAL."""
         looks = self._looks.at(batch)
         ruled = [self._rule(suspect, look) for suspect, look in zip(batch, looks, strict=True)]
-        due = [place for place, one in enumerate(ruled) if one.is_pending]
+        due = [place for place, finding in enumerate(ruled) if finding.is_pending]
         for place, look in zip(due, self._looks.confirmed([looks[place] for place in due]), strict=True):
             ruled[place] = self._rule(batch[place], look)
         return ruled
@@ -420,23 +429,23 @@ class Fixer:
         """Those of agreement are FIXED, where an earlier attempt of this task made the fix."""
         if self._policy.run is None:
             return list(ruled)
-        agreed = [one for one in ruled if one.verdict is Verdict.AGREE and not one.error]
-        images = self._ledger.recalled(self._policy.run, [one.suspect for one in agreed])
+        agreed = [finding for finding in ruled if finding.verdict is Verdict.AGREE and not finding.error]
+        images = self._ledger.recalled(self._policy.run, [finding.suspect for finding in agreed])
         own = [
-            replace(image, result=Verdict.FIXED, error=None) if image else one
-            for one, image in zip(agreed, images, strict=True)
+            replace(image, result=Verdict.FIXED, error=None) if image else finding
+            for finding, image in zip(agreed, images, strict=True)
         ]
-        return [*own, *(one for one in ruled if one.verdict is not Verdict.AGREE or one.error)]
+        return [*own, *(finding for finding in ruled if finding.verdict is not Verdict.AGREE or finding.error)]
 
     def _explain(self, hidden: Sequence[Finding]) -> list[Verdict]:
         """Look again: MOVED where the pair now agrees or changed (another's write), else HIDDEN."""
-        looks = self._looks.at([one.suspect for one in hidden])
+        looks = self._looks.at([finding.suspect for finding in hidden])
         skew = round(self._policy.skew_seconds * MICROS)
         judged = [
             judge(look, self._policy.as_of, self._clock.micros(), skew) if isinstance(look, Look) else None
             for look in looks
         ]
-        return [Verdict.MOVED if one in (Verdict.MOVED, Verdict.AGREE) else Verdict.HIDDEN for one in judged]
+        return [Verdict.MOVED if verdict in (Verdict.MOVED, Verdict.AGREE) else Verdict.HIDDEN for verdict in judged]
 
 
 def _by_partition(suspect: Suspect) -> tuple[str, str]:

@@ -27,7 +27,12 @@ def mended_so_far(ledger: Ledger, run: Run, mail: Tables, families: Iterable[Fam
 
     Call it only when no process works for the run any more.
     """
-    rows = {one.name: (family, one) for family in families for one in family.projections if one.by_row}
+    rows = {
+        projection.name: (family, projection)
+        for family in families
+        for projection in family.projections
+        if projection.by_row
+    }
     fixed: Counter[Verdict] = Counter()
     unsettled: list[Finding] = []
     for finding in ledger.findings(run.id):
@@ -35,7 +40,7 @@ def mended_so_far(ledger: Ledger, run: Run, mail: Tables, families: Iterable[Fam
             fixed[finding.verdict] += finding.number
         elif finding.result is None and _is_own(finding, rows.get(finding.suspect.projection)):
             unsettled.append(finding)
-    projections = {name: one for name, (_, one) in rows.items()}
+    projections = {name: projection for name, (_, projection) in rows.items()}
     pending = iter(unsettled)
     while batch := list(islice(pending, _BATCH_FINDINGS)):
         shown = list(_shown(batch, run.as_of, mail, projections))
@@ -59,7 +64,10 @@ def _is_own(image: Finding, of: tuple[Family, Projection] | None) -> bool:
 
 
 def _shown(batch: Sequence[Finding], as_of: int, mail: Tables, known: dict[str, Projection]) -> Iterator[Finding]:
-    reads = [Read(known[one.suspect.projection].table, one.suspect.key, times=True, joinable=True) for one in batch]
+    reads = [
+        Read(known[finding.suspect.projection].table, finding.suspect.key, times=True, joinable=True)
+        for finding in batch
+    ]
     for image, answer in zip(batch, mail.read_all(reads), strict=True):
         if not isinstance(answer, MailmendError) and fix_shows(image, answer[0] if answer else None, as_of):
             yield image

@@ -107,7 +107,7 @@ class RepairResult:
             return ExitCode.PARTLY_FAILED
         unwritten = self.too_young if self.run is None and self.command != "check" else 0
         drift = self.left.total() or self.missing_columns or self.missing_tables or unwritten or self.gaps
-        drift = drift or not all(one.raised for one in self.generators)
+        drift = drift or not all(generator.raised for generator in self.generators)
         return ExitCode.DRIFT if drift else ExitCode.FINE
 
     @property
@@ -128,7 +128,9 @@ class RepairResult:
             "failed": self.failed,
             "untried": self.untried,
             "last_traces": self.last_traces,
-            "reasons": {one.value: {why.value: n for why, n in found.items()} for one, found in self.reasons.items()},
+            "reasons": {
+                verdict.value: {why.value: n for why, n in found.items()} for verdict, found in self.reasons.items()
+            },
             "again_seconds": self.again_seconds,
             "gaps": self.gaps,
             "seconds": self.seconds,
@@ -300,14 +302,16 @@ class _Stages:
                 self.tools.progress.advance(1)
 
     def _recounted(self, detection: Detection) -> Iterator[Finding]:
-        names = [one.name for family in self.settings.families for one in family.counts]
+        names = [count.name for family in self.settings.families for count in family.counts]
         if self.tools.counters is None or not any(detection.counts.get(name) for name in names):
             return iter(())
         self.tools.progress.stage("counters")
         return self.tools.counters.revisit(detection.suspects, self.policy, self.held)
 
     def _take(self, findings: Iterable[Finding]) -> None:
-        projections = {one.name: one for family in self.settings.families for one in family.projections}
+        projections = {
+            projection.name: projection for family in self.settings.families for projection in family.projections
+        }
         for finding in findings:
             explained = self._explained(finding, projections)
             self.result.count(explained)

@@ -117,9 +117,9 @@ class Throttle:
         """Count rows that are requested, and the errors among answers."""
         self.rows += rows
         self._rows += rows
-        for one in answers:
-            self._timeouts += isinstance(one, TimedOut)
-            self._overloads += isinstance(one, CannotReach) and not isinstance(one, TimedOut | AccessDenied)
+        for answer in answers:
+            self._timeouts += isinstance(answer, TimedOut)
+            self._overloads += isinstance(answer, CannotReach) and not isinstance(answer, TimedOut | AccessDenied)
 
     def look(self) -> None:
         """Read limits that were set, time the small read, and change the rate."""
@@ -147,12 +147,12 @@ class Throttle:
             "slowed": {strain.value: number for strain, number in self.slowed.items()},
             "set": [
                 {
-                    "at": f"{one.set_at:%Y-%m-%dT%H:%M:%SZ}",
-                    "by": one.owner,
-                    "rows_per_second": one.rows_per_second,
-                    "max_fixes": one.max_fixes,
+                    "at": f"{limit.set_at:%Y-%m-%dT%H:%M:%SZ}",
+                    "by": limit.owner,
+                    "rows_per_second": limit.rows_per_second,
+                    "max_fixes": limit.max_fixes,
                 }
-                for one in self.heard
+                for limit in self.heard
             ],
         }
 

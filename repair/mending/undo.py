@@ -186,17 +186,17 @@ class _Undoing:
             return [self.breaker.left(image.suspect) for image in batch]
         looks = self.looks.confirmed(self.looks.at([self._known_again(image) for image in batch]))
         ruled = [self._rule(image, look) for image, look in zip(batch, looks, strict=True)]
-        kept = [one for one in ruled if not one.is_pending]
-        due = [one for one in ruled if one.is_pending]
+        kept = [finding for finding in ruled if not finding.is_pending]
+        due = [finding for finding in ruled if finding.is_pending]
         if self.result.run is None:
-            return [*kept, *(replace(one.ended(), due=True) for one in due)]
+            return [*kept, *(replace(finding.ended(), due=True) for finding in due)]
         tools = self.tools
         mending = Mending(tools.mail, tools.ledger, self.result.run, self.policy.as_of, self._explain, tools.clock)
         return [*kept, *mending.mend(due)]
 
     def _known_again(self, image: Finding) -> Suspect:
         for family in self.settings.families:
-            if any(one.name == image.suspect.projection for one in family.projections):
+            if any(projection.name == image.suspect.projection for projection in family.projections):
                 return known_again(image, family.mirror)
         return image.suspect
 
@@ -211,7 +211,7 @@ class _Undoing:
 
     def _explain(self, hidden: Sequence[Finding]) -> list[Verdict]:
         """Why a restored row does not show: MOVED where something newer was written, else HIDDEN."""
-        looks = self.looks.at([one.suspect for one in hidden])
+        looks = self.looks.at([finding.suspect for finding in hidden])
         seen = [look.projected.newest if isinstance(look, Look) and look.projected else None for look in looks]
         return [Verdict.MOVED if newest and newest > self.policy.as_of else Verdict.HIDDEN for newest in seen]
 

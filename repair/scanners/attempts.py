@@ -66,7 +66,7 @@ class LocalAttempts:
 
     @property
     def lasting(self) -> int | None:
-        known = [lasted for one in self.held if (lasted := one.lasted) is not None]
+        known = [lasted for attempt in self.held if (lasted := attempt.lasted) is not None]
         return int(median(known)) if known else None
 
     def replay(self, said: PickupPolicies, top: int) -> ReplaySums:

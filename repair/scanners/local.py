@@ -108,7 +108,7 @@ class LocalDetection(LocalSuspects):
         return iter(self._suspects)
 
     def generators_behind(self) -> list[BehindGenerator]:
-        return [one for watch in self.watches for one in watch.end()]
+        return [generator for watch in self.watches for generator in watch.end()]
 
     def close(self) -> None:
         self._suspects.close()

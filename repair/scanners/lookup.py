@@ -120,7 +120,9 @@ def refuse_unknown(mail: Tables, family: Family, target: TargetMessages) -> None
         WrongUse: there are such messages; the error names them.
     """
     by_key = [family.truth, *([family.content.table] if family.content else [])]
-    unknown = dict.fromkeys(one for one in target.ids if not any(mail.read(Read(table, (one,))) for table in by_key))
+    unknown = dict.fromkeys(
+        message_id for message_id in target.ids if not any(mail.read(Read(table, (message_id,))) for table in by_key)
+    )
     (lead,) = (column.name for column in family.truth.partition)
     lead = family.mirror.own_names.get(lead, lead)
     partitions: list[Key] = [()] if target.scan else [(mailbox,) for mailbox in target.mailboxes]

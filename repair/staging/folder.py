@@ -44,8 +44,8 @@ class StagingFolder:
 
     def names(self) -> Mapping[str, int]:
         with self._named():
-            files = sorted(one for one in self.path.iterdir() if not one.name.startswith("."))
-            return {one.name: one.stat().st_size for one in files}
+            files = sorted(path for path in self.path.iterdir() if not path.name.startswith("."))
+            return {file.name: file.stat().st_size for file in files}
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None where there is no such file."""
@@ -65,7 +65,7 @@ class StagingFolder:
                 (self.path / name).unlink(missing_ok=True)
 
     def _remove_parts(self) -> None:
-        self.remove(one.name for one in self.path.glob(f".*{_PART}"))
+        self.remove(path.name for path in self.path.glob(f".*{_PART}"))
 
     def free_bytes(self) -> int | None:
         with self._named():

@@ -114,4 +114,4 @@ def _rows(batch: pa.RecordBatch, forms: Sequence[_Form]) -> Iterator[Row]:
 
 
 def _cells(values: list[Any], convert: Callable[[Any], Any] | None) -> list[Any]:
-    return values if convert is None else [None if one is None else convert(one) for one in values]
+    return values if convert is None else [None if value is None else convert(value) for value in values]

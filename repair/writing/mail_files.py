@@ -291,14 +291,14 @@ def _skipped_files(maildir: Path, files: Iterable[Path]) -> Iterator[Refused]:
 
 def _skipped_beside(maildir: Path) -> Iterator[Refused]:
     """What else is in the directory: sub-folders with mail, and other files."""
-    for one in sorted(maildir.iterdir()):
-        if one.name in ("cur", "new", "tmp") or not _matters(one):
+    for path in sorted(maildir.iterdir()):
+        if path.name in ("cur", "new", "tmp") or not _matters(path):
             continue
-        if _is_folder(one):
-            mend = _load_next(one, one.name.removeprefix("."))
-            yield Refused(one.name, str(one), "a folder of its own", WhyNotStored.SKIPPED, mend)
+        if _is_folder(path):
+            mend = _load_next(path, path.name.removeprefix("."))
+            yield Refused(path.name, str(path), "a folder of its own", WhyNotStored.SKIPPED, mend)
         else:
-            yield Refused(one.name, str(one), "no part of the Maildir", WhyNotStored.SKIPPED)
+            yield Refused(path.name, str(path), "no part of the Maildir", WhyNotStored.SKIPPED)
 
 
 def _load_next(path: Path, mailbox: str) -> str:

@@ -57,10 +57,12 @@ def suspects_of(family: Family, row: Row) -> tuple[Suspect, ...]:
     """The projections of a truth row, for when nobody knows whether the row was changed."""
     ids = truth_ids(family, row)
     near: tuple[Mirror | Filter, ...] = (family.mirror, *family.filters)
-    placed = [Suspect(one.name, one.key_of(row), Verdict.AMEND, ids) for one in near]
-    sets = [(one, frozenset(row.get(one.column) or ())) for one in family.unions]
-    gathered = [Suspect(one.name, one.key_of(row), Verdict.AMEND, ids, {one.column: new}) for one, new in sets if new]
-    return (*placed, *gathered, *(one.suspect(()) for one in recounts_for(family, row)))
+    placed = [Suspect(mirror.name, mirror.key_of(row), Verdict.AMEND, ids) for mirror in near]
+    sets = [(union, frozenset(row.get(union.column) or ())) for union in family.unions]
+    gathered = [
+        Suspect(union.name, union.key_of(row), Verdict.AMEND, ids, {union.column: new}) for union, new in sets if new
+    ]
+    return (*placed, *gathered, *(recount.suspect(()) for recount in recounts_for(family, row)))
 
 
 def writes_for(family: Family, before: Row | None, after: Row | None, stamp: int) -> tuple[Consequence, ...]:
@@ -72,8 +74,8 @@ def writes_for(family: Family, before: Row | None, after: Row | None, stamp: int
         after: the truth row after it, or None for a delete.
         stamp: microseconds; the time of the truth's change.
     """
-    asked = ((one, one.write_for(before, after, stamp)) for one in family.projections)
-    return tuple(Consequence(one, write) for one, write in asked if write is not None)
+    asked = ((projection, projection.write_for(before, after, stamp)) for projection in family.projections)
+    return tuple(Consequence(projection, write) for projection, write in asked if write is not None)
 
 
 def counts_for(family: Family, before: Row | None, after: Row | None) -> tuple[Consequence, ...]:
@@ -101,10 +103,12 @@ def merged_counts(consequences: Iterable[Consequence]) -> tuple[Consequence, ...
     if len(single) == 1:
         return single
     sums: dict[tuple[str, Key], tuple[Projection, Table, Counter[str]]] = {}
-    for one in single:
-        assert isinstance(one.write, Count)
-        _, _, total = sums.setdefault((one.projection.name, one.key), (one.projection, one.write.table, Counter()))
-        total.update(one.write.deltas)
+    for consequence in single:
+        assert isinstance(consequence.write, Count)
+        _, _, total = sums.setdefault(
+            (consequence.projection.name, consequence.key), (consequence.projection, consequence.write.table, Counter())
+        )
+        total.update(consequence.write.deltas)
     return tuple(
         Consequence(projection, Count(table, key, {name: delta for name, delta in total.items() if delta}))
         for (_, key), (projection, table, total) in sums.items()

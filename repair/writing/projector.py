@@ -89,42 +89,45 @@ class Projector:
 
     def suspect(self, rows: Iterable[Row], cause: str) -> Propagation:
         """Journal all projections of rows whose change got no clear answer."""
-        return self._journalled([one for row in rows for one in suspects_of(self.family, row)], cause)
+        return self._journalled([suspect for row in rows for suspect in suspects_of(self.family, row)], cause)
 
     def _written(self, batch: Sequence[Committed]) -> list[Due]:
         """Consequences of the current row, which may be a later writer's: its state under its stamp is right too."""
         return [
-            Due(one, (place,))
+            Due(write, (place,))
             for place, made in enumerate(batch)
-            for one in writes_for(self.family, _row(made.before), made.current, made.stamp or 0)
+            for write in writes_for(self.family, _row(made.before), made.current, made.stamp or 0)
         ]
 
     def _counted(self, batch: Sequence[Committed]) -> list[Due]:
         """What each change adds to the counters, merged into one count per group."""
         counts = [
-            (place, one)
+            (place, count)
             for place, made in enumerate(batch)
             if made.sure
-            for one in counts_for(self.family, _row(made.before), made.after)
+            for count in counts_for(self.family, _row(made.before), made.after)
         ]
-        merged = merged_counts(one for _, one in counts)
-        return [Due(one, tuple(place for place, part in counts if part.key == one.key)) for one in merged]
+        merged = merged_counts(consequence for _, consequence in counts)
+        return [
+            Due(consequence, tuple(place for place, part in counts if part.key == consequence.key))
+            for consequence in merged
+        ]
 
     def _uncounted(self, batch: Sequence[Committed]) -> list[Due]:
         """Recounts for changes that may be another writer's."""
         return [
-            Due(one, (place,))
+            Due(recount, (place,))
             for place, made in enumerate(batch)
             if not made.sure
-            for one in recounts_for(self.family, made.after or _row(made.before) or {})
+            for recount in recounts_for(self.family, made.after or _row(made.before) or {})
         ]
 
     def _lag(self, batch: Sequence[Committed], late: Sequence[Due], cause: str) -> list[Propagation]:
         """Journal what is late, each place once, with the truth ids of all changes of the batch."""
-        rows = [batch[one.of[0]].after or _row(batch[one.of[0]].before) or {} for one in late]
-        suspects = (one.consequence.suspect(truth_ids(self.family, row)) for one, row in zip(late, rows, strict=True))
+        rows = [batch[due.of[0]].after or _row(batch[due.of[0]].before) or {} for due in late]
+        suspects = (due.consequence.suspect(truth_ids(self.family, row)) for due, row in zip(late, rows, strict=True))
         propagation = self._journalled(tuple(merged(suspects)), cause)
-        lagging = {place for one in late for place in one.of}
+        lagging = {place for due in late for place in due.of}
         return [propagation if place in lagging else Propagation.COMPLETE for place in range(len(batch))]
 
     def _journalled(self, suspects: Sequence[Suspect], cause: str) -> Propagation:

@@ -182,7 +182,7 @@ async def set_limits(desk: ServerDesk, by: Operator, request: Request, given: Se
     """On all servers of the queue, within seconds. The same fields and values again are one condition."""
     asked = AddConditionRequest(
         settings=desk.settings,
-        fields=tuple(one.value for one in given.fields),
+        fields=tuple(field.value for field in given.fields),
         values={
             named.value: tuple(
                 normal_at(f"/if/{named.value}/{number}", partial(normal_condition_value, named), text)

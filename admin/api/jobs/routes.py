@@ -177,14 +177,14 @@ async def tasks(
         (lambda one: one.ended_at if one.status.value == "failed" else None, failed_after, failed_before),
     ]
     found = [
-        one
-        for one in await desk.listed()
-        if status in (None, one.status.value)
-        and kind in (None, one.type)
-        and all(_within(at(one), after, before) for at, after, before in spans)
+        admin_task
+        for admin_task in await desk.listed()
+        if status in (None, admin_task.status.value)
+        and kind in (None, admin_task.type)
+        and all(_within(at(admin_task), after, before) for at, after, before in spans)
     ]
     some = found[offset:] if limit is None else found[offset : offset + limit]
-    return JSONResponse([task_json(one) for one in some])
+    return JSONResponse([task_json(admin_task) for admin_task in some])
 
 
 def _within(at: datetime | None, after: datetime | None, before: datetime | None) -> bool:

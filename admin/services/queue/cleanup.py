@@ -209,7 +209,7 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
             sweeper = Sweeper(view, connections.blobs, connections.broker)
             queues = await QueueCleanup(*parts).run(settings, sweeper, record)
             _sum_up(result, queues, take)
-    if not approved and blobs is None and any(one.judged.scanned.waiting for one in queues):
+    if not approved and blobs is None and any(queue.judged.scanned.waiting for queue in queues):
         why = "--no-blobs" if request.no_blobs else "no store is known (--blobs)"
         result.unseen = f"Whether mails that wait have their blobs was not looked at: {why}."
     result.pace = throttle.as_json() if throttle else None
@@ -231,13 +231,13 @@ def _adder(plan: PlanWriter) -> Callable[[Mark], None]:
 
 
 def _add_to(plan: PlanWriter, queues: Sequence[CleanedQueue]) -> None:
-    for one in queues:
-        for found in one.are(*MENDED):
-            plan.add_seen(found, planned_of(found, one.judged))
+    for queue in queues:
+        for found in queue.are(*MENDED):
+            plan.add_seen(found, planned_of(found, queue.judged))
 
 
 def _planned_in(plan: PlanFile) -> PlannedCleanup:
-    suspects = {QueuePlace(one.verdict, one.key): one for one in plan.suspects()}
+    suspects = {QueuePlace(suspect.verdict, suspect.key): suspect for suspect in plan.suspects()}
     return PlannedCleanup(
         suspects,
         lambda: starmap(Mark, plan.marks()),
@@ -288,17 +288,17 @@ def _recorded(
 
 
 def _sum_up(result: RepairResult, queues: Sequence[CleanedQueue], take: Callable[[Finding], None]) -> None:
-    scanned = [one.judged.scanned for one in queues]
+    scanned = [queue.judged.scanned for queue in queues]
     result.scanned = {
-        ENQUEUED_MAILS.spelling: sum(one.rows for one in scanned),
-        DELETED_MAILS.spelling: sum(one.marks for one in scanned),
+        ENQUEUED_MAILS.spelling: sum(queue.rows for queue in scanned),
+        DELETED_MAILS.spelling: sum(queue.marks for queue in scanned),
     }
-    for one in queues:
-        result.suspects += one.suspects
-        if one.marks_moved:
-            result.moved += one.marks_moved
-            result.reasons.setdefault(Verdict.MOVED, Counter())[Why.OTHER_THAN_PLANNED] += one.marks_moved
-        for found in one.findings.values():
+    for queue in queues:
+        result.suspects += queue.suspects
+        if queue.marks_moved:
+            result.moved += queue.marks_moved
+            result.reasons.setdefault(Verdict.MOVED, Counter())[Why.OTHER_THAN_PLANNED] += queue.marks_moved
+        for found in queue.findings.values():
             result.count(found)
             take(found)
     result.exit = result.exit_code

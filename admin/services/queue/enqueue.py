@@ -102,17 +102,17 @@ class EnqueueResult:
 
     @property
     def failed(self) -> list[EnqueuedFile]:
-        return [one for one in self.files if one.error]
+        return [file for file in self.files if file.error]
 
     @property
     def succeeded(self) -> list[EnqueuedFile]:
-        return [one for one in self.files if not one.error]
+        return [file for file in self.files if not file.error]
 
     @property
     def exit(self) -> ExitCode:
         if not self.failed:
             return ExitCode.FINE
-        unreachable = not self.succeeded and all(isinstance(one.error, CannotReach) for one in self.failed)
+        unreachable = not self.succeeded and all(isinstance(file.error, CannotReach) for file in self.failed)
         return ExitCode.CANNOT_REACH if unreachable else ExitCode.PARTLY_FAILED
 
 
@@ -183,7 +183,7 @@ async def _enqueued(
 
         numbered = [_NumberedLetter(place, letter) for place, letter in enumerate(letters)]
         if request.dry_run:
-            return EnqueueResult(request, [await put(one) for one in numbered], due_at)
+            return EnqueueResult(request, [await put(letter) for letter in numbered], due_at)
         return EnqueueResult(request, await all_of(numbered, put, AT_ONCE))
 
 

@@ -49,7 +49,7 @@ class GarbageCollection:
 
     @property
     def before(self) -> OnDisk:
-        return sum((one.before for one in self.nodes), OnDisk(0, 0))
+        return sum((node.before for node in self.nodes), OnDisk(0, 0))
 
     @property
     def seconds_about(self) -> float | None:
@@ -57,7 +57,7 @@ class GarbageCollection:
 
     @property
     def failed(self) -> bool:
-        return any(one.failed for one in self.nodes)
+        return any(node.failed for node in self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class GarbageCollector:
         """Rewrite one SSTable, of the first table and on the first node that has one."""
         for table in self.tables:
             key = await _some_key(rows, table)
-            for node in [one.node for one in cost.nodes] if key else ():
+            for node in [collected_node.node for collected_node in cost.nodes] if key else ():
                 if measured := await self._rewritten(node, table, key):
                     return replace(cost, measured=measured)
         return cost
@@ -90,9 +90,9 @@ class GarbageCollector:
     async def collect(self, cost: GarbageCollection, began: Callable[[str], None]) -> GarbageCollection:
         """One node after the other; what fails on one is reported, and the next one follows."""
         nodes = []
-        for one in cost.nodes:
-            began(one.node)
-            nodes.append(await self._collected(one))
+        for node in cost.nodes:
+            began(node.node)
+            nodes.append(await self._collected(node))
         return replace(cost, nodes=tuple(nodes))
 
     async def _collected(self, one: CollectedNode) -> CollectedNode:

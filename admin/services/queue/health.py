@@ -50,10 +50,10 @@ def queue_health(request: HealthRequest, caller: Caller) -> QueueAnswer[HealthRe
             found.append(QueueHealth(figures, judged(figures)))
         if found and (remark := connections.marks_stay):
             caller.remark(remark)
-        for unread in {one.figures.topics.unread for one in found if one.figures.topics}:
+        for unread in {health.figures.topics.unread for health in found if health.figures.topics}:
             if unread:
                 caller.remark(f"Whether the broker drops mail by a policy was not looked at: {unread}")
-        unwell = any(one.reasons for one in found)
+        unwell = any(health.reasons for health in found)
         return QueueAnswer(request, found, ExitCode.DRIFT if unwell else ExitCode.FINE)
 
     return with_queues(request.settings, judged_queues)

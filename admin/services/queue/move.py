@@ -140,7 +140,7 @@ async def _carried_out(
 ) -> QueueMove:
     """Move until a round finds nothing more, or a person stops it: then the journal stays, and it can go on."""
     source, target = queues
-    doubtful = [one.listed.queued.enqueue_id for one in journal.left.values()]
+    doubtful = [mail.listed.queued.enqueue_id for mail in journal.left.values()]
     arrivals = await target.arrivals(journal.move, doubtful)
     shares_store = request.settings.blobs == request.to.blobs
     one = QueueMove(source, target.name, arrivals, journal, clock, shares_store, caller.progress.advance)
@@ -176,5 +176,5 @@ def _place_of(settings: QueueSettings) -> str:
     if settings.pulsar:
         return f"{settings.name} at {settings.pulsar.place}"
     broker = settings.broker
-    hosts = ", ".join(f"{one.name}:{one.port}" for one in broker.hosts) if broker else ""
+    hosts = ", ".join(f"{host.name}:{host.port}" for host in broker.hosts) if broker else ""
     return f"{settings.name} at {hosts}, {broker.vhost if broker else ''}, keyspace {settings.connection.keyspace}"

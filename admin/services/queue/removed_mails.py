@@ -99,12 +99,12 @@ class RemovedMailsFile:
         lines = self._pending
         self._pending = []
         try:
-            await asyncio.to_thread(self._append, [one.text for one in lines])
+            await asyncio.to_thread(self._append, [line.text for line in lines])
         except BaseException:
-            self._pending = [one for one in lines if one is not mine] + self._pending
+            self._pending = [line for line in lines if line is not mine] + self._pending
             raise
-        for one in lines:
-            one.is_kept = True
+        for line in lines:
+            line.is_kept = True
         self.count += len(lines)
 
     def _append(self, lines: Sequence[str]) -> None:

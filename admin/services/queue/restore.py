@@ -54,7 +54,9 @@ class RestorePlan:
             UnsafeRequest: all that is asked for was put back before.
         """
         truncated: list[bool] = []
-        mails = {one.queued.enqueue_id: one.queue for one in read_removed_mails(file, lambda: truncated.append(True))}
+        mails = {
+            mail.queued.enqueue_id: mail.queue for mail in read_removed_mails(file, lambda: truncated.append(True))
+        }
         known = frozenset[EnqueueId]() if again else RestoredLog(file).restored()
         if ids:
             mails = {one: mails[one] for one in _held(file, mails, ids)}
@@ -104,17 +106,19 @@ class RestoredMails:
 
     @property
     def restored(self) -> int:
-        return sum(one in {RestoreResult.PUT, RestoreResult.PUBLISH} for one in self.returns.values())
+        return sum(result in {RestoreResult.PUT, RestoreResult.PUBLISH} for result in self.returns.values())
 
     @property
     def already(self) -> int:
         """How many an earlier restore of the same file had put back."""
-        return self.plan.total - self.plan.count + sum(one is RestoreResult.NOTHING for one in self.returns.values())
+        return (
+            self.plan.total - self.plan.count + sum(result is RestoreResult.NOTHING for result in self.returns.values())
+        )
 
     @property
     def never_left(self) -> list[EnqueueId]:
         """Mails that are still in their queue: their removal was interrupted."""
-        return [enqueue_id for enqueue_id, one in self.returns.items() if one is RestoreResult.STAYS]
+        return [enqueue_id for enqueue_id, result in self.returns.items() if result is RestoreResult.STAYS]
 
     @property
     def exit(self) -> ExitCode:

@@ -58,7 +58,7 @@ class RabbitBroker:
     ) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
         """Declares levels that nobody has used yet, so that their first message is delivered."""
         levels = [topology_of(queue, level) for level in (PRIORITIES if priorities is None else priorities)]
-        sources = [ConsumedQueue(one.work_queue, one.priority, *self._known_by(one)) for one in levels]
+        sources = [ConsumedQueue(level.work_queue, level.priority, *self._known_by(level)) for level in levels]
         return consuming(self._in, self._clock, sources, checked_prefetch(prefetch), on_lost)
 
     def dead_letters(self, queue: QueueName, prefetch: int) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:

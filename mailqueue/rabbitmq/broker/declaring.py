@@ -60,12 +60,12 @@ class Declared:
         that ends the connection, and they are asked one after the other.
         """
         found = await asyncio.gather(*map(self._count, queues), return_exceptions=True)
-        errors = [one for one in found if isinstance(one, BaseException)]
-        if any("CHANNEL_ERROR" in str(one) for one in errors):
+        errors = [queue for queue in found if isinstance(queue, BaseException)]
+        if any("CHANNEL_ERROR" in str(error) for error in errors):
             return [await self._count(queue) for queue in queues]
         if errors:  # where a limit closes the connection, one call gets the error, the others wait in vain
-            raise next((one for one in errors if not isinstance(one.__cause__, TimeoutError)), errors[0])
-        return [one for one in found if not isinstance(one, BaseException)]
+            raise next((error for error in errors if not isinstance(error.__cause__, TimeoutError)), errors[0])
+        return [queue for queue in found if not isinstance(queue, BaseException)]
 
     def _knows(self, queue: str) -> bool:
         if self._generation != self._link.generation:

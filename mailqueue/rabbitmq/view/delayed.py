@@ -86,8 +86,10 @@ class DelayedListing:
         return await self._queues.tallies.recount(queue, list(slices), rows)
 
     async def _slices(self, queue: QueueName, start: datetime | None = None) -> list[_Slice]:
-        partitions = [one async for one in self._due.partitions(queue)]
-        later = sorted(one for one in partitions if start is None or one.due_slice + DUE_WINDOW > start)
+        partitions = [partition async for partition in self._due.partitions(queue)]
+        later = sorted(
+            partition for partition in partitions if start is None or partition.due_slice + DUE_WINDOW > start
+        )
         return [list(same) for _, same in groupby(later, key=lambda one: one.due_slice)]
 
     async def _held(self, queue: QueueName, buckets: _Slice, after: Key) -> list[Listed] | None:
@@ -104,7 +106,9 @@ class DelayedListing:
     async def _merged(self, queue: QueueName, buckets: _Slice, after: Key) -> AsyncGenerator[Listed]:
         """The mails of a slice, in order, a page at a time."""
         async with AsyncExitStack() as stack:
-            sources = [await stack.enter_async_context(aclosing(self._due.under(queue, one, after))) for one in buckets]
+            sources = [
+                await stack.enter_async_context(aclosing(self._due.under(queue, bucket, after))) for bucket in buckets
+            ]
             merged = await stack.enter_async_context(aclosing(in_turn(sources, lambda mail: _order(mail.listed))))
             async for page in await stack.enter_async_context(aclosing(in_batches(merged, PAGE_MAILS))):
                 for listed in await self._unmarked(queue, page):
@@ -116,7 +120,7 @@ class DelayedListing:
             async with aclosing(self._due.ids(queue, bucket)) as ids, aclosing(in_batches(ids, PAGE_MAILS)) as pages:
                 async for page in pages:
                     marked: set[EnqueueId] = await self._marks.among(queue, page)
-                    counted += sum(one not in marked for one in page)
+                    counted += sum(enqueue_id not in marked for enqueue_id in page)
         return counted
 
     async def _unmarked(self, queue: QueueName, mails: Sequence[DueMail]) -> list[Listed]:

@@ -247,8 +247,8 @@ class DueMails:
         mails = self.under(queue, partition)
         async with aclosing(mails), aclosing(in_batches(mails, LOOKED_UP_AT_ONCE)) as batches:
             async for some in batches:
-                for one in await self._unmarked(queue, some):
-                    yield one
+                for mail in await self._unmarked(queue, some):
+                    yield mail
 
     async def _unmarked(self, queue: QueueName, some: Sequence[DueMail]) -> list[DueMail]:
         marked = await self._marks.among(queue, [due.enqueue_id for due in some])

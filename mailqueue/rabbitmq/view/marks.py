@@ -40,7 +40,7 @@ class Marks:
 
     async def put_all(self, queue: QueueName, enqueue_ids: Sequence[EnqueueId]) -> list[MailmendError | None]:
         """For each mail the error that is left after all tries, or None."""
-        return await self._retries.write_all(self._tables, [_mark(queue, one) for one in enqueue_ids])
+        return await self._retries.write_all(self._tables, [_mark(queue, enqueue_id) for enqueue_id in enqueue_ids])
 
     async def there(self, queue: QueueName, enqueue_id: EnqueueId) -> bool:
         return bool(await self._retries.call(lambda: self._tables.read(_look(queue, enqueue_id))))
@@ -101,7 +101,7 @@ async def answered(tables: AsyncTables, retries: AsyncRetries, reads: Sequence[R
 
 
 def _digest(enqueue_ids: Collection[EnqueueId]) -> bytes:
-    return blake2b(b"".join(one.bytes for one in enqueue_ids), digest_size=32).digest()
+    return blake2b(b"".join(enqueue_id.bytes for enqueue_id in enqueue_ids), digest_size=32).digest()
 
 
 def _mark(queue: QueueName, enqueue_id: EnqueueId) -> Put:
@@ -155,14 +155,20 @@ class MarkLookups:
         """Run while there are look-ups; those that come during a request go with the next."""
         try:
             while self._asked:
-                some = {one: self._asked.pop(one) for one in list(islice(self._asked, TOGETHER_MAX))}
+                some = {
+                    enqueue_id: self._asked.pop(enqueue_id) for enqueue_id in list(islice(self._asked, TOGETHER_MAX))
+                }
                 await self._answer(some)
         finally:
             self._asking = None
 
     async def _answer(self, some: dict[EnqueueId, "asyncio.Future[bool]"]) -> None:
         try:
-            marked = await self._many(some) if len(some) > 1 else [one for one in some if await self._one(one)]
+            marked = (
+                await self._many(some)
+                if len(some) > 1
+                else [enqueue_id for enqueue_id in some if await self._one(enqueue_id)]
+            )
         except MailmendError as error:
             await self._answer_alone(some, error)
             return
@@ -174,8 +180,8 @@ class MarkLookups:
             for answer in some.values():
                 _tell(answer, error)
             return
-        for one, answer in some.items():
-            _tell(answer, one in marked)
+        for enqueue_id, answer in some.items():
+            _tell(answer, enqueue_id in marked)
 
     async def _answer_alone(self, some: dict[EnqueueId, "asyncio.Future[bool]"], error: MailmendError) -> None:
         """After an error of the batch look each up alone, so that one failure delays no other."""
@@ -183,7 +189,7 @@ class MarkLookups:
             (answer,) = some.values()
             _tell(answer, error)
             return
-        await asyncio.gather(*(self._answer({one: answer}) for one, answer in some.items()))
+        await asyncio.gather(*(self._answer({enqueue_id: answer}) for enqueue_id, answer in some.items()))
 
 
 def _tell(answer: "asyncio.Future[bool]", outcome: bool | Exception) -> None:  # noqa: FBT001 - an answer

@@ -87,18 +87,20 @@ class QueueView(KnownQueues):
         A consumer may finish one of them at that moment: the counts of their slices are estimates until the next
         recount.
         """
-        marked = await self.marks.among(queue, [one for one, _ in mails])
-        slices = [None if one in marked else self._to_count(queue, one, start) for one, start in mails]
+        marked = await self.marks.among(queue, [enqueue_id for enqueue_id, _ in mails])
+        slices = [
+            None if enqueue_id in marked else self._to_count(queue, enqueue_id, start) for enqueue_id, start in mails
+        ]
         async with AsyncExitStack() as stack:
             changes = {
                 start: await stack.enter_async_context(self.tallies.counting(queue, start)) for start in set(slices)
             }
-            errors = await self.marks.put_all(queue, [one for one, _ in mails])
-            for (one, _), start, error in zip(mails, slices, errors, strict=True):
+            errors = await self.marks.put_all(queue, [enqueue_id for enqueue_id, _ in mails])
+            for (enqueue_id, _), start, error in zip(mails, slices, errors, strict=True):
                 changes[start].sure = False
                 if error is None:
                     changes[start].marked += 1
-                    self._remember_mark(queue, one)
+                    self._remember_mark(queue, enqueue_id)
         return errors
 
     def orphan_marks(self, queue: QueueName) -> int:

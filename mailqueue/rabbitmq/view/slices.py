@@ -136,7 +136,7 @@ class Slices:
                 async for page in pages:
                     ids = [EnqueueId(row["enqueueid"]) for row in page]
                     marked = await self._marks.among(queue, ids)
-                    unmarked = [one for one in ids if one not in marked]
+                    unmarked = [enqueue_id for enqueue_id in ids if enqueue_id not in marked]
                     if unmarked:
                         return (queue, slice_start, bucket, unmarked[0])
         return None
@@ -170,8 +170,8 @@ class Slices:
 
     async def _again(self, queue: QueueName, slice_start: datetime, keys: Sequence[int]) -> list[Listed]:
         ids = defaultdict[int, list[EnqueueId]](list)
-        for bucket, one in map(_unpacked, keys):
-            ids[bucket].append(one)
+        for bucket, enqueue_id in map(_unpacked, keys):
+            ids[bucket].append(enqueue_id)
         reads = [
             Read(ENQUEUED_MAILS, (queue, slice_start, bucket), among=tuple(some[first : first + READ_TOGETHER]))
             for bucket, some in ids.items()

@@ -230,8 +230,8 @@ class SliceTallies:
 
     async def renew(self, queue: QueueName, slice_start: datetime) -> None:
         """Write the rows of a slice again, so that they live as long as its mails; newer ones stay."""
-        for one in await self.rows_of(queue, slice_start):
-            await self._retries.write(self._tables, replace(self._put(queue, slice_start, one.tally), at=one.at + 1))
+        for row in await self.rows_of(queue, slice_start):
+            await self._retries.write(self._tables, replace(self._put(queue, slice_start, row.tally), at=row.at + 1))
 
     async def forget(self, queue: QueueName, slice_start: datetime) -> None:
         self._sums.pop((queue, slice_start), None)
@@ -246,8 +246,8 @@ class SliceTallies:
         unmarked = await rows(slice_start)
         if await self.rows_of(queue, slice_start) != before or any(map(self._is_alive, before)):
             return None
-        missing = unmarked - sum(one.tally.enqueued - one.tally.marked for one in before)
-        rewritten = [replace(one.tally, settled=True) for one in before if not one.tally.settled]
+        missing = unmarked - sum(row.tally.enqueued - row.tally.marked for row in before)
+        rewritten = [replace(row.tally, settled=True) for row in before if not row.tally.settled]
         if self._kept and (missing or (unmarked and not before)):
             rewritten.insert(0, WriterTally(self._clock.random_uuid(), missing, 0, settled=True, is_foreign=False))
         for tally in rewritten:

@@ -94,11 +94,20 @@ def _stated(
 
     Only `Knowledge` can tell about those.
     """
-    tables = ((one, subject.table_of(one.write)) for one in subject.writes())
-    met = [(one, table) for one, table in tables if table and strategy_of(table) == TWCS and concerns(one.write)]
+    tables = ((write, subject.table_of(write.write)) for write in subject.writes())
+    met = [
+        (written, table)
+        for written, table in tables
+        if table and strategy_of(table) == TWCS and concerns(written.write)
+    ]
     hits = [
-        Hit(text.format(table.spelling), points=(*first, *one.points), statement=one.number, table=table.spelling)
-        for one, table in met
+        Hit(
+            text.format(table.spelling),
+            points=(*first, *written.points),
+            statement=written.number,
+            table=table.spelling,
+        )
+        for written, table in met
     ]
     names = {table.name for _, table in met}
     return hits, [table for table in subject.time_windowed() if table.name not in names]
@@ -185,7 +194,7 @@ def _key(table: Table, write: WriteRows) -> tuple[str, ...] | None:
 )
 def _mixed_writes(subject: Subject) -> Iterator[Hit]:
     """The first plain write to a table that is also written with IF."""
-    conditional = {name_of(one.write.name.spelling) for one in subject.writes() if one.write.conditional}
+    conditional = {name_of(written.write.name.spelling) for written in subject.writes() if written.write.conditional}
     found = set()
     for number, write, points in subject.writes():
         name = name_of(write.name.spelling)

@@ -99,4 +99,4 @@ def _with_reason(finding: LintFinding, ignores: Sequence[Ignore]) -> LintFinding
 
 
 def unused_among(ignores: Sequence[Ignore], findings: Sequence[LintFinding]) -> tuple[Ignore, ...]:
-    return tuple(one for one in ignores if not any(one.covers(finding) for finding in findings))
+    return tuple(ignore for ignore in ignores if not any(ignore.covers(finding) for finding in findings))

@@ -122,12 +122,12 @@ def known_of(schema: Schema) -> Knowledge:
 def _of_family(family: Family) -> Knowledge:
     mirror = family.mirror.table
     filters = [one.table for one in family.filters]
-    unions = [one.table for one in family.unions]
-    counts = [one.table for one in family.counts]
-    generators = [table for one in family.counts for table in one.generators]
+    unions = [union.table for union in family.unions]
+    counts = [count.table for count in family.counts]
+    generators = [table for count in family.counts for table in count.generators]
     contents = [family.content.table] if family.content else []
     known = Knowledge(
-        projections=tuple((family.truth.name, one.table.name) for one in family.projections),
+        projections=tuple((family.truth.name, projection.table.name) for projection in family.projections),
         updated=_names(family.truth, mirror, *unions, *counts, *generators),
         deleted=_names(family.truth, mirror, *filters, *contents),
         conditional=_names(family.truth, *generators),

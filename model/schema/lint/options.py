@@ -55,7 +55,7 @@ def _speculation(subject: Subject) -> Iterator[Hit]:
     if subject.knowledge.paxos_variant != "v1" or not subject.release.at_least(ServerRelease.CASSANDRA_4_1):
         return
     with_if = subject.knowledge.conditional | {
-        name_of(one.write.name.spelling) for one in subject.writes() if one.write.conditional
+        name_of(write.write.name.spelling) for write in subject.writes() if write.write.conditional
     }
     tables = ", ".join(table.spelling for table in subject.schema.tables if table.name in with_if)
     if tables:

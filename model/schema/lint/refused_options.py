@@ -46,7 +46,7 @@ def unknown_options(options: OptionTexts, release: ServerRelease, *, named: bool
         elif option == "caching" and release.is_cassandra:
             names = [name for name in pairs_of(literal) if name not in CACHING]
             yield from (
-                (f"caching.{one}", f"caching has no option {one}", _did_you_mean(one, CACHING)) for one in names
+                (f"caching.{name}", f"caching has no option {name}", _did_you_mean(name, CACHING)) for name in names
             )
         elif option == "read_repair" and text_of(literal).upper() not in READ_REPAIR:
             yield option, f"read_repair has no value {text_of(literal)}", _did_you_mean(text_of(literal), READ_REPAIR)

@@ -14,10 +14,10 @@ from model.schema.statements import Span
 RULES: Final[tuple[LintRule, ...]] = tuple(
     sorted(
         (
-            one
+            var
             for module in (windows, changes, tables, keyspaces, options, versions)
-            for one in vars(module).values()
-            if isinstance(one, LintRule)
+            for var in vars(module).values()
+            if isinstance(var, LintRule)
         ),
         key=lambda one: (one.id[0] == "K", int(one.id[1:])),
     )

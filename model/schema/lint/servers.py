@@ -51,7 +51,7 @@ def parse_release(text: str) -> ServerRelease:
         raise _unknown(text)
     major = int(numbers[0])
     minor = int(numbers[1]) if len(numbers) > 1 else 0
-    known = [one for one in ServerRelease if one.is_cassandra and _pair(one) <= (major, minor)]
+    known = [release for release in ServerRelease if release.is_cassandra and _pair(release) <= (major, minor)]
     if not known:
         raise _unknown(text)
     return known[-1]
@@ -64,7 +64,7 @@ def exact_release(version: str) -> ServerRelease | None:
     four numbers), as they may have options that are not listed here.
     """
     found = _OWN_VERSION.fullmatch(version)
-    return next((one for one in ServerRelease if found and one.value == found[1]), None)
+    return next((release for release in ServerRelease if found and release.value == found[1]), None)
 
 
 def _pair(release: ServerRelease) -> tuple[int, int]:

@@ -31,7 +31,10 @@ def _blobs_as_numbers(subject: Subject) -> Iterator[Hit]:
     """A blob in place of a tinyint."""
     for number, write, points in subject.writes():
         table = subject.table_of(write)
-        texts = [*write.values.items(), *((one.columns[0], one.value) for one in write.only_if if one.compares_column)]
+        texts = [
+            *write.values.items(),
+            *((compared.columns[0], compared.value) for compared in write.only_if if compared.compares_column),
+        ]
         for name, text in texts if table else ():
             natives = native_values(subject.schema, table.column(name).type, text) if table and name in table else ()
             if any(kind == "tinyint" and value.form is LiteralForm.BLOB for kind, value in natives):

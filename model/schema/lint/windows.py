@@ -176,7 +176,7 @@ def _lookups(table: Table, subject: Subject) -> Iterator[Hit]:
     if (table.clustering and table.name not in subject.knowledge.looked_up) or chance <= BLOOM_MAX:
         return
     text = (
-        f"a lookup by {', '.join(one.spelling for one in table.partition)} asks the filter of every window, "
+        f"a lookup by {', '.join(column.spelling for column in table.partition)} asks the filter of every window, "
         f"and {100 * chance:g} % of them answer yes by mistake"
     )
     yield Hit(text, "bloom_filter_fp_chance")

@@ -308,7 +308,7 @@ def makes_alike(statement: Statement, before: Schema, live: Schema) -> bool:
         found = differences(statement.apply(before), live)
     except SchemaRefused:
         return False
-    return all(one.aspect is Aspect.DIFFERENT_OPTION for one in found)
+    return all(difference.aspect is Aspect.DIFFERENT_OPTION for difference in found)
 
 
 @dataclass(frozen=True, slots=True)

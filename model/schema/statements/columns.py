@@ -61,11 +61,11 @@ class AddColumns(NamedStatement):
         found = find(live.tables, self.name.spelling)
         if found is None:
             return Effect.DIFFERENT
-        return Effect.of_all([_effect_of(one, found) for one in self.columns], repeats=self.if_not_exists)
+        return Effect.of_all([_effect_of(column, found) for column in self.columns], repeats=self.if_not_exists)
 
     def remaining(self, live: Schema) -> Statement | None:
         table = find(live.tables, self.name.spelling)
-        missing = tuple(one for one in self.columns if table is not None and one.name not in table)
+        missing = tuple(column for column in self.columns if table is not None and column.name not in table)
         return replace(self, columns=missing) if missing else None
 
     def _adds_again(self, before: Before) -> bool:
@@ -175,7 +175,7 @@ def _drop_problem(schema: Schema, table: Table, spelling: str, column: Column) -
 
 
 def _indexed(schema: Schema, table: Table, column: Column) -> str:
-    indexes = ", ".join(one.spelling for one in schema.indexes_of(table) if _is_on(one, column))
+    indexes = ", ".join(index.spelling for index in schema.indexes_of(table) if _is_on(index, column))
     return f"the index {indexes} is on {column.spelling}: drop it first" if indexes else ""
 
 
@@ -236,7 +236,7 @@ def _rename_problem(schema: Schema, table: Table, old: str, new: str) -> str:
 
 
 def _renamed(columns: Iterable[Column], renames: Mapping[str, str]) -> list[Column]:
-    return [replace(one, spelling=renames.get(one.name, one.spelling)) for one in columns]
+    return [replace(column, spelling=renames.get(column.name, column.spelling)) for column in columns]
 
 
 def _renamed_view(view: View, renames: Mapping[str, str]) -> View:

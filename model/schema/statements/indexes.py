@@ -80,7 +80,7 @@ class CreateIndex(NamedStatement):
     def took_effect(self, live: Schema) -> Effect:
         """Whether the index exists: judged by its name, or by its target where the server chose the name."""
         if not self.index.spelling:
-            return Effect.done(any(self._made(one, live) for one in live.indexes))
+            return Effect.done(any(self._made(index, live) for index in live.indexes))
         found = find(live.indexes, self.index.spelling)
         if found is None:
             return Effect.NOT_APPLIED

@@ -215,4 +215,4 @@ class DropCompactStorage(NamedStatement):
 
 
 def _comments(schema: Schema) -> list[str]:
-    return [one.comment for one in (*schema.tables, *(view.table for view in schema.views))]
+    return [table.comment for table in (*schema.tables, *(view.table for view in schema.views))]

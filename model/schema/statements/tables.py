@@ -152,5 +152,5 @@ class DropTable(Drop):
             mend = "Drop them first: DROP MATERIALIZED VIEW."
             raise self.refused(f"materialized views are made of it: {views}", mend=mend)
         gone = schema.indexes_of(table)
-        indexes = tuple(one for one in schema.indexes if one not in gone)
+        indexes = tuple(index for index in schema.indexes if index not in gone)
         return replace(schema, tables=without(schema.tables, table.spelling), indexes=indexes)

@@ -76,7 +76,7 @@ class AddField(NamedStatement):
             raise self.refused(f"it has a field {self.field} already", mend="Add IF NOT EXISTS after ADD.")
         self.must(field_problem(schema, self.field, self.type))
         self.must(f"the field {self.field} would hold the type itself" if self._holds(schema, self.type) else "")
-        keyed = [one.spelling for one in schema.tables for key in one.partition if self._holds(schema, key.type)]
+        keyed = [table.spelling for table in schema.tables for key in table.partition if self._holds(schema, key.type)]
         self.must(f"it is in the partition key of {', '.join(dict.fromkeys(keyed))}" if keyed else "")
         return replace(schema, types=put(schema.types, replace(found, fields=(*found.fields, (self.field, self.type)))))
 
@@ -141,8 +141,16 @@ class DropType(Drop):
             return any(name in names_in(kind) for kind in kinds)
 
         users = [
-            *(f"the type {one.spelling}" for one in schema.types if uses(kind for _, kind in one.fields)),
-            *(f"the table {one.spelling}" for one in schema.tables if uses(column.type for column in one.columns)),
+            *(
+                f"the type {user_type.spelling}"
+                for user_type in schema.types
+                if uses(kind for _, kind in user_type.fields)
+            ),
+            *(
+                f"the table {table.spelling}"
+                for table in schema.tables
+                if uses(column.type for column in table.columns)
+            ),
         ]
         if users:
             raise self.refused(f"{', '.join(users)} still uses it", mend="Drop what uses it first.")

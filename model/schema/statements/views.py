@@ -130,7 +130,7 @@ def _typed(base: Table, view: View) -> Table:
     """The view's columns with the types of the base; all of them for `SELECT *`."""
     chosen = list(view.table.columns)
     if view.all_columns:
-        chosen += [replace(one, descending=False) for one in base.columns if one.name not in view.table.names]
+        chosen += [replace(column, descending=False) for column in base.columns if column.name not in view.table.names]
     return view.table.with_columns(_column(base, column) for column in chosen)
 
 
