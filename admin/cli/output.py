@@ -14,7 +14,7 @@ from admin.cli.logs import echo, logged_progress
 from admin.cli.options import JOB
 from admin.extras import imported
 from admin.present.document import Document
-from admin.present.mending import finding_json, findings_file
+from admin.present.findings import finding_json, findings_file
 from admin.present.presenter import exit_meaning, show, stderr_console, write_json, write_report
 from admin.progress import progress_on
 from admin.services.caller import Caller, ignore

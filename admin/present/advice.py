@@ -9,12 +9,13 @@ from admin.present.values import fields_json, plain
 from admin.services.queue.configure import ConfigureResult, QueueAdvised
 from cql.traffic import ENQUEUED
 from model.advice.compaction import ReadCost, TrialResult
-from model.advice.queue_settings import MIB, Advice, Figure, Traffic, span
+from model.advice.queue_settings import Advice, Figure, Traffic, span
 from model.catalog.lifetimes import DAY, window_compaction
 from model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES
 from model.errors import ExitCode
 from model.queue.configuration import DEFAULT, QueueConfiguration, window_text
 from model.queue.slices import SECOND
+from model.schema.sizes import MIB
 from model.schema.table import Compaction
 from model.texts import keyspace_option
 

@@ -10,8 +10,8 @@ from admin.present.document import Document, Grid, Part
 from admin.present.values import IDS_SHOWN, NOTHING_WRITTEN, plain
 from admin.services.blobs import BlobsResult, summary_of
 from admin.services.mending import MendingResult
-from model.advice.queue_settings import MIB
 from model.blob_collection import BlobVerdict
+from model.schema.sizes import MIB
 from model.texts import keyspace_option
 
 MEANINGS: Final[Mapping[BlobVerdict, str]] = {

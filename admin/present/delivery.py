@@ -1,7 +1,8 @@
 """What `mailmend delivery` shows."""
 
 from admin.present.document import Document, Grid
-from admin.present.values import plain, printable, queue_document, shown
+from admin.present.queue_values import queue_document
+from admin.present.values import plain, printable, shown
 from admin.services.delivery import DeliveryEnded
 from admin.services.queue.request import QueueAnswer, QueueRequest
 from admin.services.servers import QueueServers

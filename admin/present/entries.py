@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from admin.present.document import Document, Grid, Part
-from admin.present.values import NOTHING_WRITTEN, plain, printable, queue_document, shown
+from admin.present.queue_values import queue_document
+from admin.present.values import NOTHING_WRITTEN, plain, printable, shown
 from admin.services.entries import EntriesPage, EntryGroup, GroupEntriesRequest, Groups
 from admin.services.entry_changes import ChangedEntries
 from admin.services.entry_history import ShownEntries

@@ -1,10 +1,8 @@
 """Results of a check, a repair or an undo, as documents."""
 
-import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,16 +15,9 @@ from admin.present.values import NOTHING_WRITTEN, counts_json, fields_json, plai
 from admin.present.verdicts import EACH_VERDICT, MEANINGS, STYLES, kinds, steps_grid
 from admin.services.examples import EXAMPLES_MAX, Affected, Example
 from admin.services.mending import MendingResult
-from admin.whole_files import mode_for_owner, named_when_refused, whole_file
-from cql.rows import encode
-from model.catalog.mail import PROJECTIONS
-from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import ExitCode
-from model.operations import Seen
-from model.projections.findings import Finding
 from model.projections.reasons import Why
 from model.projections.verdicts import HARMLESS, MENDABLE, Verdict
-from model.schema.table import Key, Row, Table
 from model.texts import keyspace_option
 from repair.decisions.left_sample import LEFT_SAMPLE
 from repair.mending.runner import RepairResult
@@ -321,56 +312,3 @@ def _details(summary: RepairResult) -> Grid:
         ("examples", f"at most {EXAMPLES_MAX} of each kind"),
     ]
     return Grid("The run", ("field", "value"), rows)
-
-
-_TABLES: Mapping[str, Table] = {
-    **{name: projection.table for name, projection in PROJECTIONS.items()},
-    **{table.spelling: table for table in QUEUE_TABLES},
-}
-
-
-@contextmanager
-def findings_file(file: Path) -> Iterator[Callable[[Finding], None]]:
-    """A function that writes each outcome as a line, unless the rows agreed after all.
-
-    It holds rows of mails: a new file is for its owner alone, as a report is.
-
-    Raises:
-        WrongUse: the file cannot be written; nothing half written stays.
-    """
-    with whole_file(file, mode=mode_for_owner(file), masked=False) as stream:
-
-        def write(outcome: Finding) -> None:
-            if outcome.verdict is not Verdict.AGREE or outcome.error:
-                line = json.dumps(finding_json(outcome), ensure_ascii=False) + "\n"
-                with named_when_refused(file):
-                    stream.write(line)
-
-        yield write
-
-
-def finding_json(outcome: Finding) -> dict[str, Any]:
-    return {
-        "projection": outcome.suspect.projection,
-        "verdict": outcome.verdict.value,
-        "result": outcome.result.value if outcome.result else None,
-        "key": _key_json(outcome.suspect.projection, outcome.suspect.key),
-        "truths": [_seen_json(seen) for seen in outcome.truths],
-        "projected": _seen_json(outcome.projected) if outcome.projected else None,
-        "last_trace": outcome.last_trace,
-        "reason": outcome.reason.text if outcome.reason else None,
-        "error": outcome.error,
-    }
-
-
-def _key_json(projection: str, key: Key) -> Any:
-    table = _TABLES.get(projection)
-    return _row_json(table.key_row(key)) if table else [encode(value) for value in key]
-
-
-def _seen_json(seen: Seen) -> dict[str, Any]:
-    return {"row": _row_json(seen.row), "written_at": dict(seen.written_at)}
-
-
-def _row_json(row: Row) -> dict[str, Any]:
-    return {name: encode(value) for name, value in row.items()}

@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from admin.present.document import Document, Grid
-from admin.present.values import plain, printable, queue_document, shown
+from admin.present.queue_values import queue_document
+from admin.present.values import plain, printable, shown
 from admin.services.order_history import OrderHistory
 from admin.services.queue.request import QueueAnswer, QueueRequest
 from model.pickup.conditions import MadeCondition

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from admin.present.document import Grid
 from admin.present.values import NOTHING_WRITTEN, counts_json, first_ids, plain, shown
 from admin.services.mending import CheckedTopics, MendingResult
-from model.advice.queue_settings import MIB
 from model.projections.verdicts import HARMLESS, QUEUE_VERDICTS, Verdict
+from model.schema.sizes import MIB
 
 if TYPE_CHECKING:  # their libraries come with an extra of their own
     from admin.services.queue.garbage_collection import CollectedNode, GarbageCollection

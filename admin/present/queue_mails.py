@@ -4,16 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from admin.present.document import Document, Grid, Part, Verbatim
-from admin.present.values import (
-    NOTHING_WRITTEN,
-    fields_json,
-    mail_json,
-    mails_table,
-    plain,
-    printable,
-    queue_document,
-    shown,
-)
+from admin.present.queue_values import mail_json, mails_table, queue_document
+from admin.present.values import NOTHING_WRITTEN, fields_json, plain, printable, shown
 from admin.services.queue.consumers import ConsumerOutcome
 from admin.services.queue.dequeue import DequeueResult
 from admin.services.queue.enqueue import EnqueueResult

@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from admin.present.document import Document, Grid, Part
-from admin.present.values import NOTHING_WRITTEN, first_ids, plain, queue_document, shown
+from admin.present.queue_values import queue_document
+from admin.present.values import NOTHING_WRITTEN, first_ids, plain, shown
 from admin.services.queue.maintenance import RedriveRequest, RepublishRequest, Sweep, SweepRequest, was_moved_back
 from admin.services.queue.reconcile import ReconcileResult
 from admin.services.queue.request import DryRunRequest, QueueAnswer

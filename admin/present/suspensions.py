@@ -5,7 +5,8 @@ from typing import Any
 
 from admin.present.document import Document, Grid
 from admin.present.order_history import end_cell, history_document, unread_text, until_text
-from admin.present.values import NOTHING_WRITTEN, plain, printable, queue_document, shown
+from admin.present.queue_values import queue_document
+from admin.present.values import NOTHING_WRITTEN, plain, printable, shown
 from admin.services.order_history import OrderHistory
 from admin.services.queue.request import QueueAnswer, QueueRequest
 from admin.services.suspensions import AddSuspensionRequest, RemoveSuspensionRequest

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from model.advice.queue_settings import MIB
 from model.catalog.mail import CompactionChoice
+from model.schema.sizes import MIB
 
 P99_READS_MIN: Final = 100
 

@@ -24,8 +24,7 @@ from model.catalog.lifetimes import (
 )
 from model.queue.configuration import QueueConfiguration
 from model.queue.slices import SECOND
-
-MIB: Final = 1_048_576
+from model.schema.sizes import MIB
 
 MAILS_PER_SLICE: Final = 10_000
 """What a slice should hold on average: browsing reads slice after slice, cleanup removes one at a time."""

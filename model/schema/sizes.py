@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Final
 
 from model.schema.table import Row
 
@@ -80,3 +81,6 @@ def bytes_text(count: int) -> str:
         value = value / _STEP
         unit = unit + 1
     return f"{value:.3g} {_UNITS[unit]}" if value < 1000 else f"{value:.0f} {_UNITS[unit]}"  # noqa: PLR2004
+
+
+MIB: Final = 1_048_576

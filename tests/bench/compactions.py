@@ -17,10 +17,10 @@ from admin.progress import PlainLines
 from cql.driver.session import CassandraCluster, Keyspace
 from cql.introspect import live_schema
 from model.advice.compaction import choose
-from model.advice.queue_settings import MIB
 from model.catalog.mail import CompactionChoice
 from model.instants import MICROS
 from model.operations import Write
+from model.schema.sizes import MIB
 from repair.clock import SystemClock
 from tests.support.histories import histories
 from tests.support.keyspaces import MAIL, created

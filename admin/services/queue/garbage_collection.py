@@ -11,13 +11,13 @@ from admin.nodetool import Nodetool
 from admin.services.caller import Caller
 from admin.services.queue.request import confirm
 from admin.wiring.queues import QueueConnections
-from model.advice.queue_settings import MIB
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.errors import MailmendError
 from model.operations import Level, Scan
 from model.ports import AsyncTables, Clock
 from model.queue.disk import OnDisk, Rewritten, compactions, key_text, on_disk
 from model.schema.names import name_of
+from model.schema.sizes import MIB
 from model.schema.table import Kind, Table
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.present.mending import finding_json, findings_file
+from admin.present.findings import finding_json, findings_file
 from model.errors import ResultUnwritten, WrongUse
 from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict

@@ -8,7 +8,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from model.advice.queue_settings import (
-    MIB,
     PARTITION_BYTES_MAX,
     PARTITION_ROWS_MAX,
     SLICE_WINDOWS,
@@ -34,6 +33,7 @@ from model.catalog.lifetimes import (
 )
 from model.queue.configuration import QueueConfiguration
 from model.queue.slices import SECOND
+from model.schema.sizes import MIB
 from tests.support.queues import configured
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.advice.compaction import MEASURES, ReadCost, TrialResult, choose
-from model.advice.queue_settings import MIB
 from model.catalog.mail import CompactionChoice
+from model.schema.sizes import MIB
 
 TWCS, UNIFIED, LEVELED = CompactionChoice
 ALL = frozenset(CompactionChoice)
