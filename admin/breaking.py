@@ -141,7 +141,7 @@ def _undeleted(truth: Row) -> bool:
     return not truth["flagdeleted"]
 
 
-_MIRROR, (_UNSEEN, _DELETED, *_) = MESSAGES.mirror.name, [one.name for one in MESSAGES.filters]
+_MIRROR, (_UNSEEN, _DELETED, *_) = MESSAGES.mirror.name, [projection.name for projection in MESSAGES.filters]
 WRONG_COUNTER = DamageKind(
     "wrong counter", "a batch was counted twice", MESSAGES.counts[0].name, Verdict.AMEND, _wrong_counter
 )

@@ -56,8 +56,8 @@ def stop_signal() -> Iterator[asyncio.Event]:
     before = list(reactions)
 
     def react() -> None:
-        for one in before if stop.is_set() else ():
-            one()
+        for undo in before if stop.is_set() else ():
+            undo()
         stop.set()
 
     reactions[:] = [react]

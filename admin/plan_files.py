@@ -191,7 +191,7 @@ def head_of(settings: RepairSettings, tables: str, options: str, without: tuple[
         options=options,
         without=without,
         margin_seconds=margin,
-        policy={**policy, "only": sorted(one.value for one in policy["only"])},
+        policy={**policy, "only": sorted(verdict.value for verdict in policy["only"])},
     )
 
 
@@ -304,7 +304,7 @@ class PlanFile:
     @property
     def verdicts(self) -> Mapping[str, Counter[Verdict]]:
         """The counts of findings."""
-        return {name: Counter({Verdict(one): n for one, n in of.items()}) for name, of in self.counts.items()}
+        return {name: Counter({Verdict(verdict): n for verdict, n in of.items()}) for name, of in self.counts.items()}
 
     def values(self, name: str, build: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
         """What lines of one kind hold: suspects, marks, or blobs. One such iterator at a time.

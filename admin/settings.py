@@ -93,9 +93,13 @@ def typed_as(value: Any) -> list[str]:
         case True:
             return [""]
         case frozenset():
-            return [",".join(sorted(plain(one) for one in value))]
+            return [",".join(sorted(plain(element) for element in value))]
         case tuple():
-            return ["=".join(one) if isinstance(one, tuple) else text for one in value for text in typed_as(one)[:1]]
+            return [
+                "=".join(element) if isinstance(element, tuple) else text
+                for element in value
+                for text in typed_as(element)[:1]
+            ]
         case _:
             return [str(plain(value))]
 
@@ -108,7 +112,7 @@ def plain(value: Any) -> Any:
         case Enum():
             return value.value
         case tuple():
-            return [str(one) for one in value]
+            return [str(element) for element in value]
         case _:
             return value
 
@@ -247,7 +251,7 @@ def parse_broker(text: str) -> BrokerSettings:
     name, separator, password = user.partition(":")
     secure = parts.scheme == "amqps"
     return BrokerSettings(
-        hosts=tuple(_host(one, AMQPS_PORT if secure else AMQP_PORT) for one in hosts.split(",")),
+        hosts=tuple(_host(place, AMQPS_PORT if secure else AMQP_PORT) for place in hosts.split(",")),
         vhost=unquote(parts.path.removeprefix("/")) or "/",
         username=unquote(name) or GUEST,
         password=unquote(password) if separator else "",
@@ -271,7 +275,7 @@ def parse_pulsar(text: str) -> PulsarSettings:
         raise _not_a(text, "Pulsar", _PULSAR_FORM)
     name, _, password = map(unquote, user.partition(":"))
     secure = parts.scheme == "pulsar+ssl"
-    found = [_host(one, _PULSAR_PORTS[parts.scheme]) for one in hosts.split(",")]
+    found = [_host(place, _PULSAR_PORTS[parts.scheme]) for place in hosts.split(",")]
     settings = PulsarSettings(
         service=f"{parts.scheme}://{','.join(map(str, found))}",
         admin=f"https://{found[0].name}:8443" if secure else f"http://{found[0].name}:8080",

@@ -206,7 +206,7 @@ def _table(row: Row, name: str, columns: Sequence[Row], dropped: Sequence[Row] =
         comment=row["comment"] or "",
         compaction=_compaction(row["compaction"]),
         options={name: _literal(row[name]) for name in row if name not in _NOT_OPTIONS and row[name] is not None},
-        dropped=tuple(_dropped(one) for one in dropped),
+        dropped=tuple(_dropped(column) for column in dropped),
     )
 
 

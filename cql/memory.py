@@ -98,7 +98,7 @@ class MemoryTables:
         keys = partition.keys_under(table, key)
         now = self._seconds()
         seen = (partition.look(table, full, now, times=times) for full in keys)
-        return in_clustering_order(table, [one for one in seen if one])
+        return in_clustering_order(table, [row for row in seen if row])
 
     def _scan(self, scan: Scan) -> list[Row]:
         within = _among(scan.under, scan.among) if scan.under or scan.among else self._partitions_in(scan)
@@ -215,7 +215,7 @@ class MemoryTables:
 
 
 def _among(key: Key, among: Key) -> list[Key]:
-    return [(*key, one) for one in dict.fromkeys(among)] if among else [key]
+    return [(*key, value) for value in dict.fromkeys(among)] if among else [key]
 
 
 def _narrowed(read: Read, seen: Seen) -> Seen:

@@ -156,7 +156,9 @@ class _Renderer:
         return " AND ".join(_option_cql(name, value) for name, value in options.items())
 
     def _type(self, user_type: UserType, name: Name, *, unless: bool) -> str:
-        fields = ",\n".join(f"    {checked_spelling(one)} {parse_type(kind)}" for one, kind in user_type.fields)
+        fields = ",\n".join(
+            f"    {checked_spelling(spelling)} {parse_type(kind)}" for spelling, kind in user_type.fields
+        )
         return f"CREATE TYPE {_UNLESS * unless}{self._name(name)} (\n{fields}\n)"
 
     def _table(self, table: Table, name: Name, *, unless: bool) -> str:

@@ -183,12 +183,17 @@ def _local_of(address: str) -> str:
 
 
 def _xtext(text: str) -> bytes:
-    return "".join(one if _XTEXT_PLAIN.fullmatch(one) else f"+{ord(one):02X}" for one in text).encode()
+    return "".join(
+        character if _XTEXT_PLAIN.fullmatch(character) else f"+{ord(character):02X}" for character in text
+    ).encode()
 
 
 def _utf8_xtext(text: str) -> bytes:
     r"""As RFC 6533 3 writes it where commands have to be ASCII: `\x{E4}`."""
-    plain = (one if _XTEXT_PLAIN.fullmatch(one) and one != "\\" else f"\\x{{{ord(one):02X}}}" for one in text)
+    plain = (
+        character if _XTEXT_PLAIN.fullmatch(character) and character != "\\" else f"\\x{{{ord(character):02X}}}"
+        for character in text
+    )
     return "".join(plain).encode()
 
 

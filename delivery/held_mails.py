@@ -94,7 +94,7 @@ class HeldMail:
     def names_of(self, entry: DeliveryEntry) -> frozenset[str]:
         """By what somebody may ask for an entry: ids of its mail, at first and now, and of the entry."""
         ids = (str(self.mail.id), str(self.dequeued.enqueue_id))
-        return frozenset((*ids, *(f"{one}:{entry.id.number}" for one in ids)))
+        return frozenset((*ids, *(f"{name}:{entry.id.number}" for name in ids)))
 
     @property
     def waits(self) -> bool:

@@ -71,7 +71,7 @@ class HookOrders:
         unwritten: dict[UUID, M] = {
             suspension.id: suspension for suspension in self._unwritten.values() if isinstance(suspension, kind)
         }
-        found = [one for one in read if one.id not in unwritten and one.id not in self._unremoved]
+        found = [order for order in read if order.id not in unwritten and order.id not in self._unremoved]
         return [*found, *unwritten.values()]
 
     async def write(self, ledger: LedgerOrders) -> None:
@@ -99,7 +99,7 @@ class HookOrders:
         return instant_of(self.clock.micros())
 
     def _lasting(self, holding: Iterable[M]) -> list[M]:
-        return [one for one in holding if not one.has_ended(self._now)]
+        return [order for order in holding if not order.has_ended(self._now)]
 
     def _with(self, one: M, lasting: Sequence[M]) -> Sequence[M] | None:
         others: list[M] = [other for other in lasting if other.id != one.id]
@@ -121,10 +121,10 @@ class HookOrders:
             _LOG.warning("what a hook orders cannot be written into the history", extra=shown)
 
     def _without(self, ended: Sequence[M], lasting: Sequence[M]) -> Sequence[M] | None:
-        for one in ended:
-            self._unwritten.pop(one.id, None)
-            self._unremoved[one.id] = one
-        return [one for one in lasting if one not in ended] if ended else None
+        for order in ended:
+            self._unwritten.pop(order.id, None)
+            self._unremoved[order.id] = order
+        return [order for order in lasting if order not in ended] if ended else None
 
 
 def _suffices(one: MadeSuspension | MadeCondition, order: HookOrder, now: datetime) -> bool:

@@ -105,8 +105,8 @@ class DeliveryHooks:
         except Exception as error:  # noqa: BLE001 - whatever a program of somebody else's raises
             return f"it raised {type(error).__name__}"
         finally:
-            for one in (asking, waiting):
-                one.cancel()
+            for task in (asking, waiting):
+                task.cancel()
             await asyncio.gather(asking, waiting, return_exceptions=True)
 
 

@@ -204,8 +204,8 @@ class MailIntake:
     async def close(self) -> None:
         """Give up what is still being put into the queue; its clients keep it."""
         some = tuple(self._puts)
-        for one in some:
-            one.cancel()
+        for task in some:
+            task.cancel()
         await asyncio.gather(*some, return_exceptions=True)
 
 

@@ -150,8 +150,8 @@ class PolicyNode:
     def listed(self, what: str) -> "Iterator[PolicyNode]":
         if not isinstance(self.node, yaml.SequenceNode):
             self.fail(f"{what} are a list", "Begin each of them with '- '.")
-        for one in self.node.value:
-            yield self._child(one)
+        for pair in self.node.value:
+            yield self._child(pair)
 
     def one_or_more(self, what: str) -> "Iterator[PolicyNode]":
         """The values of a list, or the one that stands there."""

@@ -108,7 +108,7 @@ def _described(schema: JsonSchema, text: str) -> JsonSchema:
 
 
 def _by_field(schemas: Mapping[F, JsonSchema]) -> dict[str, Any]:
-    return _object([schema.value for schema in schemas], {one.value: each for one, each in schemas.items()})
+    return _object([name.value for name in schemas], {name.value: each for name, each in schemas.items()})
 
 
 def _one_or_more(schema: JsonSchema) -> JsonSchema:

@@ -63,8 +63,8 @@ class QueueQuotas:
         began = self.clock.micros()
         count = self.usage.begin_count()
         try:
-            async for one in self.queue.browse():
-                count.add(counted_mail(one.queued.mail))
+            async for listed in self.queue.browse():
+                count.add(counted_mail(listed.queued.mail))
         except BaseException:
             self.usage.end_count(None)
             raise

@@ -161,24 +161,24 @@ class DeliveryServer:
         try:
             await self._serve(stop, watching)
         finally:
-            ended = [one for one in watching if one.done()]
+            ended = [task for task in watching if task.done()]
             await cancelled(watching)
             if self.orders:
                 await self.orders.leave()
             if self._limits:
                 await self._limits.end()
-        for one in ended:
-            one.result()
+        for task in ended:
+            task.result()
 
     async def _serve(self, stop: asyncio.Event, watching: Collection[asyncio.Task[None]]) -> None:
         held = self.settings.bytes_at_once_max
         async with self.queue.dequeue(self.settings.prefetch, bytes_max=held) as mails:
             taking = asyncio.ensure_future(self._take_all(mails))
-            for one in (taking, *watching):
-                one.add_done_callback(lambda _: self._woken.set())
+            for task in (taking, *watching):
+                task.add_done_callback(lambda _: self._woken.set())
             self.is_ready = True
             try:
-                while not stop.is_set() and not any(one.done() for one in (taking, *watching)):
+                while not stop.is_set() and not any(task.done() for task in (taking, *watching)):
                     self._woken.clear()
                     self._look()
                     await paused(self.clock, self._rest(), stop, self._woken)

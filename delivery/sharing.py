@@ -109,7 +109,7 @@ class SharedLimits:
         Raises:
             ServerNameTaken: another live server has the name.
         """
-        beside = [asyncio.ensure_future(one) for one in (self._watch(stop), self.rates.keep_current(stop))]
+        beside = [asyncio.ensure_future(work) for work in (self._watch(stop), self.rates.keep_current(stop))]
         try:
             while not stop.is_set():
                 try:
@@ -123,8 +123,8 @@ class SharedLimits:
                     self._failing = False
                 await paused(self.clock, EVERY if self._settled else HURRY, stop)
         finally:
-            for one in beside:
-                one.cancel()
+            for task in beside:
+                task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
 
     async def turn(self) -> bool:

@@ -54,7 +54,7 @@ async def in_order(
 async def all_of(items: Iterable[S], carry_out: Callable[[S], Coroutine[Any, Any, T]], most: int) -> list[T]:
     """The results in order, at most `most` running at once; the first failure cancels the others."""
     async with aclosing(in_order(items, carry_out, most)) as found:
-        return [one async for _, one in found]
+        return [answer async for _, answer in found]
 
 
 async def in_batches(items: AsyncIterator[S], most: int) -> AsyncGenerator[list[S]]:
@@ -87,8 +87,8 @@ async def next_until(
         await asyncio.wait([coming, *others], return_when=asyncio.FIRST_COMPLETED)
         return coming.result() if coming.done() and not stop.is_set() else None
     finally:
-        for one in (coming, *others):
-            one.cancel()
+        for task in (coming, *others):
+            task.cancel()
         await asyncio.gather(coming, *others, return_exceptions=True)
 
 

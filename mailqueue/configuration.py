@@ -73,7 +73,7 @@ class Configurations:
     async def _events(self, level: Level) -> list[ConfigurationEvent]:
         """A SERIAL read completes an open conditional write."""
         seen = await self._tables.read(Read(EVENTS, (AGGREGATE,), level))
-        return [event_of(one.row["eventid"], one.row["event"]) for one in seen]
+        return [event_of(stored.row["eventid"], stored.row["event"]) for stored in seen]
 
     async def _appended(self, events: Sequence[ConfigurationEvent], agreed: QueueConfiguration) -> bool:
         """Whether the event was written; where the answer was lost, the next round reads it."""

@@ -113,9 +113,9 @@ class MemoryMailQueue:
         """The mails in their order in listings; `on_broken` is never called, as no row in memory can break."""
         del on_broken
         listed = [entry.listed for entry in self._entries.values()]
-        for one in sorted(listed, key=lambda one: ListingPosition.of(one).order):
-            if where.matches(one) and is_behind(one, after):
-                yield one
+        for mail in sorted(listed, key=lambda one: ListingPosition.of(one).order):
+            if where.matches(mail) and is_behind(mail, after):
+                yield mail
 
     async def content(self, listed: Listed) -> bytes:
         entry = self._entries.get(listed.queued.enqueue_id)
@@ -131,7 +131,7 @@ class MemoryMailQueue:
         return 0
 
     async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
-        meant = [one async for one in self.browse(where)]
+        meant = [mail async for mail in self.browse(where)]
         for listed in meant:
             if on_removed is not None:
                 await on_removed(listed)
@@ -183,7 +183,7 @@ class MemoryMailQueue:
     ) -> Redriven:
         refuse_too_many(len(self._entries), f"mails in {self.name}", ids_max)
         done = Redriven()
-        for entry in [one for one in self.dead if where.matches(one.listed)][:limit]:
+        for entry in [dead for dead in self.dead if where.matches(dead.listed)][:limit]:
             back = done.add(entry.listed.queued, await lacking(entry.listed.queued))
             if dry_run:
                 continue
@@ -221,7 +221,7 @@ class MemoryMailQueue:
         if scope is FigureScope.STARTS:
             return QueueFigures(self.name, self.now)
         size = await self.size()
-        waiting = [one async for one in self.browse(WAITING)]
+        waiting = [listed async for listed in self.browse(WAITING)]
         unacked = sum(len(stream.unacked) for stream in self._streams)
         return QueueFigures(
             self.name,
@@ -355,7 +355,11 @@ class _MemoryStream:
     async def __anext__(self) -> "MemoryDequeued":
         while True:
             held = list(self.unacked.values())
-            waiting = [one for one in self._levels if self._queue.ready[one] and held.count(one) < self._prefetch]
+            waiting = [
+                priority
+                for priority in self._levels
+                if self._queue.ready[priority] and held.count(priority) < self._prefetch
+            ]
             if not waiting or self._is_full:
                 self._queue.changed.clear()
                 await self._queue.changed.wait()

@@ -159,10 +159,12 @@ class SparkLook:
             yield ListedBlob(BlobId(blob_id), None if micros is None else EPOCH + timedelta(microseconds=micros), size)
 
     def missing_ids(self) -> Iterator[BlobId]:
-        return (BlobId(one) for one, *_ in self._rows(self.lacking))
+        return (BlobId(blob) for blob, *_ in self._rows(self.lacking))
 
     def missing(self) -> Iterator[MissingBlob]:
-        return (MissingBlob(BlobId(one), self.sources[at], referrer) for one, at, referrer in self._rows(self.lacking))
+        return (
+            MissingBlob(BlobId(blob), self.sources[at], referrer) for blob, at, referrer in self._rows(self.lacking)
+        )
 
     def close(self) -> None:
         self._workshop.close()

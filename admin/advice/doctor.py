@@ -178,7 +178,7 @@ def judged(installed: Installed, servers: ServersFound) -> list[PartFound]:
 
 
 def exit_of(found: Sequence[PartFound]) -> ExitCode:
-    states = {one.state for one in found}
+    states = {part.state for part in found}
     if PartState.CANNOT_REACH in states:
         return ExitCode.CANNOT_REACH
     return ExitCode.DRIFT if _CHANGE in states else ExitCode.FINE
@@ -195,7 +195,7 @@ def _python(found: Installed) -> PartFound:
         return PartFound(
             "Python", _CHANGE, seen, "Install mailmend into a Python of that version: uv venv --python 3.11"
         )
-    ours, theirs = (one.split(".")[:2] if one else None for one in (found.python, found.executors_python))
+    ours, theirs = (version.split(".")[:2] if version else None for version in (found.python, found.executors_python))
     if theirs and theirs != ours:
         seen = f"{found.python}; PYSPARK_PYTHON names {found.executors_python}, and executors need the driver's"
         return PartFound(
@@ -262,7 +262,7 @@ def _spark_cluster(found: SparkClusterFound | None, pyspark: str | None) -> Iter
     """An application runs on a cluster of its own Spark's version only, but for the last number."""
     if found is None:
         return
-    cluster, here = (tuple(map(int, _NUMBERS.findall(one or "")[:2])) for one in (found.version, pyspark))
+    cluster, here = (tuple(map(int, _NUMBERS.findall(version or "")[:2])) for version in (found.version, pyspark))
     if not cluster:
         silent = f"{found.page} tells no version of Spark"
         look = "Name the page of its master: --master http://HOST:PORT"

@@ -84,8 +84,8 @@ def reads_of(messages: Sequence[SampledMessage], reads: int) -> tuple[list[Read]
     mailboxes = list(dict.fromkeys(message.cells[_MAILBOX] for message in messages))
     ids = list(dict.fromkeys(message.cells[_MESSAGE] for message in messages))
     fitting = ROWS_OPENED_MAX * len(mailboxes) // max(1, len(messages))
-    opened = [Read(MESSAGE_ID, (one,)) for one in spread(mailboxes, min(reads, max(MAILBOXES_MIN, fitting)))]
-    return opened, [Read(IMAP_UID, (one,)) for one in spread(ids, reads)]
+    opened = [Read(MESSAGE_ID, (mailbox,)) for mailbox in spread(mailboxes, min(reads, max(MAILBOXES_MIN, fitting)))]
+    return opened, [Read(IMAP_UID, (message_id,)) for message_id in spread(ids, reads)]
 
 
 def spread(items: Sequence[T], count: int) -> list[T]:

@@ -96,7 +96,7 @@ def _build(own: Values, others: Values, context: click.Context) -> Any:
     broker: BrokerSettings | PulsarSettings | None = None
     if own["broker"] and not own["no_broker"]:
         broker = _pulsar(own, context) if is_pulsar(own["broker"]) else broker_of(own, context, lambda _name: None)
-    names = (str(one.name) for one in _OWN)
+    names = (str(own_option.name) for own_option in _OWN)
     wanted = imported("admin.services.blob_sources:BlobsWanted")
     return wanted(
         store=blobs_of(own, context, lambda _name: None),

@@ -20,7 +20,7 @@ _NAMES: Final = ", ".join(field.value for field in PickupField)
 
 
 def _fields(value: Any) -> tuple[str, ...]:
-    return tuple(name for one in str(value).split(",") if (name := one.strip()))
+    return tuple(name for word in str(value).split(",") if (name := word.strip()))
 
 
 def _value(value: Any) -> tuple[str, str]:

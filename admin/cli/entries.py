@@ -36,7 +36,7 @@ def _selection(own: Values, _others: Values, _context: click.Context) -> EntrySe
         ids=tuple(own["ids"]),
         texts={named: some for named, some in texts.items() if some},
         attributes=attributes_of(own["attribute"]),
-        states=tuple(EntryState(one) for one in own["in_state"]),
+        states=tuple(EntryState(word) for word in own["in_state"]),
         retries=own["retries"] or (0, None),
         older_than=own["older_than"],
         newer_than=own["newer_than"],

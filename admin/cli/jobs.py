@@ -292,7 +292,7 @@ def _kind(name: str, text: str) -> click.Option:
 
 def _place_there(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> UnitPlace:  # noqa: ARG001
     if others["kind"] is None:
-        raise WrongUse("no scheduler is named", mend=f"Name one: {', '.join(f'--{one}' for one in RENDERED)}.")
+        raise WrongUse("no scheduler is named", mend=f"Name one: {', '.join(f'--{form}' for form in RENDERED)}.")
     there, _ = settings_file_of(context)
     settings = others.pop("settings") or there
     place = UnitPlace(

@@ -187,7 +187,7 @@ def log_finding(finding: Finding) -> None:
         return
     fields = {
         "projection": finding.suspect.projection,
-        "key": [_id(one) for one in finding.suspect.key],
+        "key": [_id(value) for value in finding.suspect.key],
         "truths": list(map(str, finding.suspect.truth_ids)) or None,
         "verdict": finding.verdict.value,
         "result": finding.result.value if finding.result else None,

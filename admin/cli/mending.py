@@ -287,8 +287,8 @@ _REPAIR_QUEUES: Final = Command(
             metavar="COMMAND",
         ),
         flag("--yes", "Do not ask: do as --garbagecollect says."),
-        *(one for one in _WRITING if one.name != "no_writers"),
-        *(one for one in SCANNING if one.name not in {"torn", "without"}),
+        *(declared for declared in _WRITING if declared.name != "no_writers"),
+        *(declared for declared in SCANNING if declared.name not in {"torn", "without"}),
     ),
     shared=(
         queue_settings(
@@ -333,8 +333,8 @@ _REPAIR_BLOBS: Final = Command(
         option(
             "--removed", "List the blobs that went. [default: in a file of this user's own]", type=FILE, metavar="FILE"
         ),
-        *(one for one in _WRITING if one.name != "no_writers"),
-        *(one for one in SCANNING if one.name not in {"torn", "without"}),
+        *(declared for declared in _WRITING if declared.name != "no_writers"),
+        *(declared for declared in SCANNING if declared.name not in {"torn", "without"}),
     ),
     shared=(BLOBS_WANTED, CONNECTION),
     output=(JSON, METRICS_FILE),

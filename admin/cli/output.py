@@ -131,7 +131,7 @@ def run_name(context: click.Context) -> tuple[str, str, str]:
     given = context.params
     about = (param.name for param in context.command.params if isinstance(param, click.Argument))
     looks = ("--dry-run",) if given.get("dry_run") else ("--plan",) if given.get("plan") else ()
-    words = (*context.command_path.split()[1:], *(str(given[one]) for one in about if one and given[one]), *looks)
+    words = (*context.command_path.split()[1:], *(str(given[name]) for name in about if name and given[name]), *looks)
     return given["keyspace"], " ".join(words), context.meta.get(JOB, "")
 
 

@@ -150,7 +150,9 @@ BLOB_OPTIONS: Final = (
     _file("--s3-tls-ca", "Certificate of the authority that signed the S3 server's certificate."),
 )
 _SECRETS: Final = ("broker_password", "s3_access_key", "s3_secret_key", "s3_session_token")
-SETTINGS_NAMES: Final = frozenset({*(str(one.name) for one in (_QUEUE, *BROKER_OPTIONS, *BLOB_OPTIONS)), *_SECRETS})
+SETTINGS_NAMES: Final = frozenset(
+    {*(str(declared.name) for declared in (_QUEUE, *BROKER_OPTIONS, *BLOB_OPTIONS)), *_SECRETS}
+)
 """What the table [queue] may hold beside the tables of its commands."""
 
 

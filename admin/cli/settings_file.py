@@ -101,10 +101,10 @@ def _settings(root: click.Context) -> dict[str, Any]:
         settings = parse_settings(text, file)
         root.meta[_FILE] = (file, text)
     profiles = settings.pop(PROFILES, {})
-    if not isinstance(profiles, dict) or not all(isinstance(one, dict) for one in profiles.values()):
+    if not isinstance(profiles, dict) or not all(isinstance(values, dict) for values in profiles.values()):
         raise BadSettings(f"{file}: {PROFILES} holds something that is not a table", mend="Write [profiles.NAME].")
-    for one in (settings, *profiles.values()):
-        _refuse_unknown(root, one)
+    for values in (settings, *profiles.values()):
+        _refuse_unknown(root, values)
     if profile is None:
         return settings
     if profile.replace("-", "_") not in profiles:

@@ -94,7 +94,7 @@ SIMULATE: Final = Command(
             default=TOP,
             metavar="N",
         ),
-        *(one for one in SCANNING if one.name not in {"pace", "torn", "without"}),
+        *(declared for declared in SCANNING if declared.name not in {"pace", "torn", "without"}),
     ),
     shared=(queue_settings(check=_refuse_unnamed),),
     examples="""

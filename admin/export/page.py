@@ -127,7 +127,7 @@ def _compared(column: Column, table: Table, families: tuple[Family, ...]) -> str
     compared = {
         name
         for family in families
-        for name in (one.name for one in family.mirror.compared)
+        for name in (compared_column.name for compared_column in family.mirror.compared)
         if table.name in {family.truth.name, family.mirror.table.name}
     }
     if column.canonical is not Canonical.PLAIN or column.name in compared:

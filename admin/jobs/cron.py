@@ -58,8 +58,8 @@ class Cron:
         return self._instants(at, zone, backwards=True)
 
     def _instants(self, at: datetime, zone: ZoneInfo, *, backwards: bool) -> Iterator[datetime]:
-        for one in CronSim(self.text, at.astimezone(zone), reverse=backwards):
-            yield one.astimezone(UTC)
+        for moment in CronSim(self.text, at.astimezone(zone), reverse=backwards):
+            yield moment.astimezone(UTC)
 
 
 def parse_cron(text: str) -> Cron:
@@ -95,4 +95,4 @@ def parse_cron(text: str) -> Cron:
     fields = [sim.minutes, sim.hours, sim.days, sim.months, weekdays_of]
     if not sim.day_and and (len(sim.days) == _SPANS[2] or len(weekdays_of) == _SPANS[4]):
         fields[2], fields[4] = set(range(1, 32)), set(range(7))  # a day of either kind: each day is
-    return Cron(" ".join(parts), *(tuple(sorted(one)) for one in fields))
+    return Cron(" ".join(parts), *(tuple(sorted(numbers)) for numbers in fields))

@@ -108,7 +108,10 @@ class Job:
             "--rows-per-second": self.rows_per_second,
             "--metrics-file": self.metrics_file,
         }
-        return (*self.words, *(text for name, one in more.items() if one is not None for text in (name, str(one))))
+        return (
+            *self.words,
+            *(text for name, value in more.items() if value is not None for text in (name, str(value))),
+        )
 
     @property
     def command(self) -> str:
@@ -265,7 +268,7 @@ def _window(value: object) -> DailyWindow:
     found = _WINDOW.fullmatch(text.replace(" ", ""))
     if not found:
         raise BadJob("window", f"{text!r} is not a window", mend="Write begin and end by the clock: 22:00-06:00.")
-    start, end = (time(int(found[one]), int(found[one + 1])) for one in (1, 3))
+    start, end = (time(int(found[group]), int(found[group + 1])) for group in (1, 3))
     if start == end:
         raise BadJob("window", f"the window {text} is empty", mend="Leave it out, and the job may run at any time.")
     return DailyWindow(start, end)

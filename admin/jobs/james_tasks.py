@@ -199,7 +199,7 @@ _ENTRIES: Final = {
 """What a run of ours calls what James counts in these fields."""
 
 _SIDE_TABLES: Final = (
-    *(one.table.spelling for one in MESSAGES.filters),
+    *(projection.table.spelling for projection in MESSAGES.filters),
     APPLICABLE_FLAG.spelling,
     MAILBOX_COUNTERS.spelling,
 )
@@ -227,7 +227,7 @@ def _flags_solved(options: TaskOptions, outcome: TaskOutcome) -> dict[str, Any]:
     }
 
 
-_, _DELETED, _RECENT = (one.table.spelling for one in MESSAGES.filters)
+_, _DELETED, _RECENT = (projection.table.spelling for projection in MESSAGES.filters)
 _FLAG_TABLES: Final = {"DELETED": _DELETED, "RECENT": _RECENT}
 
 

@@ -231,7 +231,7 @@ def module_text(program: JarProgram, listed: Sequence[ListedJar] = ()) -> str:
     jars = dict[Coordinate, list[str]]()
     for coordinate, classifier in alone:
         jars.setdefault(coordinate, []).append(classifier)
-    needed = [*map(_whole_text, whole), *(_alone_text(*one) for one in jars.items())]
+    needed = [*map(_whole_text, whole), *(_alone_text(*jar) for jar in jars.items())]
     return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="mailmend" module="{program.module}"/>
   <configurations><conf name="default"/></configurations>

@@ -170,9 +170,9 @@ def value_text(value: Any) -> str:
         case datetime():
             return instant_text(value) or ""
         case set() | frozenset():
-            return "{" + ", ".join(sorted(value_text(one) for one in value)) + "}"
+            return "{" + ", ".join(sorted(value_text(element) for element in value)) + "}"
         case tuple() | list():
-            return "[" + ", ".join(value_text(one) for one in value) + "]"
+            return "[" + ", ".join(value_text(element) for element in value) + "]"
         case bool():
             return str(value).lower()
         case _:

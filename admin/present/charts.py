@@ -90,7 +90,7 @@ def by_verdict(counts: Mapping[str, int]) -> Iterator[Chart]:
 
 def by_time(hours: Mapping[tuple[int, Verdict], int]) -> Iterator[Chart]:
     """A chart by the hour at which rows of findings were last written: what went wrong once, or every night."""
-    known = {(hour, one): count for (hour, one), count in hours.items() if hour in _HOURS_KNOWN}
+    known = {(hour, kind): count for (hour, kind), count in hours.items() if hour in _HOURS_KNOWN}
     if not known:
         return
     first = min(hour for hour, _ in known)

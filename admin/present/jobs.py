@@ -124,7 +124,12 @@ def _limit_text(limit: int | None) -> str:
 
 
 def history_document(result: JobHistory) -> Document:
-    json = {"runs": [{**_run_json(run), "repairs": [str(one.id) for one in repairs]} for run, repairs in result.runs]}
+    json = {
+        "runs": [
+            {**_run_json(run), "repairs": [str(mending_run.id) for mending_run in repairs]}
+            for run, repairs in result.runs
+        ]
+    }
     if not result.runs:
         return Document(json, ("No run of a job is kept: none ran yet, or they have expired.",))
     columns = ("job", "started", "ended", "state", "exit", "repair")

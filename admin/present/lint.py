@@ -41,7 +41,7 @@ def document_of(result: LintResult) -> Document:
         body = (Verbatim(sarif_text),)
     elif request.form != "human":
         body = (Verbatim(dumps(json, ensure_ascii=False) + "\n"),)
-    unused = tuple(f"An ignore that matches nothing can go: {one}." for one in report.unused) if report else ()
+    unused = tuple(f"An ignore that matches nothing can go: {ignore}." for ignore in report.unused) if report else ()
     return Document(json, body, code, remarks=unused, files=files)
 
 

@@ -54,8 +54,8 @@ def changes_json(changes: PolicyChanges) -> Mapping[str, Any]:
     """By their numbers in the file, from 1."""
     return {
         "kept": [{"before": before + 1, "now": now + 1} for before, now in changes.kept],
-        "new": [one + 1 for one in changes.new],
-        "dropped": [one + 1 for one in changes.dropped],
+        "new": [index + 1 for index in changes.new],
+        "dropped": [index + 1 for index in changes.dropped],
     }
 
 

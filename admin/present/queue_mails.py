@@ -58,7 +58,7 @@ def dequeue_document(result: DequeueResult) -> Document:
         named = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
         line = f"Took {result.total:,} mails from {request.queue}" + (f": {named}." if named else ".")
         return queue_document(result, json, (line,))
-    json |= {"would_take": [mail_json(one, result.at) for one in result.listed], "more": result.more}
+    json |= {"would_take": [mail_json(mail, result.at) for mail in result.listed], "more": result.more}
     if not result.listed:
         return queue_document(result, json, (f"Nothing was taken. No mail waits in {request.queue}.",))
     more = ", and there are more" if result.more else ""
@@ -81,7 +81,7 @@ def remove_document(result: RemoveResult) -> Document:
         "failed": [{"id": unremoved.enqueue_id, "why": unremoved.why} for unremoved in failed],
         "kept": str(result.kept) if result.kept else None,
         "kept_without_content": result.without_content,
-        "mails": [mail_json(one, result.at) for one in result.listed] if request.dry_run else None,
+        "mails": [mail_json(mail, result.at) for mail in result.listed] if request.dry_run else None,
     }
     body: list[Part] = []
     if request.dry_run:

@@ -151,7 +151,7 @@ def _threshold_texts(threshold: Threshold) -> dict[LimitKind, str]:
 
 def _delayed_row(field: PickupField, value: str, found: DelayedValue) -> Sequence[GridCell]:
     late = found.delayed - found.never
-    numbers = (f"{one:,}" for one in (found.attempts, late, found.never))
+    numbers = (f"{number:,}" for number in (found.attempts, late, found.never))
     average = _span(found.later // late) if late else ""
     return (field.value, printable(value), *numbers, average, _span(found.latest) if late else "")
 

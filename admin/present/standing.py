@@ -168,11 +168,11 @@ def _goes_json(goes: NextSource | None, moment: ServerMoment) -> dict[str, Any]:
 def _refusals(sources: Sequence[SourceExplanation], moment: ServerMoment) -> Iterator[str]:
     """What refuses it: once where that is the same from every address, else from each."""
     each = [list(_of_source(explanation, moment)) for explanation in sources]
-    if all(one == each[0] for one in each):
+    if all(answer == each[0] for answer in each):
         yield from each[0] if each else ()
         return
     for source, some in zip(sources, each, strict=True):
-        yield from (f"From {source.source}: {one}" for one in some)
+        yield from (f"From {source.source}: {line}" for line in some)
 
 
 def _of_source(one: SourceExplanation, moment: ServerMoment) -> Iterator[str]:

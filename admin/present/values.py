@@ -36,7 +36,7 @@ def plain(value: Any) -> Any:
         case UUID() | Path():
             found = str(value)
         case Mapping():
-            found = {str(plain(name)): plain(one) for name, one in value.items()}
+            found = {str(plain(name)): plain(element) for name, element in value.items()}
         case AbstractSet():
             found = sorted(map(plain, value))
         case list() | tuple():
@@ -63,11 +63,11 @@ def shown(at: datetime) -> str:
 
 def printable(text: str, kept: str = "", instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
     """The text without control characters (those in `kept` stay): a file or a sender must not steer the terminal."""
-    return "".join(one if one.isprintable() or one in kept else instead for one in text)
+    return "".join(character if character.isprintable() or character in kept else instead for character in text)
 
 
 def first_ids(title: str, ids: Sequence[object], total: int, rest: str = "") -> list[str]:
     if not ids:
         return []
-    lines = [title, *(f"    {one}" for one in ids[:IDS_SHOWN])]
+    lines = [title, *(f"    {text}" for text in ids[:IDS_SHOWN])]
     return [*lines, f"    and {total - IDS_SHOWN:,} more{rest}"] if total > IDS_SHOWN else lines

@@ -16,7 +16,7 @@ def wait_document(result: WaitExplanation) -> Document:
         "exit": int(result.exit),
     }
     body = [part for url, answer in result.answers.items() for part in _parts(url, answer)]
-    return Document(json, body, result.exit, [printable(one) for one in result.unreached.values()])
+    return Document(json, body, result.exit, [printable(reason) for reason in result.unreached.values()])
 
 
 def _parts(url: str, answer: Mapping[str, Any]) -> Iterator[Part]:
@@ -25,8 +25,8 @@ def _parts(url: str, answer: Mapping[str, Any]) -> Iterator[Part]:
     for entry in answer.get("entries", ()):
         where = entry["stage"] if entry["here"] else f"{entry['stage']}, not with this server"
         yield f"{printable(entry['id'])}, {printable(entry['recipient'])}: {where}"
-        yield from (f"    {printable(one)}" for one in entry["why"])
+        yield from (f"    {printable(reason)}" for reason in entry["why"])
     if "entries" not in answer:
         named = ", ".join(f"{name} {text}" for name, text in answer["mail"].items())
         yield printable(f"A mail with {named or 'nothing of its own'}")
-        yield from (f"    {printable(one)}" for one in answer["why"])
+        yield from (f"    {printable(reason)}" for reason in answer["why"])

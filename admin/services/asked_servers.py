@@ -86,7 +86,7 @@ def _understood(answers: Mapping[str, HttpAnswer]) -> Iterator[tuple[str, Mappin
     known = {url: answer.body for url, answer in answers.items() if answer.status == HTTPStatus.OK}
     if not known:
         raise _refusal(*next(iter(answers.items())))
-    have = {url: body for url, body in known.items() if any(one["here"] for one in body.get("entries", ()))}
+    have = {url: body for url, body in known.items() if any(entry["here"] for entry in body.get("entries", ()))}
     by_values = {url: body for url, body in known.items() if "entries" not in body}
     yield from (have or by_values or dict([next(iter(known.items()))])).items()
 

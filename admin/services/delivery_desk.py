@@ -202,7 +202,7 @@ class DeliveryDesk:
             WrongUse: something is no value of its field.
         """
         normal = {named: named.normal(text) for named, text in values.items()}
-        given = [PickupField.LOCAL_IP.normal(one) for one in local_ip]
+        given = [PickupField.LOCAL_IP.normal(address) for address in local_ip]
         own = given or [source.address for source in self.server.settings.sources]
         left = reaching(own, normal.get(PickupField.REMOTE_IP, ""))
         mail = ActiveMail("", normal, left)

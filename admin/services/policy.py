@@ -160,7 +160,7 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
     """
     read = policy_file(request.file)
     values = {named: named.normal(text) for named, text in request.values.items()}
-    given = tuple(dict.fromkeys(PickupField.LOCAL_IP.normal(one) for one in request.local_ip))
+    given = tuple(dict.fromkeys(PickupField.LOCAL_IP.normal(address) for address in request.local_ip))
     left = reaching(given, values.get(PickupField.REMOTE_IP, ""))
     orders = with_queues(request.settings, partial(_orders_of, read.said)) if request.settings else QueueOrders()
     policies, placed = with_conditions(read.said.policies, orders.conditions, read.said.algorithm)
@@ -174,7 +174,7 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
         read.said,
         values,
         sources,
-        tuple(one for one in given if one not in left),
+        tuple(address for address in given if address not in left),
         tuple(pickup_field for pickup_field in PickupField if pickup_field in _used_fields(read.said) - named),
         {path: read.place_of(path) for path in _spoken_of(read.said, sources, quotas)},
         quotas,
@@ -201,8 +201,8 @@ async def _orders_of(file: PickupPolicies, connections: QueueConnections) -> Que
 async def _counted(quotas: tuple[QueueQuota, ...], connections: QueueConnections) -> QuotaCount:
     count = QuotaCount(quotas)
     async with connections.open(dry_run=True) as queue:
-        async for one in queue.browse():
-            count.add(counted_mail(one.queued.mail))
+        async for listed in queue.browse():
+            count.add(counted_mail(listed.queued.mail))
     return count
 
 

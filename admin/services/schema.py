@@ -320,7 +320,7 @@ def _model_plan(opened: OpenCluster, request: PlanRequest, wanted: RolloutReques
     in_flight = tuple(str(entry.file) for entry in past.entries if not entry.ended) if request.include_drops else ()
     drops = request.include_drops and not in_flight
     asked = {Include.OPTIONS: request.include_options, Include.REMOVALS: drops}
-    include = frozenset(one for one, wish in asked.items() if wish)
+    include = frozenset(part for part, wish in asked.items() if wish)
     if wanted.ours:
         wanted.refuse_others(live)
         gap = gap_to_catalog(live, include, newest=request.newest, choice=request.compaction)

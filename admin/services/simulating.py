@@ -55,7 +55,7 @@ class SimulateRequest(QueueRequest):
     level: Level = Level.LOCAL_QUORUM
 
     def wanted(self, now: datetime) -> AttemptsWanted:
-        since, until = (now - one if isinstance(one, timedelta) else one for one in (self.since, self.until))
+        since, until = (now - end if isinstance(end, timedelta) else end for end in (self.since, self.until))
         if since and until and since >= until:
             raise WrongUse("--since is not before --until", mend="The later of the two is --until.")
         return AttemptsWanted(self.settings.connection.keyspace, self.queue, since, until)
@@ -162,7 +162,7 @@ def _simulated(file: Path, read: "PolicyFile", record: AttemptRecord, request: S
 
 
 def _limits(read: "PolicyFile", uses: Sequence[CounterUse], before: int, concurrency: int | None) -> Iterator[LimitUse]:
-    numbers = {one.id: number for number, one in enumerate(read.said.suspensions)}
+    numbers = {declared.id: number for number, declared in enumerate(read.said.suspensions)}
     for use in uses:
         number, key = use.place
         kind = max(LimitKind, key=lambda one: use.refusals[one]) if use.refusals else None

@@ -44,7 +44,7 @@ def staged(
         return
     areas = import_or_name_extra("repair.staging.area")
     store = _store_at(place)
-    reads = {name: one for family in settings.families for name, one in family.columns_read.items()}
+    reads = {name: columns for family in settings.families for name, columns in family.columns_read.items()}
     scope = areas.StagedScope(
         version=version("mailmend"),
         keyspace=settings.keyspace,

@@ -48,7 +48,7 @@ FAILURES = tuple(kind for kind, _ in _KINDS)
 def failure_kind(error: Exception) -> DriverFailure:
     """The kind of failure of a driver's error; refused credentials are found inside "no host available"."""
     tried = getattr(error, "errors", None)
-    if isinstance(tried, Mapping) and any(isinstance(one, AuthenticationFailed) for one in tried.values()):
+    if isinstance(tried, Mapping) and any(isinstance(failure, AuthenticationFailed) for failure in tried.values()):
         return DriverFailure.DENIED
     return next(failure for kind, failure in _KINDS if isinstance(error, kind))
 
@@ -57,7 +57,7 @@ def said_by(error: Exception) -> str:
     """The driver's message; where several nodes failed, the nodes' own messages."""
     tried = getattr(error, "errors", None)
     if isinstance(tried, Mapping):
-        return "; ".join(f"{host}: {one}" for host, one in tried.items()) or str(error.args[0])
+        return "; ".join(f"{host}: {failure}" for host, failure in tried.items()) or str(error.args[0])
     return str(error.args[0] if isinstance(error, NoHostAvailable) else error)
 
 

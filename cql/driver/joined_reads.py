@@ -37,7 +37,7 @@ def read_joined(
         return ask(reads)
     requests = list(_joined(reads, replica_of))
     answers: dict[int, RowsOrError] = {}
-    for request, answer in zip(requests, ask([one.read for one in requests]), strict=True):
+    for request, answer in zip(requests, ask([waiting.read for waiting in requests]), strict=True):
         answers |= _parted(request, reads, answer)
     alone = [place for place in range(len(reads)) if place not in answers]
     answers |= zip(alone, ask([reads[place] for place in alone]), strict=True)

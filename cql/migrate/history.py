@@ -60,12 +60,12 @@ class History:
     def entries(self) -> tuple[Entry, ...]:
         """The applied and running migrations, by number."""
         seen = self.rows.read(Read(SCHEMA_MIGRATION, (self.keyspace,), Level.SERIAL))
-        return tuple(_entry(one.row) for one in seen)
+        return tuple(_entry(stored.row) for stored in seen)
 
     def statements(self, number: int) -> tuple[StatementEntry, ...]:
         """The begun statements of one migration, by position."""
         seen = self.rows.read(Read(SCHEMA_STATEMENT, (self.keyspace, number)))
-        return tuple(_statement(one.row) for one in seen)
+        return tuple(_statement(stored.row) for stored in seen)
 
     def record(self) -> LedgerRecord:
         entries = self.entries()
@@ -77,7 +77,7 @@ class History:
     def unlocks(self) -> tuple[Unlock, ...]:
         """The leases that were ended by force, newest first."""
         seen = self.rows.read(Read(SCHEMA_UNLOCK, (self.keyspace,)))
-        return tuple(_unlock(one.row) for one in seen)
+        return tuple(_unlock(stored.row) for stored in seen)
 
     def begin(self, migration: Migration, claim: UUID, standing: Entry | None) -> Entry:
         """Record the migration as running under our claim; `standing` is what an earlier applier left of it."""

@@ -194,7 +194,7 @@ async def _bounds(pages: Pages, page: Sequence[StoredBlob]) -> list[str]:
         if last <= after:
             return []
         beginnings.add(_beginning(last))
-    return [beginning + one for beginning in beginnings for one in _NEXT]
+    return [beginning + character for beginning in beginnings for character in _NEXT]
 
 
 def _beginning(key: str) -> str:
@@ -207,7 +207,7 @@ def _behind(key: str) -> str:
     """What is greater than all that begin like the key."""
     if beginning := _beginning(key):
         return beginning[:-1] + chr(ord(beginning[-1]) + 1)
-    return next((one for one in _LIKELY if one > key), "")
+    return next((likely for likely in _LIKELY if likely > key), "")
 
 
 def _contradicted(place: str) -> BlobsUnreachable:

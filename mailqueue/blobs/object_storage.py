@@ -142,7 +142,7 @@ class ExactRequests:
         if answer.get("IsTruncated", False) and more in {"", token}:
             raise cut_off(self._settings)
         listed = answer.get("Contents", ())
-        return [StoredBlob(BlobId(one["Key"]), one["Size"], one["LastModified"]) for one in listed], more
+        return [StoredBlob(BlobId(entry["Key"]), entry["Size"], entry["LastModified"]) for entry in listed], more
 
     async def create_bucket(self) -> bool:
         """Create the bucket; False where it exists already."""

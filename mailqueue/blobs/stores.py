@@ -125,12 +125,12 @@ async def forget(blobs: Blobs, kept: MailBlobs) -> None:
 
 
 async def _unput(blobs: Blobs, putting: "tuple[asyncio.Future[BlobId], ...]") -> None:
-    for one in putting:
-        one.cancel()
+    for task in putting:
+        task.cancel()
     await ended(putting)
-    for one in putting:
-        if not one.cancelled() and one.exception() is None:
-            await _unput_one(blobs, one.result())
+    for task in putting:
+        if not task.cancelled() and task.exception() is None:
+            await _unput_one(blobs, task.result())
 
 
 async def _unput_one(blobs: Blobs, blob_id: BlobId) -> None:

@@ -57,7 +57,7 @@ def progress_in(text: str) -> TopicProgress:
 
 def _deleted_mail(topic: str, pair: Any) -> DeletedMail:
     try:
-        enqueue_id, place = (text_of(one, "a deleted mail") for one in _list(pair, "a deleted mail"))
+        enqueue_id, place = (text_of(part, "a deleted mail") for part in _list(pair, "a deleted mail"))
         return DeletedMail(EnqueueId(UUID(hex=enqueue_id)), TopicPlace(topic, MessagePlace.parse(place)))
     except ValueError:
         refuse("a deleted mail", "is not an id and a place")

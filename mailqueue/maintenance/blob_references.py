@@ -82,8 +82,8 @@ class TableReferences:
             referrer = referrer_of([row[name] for name in keys])
             for column in self.columns:
                 cell = row[column]
-                for one in (cell,) if isinstance(cell, str) else cell or ():
-                    yield Reference(one, referrer, needed)
+                for text in (cell,) if isinstance(cell, str) else cell or ():
+                    yield Reference(text, referrer, needed)
 
     def _joined(self, rows: Iterable[Row]) -> Iterator[Reference]:
         """Rows of the queue, each with whether it is marked; joined on disk."""
@@ -171,8 +171,8 @@ def _holds_ids(kind: str) -> bool:
 def _declared(schema: Schema, text: str) -> tuple[Table, str]:
     name, _, column = (part.lower() for part in text.partition("."))
     for table in schema.tables:
-        for one in table.columns:
-            if (table.name, one.name) == (name, column) and _holds_ids(one.type):
+        for other in table.columns:
+            if (table.name, other.name) == (name, column) and _holds_ids(other.type):
                 return table, column
     raise WrongUse(
         f"--references {text} is no column of text in the keyspace", mend="Name it as TABLE.COLUMN; in no case."

@@ -182,9 +182,9 @@ class LocalBlobScanner:
             for number, source in enumerate(sources):
                 progress.stage(f"read {source.name}")
                 count = 0
-                for count, one in enumerate(self._reported(source.references(), progress), start=1):  # noqa: B007
-                    if only is None or one.blob_id in only:
-                        spill.add((one.blob_id, _REFERENCE, number, one.referrer, one.needed))
+                for count, reference in enumerate(self._reported(source.references(), progress), start=1):  # noqa: B007
+                    if only is None or reference.blob_id in only:
+                        spill.add((reference.blob_id, _REFERENCE, number, reference.referrer, reference.needed))
                 look.references[source.name] = count
             progress.stage("compare")
             for part in spill.parts():

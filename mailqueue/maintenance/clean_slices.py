@@ -141,7 +141,7 @@ class Cleaner:
         counted = await self._view.tallies.of(queue, starts)
         partitions = [(queue, start, bucket) for start in starts for bucket in range(slicing.buckets)]
         cleaned = await all_of(partitions, clean, PARTITIONS_AT_ONCE)
-        suspicious = [partition for partition, one in zip(partitions, cleaned, strict=True) if one.suspects]
+        suspicious = [partition for partition, part in zip(partitions, cleaned, strict=True) if part.suspects]
         if suspicious:
             await self._view.clock.pause(SECOND_LOOK_SECONDS)
         rescued = await all_of(suspicious, rescue, PARTITIONS_AT_ONCE)
@@ -158,8 +158,8 @@ class Cleaner:
     ) -> None:
         """Where another program enqueued, live slices are counted by their rows from now on."""
         seen = (
-            others_were_at_work(tallies, one.rows, one.rows - one.suspects)
-            for tallies, one in zip(counted, cleaned, strict=True)
+            others_were_at_work(tallies, part.rows, part.rows - part.suspects)
+            for tallies, part in zip(counted, cleaned, strict=True)
         )
         if self._view.own.tallies and any(seen):
             await self._view.foreign(queue)

@@ -154,9 +154,9 @@ class QueueMove:
 
     async def _delayed_taken(self) -> list[MovingMail]:
         found = list[Listed]()
-        async for one in self.source.browse(DELAYED):
-            if one.queued.enqueue_id not in self.stay:
-                found.append(one)
+        async for listed in self.source.browse(DELAYED):
+            if listed.queued.enqueue_id not in self.stay:
+                found.append(listed)
             if len(found) == TOGETHER_MAX:
                 break
 

@@ -42,9 +42,9 @@ async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX)
     broken = dict[EnqueueId, BrokenRow]()
     delayed = set[EnqueueId]()
     beyond = 0
-    async for one in view.browse(queue, DELAYED):
+    async for listed in view.browse(queue, DELAYED):
         if len(delayed) < ids_max:
-            delayed.add(one.queued.enqueue_id)
+            delayed.add(listed.queued.enqueue_id)
         else:
             beyond += 1
     async with aclosing(_rows(view, queue)) as rows:
@@ -71,7 +71,7 @@ async def with_lookups(view: QueueView, queue: QueueName, drained: Drained, tabl
     marked = await view.marks.among(queue, unknown)
     unknown -= marked | tables.delayed
     where = replace(DELAYED, enqueue_ids=unknown)
-    delayed = {one.queued.enqueue_id async for one in view.browse(queue, where)} if unknown else frozenset()
+    delayed = {listed.queued.enqueue_id async for listed in view.browse(queue, where)} if unknown else frozenset()
     return replace(drained, marked=frozenset(marked), delayed=frozenset(delayed))
 
 
@@ -189,8 +189,8 @@ async def next_within(deliveries: AsyncIterator[Delivery], clock: Clock, seconds
         await asyncio.wait((coming, waiting), return_when=asyncio.FIRST_COMPLETED)
         return coming.result() if coming.done() else None
     finally:
-        for one in (coming, waiting):
-            one.cancel()
+        for task in (coming, waiting):
+            task.cancel()
         await asyncio.gather(coming, waiting, return_exceptions=True)
 
 

@@ -182,7 +182,7 @@ async def _in_queue(parts: Parts, queued: QueuedMail, known: _Known) -> None:
 
 async def _is_delayed(parts: Parts, enqueue_id: EnqueueId) -> bool:
     where = MailFilter(enqueue_ids=frozenset((enqueue_id,)), whereabouts=Whereabouts.DELAYED)
-    return bool([one async for one in parts.view.browse(parts.queue, where)])
+    return bool([listed async for listed in parts.view.browse(parts.queue, where)])
 
 
 async def _known(parts: Parts, ids_max: int) -> _Known:

@@ -101,8 +101,8 @@ async def listed_among(parts: Parts, ids: frozenset[EnqueueId]) -> Mapping[Enque
     """Those of the mails that the queue shows: one listing for all, by which none is missed."""
     found = dict[EnqueueId, LiveMail]()
     for whereabouts in LOOKS if ids else ():
-        async for one in parts.view.browse(parts.queue, MailFilter(enqueue_ids=ids, whereabouts=whereabouts)):
-            found[one.queued.enqueue_id] = LiveMail.of(one)
+        async for listed in parts.view.browse(parts.queue, MailFilter(enqueue_ids=ids, whereabouts=whereabouts)):
+            found[listed.queued.enqueue_id] = LiveMail.of(listed)
     return found
 
 

@@ -206,7 +206,7 @@ class _Acknowledger:
 
     async def _rounds(self) -> None:
         while some := list(self._some()):
-            places = [place for one, _ in some for place in one]
+            places = [place for group, _ in some for place in group]
             try:
                 await self._topics.acknowledge_now(self._topic, self._subscription, places)
             except Exception as error:  # noqa: BLE001 - each caller gets it
@@ -291,7 +291,7 @@ class _Consuming:
             await self.topics.clock.pause(max(0.0, ACKS_SENT_SECONDS - since))
             for consumer in self._consumers.values():
                 consumer.redeliver_unacknowledged_messages()
-        await asyncio.gather(*(one.close() for one in self._consumers.values()), return_exceptions=True)
+        await asyncio.gather(*(opened.close() for opened in self._consumers.values()), return_exceptions=True)
 
     async def _grow(self) -> None:
         """Take from partitions too that are added."""

@@ -100,7 +100,7 @@ class PulsarAdmin:
         stats = await self._found(f"{path}/stats?getPreciseBacklog=true&subscriptionBacklogSize=false")
         if inside is None or stats is None:
             return None
-        writes_to = max((int(one["ledgerId"]) for one in inside["ledgers"]), default=0)
+        writes_to = max((int(ledger["ledgerId"]) for ledger in inside["ledgers"]), default=0)
         cursor = inside["cursors"].get(subscription)
         counted = stats["subscriptions"].get(subscription)
         if cursor is None or counted is None:

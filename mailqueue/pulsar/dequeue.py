@@ -46,12 +46,12 @@ async def dequeue(
     await parts.deletions.known()
     async with parts.topics.consume(out_topic(parts.queue), out_subscription(parts.queue), prefetch) as deliveries:
         stream = _Stream(parts, ContentRoom(bytes_max))
-        working = [asyncio.ensure_future(one) for one in (stream.feed(deliveries), stream.hear())]
+        working = [asyncio.ensure_future(work) for work in (stream.feed(deliveries), stream.hear())]
         try:
             yield stream
         finally:
-            for one in working:
-                one.cancel()
+            for task in working:
+                task.cancel()
             await asyncio.gather(*working, return_exceptions=True)
             await stream.end()
 

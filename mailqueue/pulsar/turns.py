@@ -198,7 +198,7 @@ def _places_in(payload: bytes) -> tuple[frozenset[MessagePlace], frozenset[Messa
 
 
 def _places(found: Any) -> frozenset[MessagePlace]:
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
         raise BadPayload("the places in a mover's note are no list of texts")
     return frozenset(map(MessagePlace.parse, found))
 

@@ -130,7 +130,7 @@ def _slice_for(rate: float, seconds: int, now: QueueConfiguration | None) -> int
     *_, most = WINDOWS
     fitting = [window for window in SLICE_WINDOWS if window <= seconds / most / 2] or [SLICE_WINDOWS[0]]
     present = now.slicing.window // SECOND if now else 0
-    allowed = [one for one in fitting if present % one == 0]
+    allowed = [fit for fit in fitting if present % fit == 0]
     if not allowed:
         return present
     return min(allowed, key=lambda one: _distance(rate * one, MAILS_PER_SLICE))

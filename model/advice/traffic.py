@@ -77,7 +77,7 @@ def slice_gap(mails: Mapping[tuple[str, int], int]) -> int | None:
     starts: dict[str, list[int]] = defaultdict(list)
     for queue, start in sorted(mails):
         starts[queue].append(start)
-    gaps = [later - start for one in starts.values() for start, later in pairwise(one)]
+    gaps = [later - start for moments in starts.values() for start, later in pairwise(moments)]
     return min(gaps, default=None)
 
 

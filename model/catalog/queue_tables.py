@@ -98,7 +98,7 @@ def _otherwise(tables: Iterable[Table], live: Schema) -> Iterator[str]:
         found = live.table(table.name)
         if found is None:
             continue
-        if [_key_part(one) for one in found.key] != [_key_part(one) for one in table.key]:
+        if [_key_part(key) for key in found.key] != [_key_part(key) for key in table.key]:
             yield f"{table.spelling} with the key ({', '.join(column.spelling for column in table.key)})"
             continue
         for column in table.columns:

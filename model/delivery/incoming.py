@@ -95,7 +95,7 @@ class IncomingRule:
         groups = dict[str, str]()
         for key, some in self.patterns.items():
             found = next(
-                (one for one in (_groups(each, values.get(key, "")) for each in some) if one is not None), None
+                (chosen for chosen in (_groups(each, values.get(key, "")) for each in some) if chosen is not None), None
             )
             if found is None:
                 return None

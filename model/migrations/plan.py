@@ -140,9 +140,10 @@ def refuse_tampering(keyspace: str, migrations: Sequence[Migration], record: Led
     """
     drift = history_drift(migrations, record.entries, record.statements)
     if drift:
-        mends = dict.fromkeys(one.mend for one in drift)
+        mends = dict.fromkeys(difference.mend for difference in drift)
         raise HistoryMismatch(
-            f"the migrations are not those that were applied to {keyspace}: " + "; ".join(str(one) for one in drift),
+            f"the migrations are not those that were applied to {keyspace}: "
+            + "; ".join(str(difference) for difference in drift),
             mend=" ".join(mends) + f" See: mailmend schema history {keyspace_option(keyspace)}",
         )
 

@@ -92,7 +92,7 @@ class PickupCounters:
         before = list(enumerate(self.policies))
         kept = dict[int, int]()
         for number, policy in enumerate(policies):
-            same = next((one for one in before if one[1].counts_as(policy)), None)
+            same = next((pair for pair in before if pair[1].counts_as(policy)), None)
             if same:
                 before.remove(same)
                 kept[same[0]] = number

@@ -97,7 +97,7 @@ def shadowed_condition(file: PickupPolicies) -> Iterator[PolicyHit]:
                 earlier = _covered_by(index, condition.patterns)
                 if earlier:
                     holds = "an earlier one holds" if len(earlier) == 1 else "earlier ones hold"
-                    places = tuple((*path, "conditions", one) for one in earlier)
+                    places = tuple((*path, "conditions", position) for position in earlier)
                     yield PolicyHit((*path, "conditions", number), f"{holds} for all of its mails", places)
             index.add(number, condition.patterns)
 
@@ -254,8 +254,8 @@ def idle_group(file: PickupPolicies) -> Iterator[PolicyHit]:
             for number, group in enumerate(groups):
                 covering = [earlier.covering({named: (pattern,)}) for pattern in group.patterns]
                 if covering and all(covering):
-                    first = sorted({one[0] for one in covering})
-                    because = tuple((*place, groups[one].name) for one in first)
+                    first = sorted({cover[0] for cover in covering})
+                    because = tuple((*place, groups[index].name) for index in first)
                     yield PolicyHit((*place, group.name), "its values all belong to earlier groups", because)
                 elif covering and _limits_something(policy) and _is_idle(policy, named, group, groups[number + 1 :]):
                     yield PolicyHit((*place, group.name), f"nothing limits what is counted as #{group.name}")
@@ -357,7 +357,7 @@ def limitless_policy(file: PickupPolicies) -> Iterator[PolicyHit]:
 
 
 def _limits_something(policy: CountedTogether[Any]) -> bool:
-    return any(one != _no_limits(policy) for one in _reached(policy))
+    return any(limit != _no_limits(policy) for limit in _reached(policy))
 
 
 @_rule(
@@ -372,7 +372,7 @@ def idle_incoming_rule(file: PickupPolicies) -> Iterator[PolicyHit]:
     for number in range(len(file.incoming)):
         because = idle_because(file.incoming, number)
         if because is not None:
-            places = tuple(("incoming", one) for one in because)
+            places = tuple(("incoming", index) for index in because)
             said = "earlier ones leave it nothing to do" if because else "it neither sets, removes nor stops anything"
             yield PolicyHit(("incoming", number), said, places)
 
@@ -386,7 +386,7 @@ def idle_incoming_rule(file: PickupPolicies) -> Iterator[PolicyHit]:
 def closed_quota(file: PickupPolicies) -> Iterator[PolicyHit]:
     """A quota of which all limits that may hold are 0."""
     for number, quota in enumerate(file.quotas):
-        if all(one is not None and 0 in {one.messages, one.bytes} for one in _reached(quota)):
+        if all(limit is not None and 0 in {limit.messages, limit.bytes} for limit in _reached(quota)):
             yield PolicyHit(("quotas", number), "whatever counts there, nothing may be in the queue")
 
 

@@ -81,7 +81,7 @@ def groups_of(said: PickupPolicies, *, several_sources: bool) -> CounterPolicy:
 def tells_sources(said: PickupPolicies) -> bool:
     """Whether any policy or suspension tells source addresses apart."""
     named = [*(policy.fields for policy in said.policies), *(suspension.patterns for suspension in said.suspensions)]
-    return any(PickupField.LOCAL_IP in one for one in named)
+    return any(PickupField.LOCAL_IP in fields for fields in named)
 
 
 def with_concurrency(said: PickupPolicies, most: int | None) -> PickupPolicies:

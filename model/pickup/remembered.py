@@ -211,7 +211,7 @@ def policy_names(policies: Sequence[CounterPolicy]) -> tuple[str, ...]:
         groups = sorted((pickup_field.value, repr(some)) for pickup_field, some in policy.groups.items())
         text = repr(([pickup_field.value for pickup_field in policy.fields], groups))
         name = blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
-        found.append(f"{name}-{sum(one.startswith(name) for one in found)}")
+        found.append(f"{name}-{sum(other.startswith(name) for other in found)}")
     return tuple(found)
 
 

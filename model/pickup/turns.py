@@ -37,9 +37,9 @@ class SourcePool:
 
     def choose(self, usable: Sequence[str]) -> str:
         chosen = self.next_of(usable)
-        for one in usable:
-            self._credit[one] += self._weights[one]
-        self._credit[chosen] -= sum(self._weights[one] for one in usable)
+        for name in usable:
+            self._credit[name] += self._weights[name]
+        self._credit[chosen] -= sum(self._weights[name] for name in usable)
         return chosen
 
     def next_of(self, usable: Sequence[str]) -> str:
@@ -172,7 +172,7 @@ class TenantTurns(Generic[T]):
 
     def _sweep(self) -> None:
         """Forget all that would be the same if they came anew; so many may come before the next time."""
-        self._due = [one for one in self._due if not self._is_as_new(one[2])]
+        self._due = [turn for turn in self._due if not self._is_as_new(turn[2])]
         heapify(self._due)
         self._tenants = {name: tenant for name, tenant in self._tenants.items() if not self._is_as_new(tenant)}
         self._sweep_from = max(_SWEPT_FROM, 2 * len(self._tenants))

@@ -50,7 +50,7 @@ class Family:
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """Every condition that some projection puts on a truth row, without duplicates."""
-        asked = [one.when for one in self.filters]
+        asked = [projection.when for projection in self.filters]
         asked += [when for counts in self.counts for _, when in counts.counters if when is not None]
         return tuple(dict.fromkeys(asked))
 

@@ -77,11 +77,11 @@ def nearest_windows(current: timedelta, wanted: timedelta) -> tuple[timedelta, .
     """
     allowed = _divisors(current // SECOND)
     seconds = wanted // SECOND
-    below = [one for one in allowed if one <= seconds][::-1]
-    above = [one for one in allowed if one > seconds]
+    below = [length for length in allowed if length <= seconds][::-1]
+    above = [length for length in allowed if length > seconds]
     grain = 1 if seconds % _MINUTE else _MINUTE
-    nearest = (next((one for one in side if not one % grain), side[0]) for side in (below, above) if side)
-    return tuple(timedelta(seconds=one) for one in nearest)
+    nearest = (next((length for length in side if not length % grain), side[0]) for side in (below, above) if side)
+    return tuple(timedelta(seconds=length) for length in nearest)
 
 
 def event_json(event_id: int, configuration: QueueConfiguration) -> str:
@@ -169,5 +169,5 @@ def _objections_to_buckets(current: int, wanted: int) -> Iterator[tuple[str, str
 
 
 def _divisors(number: int) -> list[int]:
-    small = [one for one in range(1, math.isqrt(number) + 1) if number % one == 0]
-    return sorted({*small, *(number // one for one in small)})
+    small = [divisor for divisor in range(1, math.isqrt(number) + 1) if number % divisor == 0]
+    return sorted({*small, *(number // divisor for divisor in small)})

@@ -61,7 +61,7 @@ def compactions(answer: str, keyspace: str, table: str) -> Mapping[str, int]:
         past: Iterable[Mapping[str, str]] = _object(answer).get("CompactionHistory", ())
         where = (keyspace, table)
         return {
-            one["id"]: int(one["bytes_in"]) for one in past if (one["keyspace_name"], one["columnfamily_name"]) == where
+            row["id"]: int(row["bytes_in"]) for row in past if (row["keyspace_name"], row["columnfamily_name"]) == where
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadPayload(f"nodetool compactionhistory answered something else: {answer[:80]!r}") from error

@@ -133,7 +133,7 @@ def filled_text_of(value: Any, field: str) -> str:
 
 
 def texts_of(value: Any, field: str) -> tuple[str, ...]:
-    return tuple(text_of(one, f"{field}[{place}]") for place, one in enumerate(_list_of(value, field)))
+    return tuple(text_of(element, f"{field}[{place}]") for place, element in enumerate(_list_of(value, field)))
 
 
 def mapping_of(value: Any, field: str) -> Mapping[str, Any]:

@@ -55,7 +55,7 @@ class ListingPosition:
         """
         try:
             letter, stretch, enqueued_at, enqueue_id, *place = token.split(".", 4)
-            whereabouts = next(one for one, its in _LETTERS.items() if its == letter)
+            whereabouts = next(kind for kind, its in _LETTERS.items() if its == letter)
             where = MessagePlace.parse(place[0]) if place else None
             return cls(whereabouts, _instant(stretch), _instant(enqueued_at), EnqueueId(UUID(hex=enqueue_id)), where)
         except (ValueError, StopIteration, OverflowError, BadPayload) as error:

@@ -196,7 +196,7 @@ def _columns(gap: Gap, wanted: Table, found: Table) -> Iterator[SchemaChange]:
     unexpected = tuple(column.spelling for column in found.columns if column.name not in wanted)
     missing = [column for column in wanted.columns if column.name not in found]
     once = {column.name: column for column in found.dropped}
-    added = tuple(one for one in missing if once.get(one.name, one).shape == one.shape)
+    added = tuple(part for part in missing if once.get(part.name, part).shape == part.shape)
     if unexpected and gap.removes:
         yield gap.step(wanted.spelling, DropColumns(Name(wanted.spelling), unexpected))
     if added:

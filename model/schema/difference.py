@@ -88,7 +88,7 @@ def _compare(
     text: Callable[[P], str],
     within: Callable[[P, P], Iterator[Difference]] = lambda _, __: iter(()),
 ) -> Iterator[Difference]:
-    found = {one.name: one for one in live}
+    found = {part.name: part for part in live}
     for wanted in expected:
         other = found.pop(wanted.name, None)
         if other is None:

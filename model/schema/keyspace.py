@@ -116,4 +116,4 @@ def _used_by(user_type: UserType) -> frozenset[str]:
 def _named(name: str, parts: Iterable[P]) -> P | None:
     """The server's own name goes first: in double quotes `A` and `a` are two names."""
     held = tuple(parts)
-    return next((one for one in held if one.name == name), None) or find(held, name)
+    return next((part for part in held if part.name == name), None) or find(held, name)

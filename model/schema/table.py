@@ -101,7 +101,7 @@ class Column:
 def columns(partition: str, clustering: str = "", regular: str = "", static: str = "") -> tuple[Column, ...]:
     """Columns as CQL lists them, by what they are to their table: `columns("day text", "run timeuuid DESC")`."""
     kinds = ((Kind.PARTITION, partition), (Kind.CLUSTERING, clustering), (Kind.STATIC, static), (Kind.REGULAR, regular))
-    listed = [(kind, one.split()) for kind, text in kinds for one in text.split(", ") if one]
+    listed = [(kind, spelled.split()) for kind, text in kinds for spelled in text.split(", ") if spelled]
     return tuple(Column(name, type_, kind, descending=bool(order)) for kind, (name, type_, *order) in listed)
 
 

@@ -40,13 +40,16 @@ class LeftSample:
         """That of all findings of both."""
         found = LeftSample({verdict: list(heap) for verdict, heap in self.heaps.items()})
         for verdict, heap in other.heaps.items():
-            for one in heap:
-                found._keep(verdict, one)
+            for number in heap:
+                found._keep(verdict, number)
         return found
 
     @property
     def keys(self) -> dict[str, list[str]]:
-        return {verdict: [f"{-one:016x}" for one in sorted(heap, reverse=True)] for verdict, heap in self.heaps.items()}
+        return {
+            verdict: [f"{-number:016x}" for number in sorted(heap, reverse=True)]
+            for verdict, heap in self.heaps.items()
+        }
 
     def _keep(self, verdict: str, negated: int) -> None:
         heap = self.heaps.setdefault(verdict, [])
@@ -67,7 +70,7 @@ def first_seen(left: Iterable[str], keys: LeftKeys, before: FirstSeen, began: fl
         began: when this run began, in seconds since 1970.
     """
     return {
-        verdict: {one: before.get(verdict, {}).get(one, began) for one in keys.get(verdict) or (_ANY,)}
+        verdict: {key: before.get(verdict, {}).get(key, began) for key in keys.get(verdict) or (_ANY,)}
         for verdict in left
     }
 

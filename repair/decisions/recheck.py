@@ -65,7 +65,7 @@ def fixed_at(image: Finding, as_of: int) -> int:
     if image.verdict not in MENDABLE:
         return as_of
     seen = (*image.truths, *((image.projected,) if image.projected else ()))
-    newest = max((one.newest for one in seen if one.newest is not None), default=as_of)
+    newest = max((stored.newest for stored in seen if stored.newest is not None), default=as_of)
     return as_of if newest <= as_of else newest + 1
 
 

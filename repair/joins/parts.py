@@ -120,8 +120,8 @@ def place_suspects(forms: Forms, found: Iterable[tuple[Packed, PlaceRows]]) -> I
         in_mirror, in_filters = judge(place.kind)
         if in_mirror is not None:
             yield Suspect(mirror.name, unpacked_key(mirror.table.key, key), in_mirror, forms.truth_ids(place.truths))
-        for one, verdict in in_filters:
-            yield Suspect(one.name, forms.filter_key(one, key), verdict, forms.truth_ids(place.truths))
+        for projection, verdict in in_filters:
+            yield Suspect(projection.name, forms.filter_key(projection, key), verdict, forms.truth_ids(place.truths))
 
 
 class Places:
@@ -180,12 +180,12 @@ def _judged(forms: Forms, kind: PlaceKind) -> _Judged:
     }
     in_mirror = verdict_on(Mirror.verdicts, seen | {"in_projection": kind.mirrored})
     filters = []
-    for number, one in enumerate(forms.family.filters):
+    for number, filtered in enumerate(forms.family.filters):
         present = bool(kind.filters >> number & 1)
-        wanted = bool(kind.bits & forms.condition_bit(one.when))
+        wanted = bool(kind.bits & forms.condition_bit(filtered.when))
         verdict = verdict_on(Filter.verdicts, seen | {"in_projection": present, "wanted": wanted})
         if verdict is not Verdict.AGREE:
-            filters.append((one, verdict))
+            filters.append((filtered, verdict))
     return None if in_mirror is Verdict.AGREE else in_mirror, tuple(filters)
 
 

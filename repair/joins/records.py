@@ -138,8 +138,10 @@ class Forms:
         self._accept_torn = accept_torn
         self._place_columns = tuple(truth for _, truth in mirror.key)
         self._place_of = packing(self._place_columns)
-        for one in family.filters:
-            assert {truth for _, truth in one.key} == set(self._place_columns), "a filter is keyed as its mirror is"
+        for projection in family.filters:
+            assert {truth for _, truth in projection.key} == set(self._place_columns), (
+                "a filter is keyed as its mirror is"
+            )
         self._keys = _KeysOfTruth(
             tuple(truth for _, truth in family.content.key) if family.content else (),
             self._place_columns,
@@ -187,7 +189,7 @@ class Forms:
         partition = self.family.truth.partition
         if len(partition) != 1 or not _is_uuid(partition[0]):
             return ()
-        return tuple(UUID(bytes=one) for one in sorted({truth[0] for truth in truths}))
+        return tuple(UUID(bytes=key) for key in sorted({truth[0] for truth in truths}))
 
     def _bits(self, row: Row) -> int:
         bits = WHOLE if self._accept_torn or self.family.mirror.whole(row) else 0

@@ -55,7 +55,7 @@ class LedgerAttempts:
     async def of(self, queue: QueueName, mail: EnqueueId, number: int | None = None) -> Sequence[JournalledAttempt]:
         """The attempts of a mail, by its first id, or of one of its recipients: by recipient, in their order."""
         key = (self.keyspace, queue, mail) if number is None else (self.keyspace, queue, mail, number)
-        return [_attempt(one.row) for one in await self.tables.read(Read(DELIVERY_ATTEMPT, key))]
+        return [_attempt(stored.row) for stored in await self.tables.read(Read(DELIVERY_ATTEMPT, key))]
 
     async def _put(self, queue: QueueName, attempt: JournalledAttempt, cells: Row) -> None:
         entry = attempt.entry

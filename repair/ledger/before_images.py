@@ -120,7 +120,7 @@ def suspect_of_json(fields: Mapping[str, Any]) -> Suspect:
         projection=_of_kind(fields["projection"], str),
         key=tuple(unpacked(part) for part in _of_kind(fields["key"], list)),
         verdict=Verdict(fields["verdict"]),
-        truth_ids=tuple(UUID(one) for one in _of_kind(fields["truth_ids"], list)),
+        truth_ids=tuple(UUID(text) for text in _of_kind(fields["truth_ids"], list)),
         wanted=_of_kind(unpacked(fields["wanted"]), dict),
     )
 

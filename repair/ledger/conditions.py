@@ -59,7 +59,7 @@ class LedgerConditions:
     async def of(self, queue: QueueName) -> Sequence[MadeCondition]:
         """All that hold, in the order in which they are tested; for a moment also some that have ended."""
         seen = await self.tables.read(Read(DELIVERY_CONDITION, (self.keyspace, queue)))
-        return sorted((condition_of(one.row) for one in seen), key=lambda one: one.rank)
+        return sorted((condition_of(stored.row) for stored in seen), key=lambda one: one.rank)
 
     async def find(self, queue: QueueName, condition_id: UUID) -> MadeCondition | None:
         seen = await self.tables.read(Read(DELIVERY_CONDITION, (self.keyspace, queue, condition_id)))

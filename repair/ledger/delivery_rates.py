@@ -84,7 +84,7 @@ class LedgerRates:
             ValueError, KeyError, TypeError, AttributeError: one of them is not as it was written.
         """
         seen = await self.tables.read(Read(DELIVERY_RATE, (self.keyspace, queue, server, span)))
-        return [_saved(one.row) for one in seen]
+        return [_saved(stored.row) for stored in seen]
 
     async def save(
         self, queue: QueueName, server: ServerName, span: UUID, rows: Sequence[SavedRow]
@@ -133,5 +133,5 @@ def _changes(text: str) -> ShareChanges:
 
 
 def _saved(row: Row) -> SavedRow:
-    key = tuple(str(one) for one in json.loads(row["counter"]))
+    key = tuple(str(part) for part in json.loads(row["counter"]))
     return SavedRow((row["policy"], key), SavedRate.decoded(row["state"]), row["seenmicros"])

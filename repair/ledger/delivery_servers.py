@@ -78,7 +78,7 @@ class LedgerServers:
     async def seats(self, queue: QueueName) -> Mapping[ServerName, ServerSeat]:
         """All that live, by name."""
         seen = await self.tables.read(Read(DELIVERY_SERVER, (self.keyspace, queue), Level.SERIAL))
-        found = (_seat(one.row) for one in seen)
+        found = (_seat(stored.row) for stored in seen)
         return {seat.name: seat for seat in found if seat}
 
     async def view(self, queue: QueueName) -> ServerView | None:

@@ -68,7 +68,7 @@ class LedgerIntents:
 
     async def of(self, queue: QueueName, mail: EnqueueId) -> Mapping[int, EntryChange]:
         """What is ordered of a mail's entries, by their numbers."""
-        return _changes([one.row for one in await self.tables.read(self._read(queue, mail))])
+        return _changes([stored.row for stored in await self.tables.read(self._read(queue, mail))])
 
     async def of_all(self, queue: QueueName, mails: Sequence[EnqueueId]) -> Mapping[EntryId, EntryChange]:
         """What is ordered of these mails' entries."""
@@ -77,7 +77,9 @@ class LedgerIntents:
         for mail, seen in zip(mails, found, strict=True):
             if isinstance(seen, MailmendError):
                 raise seen
-            changes |= {EntryId(mail, number): change for number, change in _changes([one.row for one in seen]).items()}
+            changes |= {
+                EntryId(mail, number): change for number, change in _changes([stored.row for stored in seen]).items()
+            }
         return changes
 
     async def remove(self, queue: QueueName, mail: EnqueueId, numbers: Iterable[int]) -> None:

@@ -52,11 +52,11 @@ class LedgerPolicies:
         """
         seen = await self.tables.read(Read(DELIVERY_POLICIES, (self.keyspace, queue)))
         found = list[ServedPolicies]()
-        for one in seen:
+        for stored in seen:
             try:
-                found.append(_said(one.row))
+                found.append(_said(stored.row))
             except (WrongUse, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-                shown = {"queue": queue, "server": one.row["server"], "error": str(error)}
+                shown = {"queue": queue, "server": stored.row["server"], "error": str(error)}
                 _LOG.warning("what a server counts by cannot be read", extra=shown)
         return found
 
@@ -76,7 +76,7 @@ def _said(row: Row) -> ServedPolicies:
     return ServedPolicies(
         server=row["server"],
         algorithm=RateAlgorithm(row["algorithm"]),
-        policies=tuple(_policy(one) for one in json.loads(row["policies"])),
+        policies=tuple(_policy(policy) for policy in json.loads(row["policies"])),
         said_at=row["saidat"],
     )
 

@@ -122,7 +122,7 @@ class Ledger:
     def finish(self, run: Run, summary: Mapping[str, Any], state: RunState = RunState.DONE) -> Run:
         closed = replace(run, state=state, ended_at=instant_of(self.clock.micros()), summary=summary)
         self._keep_run(closed)
-        sums = {one: summary.get(one) for one in _SUMS_LOGGED}
+        sums = {name: summary.get(name) for name in _SUMS_LOGGED}
         _LOG.info("run ended", extra={"run": str(run.id), "state": state.value, **sums})
         if log_fields().get("run") == str(run.id):
             put_log_field("run", "")

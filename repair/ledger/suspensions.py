@@ -44,7 +44,7 @@ class LedgerSuspensions:
     async def of(self, queue: QueueName) -> Sequence[MadeSuspension]:
         """All that hold, in the order in which they were made; for a moment also some that have ended."""
         seen = await self.tables.read(Read(DELIVERY_SUSPENSION, (self.keyspace, queue)))
-        return [suspension_of(one.row) for one in seen]
+        return [suspension_of(stored.row) for stored in seen]
 
     async def find(self, queue: QueueName, suspension_id: UUID) -> MadeSuspension | None:
         seen = await self.tables.read(Read(DELIVERY_SUSPENSION, (self.keyspace, queue, suspension_id)))

@@ -90,12 +90,17 @@ class SecondLook:
         truth = look.truths[0].row
         filters = look.family.filters
         asked_at = self._clock.micros()
-        found = self._mail.read_all([Read(one.table, one.key_of(truth), times=True) for one in filters])
+        found = self._mail.read_all(
+            [Read(projection.table, projection.key_of(truth), times=True) for projection in filters]
+        )
         answers = [_dated(answer, asked_at) for answer in found]
         rows = [answer for answer in answers if not isinstance(answer, MailmendError)]
         if len(rows) < len(filters):
             return next(answer for answer in answers if isinstance(answer, MailmendError))
-        return replace(look, companions=tuple((one, seen[0]) for one, seen in zip(filters, rows, strict=True) if seen))
+        return replace(
+            look,
+            companions=tuple((projection, seen[0]) for projection, seen in zip(filters, rows, strict=True) if seen),
+        )
 
     def with_members(self, look: Look, union: Union) -> Look | MailmendError:
         """The look at a union with the other truth rows that hold what it lacks: the last one to expire decides.

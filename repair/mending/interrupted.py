@@ -44,8 +44,8 @@ def mended_so_far(ledger: Ledger, run: Run, mail: Tables, families: Iterable[Fam
     pending = iter(unsettled)
     while batch := list(islice(pending, _BATCH_FINDINGS)):
         shown = list(_shown(batch, run.as_of, mail, projections))
-        fixed.update(one.verdict for one in shown)
-        ledger.settle(run.id, [replace(one, result=Verdict.FIXED, error=None) for one in shown])
+        fixed.update(example.verdict for example in shown)
+        ledger.settle(run.id, [replace(example, result=Verdict.FIXED, error=None) for example in shown])
     return fixed
 
 

@@ -231,7 +231,7 @@ class PacedTables:
             self.pace.take(len(some))
             found = self.tables.read_all(some)
             self.pace.note(found)
-            self.pace.take(sum(len(one) - 1 for one in found if one and not isinstance(one, MailmendError)))
+            self.pace.take(sum(len(rows) - 1 for rows in found if rows and not isinstance(rows, MailmendError)))
             answers += found
         return answers
 
@@ -281,7 +281,7 @@ class PacedAsyncTables:
     async def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
         await self._take(len(reads))
         found = await self.tables.read_all(reads)
-        await self._take(sum(len(one) - 1 for one in found if one and not isinstance(one, MailmendError)))
+        await self._take(sum(len(rows) - 1 for rows in found if rows and not isinstance(rows, MailmendError)))
         return found
 
     async def scan(self, scan: Scan) -> AsyncIterator[Row]:

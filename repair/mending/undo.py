@@ -115,7 +115,7 @@ def known_again(image: Finding, mirror: Mirror) -> Suspect:
     if image.suspect.projection == mirror.name and image.projected is not None:
         rows.append(mirror.restored(image.projected.row))
     ids = (row.get(column) for row in rows)
-    known = dict.fromkeys((*image.suspect.truth_ids, *(one for one in ids if one is not None)))
+    known = dict.fromkeys((*image.suspect.truth_ids, *(truth_id for truth_id in ids if truth_id is not None)))
     return replace(image.suspect, truth_ids=tuple(known))
 
 

@@ -145,8 +145,8 @@ class _FamilyScan:
         family = self.family
         watch = self._watch()
         self._keep(family.mirror, self._mirror_keeper(watch))
-        for number, one in enumerate(family.filters):
-            self._keep(one, self._filter_keeper(one, int(Tag.FILTER) + number))
+        for number, projection in enumerate(family.filters):
+            self._keep(projection, self._filter_keeper(projection, int(Tag.FILTER) + number))
         for number, group in enumerate(self.forms.groups):
             self._keep(group, self._group_keeper(group, number))
         if family.content:

@@ -97,7 +97,7 @@ def mailboxes_of(mail: Tables, user: str, namespace: str = PRIVATE) -> tuple[Mai
         WrongUse: the user has none.
     """
     users = dict.fromkeys((user_name(user), user))
-    rows = [seen.row for one in users for seen in mail.read(Read(MAILBOX_PATH, (namespace, one)))]
+    rows = [seen.row for owner in users for seen in mail.read(Read(MAILBOX_PATH, (namespace, owner)))]
     ids = tuple(MailboxId(row["mailboxid"]) for row in rows if row.get("mailboxid"))
     if not ids:
         raise WrongUse(
@@ -241,10 +241,10 @@ class _FamilyLook:
     def _look_at_orphans(self, ids: Iterable[UUID]) -> None:
         """Filter rows that may lack a truth; the look decides."""
         for mailbox in ids:
-            for one in self.family.filters:
-                columns = tuple(column.name for column in one.table.key)
-                rows = self._streamed(Scan(one.table, columns, self.settings.level, under=(mailbox,)))
-                self._look(Suspect(one.name, one.table.key_of(row), Verdict.WITHDRAW) for row in rows)
+            for projection in self.family.filters:
+                columns = tuple(column.name for column in projection.table.key)
+                rows = self._streamed(Scan(projection.table, columns, self.settings.level, under=(mailbox,)))
+                self._look(Suspect(projection.name, projection.table.key_of(row), Verdict.WITHDRAW) for row in rows)
 
     def _look_at_counters(self, ids: Iterable[UUID]) -> None:
         """Counters can be judged only after all truths of the mailbox were seen."""
@@ -269,8 +269,8 @@ class _FamilyLook:
     def _of_groups(self, rows: Iterable[Row]) -> Iterator[Suspect]:
         keyed: list[Filter | Union] = [*self.family.filters, *self.family.unions]
         for row in rows:
-            for one in keyed:
-                yield Suspect(one.name, one.key_of(row), Verdict.AMEND, (row[self._lead],))
+            for projection in keyed:
+                yield Suspect(projection.name, projection.key_of(row), Verdict.AMEND, (row[self._lead],))
 
     def _of_content(self, lead: Key) -> Iterator[Suspect]:
         if self.family.content is not None:

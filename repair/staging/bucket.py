@@ -46,7 +46,7 @@ class StagingBucket:
     def names(self) -> Mapping[str, int]:
         with self._named():
             found = self._files().get_file_info(fs.FileSelector(self._path(), allow_not_found=True))
-            return {one.base_name: one.size for one in found if one.type is fs.FileType.File}
+            return {file.base_name: file.size for file in found if file.type is fs.FileType.File}
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None where there is no such file."""

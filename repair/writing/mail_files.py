@@ -156,7 +156,7 @@ def _kind_of_directory(path: Path) -> FolderKind:
         return FolderKind.MAILDIR
     if any(_is_eml(file) or _is_emlx(file) for file in path.rglob("*")):
         return FolderKind.EML_FILES
-    folders = sorted(one for one in path.iterdir() if _is_folder(one))
+    folders = sorted(child for child in path.iterdir() if _is_folder(child))
     mend = ""
     if folders:
         mend = f"Load each mail folder in it: mailmend load {quote(str(folders[0]))} --user USER --mailbox NAME"
@@ -306,7 +306,7 @@ def _load_next(path: Path, mailbox: str) -> str:
 
 
 def _eml_messages(path: Path, octets_max: int) -> Iterator[Found | Refused]:
-    for file in sorted(one for one in path.rglob("*") if not one.is_dir()):
+    for file in sorted(child for child in path.rglob("*") if not child.is_dir()):
         key = str(file.relative_to(path))
         if _is_eml(file) or _is_emlx(file):
             yield _file(file, key, octets_max)
@@ -358,7 +358,7 @@ def _matters(path: Path) -> bool:
         return False
     try:
         if path.is_dir():
-            return any(one.is_file() and not _NOTES.fullmatch(one.name) for one in path.rglob("*"))
+            return any(child.is_file() and not _NOTES.fullmatch(child.name) for child in path.rglob("*"))
         return path.stat().st_size > 0
     except OSError:
         return True

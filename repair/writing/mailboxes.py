@@ -198,16 +198,16 @@ class Sequence:
             served = queue.waiting
             queue.waiting = []
         try:
-            count, above = sum(one.count for one in served), max(one.above for one in served)
+            count, above = sum(other.count for other in served), max(other.above for other in served)
             last = self._fetch(mailbox, count, above)
         except BaseException:
             with self._guard:
-                queue.waiting = [one for one in served if one is not ticket] + queue.waiting
+                queue.waiting = [other for other in served if other is not ticket] + queue.waiting
                 self._forget(mailbox, queue)
             raise
-        for one in reversed(served):
-            last -= one.count
-            one.first = last + 1
+        for other in reversed(served):
+            last -= other.count
+            other.first = last + 1
         with self._guard:
             self._forget(mailbox, queue)
 

@@ -79,8 +79,8 @@ class Projector:
     def _send(self, batch: Sequence[Committed]) -> list[Propagation]:
         due = self._due(batch)
         deadline = min((made.began for made in batch), default=0) + self.stamp_age_micros
-        errors = self.retries.write_all(self.tables, [one.consequence.write for one in due], deadline)
-        late = [one for one, error in zip(due, errors, strict=True) if error is not None]
+        errors = self.retries.write_all(self.tables, [item.consequence.write for item in due], deadline)
+        late = [item for item, error in zip(due, errors, strict=True) if error is not None]
         late += self._uncounted(batch)
         return self._lag(batch, late, _cause(errors)) if late else [Propagation.COMPLETE] * len(batch)
 

@@ -130,5 +130,5 @@ async def ready(desk: ServerDesk) -> Response:
 async def bad_request(_: Request, refused: RequestValidationError) -> Response:
     """The first thing that is wrong with a call, and where."""
     first = refused.errors()[0]
-    place = ".".join(str(one) for one in first["loc"])
+    place = ".".join(str(step) for step in first["loc"])
     return error(400, "InvalidArgument", "The call cannot be read", f"{place}: {first['msg']}")

@@ -125,7 +125,7 @@ async def _checked_topics(request: CheckRequest, opened: OpenCluster) -> Checked
             )
     finally:
         await topics.close()
-    named = [one.rsplit(" ", 2) for one in found]
+    named = [line.rsplit(" ", 2) for line in found]
     return CheckedTopics(topics.namespace, mails, tuple((topic, place, mail) for topic, place, mail in named))
 
 

@@ -115,7 +115,7 @@ class GarbageCollector:
             return None
         before, idle = await self._timed(lambda: self._compactions(node, table))
         _, seconds = await self._timed(lambda: self.tool.run(node, "compact", "--user-defined", files[0]))
-        new = [read for one, read in (await self._compactions(node, table)).items() if one not in before]
+        new = [read for compaction, read in (await self._compactions(node, table)).items() if compaction not in before]
         return Rewritten(new[0], max(seconds - idle, 0.0)) if len(new) == 1 and new[0] else None
 
     async def _compactions(self, node: str, table: Table) -> dict[str, int]:

@@ -142,4 +142,4 @@ def _default_limit(answer: Any) -> int | None:
 
 
 def _alarms_of(answer: Any) -> tuple[str, ...]:
-    return tuple(f"{one['resource']} on {one['node']}" for one in answer.get("alarms") or ())
+    return tuple(f"{alarm['resource']} on {alarm['node']}" for alarm in answer.get("alarms") or ())

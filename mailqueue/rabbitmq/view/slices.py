@@ -107,12 +107,12 @@ class Slices:
         async def read(bucket: int) -> None:
             async with aclosing(self.pages((queue, slice_start, bucket))) as pages:
                 async for page in pages:
-                    chosen = [one for one in map(read_row, page) if isinstance(one, BrokenRow) or select(one)]
+                    chosen = [row for row in map(read_row, page) if isinstance(row, BrokenRow) or select(row)]
                     marked = await self._marks.among(queue, list(map(id_of, chosen)))
-                    for one in chosen:
-                        if id_of(one) not in marked:
-                            held.add(one, bucket)
-                            _tell(queue, one)
+                    for row in chosen:
+                        if id_of(row) not in marked:
+                            held.add(row, bucket)
+                            _tell(queue, row)
 
         await all_of(range(buckets), read, BUCKETS_AT_ONCE)
         return held
@@ -179,7 +179,7 @@ class Slices:
         ]
         answers = await answered(self._tables, self._retries, reads)
         read = [read_row(seen.row) for answer in answers for seen in answer]
-        return sorted((one for one in read if isinstance(one, Listed)), key=_order)
+        return sorted((row for row in read if isinstance(row, Listed)), key=_order)
 
 
 def id_of(one: Listed | BrokenRow) -> EnqueueId:

@@ -211,7 +211,7 @@ class SliceTallies:
             return []
         read = Read(SLICE_TALLIES, (queue, slice_start), times=True)
         seen = await self._retries.call(lambda: self._tables.read(read))
-        return [TallyRow(WriterTally.of(one.row), one.newest or 0) for one in seen]
+        return [TallyRow(WriterTally.of(stored.row), stored.newest or 0) for stored in seen]
 
     async def recount(
         self, queue: QueueName, places: Sequence[datetime], rows: Callable[[datetime], Awaitable[int]]

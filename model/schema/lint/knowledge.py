@@ -121,7 +121,7 @@ def known_of(schema: Schema) -> Knowledge:
 
 def _of_family(family: Family) -> Knowledge:
     mirror = family.mirror.table
-    filters = [one.table for one in family.filters]
+    filters = [projection.table for projection in family.filters]
     unions = [union.table for union in family.unions]
     counts = [count.table for count in family.counts]
     generators = [table for count in family.counts for table in count.generators]

@@ -82,7 +82,7 @@ def _unknown_compression(pairs: OptionTexts, release: ServerRelease) -> Iterator
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    by_lower = {one.lower(): one for one in known}
+    by_lower = {name.lower(): name for name in known}
     close = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     return f"Did you mean {by_lower[close[0]]}?" if close else ""
 

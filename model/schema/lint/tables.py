@@ -160,8 +160,8 @@ def _counters(table: Table, subject: Subject) -> Iterator[Hit]:
 
 
 def _pairs(subject: Subject, names: tuple[tuple[str, str], ...]) -> Iterator[tuple[Table, Table]]:
-    for one, other in names:
-        first = subject.table(one)
+    for name, other in names:
+        first = subject.table(name)
         second = subject.table(other)
         if first is not None and second is not None:
             yield first, second

@@ -57,7 +57,7 @@ class Effect(Enum):
         last = {name_of(old): name_of(new) for old, new in renames}
         steps = {(True, False): Effect.NOT_APPLIED, (False, True): Effect.APPLIED}
         found = ((old in there, new in there) for old, new in last.items())
-        return Effect.of_all([steps.get(one, Effect.DIFFERENT) for one in found])
+        return Effect.of_all([steps.get(kind, Effect.DIFFERENT) for kind in found])
 
 
 class Statement:
@@ -172,7 +172,9 @@ class Statement:
         ]
         if not met:
             return Assessment((Risk.NONE,), self.harmless)
-        return Assessment(tuple(risk for risk in Risk if risk in {one for one, _ in met}), " ".join(dict(met).values()))
+        return Assessment(
+            tuple(risk for risk in Risk if risk in {kind for kind, _ in met}), " ".join(dict(met).values())
+        )
 
     def took_effect(self, live: Schema) -> Effect:
         """Whether the statement took effect, judged by the live schema alone.
@@ -297,7 +299,7 @@ def table_of(schema: Schema, name: Name, verb: str) -> Table:
     if find(schema.views, name.spelling) is not None:
         mend = "Change its base table, or use the statements for materialized views."
         raise SchemaRefused(verb, str(name), "it is a materialized view, not a table", mend=mend)
-    same = [one.spelling for one in schema.tables if one.name.lower() == name_of(name.spelling).lower()]
+    same = [other.spelling for other in schema.tables if other.name.lower() == name_of(name.spelling).lower()]
     mend = f"There is {same[0]}: a name in double quotes keeps its case." if same else ""
     raise SchemaRefused(verb, str(name), "there is no such table", mend=mend)
 
@@ -342,6 +344,6 @@ class Parsed:
 
 def apply_all(parsed: Iterable[Parsed], schema: Schema = EMPTY) -> Schema:
     """The schema after all the statements, one after the other."""
-    for one in parsed:
-        schema = one.statement.apply(schema)
+    for step in parsed:
+        schema = step.statement.apply(schema)
     return schema

@@ -89,7 +89,7 @@ def _add_problem(schema: Schema, table: Table, column: Column) -> str:
         return "it has compact storage, which takes no more columns"
     if column.kind is Kind.STATIC and not table.clustering:
         return f"the column {column.spelling} is static, but the table has no clustering column"
-    if len({one.is_counter for one in (*table.regular, column)}) > 1:
+    if len({other.is_counter for other in (*table.regular, column)}) > 1:
         return f"{column.spelling} would mix counters with other columns"
     return column_problem(schema, column) or _return_problem(schema, table, column)
 
@@ -186,8 +186,8 @@ def _is_on(index: Index, column: Column) -> bool:
 
 def _without(schema: Schema, table: Table, column: Column) -> Table:
     old = replace(column, type=normal_type(str(expanded(schema, parse_type(column.type)))))
-    rest = tuple(one for one in table.columns if one.name != column.name)
-    return replace(table, columns=rest, dropped=(*(one for one in table.dropped if one.name != column.name), old))
+    rest = tuple(other for other in table.columns if other.name != column.name)
+    return replace(table, columns=rest, dropped=(*(other for other in table.dropped if other.name != column.name), old))
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,7 @@ class MaskColumn(NamedStatement):
             return schema
         masked = replace(column, mask=self.mask)
         self.must(mask_problem(masked))
-        columns = (masked if one.name == column.name else one for one in table.columns)
+        columns = (masked if other.name == column.name else other for other in table.columns)
         return replace(schema, tables=put(schema.tables, table.with_columns(columns)))
 
     def took_effect(self, live: Schema) -> Effect:

@@ -61,7 +61,7 @@ class CreateIndex(NamedStatement):
         problem = name_problem(index.name) if self.index.spelling else ""
         if problem := problem or _problem(schema, table, index):
             raise SchemaRefused(self.verb, subject, problem)
-        same = next((one.spelling for one in schema.indexes_of(table) if _same(one, index)), "")
+        same = next((other.spelling for other in schema.indexes_of(table) if _same(other, index)), "")
         if same and self.if_not_exists:
             return schema
         if same:
@@ -135,7 +135,9 @@ def _problem(schema: Schema, table: Table, index: Index) -> str:  # noqa: PLR091
     aspect, column = _aspect(table, index)
     if column is None:
         return f"{index.target} is nothing that can be indexed"
-    attached = [one.spelling for one in schema.indexes_of(table) if is_attached(one) and one.target == index.target]
+    attached = [
+        other.spelling for other in schema.indexes_of(table) if is_attached(other) and other.target == index.target
+    ]
     second = f"{index.target} has a storage-attached index already: {attached[0]}" if attached else ""
     if is_attached(index):
         return _column_problem(schema, table, column, aspect) or second or _attached_problem(column, index)
