@@ -30,7 +30,7 @@ _KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from mailqueue.blobs.object_storage import open_files
-from model.queue.broker import BlobKind
+from model.blobs import BlobKind
 
 blobs = open_files(Path(sys.argv[1]))
 os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
