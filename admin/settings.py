@@ -23,6 +23,7 @@ from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
 from mailqueue.rabbitmq.broker.settings import AMQP_PORT, BrokerSettings, Host
 from model.durations import format_duration
 from model.errors import BadSettings, WrongUse
+from model.grammar import can_be_looked_up
 from model.ids import QueueName
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.schema.names import keyspace_spelling
@@ -121,7 +122,7 @@ def parse_hosts(texts: tuple[str, ...]) -> tuple[str, ...]:
     """Host names or addresses; each text may be a list with commas."""
     hosts = tuple(host.strip() for text in texts for host in text.split(",") if host.strip())
     for host in hosts:
-        if not _HOST.fullmatch(host):
+        if not _HOST.fullmatch(host) or not can_be_looked_up(host):
             raise WrongUse(f"{host!r} is not a host name or address", mend="Give the port apart, with --port.")
     return hosts
 

@@ -40,6 +40,18 @@ def ascii_domain(domain: str) -> str | None:
     return name if len(name) <= _DOMAIN_LENGTH_MAX and all(map(_LABEL.fullmatch, name.split("."))) else None
 
 
+def can_be_looked_up(host: str) -> bool:
+    """Whether a resolver takes the host as a question: each of its labels has 1 to 63 characters.
+
+    Python's sockets raise UnicodeError for any other text, which is no OSError.
+    """
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
 def address_of_literal(domain: str) -> str | None:
     """The address that a literal such as `[192.0.2.1]` or `[IPv6:2001:db8::1]` names; None where it is none."""
     found = _LITERAL.fullmatch(domain)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from admin.settings import is_here, parse_port, reason_of
 from model.errors import BadSettings, UnsafeRequest, WrongUse
+from model.grammar import can_be_looked_up
 from model.texts import wellformed
 
 TOKEN_CHARACTERS_MIN: Final = 20
@@ -173,6 +174,8 @@ def parse_listening(
         port = parts.port
     except ValueError:
         host = port = None
+    if host and not can_be_looked_up(host):
+        host = None
     if not host or port is None or parts.path or parts.query or "@" in parts.netloc:
         raise WrongUse(f"{where!r} is not HOST:PORT", mend="Write it like 127.0.0.1:8000 or [::1]:8000.")
     if (certificate is None) != (key is None):

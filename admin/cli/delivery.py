@@ -26,7 +26,7 @@ from model.delivery.journal import UncertainPolicy
 from model.delivery.retries import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule
 from model.durations import parse_duration
 from model.errors import WrongUse
-from model.grammar import address_of_literal, read_network, read_server
+from model.grammar import address_of_literal, can_be_looked_up, read_network, read_server
 
 _INTERVAL_MAX: Final = timedelta(days=30)
 _WAITING_MAX: Final = timedelta(minutes=20)
@@ -42,7 +42,7 @@ _NOTIFY: Final = ":notify"
 
 def _next_hop(value: Any) -> SmartHost:
     found = _HOST_PORT.fullmatch(str(value))
-    if found is None:
+    if found is None or not can_be_looked_up(found["ipv6"] or found["host"]):
         raise WrongUse(f"{value!r} is not HOST:PORT", mend="Write it like relay.example.org:25, or [2001:db8::1]:25.")
     return SmartHost(found["ipv6"] or found["host"], parse_port(int(found["port"] or SMTP_PORT)))
 

@@ -15,6 +15,7 @@ from admin.jobs.cron import Cron, parse_cron
 from admin.settings import has_password
 from model.durations import parse_duration
 from model.errors import BadSettings, WrongUse
+from model.grammar import can_be_looked_up
 
 T = TypeVar("T")
 
@@ -317,7 +318,8 @@ def _tell_command(value: object) -> tuple[str, ...]:
 def _webhook(value: object) -> str:
     text = _text("tell_webhook", value, "https://hooks.example.org/mailmend")
     parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or not text.isprintable():
+    known = parts.scheme in ("http", "https") and parts.hostname and can_be_looked_up(parts.hostname)
+    if not known or "@" in parts.netloc or not text.isprintable():
         raise BadJob(
             "tell_webhook",
             "tell_webhook is not an address that can be posted to",

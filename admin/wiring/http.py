@@ -9,6 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from admin.settings import is_here
 from model.errors import BadSettings, CannotReach, UnsafeRequest, WrongUse
+from model.grammar import can_be_looked_up
 
 ANSWER_SECONDS: Final = 30
 _ANSWER_BYTES_MAX: Final = 16_777_216
@@ -30,6 +31,7 @@ def parse_server(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         known = parts.scheme in {"http", "https"} and parts.hostname and parts.port is not None
+        known = known and can_be_looked_up(str(parts.hostname))
     except ValueError:
         known = False
     if not known or parts.path not in {"", "/"} or parts.query or "@" in parts.netloc:

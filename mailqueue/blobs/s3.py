@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from model.errors import BadSettings, BlobsUnreachable, BucketMissing
+from model.grammar import can_be_looked_up
 
 _BUCKET: Final = re.compile(r"(?!.*\.\.)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _REGION: Final = re.compile(r"[A-Za-z0-9-]{1,40}")
@@ -73,7 +74,8 @@ NO_KEYS: Final = (
 
 def _check_endpoint(endpoint: str, *, allow_http: bool) -> None:
     parts = urlsplit(endpoint)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+    known = parts.scheme in {"http", "https"} and parts.hostname and can_be_looked_up(parts.hostname)
+    if not known or parts.query or parts.fragment:
         raise BadSettings(f"{_shown(endpoint)!r} is not an endpoint of S3", mend="Such as: https://s3.example.org")
     if parts.username or parts.password:
         raise BadSettings(

@@ -147,6 +147,7 @@ def test_a_settings_file_is_read_or_refused(text: str) -> None:
 @example('check = 1\n[profiles.test]\ncheck = {delay = "1s"}\n')
 @example("port = 1e400\n")
 @example("port = inf\n")
+@example('host = ["10..0.0.2"]\n')
 @example("[check]\ndelay = 1979-05-27\n")
 @example('[jobs.x]\ncommand = "check"\nschedule = "99999999999999999999 * * * *"\n')
 def test_a_command_takes_or_refuses_a_settings_file(mailmend: CommandLine, tmp_path: Path, text: str) -> None:

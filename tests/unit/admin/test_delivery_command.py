@@ -144,6 +144,7 @@ def test_mails_are_sent_from_the_addresses_that_were_typed(shell: QueueShell, re
         ((*HOP, "--pre-delivery", "routing"), "no installed package has an entry point 'routing'"),
         (("--next-hop", "relay"), "it is not said which queue is delivered"),
         (("--next-hop", "a:b:c"), "is not HOST:PORT"),
+        (("--next-hop", "a..b:25"), "is not HOST:PORT"),
         (("--next-hop", "relay:99999"), "port"),
         ((*HOP, "--source", "nowhere"), "is no address"),
         ((*HOP, "--retry", "1m,soon"), "is not a duration"),

@@ -114,6 +114,7 @@ async def test_a_token_is_sent_from_its_file_or_the_environment(line: CommandLin
         (("x", "--domain", "y", "--ask", "http://127.0.0.1:8000"), 2, "it is not said which mail"),
         (("x", "--ask", "127.0.0.1:8000"), 2, "is no server"),
         (("x", "--ask", "http://127.0.0.1:8000/path"), 2, "is no server"),
+        (("x", "--ask", "http://10..0.2:8000"), 2, "is no server"),
         (("x", "--ask", "http://mx1.example.org:8000"), 2, "in the clear"),
         (("x", "--ask", "http://127.0.0.1:1"), 4, "does not answer"),
     ],

@@ -59,6 +59,7 @@ def test_settings_pass(changed: dict[str, Any]) -> None:
         ({"bucket": "ma..il"}, "name of a bucket"),
         ({"bucket": "../etc"}, "name of a bucket"),
         ({"bucket": "mail\n"}, "name of a bucket"),
+        ({"endpoint": "https://s3..example.org"}, "is not an endpoint"),
         ({"region": ""}, "name of a region"),
         ({"region": "eu 1"}, "name of a region"),
         ({"access_key": ""}, "is missing"),

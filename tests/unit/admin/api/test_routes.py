@@ -309,6 +309,7 @@ def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path: Path) -> Non
         ("jobs.example.org:8000", False, False, "can be reached from elsewhere"),
         ("127.0.0.1", True, True, "is not HOST:PORT"),
         ("127.0.0.1:x", True, True, "is not HOST:PORT"),
+        ("127..1:80", True, True, "is not HOST:PORT"),
         ("127.0.0.1:99999", True, True, "is not HOST:PORT"),
         ("http://127.0.0.1:80", True, True, "is not HOST:PORT"),
     ],

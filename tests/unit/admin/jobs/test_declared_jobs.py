@@ -73,6 +73,7 @@ CHECK = 'command = "check"\nschedule = "0 1 * * *"\n'
         (CHECK + 'tell = "me"', 4, "after which runs", 'tell = "trouble"'),
         (CHECK + 'tell_command = ""', 4, "tell_command is empty", "Leave it out"),
         (CHECK + 'tell_webhook = "ftp://a"', 4, "can be posted to", "https://"),
+        (CHECK + 'tell_webhook = "https://a..b"', 4, "can be posted to", "https://"),
         (CHECK + 'tell_webhook = "https://a:b@c"', 4, "can be posted to", "without user"),
     ],
 )
