@@ -54,17 +54,17 @@ check: $(STAMP) verify ## Lint, folded code, types, layers and doors; seconds
 
 verify: $(STAMP) ## What is generated is up to date
 	$(UV) lock --check --quiet
-	$(RUN)/python -m cql.export --check
-	$(RUN)/python -m admin.present.lint_page --check
-	$(RUN)/python -m admin.cli.reference --check
-	$(RUN)/python -m admin.metrics.reference --check
-	$(RUN)/python -m admin.api.reference --check
-	$(RUN)/python -m delivery.policy_schema --check
+	$(RUN)/python -m mailmend.cql.export --check
+	$(RUN)/python -m mailmend.admin.schema.lint_page --check
+	$(RUN)/python -m mailmend.admin.reference --check
+	$(RUN)/python -m mailmend.admin.metrics.reference --check
+	$(RUN)/python -m mailmend.admin.http_reference --check
+	$(RUN)/python -m mailmend.delivery.policy.file.schema --check
 	$(RUN)/mailmend schema lint --fail-on note cql/schema.cql
 	$(RUN)/mailmend schema lint --fail-on note cql/migrations
 	$(RUN)/mailmend schema export --check --dir docs --only page --only drawing --keyspace apache_james
 
-mutate: $(STAMP) ## Change the pure core place by place; do the tests notice? make mutate ARGS=model.queue.starts
+mutate: $(STAMP) ## Change the pure core place by place; do the tests notice? make mutate ARGS=mailmend.mailqueue.rules.starts
 	$(RUN)/python -m tests.mutants $(ARGS)
 
 bench: $(STAMP) ## Measure side by side in one run: make bench MESSAGES=100000

@@ -10,6 +10,6 @@ if __name__ == "__main__":
     # Python begins its path with the folder of the file that it runs; ours would offer `settings`, `output` and others.
     sys.path[:] = [entry for entry in sys.path if Path(entry) != Path(__file__).parent]
 
-    from admin.cli import main
+    from mailmend.admin.main import main
 
     main()

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
-from cql.introspect import keyspace_exists, live_schema
-from cql.ports import SchemaServer
-from cql.render import ServerVersion, keyspace_cql, parse_version, table_cql, type_cql
-from cql.replication import Replication, replication_from
-from model.catalog.ledger import LEDGER_TABLES
-from model.errors import SchemaMismatch, TablesOfOthers
-from model.schema.difference import Aspect, Difference, differences
-from model.schema.keyspace import Schema
-from model.schema.names import keyspace_spelling
-from model.schema.table import Table
+from mailmend.cql.introspect import keyspace_exists, live_schema
+from mailmend.cql.ports import SchemaServer
+from mailmend.cql.render import ServerVersion, keyspace_cql, parse_version, table_cql, type_cql
+from mailmend.cql.replication import Replication, replication_from
+from mailmend.cql.schema.difference import Aspect, Difference, differences
+from mailmend.model.catalog.ledger import LEDGER_TABLES
+from mailmend.model.errors import SchemaMismatch, TablesOfOthers
+from mailmend.model.keyspace import Schema
+from mailmend.model.names import keyspace_spelling
+from mailmend.model.table import Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from model.operations import Seen
-from model.schema.table import Column, Key, Table
+from mailmend.model.operations import Seen
+from mailmend.model.table import Column, Key, Table
 
 NEVER = -(2**63)
 """A stamp before all others."""

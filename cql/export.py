@@ -1,6 +1,6 @@
 """Whole keyspaces as files of CQL: the catalog's own (`cql/schema.cql`, for people and for review), and live ones.
 
-`python -m cql.export` writes the catalog's file; with `--check` it exits 1 when the file is not up to date.
+`python -m mailmend.cql.export` writes the catalog's file; with `--check` it exits 1 when the file is not up to date.
 """
 
 import sys
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cql.generated import write_or_check
-from cql.render import keyspace_cql, parse_version, schema_cql
-from cql.replication import Replication, in_every_data_centre
-from model.catalog.mail import SCHEMA
-from model.schema.keyspace import Schema
-from model.schema.table import Table
+from mailmend.cql.generated import write_or_check
+from mailmend.cql.render import keyspace_cql, parse_version, schema_cql
+from mailmend.cql.replication import Replication, in_every_data_centre
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Table
 
 SCHEMA_FILE = Path(__file__).with_name("schema.cql")
 KEYSPACE = "apache_james"
@@ -55,7 +55,7 @@ def _as_given(table: Table) -> Table:
 
 
 def main(arguments: list[str]) -> int:
-    otherwise = "is not what the catalog says: python -m cql.export writes it anew"
+    otherwise = "is not what the catalog says: python -m mailmend.cql.export writes it anew"
     return write_or_check(arguments, SCHEMA_FILE, schema_file_text(), otherwise)
 
 

@@ -6,11 +6,11 @@ No password is ever rendered: a role is created without login, and the person wh
 import re
 from collections.abc import Sequence
 
-from cql.ports import SchemaServer
-from model.errors import AccessDenied, WrongUse
-from model.schema.grants import Grant, HeldGrant, Holding, Resource
-from model.schema.names import spelled
-from model.schema.table import Row, identifier
+from mailmend.cql.ports import SchemaServer
+from mailmend.cql.schema.grants import Grant, HeldGrant, Holding, Resource
+from mailmend.model.errors import AccessDenied, WrongUse
+from mailmend.model.names import spelled
+from mailmend.model.table import Row, identifier
 
 _TABLE = re.compile(r"<table ([^.>]+)\.([^>]+)>")
 _KEYSPACE = re.compile(r"<keyspace ([^>]+)>")

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cql.ports import SchemaServer
-from model.errors import UnknownKeyspace
-from model.migrations.history import digests, fingerprint_of
-from model.schema.cql_types import normal_type
-from model.schema.difference import option_text
-from model.schema.keyspace import Index, Schema, View, in_order_of_use
-from model.schema.names import keyspace_spelling, map_literal, name_of, short_class, spelled, text_literal
-from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Row, Table, UserType
+from mailmend.cql.ports import SchemaServer
+from mailmend.cql.schema.difference import option_text
+from mailmend.cql.schema.migrations.history import digests, fingerprint_of
+from mailmend.model.cql_types import normal_type
+from mailmend.model.errors import UnknownKeyspace
+from mailmend.model.keyspace import Index, Schema, View, in_order_of_use
+from mailmend.model.names import keyspace_spelling, map_literal, name_of, short_class, spelled, text_literal
+from mailmend.model.table import COMPACT_STORAGE, Column, Compaction, Kind, Row, Table, UserType
 
 _KINDS = {
     "partition_key": Kind.PARTITION,

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from cql.introspect import live_schema
-from cql.language.parser import parse
-from cql.ports import SchemaServer
-from model.errors import MailmendError
-from model.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge, known_of
-from model.schema.lint.servers import ServerRelease, parse_release
-from model.schema.lint.subject import Subject
-from model.schema.names import name_of
-from model.schema.statements import Parsed
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.language.parser import parse
+from mailmend.cql.ports import SchemaServer
+from mailmend.cql.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge, known_of
+from mailmend.cql.schema.lint.servers import ServerRelease, parse_release
+from mailmend.cql.schema.lint.subject import Subject
+from mailmend.cql.statements import Parsed
+from mailmend.model.errors import MailmendError
+from mailmend.model.names import name_of
 
 _SETTING = "SELECT value FROM system_views.settings WHERE name = ?"
 _SCYLLA = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'system' AND table_name = 'scylla_local'"

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, assert_never
 
-from cql.cells import NEVER, Partition, StoredRow, in_clustering_order
-from cql.statements import Operation
-from model.errors import MailmendError
-from model.instants import MICROS
-from model.operations import (
+from mailmend.cql.cells import NEVER, Partition, StoredRow, in_clustering_order
+from mailmend.cql.row_statements import Operation
+from mailmend.model.errors import MailmendError
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import (
     Applied,
     Change,
     ChangeIf,
@@ -31,7 +31,7 @@ from model.operations import (
     Seen,
     Write,
 )
-from model.schema.table import Key, Row, Table
+from mailmend.model.table import Key, Row, Table
 
 Surround = Callable[[Operation, Callable[[], Any]], Any]
 """Called for each operation with a function that carries it out; may fail before, after, or instead."""

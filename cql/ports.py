@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 from uuid import UUID
 
-from model.schema.table import Row
+from mailmend.model.table import Row
 
 
 class HeldLease(Protocol):

@@ -6,16 +6,12 @@ Each text that is inserted here is first checked to be a whole name, type or lit
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cql.language.alters import targets
-from cql.language.stream import checked
-from cql.language.tables import column_mask
-from cql.language.values import conditions, literal
-from cql.replication import Replication
-from model.errors import WrongUse
-from model.schema.cql_types import parse_type
-from model.schema.keyspace import Index, Schema, View
-from model.schema.names import checked_spelling, keyspace_spelling, map_literal, text_literal
-from model.schema.statements import (
+from mailmend.cql.language.alters import targets
+from mailmend.cql.language.stream import checked
+from mailmend.cql.language.tables import column_mask
+from mailmend.cql.language.values import conditions, literal
+from mailmend.cql.replication import Replication
+from mailmend.cql.statements import (
     AddColumns,
     AddField,
     AlterKeyspace,
@@ -38,7 +34,11 @@ from model.schema.statements import (
     Truncate,
     Use,
 )
-from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Table, UserType
+from mailmend.model.cql_types import parse_type
+from mailmend.model.errors import WrongUse
+from mailmend.model.keyspace import Index, Schema, View
+from mailmend.model.names import checked_spelling, keyspace_spelling, map_literal, text_literal
+from mailmend.model.table import COMPACT_STORAGE, Column, Compaction, Kind, Table, UserType
 
 
 @dataclass(frozen=True, order=True, slots=True)

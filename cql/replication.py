@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from model.errors import WrongUse
-from model.schema.names import map_literal
+from mailmend.model.errors import WrongUse
+from mailmend.model.names import map_literal
 
 SIMPLE = "SimpleStrategy"
 BY_TOPOLOGY = "NetworkTopologyStrategy"

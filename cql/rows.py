@@ -12,10 +12,10 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from cql.statements import Operation, selection_of
-from model.operations import Applied, ChangeIf, PutIfAbsent, Read, RemoveIf, Scan, Seen
-from model.schema.cql_types import CqlType, parse_type
-from model.schema.table import Column
+from mailmend.cql.row_statements import Operation, selection_of
+from mailmend.model.cql_types import CqlType, parse_type
+from mailmend.model.operations import Applied, ChangeIf, PutIfAbsent, Read, RemoveIf, Scan, Seen
+from mailmend.model.table import Column
 
 Conversion = Callable[[Any], Any]
 

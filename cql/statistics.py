@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from model.errors import AccessDenied, MailmendError, WrongUse
-from model.schema.names import name_of
-from model.schema.table import Row
+from mailmend.model.errors import AccessDenied, MailmendError, WrongUse
+from mailmend.model.names import name_of
+from mailmend.model.table import Row
 
 MIB: Final = 1_048_576
 

@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from delivery.replies import REFUSALS
-from model.delivery.entries import EntryEnd, EntryStage, EntryState
-from model.delivery.journal import UncertainPolicy
-from model.delivery.notices import ReportReader
-from model.ids import QueueName
-from model.metrics import Metric, MetricKind, MetricSample
-from model.pickup.conditions import PlacedCondition
-from model.pickup.quotas import QuotaUsage
-from model.pickup.servers import ShareState
-from model.pickup.sub_queues import PickupFigures
+from mailmend.delivery.mail.entries import EntryEnd, EntryStage, EntryState
+from mailmend.delivery.mail.journal import UncertainPolicy
+from mailmend.delivery.mail.notices import ReportReader
+from mailmend.delivery.policy.conditions import PlacedCondition
+from mailmend.delivery.policy.quotas import QuotaUsage
+from mailmend.delivery.policy.servers import ShareState
+from mailmend.delivery.policy.sub_queues import PickupFigures
+from mailmend.delivery.smtp.incoming.replies import REFUSALS
+from mailmend.model.ids import QueueName
+from mailmend.model.metrics import Metric, MetricKind, MetricSample
 
 _LOAD: Final = "How much is at work: what does not get on is a trouble of its queue, with its alert"
 

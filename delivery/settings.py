@@ -6,10 +6,10 @@ from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final
 
-from model.delivery.attempts import DeliveryProtocol, SourceAddress, TlsLevel
-from model.delivery.journal import UncertainPolicy
-from model.delivery.retries import DEFAULT_SCHEDULE, RetrySchedule
-from model.grammar import unmapped
+from mailmend.delivery.mail.attempts import DeliveryProtocol, SourceAddress, TlsLevel
+from mailmend.delivery.mail.journal import UncertainPolicy
+from mailmend.delivery.mail.retries import DEFAULT_SCHEDULE, RetrySchedule
+from mailmend.model.grammar import unmapped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

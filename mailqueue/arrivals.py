@@ -6,8 +6,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
-from model.ids import EnqueueId
-from model.queue.mails import Listed, Mail, MailBlobs
+from mailmend.mailqueue.rules.mails import Listed, Mail, MailBlobs
+from mailmend.model.ids import EnqueueId
 
 
 @dataclass(frozen=True, slots=True)

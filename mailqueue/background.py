@@ -12,12 +12,12 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any, Final
 
-from model.backoff import LOOK_AGAIN
-from model.blobs import Blobs
-from model.errors import MailmendError
-from model.ids import QueueName
-from model.ports import Clock
-from model.queue.mails import MailBlobs
+from mailmend.mailqueue.rules.mails import MailBlobs
+from mailmend.model.backoff import LOOK_AGAIN
+from mailmend.model.blobs import Blobs
+from mailmend.model.errors import MailmendError
+from mailmend.model.ids import QueueName
+from mailmend.model.ports import Clock
 
 UNDER_WAY: Final = 64
 """How many background tasks run at once. A caller that adds one more waits until one has ended: nothing else slows

@@ -13,8 +13,8 @@ from http import HTTPStatus
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from mailqueue.broker_tls import BrokerTls, context_of, tls_error
-from model.errors import BrokerDenied, BrokerUnreachable
+from mailmend.mailqueue.broker_tls import BrokerTls, context_of, tls_error
+from mailmend.model.errors import BrokerDenied, BrokerUnreachable
 
 _DENIED: Final = frozenset({http.client.UNAUTHORIZED, http.client.FORBIDDEN})
 

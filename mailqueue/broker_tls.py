@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from model.errors import BadSettings, BrokerUnreachable
-from model.tls_errors import FOR_SOMEBODY_ELSE, NO_TLS, OUT_OF_TIME, UNKNOWN_AUTHORITY, TlsReason, tls_failure_in
+from mailmend.model.errors import BadSettings, BrokerUnreachable
+from mailmend.model.tls_errors import (
+    FOR_SOMEBODY_ELSE,
+    NO_TLS,
+    OUT_OF_TIME,
+    UNKNOWN_AUTHORITY,
+    TlsReason,
+    tls_failure_in,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,7 @@ the loser reads again, and its settings are checked against the winner's.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from model.catalog.james_tables import EVENT_STORE
-from model.errors import Contended, DoubtfulWrite
-from model.operations import Level, PutIfAbsent, Read
-from model.ports import AsyncTables
-from model.queue.configuration import (
+from mailmend.mailqueue.rules.configuration import (
     AGGREGATE,
     DEFAULT,
     ConfigurationEvent,
@@ -20,6 +16,10 @@ from model.queue.configuration import (
     event_json,
     event_of,
 )
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.errors import Contended, DoubtfulWrite
+from mailmend.model.operations import Level, PutIfAbsent, Read
+from mailmend.model.ports import AsyncTables
 
 ROUNDS_MAX: Final = 20
 """How many conditional writes in a row may lose to other processes, each of which starts with other settings."""

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from model.errors import WrongUse
+from mailmend.model.errors import WrongUse
 
 D = TypeVar("D")
 

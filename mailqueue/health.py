@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
-from model.ids import QueueName
-from model.queue.broker import Depth
-from model.queue.health import HealthProblem, HealthReason, days
-from model.queue.topic_health import TopicFigures, judged_topics
+from mailmend.mailqueue.broker import Depth
+from mailmend.mailqueue.rules.health import HealthProblem, HealthReason, days
+from mailmend.mailqueue.rules.topic_health import TopicFigures, judged_topics
+from mailmend.model.ids import QueueName
 
 BROWSE_START_AGE_MAX: Final = timedelta(days=7)
 """The greatest age of a browse start, as in James's own health check: beyond it, one stuck mail makes every listing

@@ -9,14 +9,15 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
-from mailqueue.arrivals import RemovedMail, RestoreResult
-from mailqueue.background import BackgroundJob, run_jobs
-from mailqueue.codec.admission import admissible, admitted
-from mailqueue.codec.attributes import priority_of
-from mailqueue.draining import checked_prefetch, next_turn
-from mailqueue.health import FigureScope, QueueFigures
-from mailqueue.metrics import TrafficSums
-from mailqueue.queue import (
+from mailmend.mailqueue.arrivals import RemovedMail, RestoreResult
+from mailmend.mailqueue.background import BackgroundJob, run_jobs
+from mailmend.mailqueue.broker import Depth
+from mailmend.mailqueue.codec.admission import admissible, admitted
+from mailmend.mailqueue.codec.attributes import priority_of
+from mailmend.mailqueue.draining import checked_prefetch, next_turn
+from mailmend.mailqueue.health import FigureScope, QueueFigures
+from mailmend.mailqueue.metrics import TrafficSums
+from mailmend.mailqueue.queue import (
     IDS_MAX,
     PREFETCH,
     WAITING,
@@ -33,17 +34,16 @@ from mailqueue.queue import (
     passed_over,
     refuse_too_many,
 )
-from mailqueue.upkeep import Redriven, Swept
-from model.backoff import RETRY
-from model.errors import BlobMissing, WrongUse
-from model.ids import BlobId, EnqueueId, QueueName, restored_id
-from model.instants import instant_of
-from model.ports import Clock
-from model.queue.broker import Depth
-from model.queue.filters import EVERYTHING, MailFilter
-from model.queue.mails import PRIORITIES, Listed, Mail, MailBlobs, QueuedMail, Whereabouts
-from model.queue.positions import ListingPosition, is_behind
-from model.queue.size import CountedBy, Size, SizeKind
+from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
+from mailmend.mailqueue.rules.mails import PRIORITIES, Listed, Mail, MailBlobs, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.positions import ListingPosition, is_behind
+from mailmend.mailqueue.rules.size import CountedBy, Size, SizeKind
+from mailmend.mailqueue.upkeep import Redriven, Swept
+from mailmend.model.backoff import RETRY
+from mailmend.model.errors import BlobMissing, WrongUse
+from mailmend.model.ids import BlobId, EnqueueId, QueueName, restored_id
+from mailmend.model.instants import instant_of
+from mailmend.model.ports import Clock
 
 
 @dataclass(slots=True)

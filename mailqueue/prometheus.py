@@ -12,12 +12,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from mailqueue.health import QueueFigures, judged, problems_of
-from mailqueue.metrics import QueueCount, QueueRates
-from model.ids import QueueName
-from model.metrics import Metric, MetricKind, MetricSample
-from model.queue.broker import Depth
-from model.queue.health import HealthProblem
+from mailmend.mailqueue.broker import Depth
+from mailmend.mailqueue.health import QueueFigures, judged, problems_of
+from mailmend.mailqueue.metrics import QueueCount, QueueRates
+from mailmend.mailqueue.rules.health import HealthProblem
+from mailmend.model.ids import QueueName
+from mailmend.model.metrics import Metric, MetricKind, MetricSample
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 """The content type of an HTTP answer with a text of this module."""

@@ -11,17 +11,17 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from mailqueue.arrivals import Arrivals, Restoring
-from mailqueue.codec import BrokenRow
-from mailqueue.health import FigureScope, QueueFigures
-from mailqueue.metrics import TrafficSums
-from mailqueue.upkeep import Redriven, Upkeep
-from model.errors import Delayed, UnsafeRequest, WrongUse
-from model.ids import EnqueueId, QueueName
-from model.queue.filters import EVERYTHING, MailFilter
-from model.queue.mails import DELAY_MAX, Listed, Mail, QueuedMail, Whereabouts
-from model.queue.positions import ListingPosition
-from model.queue.size import Size
+from mailmend.mailqueue.arrivals import Arrivals, Restoring
+from mailmend.mailqueue.codec import BrokenRow
+from mailmend.mailqueue.health import FigureScope, QueueFigures
+from mailmend.mailqueue.metrics import TrafficSums
+from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
+from mailmend.mailqueue.rules.mails import DELAY_MAX, Listed, Mail, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.positions import ListingPosition
+from mailmend.mailqueue.rules.size import Size
+from mailmend.mailqueue.upkeep import Redriven, Upkeep
+from mailmend.model.errors import Delayed, UnsafeRequest, WrongUse
+from mailmend.model.ids import EnqueueId, QueueName
 
 PREFETCH: Final = 5
 """James's default: how many mails of each level a consumer holds unacked."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from model.ids import EnqueueId
-from model.queue.mails import Mail, QueuedMail
+from mailmend.mailqueue.rules.mails import Mail, QueuedMail
+from mailmend.model.ids import EnqueueId
 
 
 @dataclass(frozen=True, slots=True)

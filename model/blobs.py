@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
-from model.ids import BlobId
+from mailmend.model.ids import BlobId
 
 
 class BlobKind(Enum):

@@ -2,7 +2,7 @@
 
 from ipaddress import IPv6Address, ip_address, ip_network
 
-from model.grammar import unmapped
+from mailmend.model.grammar import unmapped
 
 
 def counted_address(client: str) -> str:

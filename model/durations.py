@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 from typing import Final
 
-from model.errors import WrongUse
+from mailmend.model.errors import WrongUse
 
 DURATION_MAX: Final = timedelta(days=1)
 """The longest that makes sense where nothing else is said."""

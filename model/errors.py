@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import ClassVar, Self
 
-from model.texts import Place, keyspace_option
+from mailmend.model.texts import Place, keyspace_option
 
 
 class ExitCode(IntEnum):

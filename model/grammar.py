@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
-from model.errors import WrongUse
+from mailmend.model.errors import WrongUse
 
 NAME_LENGTH_MAX: Final = 1_000
 """Characters of a name, such as a job's; a longer one is refused."""

@@ -23,7 +23,7 @@ EnqueueId = NewType("EnqueueId", UUID)
 """One passage of one mail through one queue: a random UUID, as James draws them."""
 
 QueueName = NewType("QueueName", str)
-"""The name of a mail queue, checked by `model.queue.mails.queue_name`."""
+"""The name of a mail queue, checked by `mailqueue.rules.mails.queue_name`."""
 
 BlobId = NewType("BlobId", str)
 """The id under which a blob store keeps bytes."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from model.errors import WrongUse
+from mailmend.model.errors import WrongUse
 
 WILDCARD_LENGTH_MAX: Final = 1_000
 """Characters of a text with stars; a longer one is refused."""

@@ -1,6 +1,6 @@
 """Reads and writes as values: decided by pure code, carried out by code that holds a session.
 
-`cql.statements` renders them for Cassandra, `cql.memory` applies them to its twin; no other
+`cql.row_statements` renders them for Cassandra, `cql.memory` applies them to its twin; no other
 module writes CQL text for rows.
 Timestamps are microseconds since 1970, as Cassandra has them.
 """
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, TypeVar
 
-from model.instants import MICROS
-from model.schema.table import Key, Row, Table
+from mailmend.model.instants import MICROS
+from mailmend.model.table import Key, Row, Table
 
 
 class Level(Enum):

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from model.errors import MailmendError
-from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.projections.findings import Suspect
-from model.schema.table import Row
+from mailmend.model.errors import MailmendError
+from mailmend.model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.table import Row
 
 
 class Tables(Protocol):

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from model.errors import ClocksDiffer, UnsafeRequest
-from model.instants import MICROS
-from model.ports import Clock, NodeClocks
+from mailmend.model.errors import ClocksDiffer, UnsafeRequest
+from mailmend.model.instants import MICROS
+from mailmend.model.ports import Clock, NodeClocks
 
 MARGIN_SECONDS = 30.0
 """The default of `--margin`: how long before the start of the scan T is."""

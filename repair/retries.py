@@ -21,10 +21,10 @@ from tenacity import (
 )
 from tenacity.stop import stop_base
 
-from model.errors import AccessDenied, CannotReach, MailmendError
-from model.instants import MICROS
-from model.operations import Count, Write
-from model.ports import AsyncTables, Clock, Tables
+from mailmend.model.errors import AccessDenied, CannotReach, MailmendError
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Count, Write
+from mailmend.model.ports import AsyncTables, Clock, Tables
 
 T = TypeVar("T")
 ErrorKinds = tuple[type[MailmendError], ...]

@@ -1,7 +1,7 @@
 """Recorded attempts, replayed by Spark: each group of attempts that can influence each other by one task.
 
-Implements `model.pickup.replay_sums.AttemptRecord`. Executors sort the attempts by group and time, on disk where they
-must, and a replay reads them as it goes: in memory are only those that wait at once.
+Implements `delivery.policy.replay_sums.AttemptRecord`. Executors sort the attempts by group and time, on disk where
+they must, and a replay reads them as it goes: in memory are only those that wait at once.
 """
 
 import json
@@ -19,22 +19,22 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from model.catalog.ledger import DELIVERY_ATTEMPT
-from model.pickup.policies import PickupPolicies
-from model.pickup.policy import CounterPolicy, PickupField
-from model.pickup.recorded import RecordedAttempt, groups_of, sources_of, values_of
-from model.pickup.replay_sums import DelayedValue, ReplaySums
-from model.pickup.sub_queues import ActiveMail
-from model.ports import Progress
-from model.queue.slices import millis_of
-from model.schema.table import Row
-from repair.log_fields import with_command_log
-from repair.scanners.attempts import COLUMNS, AttemptsWanted
-from spark_repair.connector import Source
-from spark_repair.failures import translated
-from spark_repair.interruption import release
-from spark_repair.progress import rows_read, watched
-from spark_repair.throttled import throttled
+from mailmend.delivery.ledger.recorded_attempts import COLUMNS, AttemptsWanted
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField
+from mailmend.delivery.policy.recorded import RecordedAttempt, groups_of, sources_of, values_of
+from mailmend.delivery.policy.replay_sums import DelayedValue, ReplaySums
+from mailmend.delivery.policy.sub_queues import ActiveMail
+from mailmend.mailqueue.rules.slices import millis_of
+from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
+from mailmend.model.ports import Progress
+from mailmend.model.table import Row
+from mailmend.repair.log_fields import with_command_log
+from mailmend.spark_repair.connector import Source
+from mailmend.spark_repair.failures import translated
+from mailmend.spark_repair.interruption import release
+from mailmend.spark_repair.progress import rows_read, watched
+from mailmend.spark_repair.throttled import throttled
 
 _TIMES: Final = ("readyat", "startedat", "endedat")
 _READY, _STARTED, _ENDED = _TIMES
@@ -51,7 +51,7 @@ _VALUES_AT_ONCE: Final = 10_000
 
 @dataclass(slots=True)
 class SparkAttempts:
-    """The wanted attempts, kept by the executors. Implements `model.pickup.replay_sums.AttemptRecord`."""
+    """The wanted attempts, kept by the executors. Implements `delivery.policy.replay_sums.AttemptRecord`."""
 
     source: Source
     kept: DataFrame

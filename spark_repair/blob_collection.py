@@ -1,6 +1,6 @@
 """Compares the listing of a blob store with all references, in Spark: an exact difference, not an approximate filter.
 
-Implements `mailqueue.maintenance.blob_scan.BlobScanner`. The driver decides for each blob whether it may be removed, by
+Implements `mailqueue.collection.scan.BlobScanner`. The driver decides for each blob whether it may be removed, by
 the same rule for every scanner. Executors read the tables. What only this process can read (the pages of a bucket,
 whose keys never leave it; files; before-images) it writes to a file, which executors on other hosts get in portions.
 """
@@ -18,21 +18,21 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Observation, Window
 from pyspark.sql import functions as sf
 
-from mailqueue.maintenance.blob_references import ReferenceSource, TableReferences
-from mailqueue.maintenance.blob_scan import REFERRERS_MAX, BlobLines, Wanted
-from model.blob_collection import SIDE_CAR, ListedBlob, MissingBlob
-from model.catalog.james_tables import BLOB_PARTS, BLOBS
-from model.catalog.mail_queue import DELETED_MAILS
-from model.ids import BlobId
-from model.ports import Progress
-from model.queue.slices import EPOCH
-from repair.joins.records import Workshop
-from spark_repair.connector import Source
-from spark_repair.executors import runs_here
-from spark_repair.failures import translated
-from spark_repair.interruption import end_session, release
-from spark_repair.progress import rows_read, watched
-from spark_repair.throttled import throttled
+from mailmend.mailqueue.collection.references import ReferenceSource, TableReferences
+from mailmend.mailqueue.collection.scan import REFERRERS_MAX, BlobLines, Wanted
+from mailmend.mailqueue.rules.blob_collection import SIDE_CAR, ListedBlob, MissingBlob
+from mailmend.mailqueue.rules.slices import EPOCH
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
+from mailmend.model.catalog.mail_queue import DELETED_MAILS
+from mailmend.model.ids import BlobId
+from mailmend.model.ports import Progress
+from mailmend.repair.joins.records import Workshop
+from mailmend.spark_repair.connector import Source
+from mailmend.spark_repair.executors import runs_here
+from mailmend.spark_repair.failures import translated
+from mailmend.spark_repair.interruption import end_session, release
+from mailmend.spark_repair.progress import rows_read, watched
+from mailmend.spark_repair.throttled import throttled
 
 PORTION = 100_000
 """The number of lines that are sent to executors on other hosts at once."""
@@ -124,7 +124,7 @@ class SparkBlobScanner:
 
 @dataclass(slots=True)
 class SparkLook:
-    """The result of one look, kept by the executors. Implements `mailqueue.maintenance.blob_scan.BlobLook`."""
+    """The result of one look, kept by the executors. Implements `mailqueue.collection.scan.BlobLook`."""
 
     source: Source
     sources: list[str]
@@ -256,7 +256,7 @@ class SparkLook:
 
 
 def _named() -> tuple[Expression, ...]:
-    """The id as `model.blob_collection.referred_as` has it, and whether it was that of a side-car."""
+    """The id as `mailqueue.rules.blob_collection.referred_as` has it, and whether it was that of a side-car."""
     one = sf.col(_ID)
     side = one.startswith(SIDE_CAR)
     plain = sf.when(side, one.substr(len(SIDE_CAR) + 1, _ID_CHARS_MAX)).otherwise(one)

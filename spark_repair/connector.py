@@ -8,21 +8,21 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 
-from cql.driver.contact import Contact
-from model.operations import Level, Scan
-from model.schema.names import name_of
-from model.schema.table import Table
-from repair.clock import SystemClock
-from repair.mending.limits import share
-from repair.mending.throttle import Throttle
-from repair.retries import Retries, RetryPolicy
-from repair.staging.area import StagingArea
-from spark_repair.executor_pace import passed_on, place_of
-from spark_repair.executors import runs_here, tasks_at_once
-from spark_repair.failures import is_unknown
-from spark_repair.staged import StagedSource
-from spark_repair.throttled import paced
-from spark_repair.tls import contact_of_executors, tls_options
+from mailmend.cql.driver.contact import Contact
+from mailmend.model.names import name_of
+from mailmend.model.operations import Level, Scan
+from mailmend.model.table import Table
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.mending.limits import share
+from mailmend.repair.mending.throttle import Throttle
+from mailmend.repair.retries import Retries, RetryPolicy
+from mailmend.repair.staging.area import StagingArea
+from mailmend.spark_repair.executor_pace import passed_on, place_of
+from mailmend.spark_repair.executors import runs_here, tasks_at_once
+from mailmend.spark_repair.failures import is_unknown
+from mailmend.spark_repair.staged import StagedSource
+from mailmend.spark_repair.throttled import paced
+from mailmend.spark_repair.tls import contact_of_executors, tls_options
 
 _FORMAT = "org.apache.spark.sql.cassandra"
 _PAGE_ROWS_MAX = 1000

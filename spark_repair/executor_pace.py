@@ -12,16 +12,16 @@ from uuid import UUID
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from cql.driver.contact import Contact
-from cql.driver.session import CassandraCluster, connect
-from model.operations import Level
-from model.ports import Clock
-from model.schema.table import Table
-from repair.clock import SystemClock
-from repair.ledger.run_limits import RunLimits
-from repair.log_fields import with_command_log
-from repair.mending.limits import Pace
-from repair.mending.throttle import SmallRead, Throttle
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.model.operations import Level
+from mailmend.model.ports import Clock
+from mailmend.model.table import Table
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.ledger.run_limits import RunLimits
+from mailmend.repair.log_fields import with_command_log
+from mailmend.repair.mending.limits import Pace
+from mailmend.repair.mending.throttle import SmallRead, Throttle
 
 BATCH_ROWS: Final = 500
 """The largest number of rows in a batch that passes through a worker."""

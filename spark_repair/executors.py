@@ -16,8 +16,10 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from pyspark import SparkContext, SparkFiles
 from pyspark.sql import SparkSession
 
-from model.errors import SparkUnreachable
-from model.ports import Clock
+from mailmend.model.errors import SparkUnreachable
+from mailmend.model.ports import Clock
+
+HOME: Final = "mailmend"
 
 PACKAGES: Final = ("cql", "mailqueue", "model", "repair", "spark_repair")
 """The packages that executors need: this one and those that it may import."""
@@ -42,8 +44,9 @@ def ship_packages(context: SparkContext) -> None:
 def write_zip(file: Path) -> Path:
     """Zip the packages' files without compiled ones; the same packages always give the same bytes."""
     with ZipFile(file, "w") as archive:
+        archive.writestr(ZipInfo(f"{HOME}/__init__.py"), (files(HOME) / "__init__.py").read_bytes(), ZIP_DEFLATED)
         for package in PACKAGES:
-            for name, content in _contents(files(package), package):
+            for name, content in _contents(files(HOME) / package, f"{HOME}/{package}"):
                 archive.writestr(ZipInfo(name), content, ZIP_DEFLATED)
     return file
 

@@ -8,10 +8,10 @@ from typing import Final
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from cql.driver.contact import Contact
-from cql.driver.failures import permission_lacking
-from model import errors
-from model.errors import (
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.driver.failures import permission_lacking
+from mailmend.model import errors
+from mailmend.model.errors import (
     AccessDenied,
     CannotReach,
     MailmendError,
@@ -22,8 +22,8 @@ from model.errors import (
     UnknownKeyspace,
     WrongUse,
 )
-from spark_repair.lost_java import came_of_lost_java, java_ended
-from spark_repair.session import log_place
+from mailmend.spark_repair.lost_java import came_of_lost_java, java_ended
+from mailmend.spark_repair.session import log_place
 
 # On Spark 4 the connector fails on its way to saying so: the class of its own exception is gone.
 _NO_KEYSPACE: Final = re.compile(

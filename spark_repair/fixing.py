@@ -18,22 +18,22 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from cql.driver.contact import Contact
-from cql.memory import MemoryTables
-from cql.rows import decode
-from model.projections.family import Family
-from model.projections.findings import Finding, RepairPolicy, Suspect
-from model.projections.projection import Projection
-from model.projections.verdicts import Verdict
-from repair.clock import SystemClock
-from repair.ledger.before_images import image_from, image_text
-from repair.ledger.runs import Ledger
-from repair.log_fields import with_command_log
-from repair.mending.fixer import Fixer
-from repair.mending.limits import Breaker, Pace, share
-from repair.mending.throttle import Throttle
-from spark_repair.executor_pace import ThrottledPlace, open_here
-from spark_repair.suspects import KEY, PROJECTION, TRUTH_IDS, VERDICT, WANTED
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.memory import MemoryTables
+from mailmend.cql.rows import decode
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.ledger.before_images import image_from, image_text
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.log_fields import with_command_log
+from mailmend.repair.mending.fixer import Fixer
+from mailmend.repair.mending.limits import Breaker, Pace, share
+from mailmend.repair.mending.throttle import Throttle
+from mailmend.spark_repair.executor_pace import ThrottledPlace, open_here
+from mailmend.spark_repair.suspects import KEY, PROJECTION, TRUTH_IDS, VERDICT, WANTED
 
 SUSPECTS_PER_TASK = 2_000
 TASKS_MAX = 2_000

@@ -15,16 +15,16 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from cql.driver.contact import Contact
-from model.catalog.mail import MESSAGE_COUNTER, MODSEQ
-from model.ids import MailboxId
-from model.projections.family import Family
-from model.schema.table import Table
-from repair.clock import SystemClock
-from repair.mending.generators import SHOWN_MAX, BehindGenerator, Generators, Numbers, in_order
-from spark_repair.connector import Source
-from spark_repair.executor_pace import open_here
-from spark_repair.suspects import cell_of
+from mailmend.cql.driver.contact import Contact
+from mailmend.model.catalog.mail import MESSAGE_COUNTER, MODSEQ
+from mailmend.model.ids import MailboxId
+from mailmend.model.projections.family import Family
+from mailmend.model.table import Table
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.mending.generators import SHOWN_MAX, BehindGenerator, Generators, Numbers, in_order
+from mailmend.spark_repair.connector import Source
+from mailmend.spark_repair.executor_pace import open_here
+from mailmend.spark_repair.suspects import cell_of
 
 _MAILBOX = "mailboxid"
 """The column of the truth and of the generators that names the mailbox."""

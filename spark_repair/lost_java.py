@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from model.errors import SparkFailed
+from mailmend.model.errors import SparkFailed
 
 _END_SECONDS_MAX: Final = 2.0
 """How much later than its sockets the process may end."""

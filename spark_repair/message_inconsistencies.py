@@ -17,34 +17,34 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
-from cql.driver.contact import Contact
-from model.catalog.ledger import KEEP
-from model.ids import MailboxId
-from model.ports import Progress
-from model.projections.family import Family
-from model.projections.filters import Filter
-from model.projections.findings import Finding, RepairPolicy, Suspect
-from model.projections.mirror import Mirror
-from model.projections.projection import Projection
-from model.projections.verdicts import Verdict
-from repair.log_fields import with_log_fields
-from repair.mending.engine import Detection, RepairSettings
-from repair.mending.generators import BehindGenerator, Numbers
-from repair.mending.throttle import Throttle
-from repair.staging.area import StagingArea
-from spark_repair import fixing
-from spark_repair import suspects as native
-from spark_repair.connector import Source
-from spark_repair.executor_pace import place_of
-from spark_repair.executors import runs_here, tasks_at_once
-from spark_repair.failures import translated
-from spark_repair.generators import confirmed, numbers_behind
-from spark_repair.interruption import ended_when_interrupted, release
-from spark_repair.progress import rows_read, share_of_tasks, watched
-from spark_repair.staged import segments_read
-from spark_repair.suspects import truth_frame
-from spark_repair.throttled import throttled
-from spark_repair.tls import contact_of_executors
+from mailmend.cql.driver.contact import Contact
+from mailmend.model.catalog.ledger import KEEP
+from mailmend.model.ids import MailboxId
+from mailmend.model.ports import Progress
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
+from mailmend.model.projections.mirror import Mirror
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.log_fields import with_log_fields
+from mailmend.repair.mending.engine import Detection, RepairSettings
+from mailmend.repair.mending.generators import BehindGenerator, Numbers
+from mailmend.repair.mending.throttle import Throttle
+from mailmend.repair.staging.area import StagingArea
+from mailmend.spark_repair import fixing
+from mailmend.spark_repair import suspects as native
+from mailmend.spark_repair.connector import Source
+from mailmend.spark_repair.executor_pace import place_of
+from mailmend.spark_repair.executors import runs_here, tasks_at_once
+from mailmend.spark_repair.failures import translated
+from mailmend.spark_repair.generators import confirmed, numbers_behind
+from mailmend.spark_repair.interruption import ended_when_interrupted, release
+from mailmend.spark_repair.progress import rows_read, share_of_tasks, watched
+from mailmend.spark_repair.staged import segments_read
+from mailmend.spark_repair.suspects import truth_frame
+from mailmend.spark_repair.throttled import throttled
+from mailmend.spark_repair.tls import contact_of_executors
 
 IN_DRIVER_MAX = 20_000
 """The largest number of suspects that this process itself looks at again, where Spark runs locally (`local[*]`).

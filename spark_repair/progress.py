@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from model.ports import Progress
-from repair.log_fields import with_log_fields
+from mailmend.model.ports import Progress
+from mailmend.repair.log_fields import with_log_fields
 
 EVERY_SECONDS = 0.5
 

@@ -1,6 +1,6 @@
 """One scan of the tables of all queues by Spark: rows and marks joined by mail; counts, and marks when asked for.
 
-Implements `mailqueue.maintenance.cleanup_scan.QueueScanner`; which partition is over is decided from the counts, by the
+Implements `mailqueue.cleanup.scan.QueueScanner`; which partition is over is decided from the counts, by the
 same rule for every scanner. What the driver holds is one line for each partition, never one for a mail. Marks are
 removed by the executors, each over its own session.
 """
@@ -16,8 +16,8 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from cql.driver.contact import Contact
-from mailqueue.maintenance.cleanup_scan import (
+from mailmend.cql.driver.contact import Contact
+from mailmend.mailqueue.cleanup.scan import (
     MARK_COLUMNS,
     ROW_COLUMNS,
     Mark,
@@ -27,21 +27,21 @@ from mailqueue.maintenance.cleanup_scan import (
     goes,
     removed,
 )
-from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
-from model.ids import EnqueueId, QueueName
-from model.ports import Progress
-from model.queue.cleanup import QueuePartition, RowCounts
-from repair.clock import SystemClock
-from repair.log_fields import with_command_log
-from repair.mending.limits import Pace, share
-from spark_repair.connector import Source
-from spark_repair.executor_pace import open_here
-from spark_repair.executors import tasks_at_once
-from spark_repair.failures import translated
-from spark_repair.interruption import end_session, release
-from spark_repair.progress import rows_read, watched
-from spark_repair.throttled import throttled
-from spark_repair.tls import contact_of_executors
+from mailmend.mailqueue.rules.cleanup import QueuePartition, RowCounts
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.ports import Progress
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.log_fields import with_command_log
+from mailmend.repair.mending.limits import Pace, share
+from mailmend.spark_repair.connector import Source
+from mailmend.spark_repair.executor_pace import open_here
+from mailmend.spark_repair.executors import tasks_at_once
+from mailmend.spark_repair.failures import translated
+from mailmend.spark_repair.interruption import end_session, release
+from mailmend.spark_repair.progress import rows_read, watched
+from mailmend.spark_repair.throttled import throttled
+from mailmend.spark_repair.tls import contact_of_executors
 
 _QUEUE = "queuename"
 _MAIL = "enqueueid"

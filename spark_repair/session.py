@@ -20,12 +20,12 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from model.errors import JavaMissing, MailmendError, SparkUnreachable, WrongUse
-from repair.clock import SystemClock
-from spark_repair.executors import await_executors, runs_here, ship_packages
-from spark_repair.interruption import ended_when_interrupted, is_over, own_interrupts, stop
-from spark_repair.lost_java import came_of_lost_java, forget_ended_session, java_ended, note_log
-from spark_repair.tls import remove_stores
+from mailmend.model.errors import JavaMissing, MailmendError, SparkUnreachable, WrongUse
+from mailmend.repair.clock import SystemClock
+from mailmend.spark_repair.executors import await_executors, runs_here, ship_packages
+from mailmend.spark_repair.interruption import ended_when_interrupted, is_over, own_interrupts, stop
+from mailmend.spark_repair.lost_java import came_of_lost_java, forget_ended_session, java_ended, note_log
+from mailmend.spark_repair.tls import remove_stores
 
 CONNECTOR_CLASS: Final = "com.datastax.spark.connector.datasource.CassandraCatalog"
 CONNECTORS: Final[Mapping[str, str]] = {
@@ -252,7 +252,7 @@ def _environment(settings: SparkSettings) -> Iterator[None]:
             "no Java was found, and Spark needs one",
             mend="Install Java 17 (Debian: openjdk-17-jre-headless) or set JAVA_HOME; or use --engine local.",
         )
-    ours_first = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
+    ours_first = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))))
     wanted = {
         "JAVA_HOME": settings.java_home,
         "PYSPARK_PYTHON": executors_python(settings),

@@ -12,14 +12,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from cql.driver.contact import Contact
-from model.operations import Scan
-from repair.clock import SystemClock
-from repair.mending.limits import Pace
-from repair.staging.area import StagingArea, columns_of
-from repair.staging.parquet import schema_of
-from spark_repair.executor_pace import ThrottledPlace, open_here
-from spark_repair.executors import tasks_at_once
+from mailmend.cql.driver.contact import Contact
+from mailmend.model.operations import Scan
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.mending.limits import Pace
+from mailmend.repair.staging.area import StagingArea, columns_of
+from mailmend.repair.staging.parquet import schema_of
+from mailmend.spark_repair.executor_pace import ThrottledPlace, open_here
+from mailmend.spark_repair.executors import tasks_at_once
 
 _SEGMENTS_PER_TASK_MAX: Final = 32
 _TASKS_EACH: Final = 4

@@ -18,15 +18,15 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from model.projections.content import Content
-from model.projections.family import Family
-from model.projections.filters import Filter
-from model.projections.groups import Counts, Group, Union
-from model.projections.mirror import Mirror
-from model.projections.projection import Condition, Projection
-from model.projections.verdicts import Verdict
-from model.schema.table import Canonical, Column
-from spark_repair.connector import SHUFFLE_PARTS
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.groups import Counts, Group, Union
+from mailmend.model.projections.mirror import Mirror
+from mailmend.model.projections.projection import Condition, Projection
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Canonical, Column
+from mailmend.spark_repair.connector import SHUFFLE_PARTS
 
 ONE = "fingerprint_one"
 TWO = "fingerprint_two"
@@ -37,7 +37,7 @@ _SEEDS = (1, 2)
 
 
 def canonical(column: Column, sources: Mapping[str, str]) -> Expression:
-    """The cell in the form in which it is compared; must equal `model.schema.table.canonical_value`.
+    """The cell in the form in which it is compared; must equal `model.table.canonical_value`.
 
     Args:
         column: the compared column.

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from repair.log_fields import with_log_fields
-from repair.mending.throttle import Throttle
-from spark_repair.executors import runs_here, tasks_at_once
-from spark_repair.progress import rows_read
+from mailmend.repair.log_fields import with_log_fields
+from mailmend.repair.mending.throttle import Throttle
+from mailmend.spark_repair.executors import runs_here, tasks_at_once
+from mailmend.spark_repair.progress import rows_read
 
 _PAUSE_MILLIS_MIN: Final = 20
 """Shorter pauses are less exact."""

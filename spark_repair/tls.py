@@ -26,9 +26,9 @@ from py4j.protocol import Py4JError
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
-from cql.driver.contact import Contact, with_tls_texts
-from model.errors import BadSettings, WrongUse
-from spark_repair.executors import runs_here, tasks_at_once
+from mailmend.cql.driver.contact import Contact, with_tls_texts
+from mailmend.model.errors import BadSettings, WrongUse
+from mailmend.spark_repair.executors import runs_here, tasks_at_once
 
 _SSL: Final = "spark.cassandra.connection.ssl"
 _TRUST: Final = "trustStore"

@@ -8,7 +8,7 @@ from platform import python_version
 
 import pytest
 
-from admin.local import ClusterRequest
+from mailmend.admin.local import ClusterRequest
 from tests.support.brokers import Broker, one_rabbitmq
 from tests.support.guarded import GuardedNode, guarded_node
 from tests.support.mail_states import MailKeyspace, shared_mail_keyspace

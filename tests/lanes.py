@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from model.errors import INTERRUPTED
+from mailmend.model.errors import INTERRUPTED
 from tests.support.lane_journal import VARIABLE, LaneJournal, read_journal
 from tests.support.thorough import ALL, LEFT_TO_ALL
 

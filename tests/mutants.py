@@ -280,7 +280,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     options = parser.parse_args(arguments)
     os.chdir(ROOT)
-    packages = project["importlinter"]["root_packages"]
+    packages = [project["importlinter"]["root_package"]]
     figures = Counter[str]()
     for module in options.modules or tests:
         figures += examine(Trials(module, tests[module], packages), options)

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from model.errors import WrongUse
+from mailmend.model.errors import WrongUse
 
 FIELDS: Final = ("minute", "hour", "day of month", "month", "day of week")
 _NUMBER: Final = r"[0-9]{1,4}"

@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from admin.jobs.cron import Cron, parse_cron
-from admin.settings import has_password
-from model.durations import parse_duration
-from model.errors import BadSettings, WrongUse
-from model.grammar import can_be_looked_up
+from mailmend.admin.frame.settings import has_password
+from mailmend.admin.jobs.cron import Cron, parse_cron
+from mailmend.model.durations import parse_duration
+from mailmend.model.errors import BadSettings, WrongUse
+from mailmend.model.grammar import can_be_looked_up
 
 T = TypeVar("T")
 

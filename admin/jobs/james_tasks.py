@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from model.catalog.james_tables import BLOB_PARTS, BLOBS
-from model.catalog.ledger import KeyspaceLease
-from model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
-from model.errors import ExitCode
-from model.projections.verdicts import HARMLESS, Verdict
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
+from mailmend.model.catalog.ledger import KeyspaceLease
+from mailmend.model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
+from mailmend.model.errors import ExitCode
+from mailmend.model.projections.verdicts import HARMLESS, Verdict
 
 SHOWN_MAX: Final = 250
 """At most this many messages are listed as fixed, and as many as errors; the counts are of all."""

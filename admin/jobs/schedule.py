@@ -11,7 +11,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from admin.jobs.declaration import Job, Missed
+from mailmend.admin.jobs.declaration import Job, Missed
 
 EARLY: Final = timedelta(minutes=1)
 """By how much a scheduler's clock may be ahead of ours."""

@@ -14,17 +14,17 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from admin.jobs.children import Apart, Child, Say
-from admin.jobs.declaration import Job
-from admin.jobs.schedule import TimeAfter, Timers, Turn, counts_from, due_after, due_turn
-from admin.jobs.tasks import TaskRunner
-from mailqueue.background import paused
-from model.catalog.ledger import KeyspaceLease
-from model.errors import LeaseHeld, LeaseLost, MailmendError
-from model.instants import instant_of
-from model.ports import Clock
-from repair.ledger.jobs import ENDING, JobRuns
-from repair.ledger.leases import TTL_SECONDS, Lease, Leases
+from mailmend.admin.jobs.children import Apart, Child, Say
+from mailmend.admin.jobs.declaration import Job
+from mailmend.admin.jobs.schedule import TimeAfter, Timers, Turn, counts_from, due_after, due_turn
+from mailmend.admin.jobs.tasks import TaskRunner
+from mailmend.mailqueue.background import paused
+from mailmend.model.catalog.ledger import KeyspaceLease
+from mailmend.model.errors import LeaseHeld, LeaseLost, MailmendError
+from mailmend.model.instants import instant_of
+from mailmend.model.ports import Clock
+from mailmend.repair.ledger.jobs import ENDING, JobRuns
+from mailmend.repair.ledger.leases import TTL_SECONDS, Lease, Leases
 
 BEAT: Final = timedelta(seconds=TTL_SECONDS / 4)
 """How often whoever leads renews the lease, and whoever stands by tries to take it."""

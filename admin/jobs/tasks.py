@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from admin.jobs.children import Apart, Child, Say
-from admin.jobs.james_tasks import KINDS, TaskKind, TaskOutcome, TaskProgress, information_of, mended
-from model.errors import INTERRUPTED, MailmendError
-from model.instants import instant_of
-from model.ports import Clock
-from repair.ledger.leases import Leases
-from repair.ledger.tasks import AdminTask, AdminTasks, TaskStatus
+from mailmend.admin.jobs.children import Apart, Child, Say
+from mailmend.admin.jobs.james_tasks import KINDS, TaskKind, TaskOutcome, TaskProgress, information_of, mended
+from mailmend.model.errors import INTERRUPTED, MailmendError
+from mailmend.model.instants import instant_of
+from mailmend.model.ports import Clock
+from mailmend.repair.ledger.leases import Leases
+from mailmend.repair.ledger.tasks import AdminTask, AdminTasks, TaskStatus
 
 _LOG: Final = logging.getLogger("mailmend.jobs")
 

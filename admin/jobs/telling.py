@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from admin.jobs.declaration import Tell, Telling
-from model.environments import environment_of_others
-from model.errors import CannotReach, MailmendError
-from model.instants import MICROS
-from model.ports import Clock
-from repair.retries import Retries, RetryPolicy
+from mailmend.admin.frame.environments import environment_of_others
+from mailmend.admin.jobs.declaration import Tell, Telling
+from mailmend.model.errors import CannotReach, MailmendError
+from mailmend.model.instants import MICROS
+from mailmend.model.ports import Clock
+from mailmend.repair.retries import Retries, RetryPolicy
 
 COMMAND_SECONDS: Final = 60
 ANSWER_SECONDS: Final = 10

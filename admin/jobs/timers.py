@@ -12,7 +12,7 @@ from typing import Self
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from admin.jobs.schedule import TimeAfter
+from mailmend.admin.jobs.schedule import TimeAfter
 
 
 class ScheduledTimers:

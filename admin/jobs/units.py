@@ -13,9 +13,9 @@ from pathlib import PurePath
 from textwrap import dedent
 from typing import Final
 
-from admin.jobs.cron import Cron
-from admin.jobs.declaration import Job, Missed
-from admin.jobs.schedule import LATE
+from mailmend.admin.jobs.cron import Cron
+from mailmend.admin.jobs.declaration import Job, Missed
+from mailmend.admin.jobs.schedule import LATE
 
 _STOP_SECONDS: Final = 300
 """How long a run may take to end in good order once it is asked to."""

@@ -4,9 +4,9 @@
 calls; `local_cluster(folder)` is Cassandra alone.
 """
 
-from admin.local.cassandra_settings import LOCAL_DC, ClusterRequest
-from admin.local.server_kind import ServerState
-from admin.local.servers import (
+from mailmend.admin.local.cassandra_settings import LOCAL_DC, ClusterRequest
+from mailmend.admin.local.server_kind import ServerState
+from mailmend.admin.local.servers import (
     ClusterState,
     ClusterStatus,
     LocalCluster,

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from admin.local import probes
-from admin.local.cassandra_settings import ClusterSettings
-from admin.local.folders import NodeFolder
-from admin.local.jars import JarStore
-from admin.local.java import Java, find_java
-from admin.local.server_kind import Launch, Machine, Site
+from mailmend.admin.local import probes
+from mailmend.admin.local.cassandra_settings import ClusterSettings
+from mailmend.admin.local.folders import NodeFolder
+from mailmend.admin.local.jars import JarStore
+from mailmend.admin.local.java import Java, find_java
+from mailmend.admin.local.server_kind import Launch, Machine, Site
 
 _FIRST_ROLE: Final = ("cassandra", "cassandra")
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from admin.local.jars import JarProgram
-from model.errors import WrongUse
+from mailmend.admin.local.jars import JarProgram
+from mailmend.model.errors import WrongUse
 
 NODES_MAX: Final = 3
 LOCAL_DC: Final = "datacenter1"

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from admin.local.jars import JarProgram, JarStore
-from admin.local.java import SPARK, find_java
-from admin.local.server_kind import Machine
-from model.ports import Progress
+from mailmend.admin.local.jars import JarProgram, JarStore
+from mailmend.admin.local.java import SPARK, find_java
+from mailmend.admin.local.server_kind import Machine
+from mailmend.model.ports import Progress
 
 TITLE: Final = "Spark's Cassandra connector"
 

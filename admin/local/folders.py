@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 
 from filelock import FileLock, Timeout
 
-from model.errors import LocalServerError, WrongUse
-from repair.synced_files import create_folder
+from mailmend.model.errors import LocalServerError, WrongUse
+from mailmend.repair.synced_files import create_folder
 
 LOCK_SECONDS_MAX: Final = 1800.0  # the first one may be fetching its parts over a slow line
 

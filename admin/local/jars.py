@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from admin.local.folders import locked
-from admin.local.java import Java, JavaProgram
-from model.environments import environment_of_others
-from model.errors import LocalServerError
-from model.ports import Progress, Silent
+from mailmend.admin.frame.environments import environment_of_others
+from mailmend.admin.local.folders import locked
+from mailmend.admin.local.java import Java, JavaProgram
+from mailmend.model.errors import LocalServerError
+from mailmend.model.ports import Progress, Silent
 
 FETCH_SECONDS_MAX: Final = 1800.0
 PINNED: Final = Path(__file__).parent / "pinned"

@@ -16,9 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from admin.local.folders import home_of
-from model.environments import environment_of_others
-from model.errors import JavaMissing
+from mailmend.admin.frame.environments import environment_of_others
+from mailmend.admin.local.folders import home_of
+from mailmend.model.errors import JavaMissing
 
 VERSION_SECONDS_MAX: Final = 30.0
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from model.errors import LocalServerError
+from mailmend.model.errors import LocalServerError
 
 # Below the range from which Linux and macOS take the ports of outgoing connections, so none of those lands on ours.
 _FIRST: Final = 17_000

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import psutil
 
-from admin.local.folders import read_json
-from model.ports import Clock
+from mailmend.admin.local.folders import read_json
+from mailmend.model.ports import Clock
 
 _POLL_SECONDS: Final = 0.05
 _SAME_START_SECONDS: Final = 1.0

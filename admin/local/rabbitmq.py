@@ -14,11 +14,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import ClassVar, Final
 
-from admin.local.probes import http_answer, speaks_amqp, unverified
-from admin.local.rabbitmq_parts import HOME_VARIABLE, Installation, find_or_fetch, installation_in
-from admin.local.server_kind import HOST, Launch, Machine, Site
-from mailqueue.broker_http import basic
-from model.errors import LocalServerError
+from mailmend.admin.local.probes import http_answer, speaks_amqp, unverified
+from mailmend.admin.local.rabbitmq_parts import HOME_VARIABLE, Installation, find_or_fetch, installation_in
+from mailmend.admin.local.server_kind import HOST, Launch, Machine, Site
+from mailmend.mailqueue.broker_http import basic
+from mailmend.model.errors import LocalServerError
 
 MEMORY_MIB: Final = 512
 GUEST: Final = ("guest", "guest")

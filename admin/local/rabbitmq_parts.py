@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from admin.local.folders import locked
-from admin.local.server_kind import Machine
-from model.environments import environment_of_others
-from model.errors import LocalServerError
+from mailmend.admin.frame.environments import environment_of_others
+from mailmend.admin.local.folders import locked
+from mailmend.admin.local.server_kind import Machine
+from mailmend.model.errors import LocalServerError
 
 HOME_VARIABLE: Final = "MAILMEND_RABBITMQ_HOME"
 SUITE: Final = "trixie"

@@ -15,11 +15,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import ClassVar, Final
 
-from admin.local.jars import JarProgram, JarStore
-from admin.local.java import find_java
-from admin.local.probes import http_answer
-from admin.local.server_kind import HOST, Launch, Machine, Site
-from model.errors import LocalServerError
+from mailmend.admin.local.jars import JarProgram, JarStore
+from mailmend.admin.local.java import find_java
+from mailmend.admin.local.probes import http_answer
+from mailmend.admin.local.server_kind import HOST, Launch, Machine, Site
+from mailmend.model.errors import LocalServerError
 
 S3PROXY: Final = JarProgram("S3Proxy", "4.1.0", (17, 21), "org.gaul", "s3proxy", "jar-with-dependencies")
 HEAP_MIB: Final = 256

@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from admin.local import ports
-from admin.local.folders import locked, write_json
-from admin.local.processes import RECORD, ServerRecord, StartedProcess, launch, read_record
-from admin.local.server_kind import Machine, ServerKind, ServerState, ServerStatus, Site
-from model.environments import environment_of_others
-from model.errors import LocalServerError, UnsafeRequest, WrongUse
+from mailmend.admin.frame.environments import environment_of_others
+from mailmend.admin.local import ports
+from mailmend.admin.local.folders import locked, write_json
+from mailmend.admin.local.processes import RECORD, ServerRecord, StartedProcess, launch, read_record
+from mailmend.admin.local.server_kind import Machine, ServerKind, ServerState, ServerStatus, Site
+from mailmend.model.errors import LocalServerError, UnsafeRequest, WrongUse
 
 READY_SECONDS_MAX: Final = 120.0
 END_SECONDS_MAX: Final = 60.0

@@ -7,9 +7,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, Protocol
 
-from admin.local.folders import cache_home, home_of
-from model.ports import Clock, Progress, Silent
-from repair.clock import SystemClock
+from mailmend.admin.local.folders import cache_home, home_of
+from mailmend.model.ports import Clock, Progress, Silent
+from mailmend.repair.clock import SystemClock
 
 HOST: Final = "127.0.0.1"
 

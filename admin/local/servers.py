@@ -11,9 +11,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from admin.local import probes
-from admin.local.cassandra_node import CassandraNode, asks_passwords
-from admin.local.cassandra_settings import (
+from mailmend.admin.local import probes
+from mailmend.admin.local.cassandra_node import CassandraNode, asks_passwords
+from mailmend.admin.local.cassandra_settings import (
     NATIVE_PORT_DEFAULT,
     ClusterRequest,
     ClusterSettings,
@@ -21,16 +21,16 @@ from admin.local.cassandra_settings import (
     hosts_of,
     later_settings,
 )
-from admin.local.folders import ClusterFolder, cluster_folder, home_of, locked, read_json, write_json
-from admin.local.jars import JarStore
-from admin.local.ports import free_port
-from admin.local.pulsar import Pulsar
-from admin.local.rabbitmq import RabbitMq
-from admin.local.s3proxy import ObjectStore
-from admin.local.server import LocalServer, started_together
-from admin.local.server_kind import Machine, ServerKind, ServerState, ServerStatus
-from model.errors import LocalServerError, WrongUse
-from model.ports import Progress, Silent
+from mailmend.admin.local.folders import ClusterFolder, cluster_folder, home_of, locked, read_json, write_json
+from mailmend.admin.local.jars import JarStore
+from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.pulsar import Pulsar
+from mailmend.admin.local.rabbitmq import RabbitMq
+from mailmend.admin.local.s3proxy import ObjectStore
+from mailmend.admin.local.server import LocalServer, started_together
+from mailmend.admin.local.server_kind import Machine, ServerKind, ServerState, ServerStatus
+from mailmend.model.errors import LocalServerError, WrongUse
+from mailmend.model.ports import Progress, Silent
 
 READY_SECONDS_MAX: Final = 240.0
 TOGETHER_SECONDS_MAX: Final = 120.0

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from admin.local.processes import RECORD, StartedProcess, read_record, this_process
-from admin.local.server import KILL_SECONDS_MAX
-from repair.clock import SystemClock
+from mailmend.admin.local.processes import RECORD, StartedProcess, read_record, this_process
+from mailmend.admin.local.server import KILL_SECONDS_MAX
+from mailmend.repair.clock import SystemClock
 
 _OWNER: Final = "owner.json"
 

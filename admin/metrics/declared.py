@@ -5,9 +5,9 @@ No label names a message, a user or a mailbox, or what changes with each run: it
 
 from typing import Final
 
-from delivery.metrics import DELIVERY_METRICS, LISTENER_METRICS
-from mailqueue.prometheus import QUEUE_METRICS
-from model.metrics import Metric
+from mailmend.delivery.metrics import DELIVERY_METRICS, LISTENER_METRICS
+from mailmend.mailqueue.prometheus import QUEUE_METRICS
+from mailmend.model.metrics import Metric
 
 _RUN: Final = ("keyspace", "command", "job_name")
 _JOB: Final = ("keyspace", "job_name")

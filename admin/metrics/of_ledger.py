@@ -6,9 +6,9 @@ from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from typing import Final
 
-from admin.jobs.declaration import Job
-from admin.jobs.schedule import longest_wait, next_turns
-from admin.metrics.declared import (
+from mailmend.admin.jobs.declaration import Job
+from mailmend.admin.jobs.schedule import longest_wait, next_turns
+from mailmend.admin.metrics.declared import (
     JOB_DURATION,
     JOB_EXIT_CODE,
     JOB_LAST_RUN,
@@ -20,13 +20,13 @@ from admin.metrics.declared import (
     LEASE,
     RUN_END,
 )
-from admin.metrics.of_runs import RunName, ending_samples, oldest_samples, result_samples
-from model.metrics import MetricSample
-from repair.decisions.left_sample import LEFT_SAMPLE, FirstSeen, first_seen
-from repair.ledger.jobs import JobRun
-from repair.ledger.leases import Lease
-from repair.ledger.runs import Run, RunState
-from repair.mending.runner import COMMAND
+from mailmend.admin.metrics.of_runs import RunName, ending_samples, oldest_samples, result_samples
+from mailmend.model.metrics import MetricSample
+from mailmend.repair.decisions.left_sample import LEFT_SAMPLE, FirstSeen, first_seen
+from mailmend.repair.ledger.jobs import JobRun
+from mailmend.repair.ledger.leases import Lease
+from mailmend.repair.ledger.runs import Run, RunState
+from mailmend.repair.mending.runner import COMMAND
 
 _REPAIRS: Final[Mapping[str, str]] = {
     COMMAND: "repair messages",

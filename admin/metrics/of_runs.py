@@ -12,7 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from admin.metrics.declared import (
+from mailmend.admin.frame.cluster import this_clock
+from mailmend.admin.frame.whole_files import refuse_unwritable, write_text
+from mailmend.admin.metrics.declared import (
     FINDING_OLDEST,
     RUN_DURATION,
     RUN_END,
@@ -29,13 +31,11 @@ from admin.metrics.declared import (
     RUN_STAGE,
     RUNS,
 )
-from admin.whole_files import refuse_unwritable, write_text
-from admin.wiring.cluster import this_clock
-from mailqueue.prometheus import metrics_text, samples_in
-from model.errors import ExitCode, MailmendError, exit_code_of
-from model.instants import MICROS
-from model.metrics import MetricSample
-from repair.decisions.left_sample import FirstSeen, LeftKeys, first_seen, oldest
+from mailmend.mailqueue.prometheus import metrics_text, samples_in
+from mailmend.model.errors import ExitCode, MailmendError, exit_code_of
+from mailmend.model.instants import MICROS
+from mailmend.model.metrics import MetricSample
+from mailmend.repair.decisions.left_sample import FirstSeen, LeftKeys, first_seen, oldest
 
 NONE_LEFT: Final[LeftKeys] = MappingProxyType({})
 _FIRST_SEEN: Final = "# First seen: "

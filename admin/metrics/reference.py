@@ -1,7 +1,6 @@
 """What is generated of the metrics: `docs/metrics.md`, and the files of alerts and dashboard in `docs/monitoring`.
 
-`python -m admin.metrics.reference` writes them; `python -m admin.metrics.reference --check` exits 1 when one of them
-is not up to date.
+`python -m mailmend.admin.metrics.reference` writes them; with `--check` it exits 1 when one of them is not up to date.
 """
 
 import re
@@ -10,20 +9,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from admin.metrics.alerts import ALERTS, rules_file
-from admin.metrics.dashboard import dashboard_json
-from admin.metrics.declared import JOBS, LEDGER, RUNS
-from cql.generated import write_or_check
-from delivery.metrics import DELIVERY_METRICS, LISTENER_METRICS
-from mailqueue.prometheus import QUEUE_METRICS
-from model.metrics import Metric
+from mailmend.admin.metrics.alerts import ALERTS, rules_file
+from mailmend.admin.metrics.dashboard import dashboard_json
+from mailmend.admin.metrics.declared import JOBS, LEDGER, RUNS
+from mailmend.cql.generated import write_or_check
+from mailmend.delivery.metrics import DELIVERY_METRICS, LISTENER_METRICS
+from mailmend.mailqueue.prometheus import QUEUE_METRICS
+from mailmend.model.metrics import Metric
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 
 _HEAD: Final = """\
 # Metrics, alerts, dashboard
 
-Generated from the declarations in `admin/metrics`: `python -m admin.metrics.reference` writes it anew.
+Generated from the declarations in `admin/metrics`: `python -m mailmend.admin.metrics.reference` writes it anew.
 
 - `mailmend metrics show` prints what ledger, starts of queues and declared jobs tell now; with `--output FILE`, from
   cron, for node_exporter. `jobs serve` answers `GET /metrics` with the same.
@@ -83,7 +82,7 @@ def main(arguments: list[str]) -> int:
         DOCS / "monitoring" / "alerts.yml": rules_file(),
         DOCS / "monitoring" / "dashboard.json": dashboard_json(),
     }
-    otherwise = "is not what the declarations say: python -m admin.metrics.reference writes it anew"
+    otherwise = "is not what the declarations say: python -m mailmend.admin.metrics.reference writes it anew"
     return max(write_or_check(arguments, file, text, otherwise) for file, text in files.items())
 
 

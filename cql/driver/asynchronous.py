@@ -8,13 +8,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cql.statements import Operation
-from model.errors import MailmendError
-from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.schema.table import Row
+from mailmend.cql.row_statements import Operation
+from mailmend.model.errors import MailmendError
+from mailmend.model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from mailmend.model.table import Row
 
 if TYPE_CHECKING:
-    from cql.driver.session import Keyspace, PendingRequest
+    from mailmend.cql.driver.session import Keyspace, PendingRequest
 
 IN_FLIGHT = 256
 """The most single requests of one `AsyncKeyspace` in flight; more of them wait."""

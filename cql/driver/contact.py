@@ -13,9 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
-from cql.statements import Operation
-from model.errors import BadSettings
-from model.operations import Change, ChangeIf, Put, PutIfAbsent, Remove, RemoveIf
+from mailmend.cql.row_statements import Operation
+from mailmend.model.errors import BadSettings
+from mailmend.model.operations import Change, ChangeIf, Put, PutIfAbsent, Remove, RemoveIf
 
 SOCKET_OPTIONS: Final = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),)
 """Options of each connection's socket: requests are sent at once (TCP_NODELAY).
@@ -34,7 +34,7 @@ class Contact:
         tls_texts: the contents of these files, by path, for a process on a host that does not have the files.
         tls_hostnames: also demand that certificates name the address that was dialled.
         write_seconds: the longest wait for the answer to one write: several waits fit between a stamp and the moment
-            after which nothing is sent under it any more (`repair.writing.truth_writes.WriterSettings.send_micros`).
+            after which nothing is sent under it any more (`repair.store.truth_writes.WriterSettings.send_micros`).
             Longer than the servers' own write_request_timeout (2 s unless cassandra.yaml says otherwise).
     """
 

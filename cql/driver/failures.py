@@ -8,8 +8,8 @@ doubt, whatever the kind of failure.
 import re
 from enum import Enum
 
-from cql.statements import Operation
-from model.errors import (
+from mailmend.cql.row_statements import Operation
+from mailmend.model.errors import (
     AccessDenied,
     CannotReach,
     DoubtfulWrite,
@@ -21,8 +21,15 @@ from model.errors import (
     UnknownKeyspace,
     WrongUse,
 )
-from model.operations import ChangeIf, Count, PutIfAbsent, Read, RemoveIf, Scan
-from model.tls_errors import FOR_SOMEBODY_ELSE, NO_TLS, OUT_OF_TIME, UNKNOWN_AUTHORITY, TlsReason, tls_failure_in
+from mailmend.model.operations import ChangeIf, Count, PutIfAbsent, Read, RemoveIf, Scan
+from mailmend.model.tls_errors import (
+    FOR_SOMEBODY_ELSE,
+    NO_TLS,
+    OUT_OF_TIME,
+    UNKNOWN_AUTHORITY,
+    TlsReason,
+    tls_failure_in,
+)
 
 
 class Purpose(Enum):

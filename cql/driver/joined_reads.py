@@ -8,8 +8,8 @@ partitions never share an answer; SERIAL reads cannot be.
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from model.errors import MailmendError
-from model.operations import Level, Read, Seen
+from mailmend.model.errors import MailmendError
+from mailmend.model.operations import Level, Read, Seen
 
 KEYS_MAX = 50
 """The largest number of keys in one request, as one replica without an answer fails them all."""

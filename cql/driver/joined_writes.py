@@ -8,9 +8,9 @@ so (`Put.joinable`) are joined.
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cql.statements import values_of
-from model.errors import CannotReach, MailmendError
-from model.operations import Put, Remove, Write
+from mailmend.cql.row_statements import values_of
+from mailmend.model.errors import CannotReach, MailmendError
+from mailmend.model.operations import Put, Remove, Write
 
 WRITES_MAX = 50
 BYTES_MAX = 32 * 1024

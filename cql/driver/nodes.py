@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from cql.driver.driver_errors import our_errors
-from cql.driver.failures import Purpose
-from cql.driver.session import EVERY_NODE, CassandraCluster
-from cql.introspect import keyspace_exists
-from cql.rows import normalised
-from cql.statistics import SIZE_ESTIMATES, NodeAnswer
-from model.errors import MailmendError
-from model.schema.names import keyspace_spelling, name_of
-from model.schema.sizes import TableSize, table_sizes
-from model.schema.table import Row
+from mailmend.cql.driver.driver_errors import our_errors
+from mailmend.cql.driver.failures import Purpose
+from mailmend.cql.driver.session import EVERY_NODE, CassandraCluster
+from mailmend.cql.introspect import keyspace_exists
+from mailmend.cql.rows import normalised
+from mailmend.cql.statistics import SIZE_ESTIMATES, NodeAnswer
+from mailmend.model.errors import MailmendError
+from mailmend.model.names import keyspace_spelling, name_of
+from mailmend.model.sizes import TableSize, table_sizes
+from mailmend.model.table import Row
 
 _SSTABLE = re.compile(
     r"(?:[Kk]ey cache hit for|[Pp]artition index (?:found|with \d+ entries found) for) sstable (\S+?),"

@@ -26,19 +26,19 @@ from cassandra.policies import (
 )
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, SimpleStatement, tuple_factory
 
-from cql.driver.contact import SOCKET_OPTIONS, Contact, tls_context
-from cql.driver.driver_errors import FAILURES, our_error, our_errors, our_errors_at
-from cql.driver.failures import Purpose, purpose_of
-from cql.driver.joined_reads import read_joined
-from cql.driver.joined_writes import JoinedWrite, write_joined
-from cql.introspect import unknown_keyspace
-from cql.rows import Conversion, adaptation_of, adapted_values, answer_of, normalised
-from cql.statements import Operation, render, shape_of, values_of
-from model.errors import BadSettings, MailmendError, SchemaDisagreement, WrongUse
-from model.ids import micros_of
-from model.operations import Applied, Change, Conditional, Level, PutIfAbsent, Read, Scan, Seen, Write
-from model.schema.names import keyspace_spelling, name_of
-from model.schema.table import Row, Table
+from mailmend.cql.driver.contact import SOCKET_OPTIONS, Contact, tls_context
+from mailmend.cql.driver.driver_errors import FAILURES, our_error, our_errors, our_errors_at
+from mailmend.cql.driver.failures import Purpose, purpose_of
+from mailmend.cql.driver.joined_reads import read_joined
+from mailmend.cql.driver.joined_writes import JoinedWrite, write_joined
+from mailmend.cql.introspect import unknown_keyspace
+from mailmend.cql.row_statements import Operation, render, shape_of, values_of
+from mailmend.cql.rows import Conversion, adaptation_of, adapted_values, answer_of, normalised
+from mailmend.model.errors import BadSettings, MailmendError, SchemaDisagreement, WrongUse
+from mailmend.model.ids import micros_of
+from mailmend.model.names import keyspace_spelling, name_of
+from mailmend.model.operations import Applied, Change, Conditional, Level, PutIfAbsent, Read, Scan, Seen, Write
+from mailmend.model.table import Row, Table
 
 __all__ = ["CassandraCluster", "Contact", "Keyspace", "connect"]
 

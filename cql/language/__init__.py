@@ -1,1 +1,1 @@
-"""CQL as a language: text read into the statements of `model.schema.statements`, and statements written as text."""
+"""CQL as a language: text read into the statements of `cql.statements`, and statements written as text."""

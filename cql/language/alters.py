@@ -1,12 +1,10 @@
 """ALTER, DROP and TRUNCATE of keyspaces, types, tables and views; CREATE KEYSPACE, TYPE and INDEX."""
 
-from cql.language.lexer import TokenKind
-from cql.language.stream import Stream
-from cql.language.tables import Options, column_definition, column_mask, options
-from cql.language.values import cql_type, text_value
-from model.schema.keyspace import Index
-from model.schema.names import name_of, pairs_of
-from model.schema.statements import (
+from mailmend.cql.language.lexer import TokenKind
+from mailmend.cql.language.stream import Stream
+from mailmend.cql.language.tables import Options, column_definition, column_mask, options
+from mailmend.cql.language.values import cql_type, text_value
+from mailmend.cql.statements import (
     AddColumns,
     AddField,
     AlterKeyspace,
@@ -26,7 +24,9 @@ from model.schema.statements import (
     Statement,
     Truncate,
 )
-from model.schema.table import UserType
+from mailmend.model.keyspace import Index
+from mailmend.model.names import name_of, pairs_of
+from mailmend.model.table import UserType
 
 _TYPES_ARE_KEPT = "The type of a column or field cannot be changed: add one of the other type and copy what it holds."
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from model.errors import CqlSyntaxError
-from model.schema.statements import Span
-from model.texts import place_of
+from mailmend.cql.statements import Span
+from mailmend.model.errors import CqlSyntaxError
+from mailmend.model.texts import place_of
 
 
 class TokenKind(Enum):

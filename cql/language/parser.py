@@ -1,4 +1,4 @@
-"""CQL as people write it in files, read into the statements of `model.schema.statements`.
+"""CQL as people write it in files, read into the statements of `cql.statements`.
 
 One pass, one small function for each kind of statement; errors name the place. What changes
 no table (roles, permissions, functions, queries) is only passed over, up to the semicolon that ends it.
@@ -7,7 +7,7 @@ no table (roles, permissions, functions, queries) is only passed over, up to the
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from cql.language.alters import (
+from mailmend.cql.language.alters import (
     alter_keyspace,
     alter_table,
     alter_type,
@@ -19,13 +19,13 @@ from cql.language.alters import (
     drop_keyspace,
     truncate,
 )
-from cql.language.lexer import Token
-from cql.language.stream import Stream
-from cql.language.tables import create_table, create_view
-from cql.language.writes import batch, delete, insert, update
-from model.errors import CqlSyntaxError
-from model.schema.names import name_of
-from model.schema.statements import DropIndex, DropTable, DropType, DropView, Other, Parsed, Span, Statement, Use
+from mailmend.cql.language.lexer import Token
+from mailmend.cql.language.stream import Stream
+from mailmend.cql.language.tables import create_table, create_view
+from mailmend.cql.language.writes import batch, delete, insert, update
+from mailmend.cql.statements import DropIndex, DropTable, DropType, DropView, Other, Parsed, Span, Statement, Use
+from mailmend.model.errors import CqlSyntaxError
+from mailmend.model.names import name_of
 
 Grammar = Callable[[Stream], Statement]
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TypeVar
 
-from cql.language.lexer import Token, TokenKind, tokens_of
-from model.errors import CqlSyntaxError
-from model.schema.names import RESERVED, name_of
-from model.schema.statements import Name, Span
-from model.texts import place_of
+from mailmend.cql.language.lexer import Token, TokenKind, tokens_of
+from mailmend.cql.statements import Name, Span
+from mailmend.model.errors import CqlSyntaxError
+from mailmend.model.names import RESERVED, name_of
+from mailmend.model.texts import place_of
 
 T = TypeVar("T")
 DEPTH = 64

@@ -6,15 +6,15 @@ What no server accepts (no key, two keys, a key of missing columns) is refused h
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cql.language.lexer import Token
-from cql.language.stream import Stream
-from cql.language.values import conditions, cql_type, literal, spaced, term, text_value
-from model.schema.keyspace import View
-from model.schema.literals import LiteralForm, parse_literal
-from model.schema.names import name_of, spelled, text_literal
-from model.schema.relations import Compared
-from model.schema.statements import CreateTable, CreateView
-from model.schema.table import COMPACT_STORAGE, Column, Kind, Table
+from mailmend.cql.language.lexer import Token
+from mailmend.cql.language.stream import Stream
+from mailmend.cql.language.values import conditions, cql_type, literal, spaced, term, text_value
+from mailmend.cql.statements import CreateTable, CreateView
+from mailmend.cql.statements.literals import LiteralForm, parse_literal
+from mailmend.cql.statements.relations import Compared
+from mailmend.model.keyspace import View
+from mailmend.model.names import name_of, spelled, text_literal
+from mailmend.model.table import COMPACT_STORAGE, Column, Kind, Table
 
 
 @dataclass(slots=True)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from cql.language.lexer import Token, TokenKind
-from cql.language.stream import Stream
-from model.errors import BadIdentifier
-from model.schema.cql_types import normal_type
-from model.schema.names import name_of, text_literal
-from model.schema.relations import Compared, LeftSide
+from mailmend.cql.language.lexer import Token, TokenKind
+from mailmend.cql.language.stream import Stream
+from mailmend.cql.statements.relations import Compared, LeftSide
+from mailmend.model.cql_types import normal_type
+from mailmend.model.errors import BadIdentifier
+from mailmend.model.names import name_of, text_literal
 
 _PARAMETERS = {"list": 1, "set": 1, "map": 2, "frozen": 1, "vector": 2}
 """How many types are between the angle brackets; a tuple has one or more."""

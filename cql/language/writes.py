@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from cql.language.lexer import TokenKind
-from cql.language.stream import Stream
-from cql.language.values import bind_mark, conditions, names_column, part_of_column, term, text_value
-from model.schema.json_values import columns_in, first_value
-from model.schema.names import name_of
-from model.schema.relations import CellChange, CellOperator, Compared
-from model.schema.statements import Batch, Name, WriteKind, WriteRows
+from mailmend.cql.language.lexer import TokenKind
+from mailmend.cql.language.stream import Stream
+from mailmend.cql.language.values import bind_mark, conditions, names_column, part_of_column, term, text_value
+from mailmend.cql.statements import Batch, Name, WriteKind, WriteRows
+from mailmend.cql.statements.json_values import columns_in, first_value
+from mailmend.cql.statements.relations import CellChange, CellOperator, Compared
+from mailmend.model.names import name_of
 
 
 @dataclass(slots=True)

@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from cql.introspect import live_schema
-from cql.migrate.history import History, record_of
-from cql.ports import LeaseSource, SchemaServer
-from model.catalog.generations import Generation
-from model.catalog.james_tables import SCHEMA_VERSION
-from model.catalog.ledger import SCHEMA_MIGRATION, KeyspaceLease
-from model.errors import SchemaMismatch, UnsafeRequest
-from model.instants import instant_of
-from model.migrations.adoption import Adoption, Standing, VersionStep, decide_adoption, decide_version
-from model.migrations.history import Baseline, MigrationState, digests
-from model.migrations.migration import Migration
-from model.operations import Level, Put, RemoveIf, Scan
-from model.ports import Clock, Tables
-from model.schema.keyspace import Schema
-from model.texts import keyspace_option
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.migrate.history import History, record_of
+from mailmend.cql.ports import LeaseSource, SchemaServer
+from mailmend.cql.schema.generations import Generation
+from mailmend.cql.schema.migrations.adoption import Adoption, Standing, VersionStep, decide_adoption, decide_version
+from mailmend.cql.schema.migrations.history import Baseline, MigrationState, digests
+from mailmend.cql.schema.migrations.migration import Migration
+from mailmend.model.catalog.james_tables import SCHEMA_VERSION
+from mailmend.model.catalog.ledger import SCHEMA_MIGRATION, KeyspaceLease
+from mailmend.model.errors import SchemaMismatch, UnsafeRequest
+from mailmend.model.instants import instant_of
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Level, Put, RemoveIf, Scan
+from mailmend.model.ports import Clock, Tables
+from mailmend.model.texts import keyspace_option
 
 _ADOPTED = "adopted as "
 """How the note of an adoption's entries begins; those of a keyspace that we made ourselves have another note."""

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from cql.ports import SchemaNodes
-from model.errors import SchemaDisagreement
-from model.ports import Clock
+from mailmend.cql.ports import SchemaNodes
+from mailmend.model.errors import SchemaDisagreement
+from mailmend.model.ports import Clock
 
 POLL_SECONDS = 0.2
 WAIT_SECONDS = 90.0

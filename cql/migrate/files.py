@@ -10,20 +10,13 @@ from importlib.resources.abc import Traversable
 from itertools import pairwise
 from pathlib import Path
 
-from cql.language.lexer import Token, TokenKind
-from cql.language.parser import parse
-from cql.migrate.spelling import tokens_between
-from model.errors import BadMigration
-from model.migrations.migration import (
-    FileName,
-    Migration,
-    file_name,
-    head_of,
-    in_order,
-    normalised,
-)
-from model.schema.names import name_of
-from model.schema.statements import Parsed
+from mailmend.cql.language.lexer import Token, TokenKind
+from mailmend.cql.language.parser import parse
+from mailmend.cql.migrate.spelling import tokens_between
+from mailmend.cql.schema.migrations.migration import FileName, Migration, file_name, head_of, in_order, normalised
+from mailmend.cql.statements import Parsed
+from mailmend.model.errors import BadMigration
+from mailmend.model.names import name_of
 
 ENDING = ".cql"
 _DIFFERENT_EACH_TIME = frozenset({"now", "uuid", "currenttimestamp", "currentdate", "currenttime", "currenttimeuuid"})
@@ -35,7 +28,7 @@ _UNBOUND = "nobody binds its values: write them out"
 
 def shipped() -> tuple[Migration, ...]:
     """Mailmend's own migrations: together they make the schema of `model.catalog.mail`."""
-    return _read(files("cql") / "migrations")
+    return _read(files("mailmend.cql") / "migrations")
 
 
 def read_folder(folder: Path) -> tuple[Migration, ...]:

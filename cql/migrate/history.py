@@ -10,11 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from model.catalog.ledger import SCHEMA_BASELINE, SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK
-from model.errors import DoubtfulWrite, LeaseLost
-from model.ids import micros_of
-from model.instants import instant_of
-from model.migrations.history import (
+from mailmend.cql.schema.migrations.history import (
     Baseline,
     Entry,
     LedgerRecord,
@@ -23,11 +19,15 @@ from model.migrations.history import (
     StatementState,
     Unlock,
 )
-from model.migrations.migration import FileName, Migration, Phase, checksum_of
-from model.operations import Change, ChangeIf, Conditional, Level, Put, PutIfAbsent, Read, RemoveIf
-from model.ports import Clock, Tables
-from model.schema.table import Row
-from model.texts import keyspace_option
+from mailmend.cql.schema.migrations.migration import FileName, Migration, Phase, checksum_of
+from mailmend.model.catalog.ledger import SCHEMA_BASELINE, SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK
+from mailmend.model.errors import DoubtfulWrite, LeaseLost
+from mailmend.model.ids import micros_of
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import Change, ChangeIf, Conditional, Level, Put, PutIfAbsent, Read, RemoveIf
+from mailmend.model.ports import Clock, Tables
+from mailmend.model.table import Row
+from mailmend.model.texts import keyspace_option
 
 _OF_ENTRIES = {name: name for name in ("checksum", "chain", "statements", "claim", "owner", "note")} | {
     "donestatements": "done",

@@ -10,23 +10,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from cql.applying import Step
-from cql.introspect import live_schema
-from cql.migrate.agreement import Agreement, NodeVersions
-from cql.migrate.history import History, record_of
-from cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
-from cql.migrate.spelling import Spelling
-from cql.ports import HeldLease, LeaseSource, SchemaServer
-from cql.render import ddl_cql, parse_version
-from cql.replication import Replication
-from model.catalog.ledger import KeyspaceLease
-from model.errors import CannotReach, MigrationFailed, WrongUse
-from model.migrations.history import Entry, LedgerRecord, StatementEntry
-from model.migrations.migration import Migration
-from model.migrations.plan import MigrationPlan, PlannedStatement, Way
-from model.migrations.upgrade_notes import OptionalMigration
-from model.ports import Clock, Progress
-from model.schema.risk import Risky
+from mailmend.cql.applying import Step
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.migrate.agreement import Agreement, NodeVersions
+from mailmend.cql.migrate.history import History, record_of
+from mailmend.cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
+from mailmend.cql.migrate.spelling import Spelling
+from mailmend.cql.ports import HeldLease, LeaseSource, SchemaServer
+from mailmend.cql.render import ddl_cql, parse_version
+from mailmend.cql.replication import Replication
+from mailmend.cql.schema.migrations.history import Entry, LedgerRecord, StatementEntry
+from mailmend.cql.schema.migrations.migration import Migration
+from mailmend.cql.schema.migrations.plan import MigrationPlan, PlannedStatement, Way
+from mailmend.cql.schema.migrations.upgrade_notes import OptionalMigration
+from mailmend.cql.schema.risk import Risky
+from mailmend.model.catalog.ledger import KeyspaceLease
+from mailmend.model.errors import CannotReach, MigrationFailed, WrongUse
+from mailmend.model.ports import Clock, Progress
 
 STATEMENT_SECONDS = 30.0
 """How long one statement may take."""

@@ -8,23 +8,30 @@ again.
 from collections import Counter
 from dataclasses import dataclass
 
-from cql.applying import Step, creations, keyspace_step
-from cql.introspect import keyspace_exists, keyspaces_of, live_schema
-from cql.migrate.spelling import Spelling
-from cql.ports import SchemaServer
-from cql.render import parse_version
-from cql.replication import Replication, in_every_data_centre
-from model.catalog.generations import holds_mail, recognise, tables_of_others, was_made_here
-from model.catalog.mail import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
-from model.errors import BadMigration, LikeAnotherKeyspace, ReplicationNeeded, TablesOfOthers, WrongUse
-from model.migrations.history import LedgerRecord
-from model.migrations.migration import Migration, Phase
-from model.migrations.plan import MigrationPlan, MigrationTarget, PlannedStatement, Way, decide, declared_by
-from model.schema.keyspace import Schema
-from model.schema.lint.refused_options import refused_options
-from model.schema.lint.requirements import refused_by_version
-from model.schema.lint.servers import ServerRelease, exact_release
-from model.schema.names import name_of, slips, spelled
+from mailmend.cql.applying import Step, creations, keyspace_step
+from mailmend.cql.introspect import keyspace_exists, keyspaces_of, live_schema
+from mailmend.cql.migrate.spelling import Spelling
+from mailmend.cql.ports import SchemaServer
+from mailmend.cql.render import parse_version
+from mailmend.cql.replication import Replication, in_every_data_centre
+from mailmend.cql.schema.generations import holds_mail, recognise, tables_of_others, was_made_here
+from mailmend.cql.schema.lint.refused_options import refused_options
+from mailmend.cql.schema.lint.requirements import refused_by_version
+from mailmend.cql.schema.lint.servers import ServerRelease, exact_release
+from mailmend.cql.schema.migrations.history import LedgerRecord
+from mailmend.cql.schema.migrations.migration import Migration, Phase
+from mailmend.cql.schema.migrations.plan import (
+    MigrationPlan,
+    MigrationTarget,
+    PlannedStatement,
+    Way,
+    decide,
+    declared_by,
+)
+from mailmend.model.catalog.mail import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
+from mailmend.model.errors import BadMigration, LikeAnotherKeyspace, ReplicationNeeded, TablesOfOthers, WrongUse
+from mailmend.model.keyspace import Schema
+from mailmend.model.names import name_of, slips, spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ class RolloutRequest:
         new: whether a keyspace is created even if its name is almost that of another.
         into_existing: whether tables are created among those of another application.
         complete: whether tables that mailmend needs and a keyspace of James lacks are created too.
-        to, phase: how far to go; see `model.migrations.plan.MigrationTarget`.
+        to, phase: how far to go; see `cql.schema.migrations.plan.MigrationTarget`.
     """
 
     keyspace: str

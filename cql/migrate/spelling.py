@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from uuid import UUID
 
-from cql.language.lexer import Token, TokenKind, tokens_of
-from cql.language.parser import parse
-from cql.render import ServerVersion, ddl_cql, lacking_options
-from model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES, CompactionChoice
-from model.ids import micros_of
-from model.migrations.migration import Migration
-from model.schema.names import keyspace_spelling
-from model.schema.statements import Parsed, WriteKind, WriteRows
+from mailmend.cql.language.lexer import Token, TokenKind, tokens_of
+from mailmend.cql.language.parser import parse
+from mailmend.cql.render import ServerVersion, ddl_cql, lacking_options
+from mailmend.cql.schema.migrations.migration import Migration
+from mailmend.cql.statements import Parsed, WriteKind, WriteRows
+from mailmend.model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES, CompactionChoice
+from mailmend.model.ids import micros_of
+from mailmend.model.names import keyspace_spelling
 
 _OPEN = "([{"
 _CLOSE = ")]}"

@@ -11,16 +11,16 @@ from datetime import datetime
 from itertools import islice
 from typing import Final, TypeVar
 
-from mailqueue.blobs.stores import NamedBlobs
-from model.blobs import StoredBlob
-from model.catalog.james_tables import BLOB_PARTS, BLOBS
-from model.errors import BlobMissing, BlobsUnreachable, CannotReach, MailmendError
-from model.ids import BlobId
-from model.instants import instant_of
-from model.operations import Level, Put, Read, Remove, Scan, Seen
-from model.ports import AsyncTables, Clock
-from model.queue.blob_ids import BlobNaming, is_deduplicated
-from repair.retries import AsyncRetries
+from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, is_deduplicated
+from mailmend.model.blobs import StoredBlob
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
+from mailmend.model.errors import BlobMissing, BlobsUnreachable, CannotReach, MailmendError
+from mailmend.model.ids import BlobId
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import Level, Put, Read, Remove, Scan, Seen
+from mailmend.model.ports import AsyncTables, Clock
+from mailmend.repair.retries import AsyncRetries
 
 T = TypeVar("T")
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
-from model.blobs import StoredBlob
-from model.errors import BadPayload, BlobMissing, BlobsUnreachable, MailmendError
-from model.ids import BlobId
-from model.instants import instant_of
-from model.ports import Clock
-from model.queue.blob_ids import checked
-from repair.synced_files import OWNER_ALONE, create_folder, write_whole
+from mailmend.mailqueue.rules.blob_ids import checked
+from mailmend.model.blobs import StoredBlob
+from mailmend.model.errors import BadPayload, BlobMissing, BlobsUnreachable, MailmendError
+from mailmend.model.ids import BlobId
+from mailmend.model.instants import instant_of
+from mailmend.model.ports import Clock
+from mailmend.repair.synced_files import OWNER_ALONE, create_folder, write_whole
 
 T = TypeVar("T")
 

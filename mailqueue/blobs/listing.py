@@ -16,9 +16,9 @@ from itertools import groupby
 from string import ascii_letters, digits
 from typing import Final, Protocol
 
-from model.blob_collection import SIDE_CAR
-from model.blobs import StoredBlob
-from model.errors import BlobsUnreachable
+from mailmend.mailqueue.rules.blob_collection import SIDE_CAR
+from mailmend.model.blobs import StoredBlob
+from mailmend.model.errors import BlobsUnreachable
 
 PAGE_KEYS: Final = 1000
 """How many keys a page has; no store gives more."""

@@ -21,9 +21,9 @@ import obstore
 from obstore.exceptions import BaseError, UnauthenticatedError
 from obstore.store import S3Store
 
-from mailqueue.blobs.files import FileStore
-from mailqueue.blobs.listing import ListedPage, listed_in_parts
-from mailqueue.blobs.s3 import (
+from mailmend.mailqueue.blobs.files import FileStore
+from mailmend.mailqueue.blobs.listing import ListedPage, listed_in_parts
+from mailmend.mailqueue.blobs.s3 import (
     EXPIRED,
     NO_BUCKET,
     NO_BULK,
@@ -34,15 +34,15 @@ from mailqueue.blobs.s3 import (
     failure,
     refuse_compressed,
 )
-from mailqueue.blobs.s3_keys import FoundKeys, found_keys
-from mailqueue.blobs.stores import NamedBlobs
-from mailqueue.concurrency import all_of
-from model.blobs import StoredBlob
-from model.errors import BadSettings, BlobMissing, BlobsUnreachable, BucketMissing
-from model.ids import BlobId
-from model.ports import Clock
-from model.queue.blob_ids import BlobNaming
-from repair.clock import SystemClock
+from mailmend.mailqueue.blobs.s3_keys import FoundKeys, found_keys
+from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.mailqueue.concurrency import all_of
+from mailmend.mailqueue.rules.blob_ids import BlobNaming
+from mailmend.model.blobs import StoredBlob
+from mailmend.model.errors import BadSettings, BlobMissing, BlobsUnreachable, BucketMissing
+from mailmend.model.ids import BlobId
+from mailmend.model.ports import Clock
+from mailmend.repair.clock import SystemClock
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Credential

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from model.errors import BadSettings, BlobsUnreachable, BucketMissing
-from model.grammar import can_be_looked_up
+from mailmend.model.errors import BadSettings, BlobsUnreachable, BucketMissing
+from mailmend.model.grammar import can_be_looked_up
 
 _BUCKET: Final = re.compile(r"(?!.*\.\.)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _REGION: Final = re.compile(r"[A-Za-z0-9-]{1,40}")

@@ -4,10 +4,10 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from mailqueue.blobs.s3 import NO_KEYS, S3Settings
-from model.errors import BlobsUnreachable
-from model.instants import instant_of
-from repair.clock import SystemClock
+from mailmend.mailqueue.blobs.s3 import NO_KEYS, S3Settings
+from mailmend.model.errors import BlobsUnreachable
+from mailmend.model.instants import instant_of
+from mailmend.repair.clock import SystemClock
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential

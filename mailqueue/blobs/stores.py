@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
 from typing import Final
 
-from mailqueue.concurrency import ended, finished
-from model.blobs import BlobKind, Blobs, BlobStore, StoredBlob
-from model.errors import BadPayload, MailmendError
-from model.ids import BlobId
-from model.ports import Clock
-from model.queue.blob_ids import BlobNaming, checked, is_deduplicated
-from model.queue.mails import MailBlobs
+from mailmend.mailqueue.concurrency import ended, finished
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, checked, is_deduplicated
+from mailmend.mailqueue.rules.mails import MailBlobs
+from mailmend.model.blobs import BlobKind, Blobs, BlobStore, StoredBlob
+from mailmend.model.errors import BadPayload, MailmendError
+from mailmend.model.ids import BlobId
+from mailmend.model.ports import Clock
 
 _BLANK_LINE: Final = re.compile(rb"(?:\A|\n)\r?\n")
 

@@ -1,7 +1,7 @@
 """Mails as James has them on the wire and on disk, under one name: messages, rows, the two blobs, attributes."""
 
-from mailqueue.codec.attributes import attribute, attribute_value, priority_of, with_priority
-from mailqueue.codec.messages import (
+from mailmend.mailqueue.codec.attributes import attribute, attribute_value, priority_of, with_priority
+from mailmend.mailqueue.codec.messages import (
     attempts_of,
     message_of,
     payload_of,
@@ -9,7 +9,7 @@ from mailqueue.codec.messages import (
     queued_of,
     slice_of_message,
 )
-from mailqueue.codec.rows import BrokenRow, due_listed_of, due_row_of, listed_of, read_row, row_of
+from mailmend.mailqueue.codec.rows import BrokenRow, due_listed_of, due_row_of, listed_of, read_row, row_of
 
 __all__ = [
     "BrokenRow",

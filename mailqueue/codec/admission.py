@@ -15,10 +15,10 @@ from dataclasses import replace
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
-from mailqueue.codec.attributes import is_attribute, with_priority
-from model.errors import BadPayload, WrongUse
-from model.queue.james_json import text_of
-from model.queue.mails import Mail
+from mailmend.mailqueue.codec.attributes import is_attribute, with_priority
+from mailmend.mailqueue.rules.james_json import text_of
+from mailmend.mailqueue.rules.mails import Mail
+from mailmend.model.errors import BadPayload, WrongUse
 
 DOMAIN_CHARACTERS_MAX: Final = 253
 
@@ -133,7 +133,7 @@ def _faults(mail: Mail) -> Iterator[str]:
         if not name:
             yield "an attribute has no name"
         if not is_attribute(value):
-            yield f"the attribute {name!r} is not the JSON of one (mailqueue.codec.attribute makes it)"
+            yield f"the attribute {name!r} is not the JSON of one (mailmend.mailqueue.codec.attribute makes it)"
     for where, text in _texts(mail):
         try:
             text_of(text, where)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from model.errors import BadPayload, WrongUse
-from model.queue.james_json import json_text, object_in
-from model.queue.mails import PRIORITIES, PRIORITY_ATTRIBUTE, PRIORITY_NORMAL, Mail
+from mailmend.mailqueue.rules.james_json import json_text, object_in
+from mailmend.mailqueue.rules.mails import PRIORITIES, PRIORITY_ATTRIBUTE, PRIORITY_NORMAL, Mail
+from mailmend.model.errors import BadPayload, WrongUse
 
 _KINDS: Final = frozenset(
     f"{kind}Serializer" for kind in ("Boolean", "Int", "Long", "String", "Bytes", "Collection", "Map")

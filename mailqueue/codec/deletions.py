@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from mailqueue.codec.pulsar import JamesFilter
-from model.ids import EnqueueId
-from model.queue.deletions import DeletedMail, FilterKind, Reach, TopicProgress
-from model.queue.james_json import json_text, mapping_of, object_in, refuse, text_of
-from model.queue.places import EntryPosition, MessagePlace, TopicPlace, position_of
+from mailmend.mailqueue.codec.pulsar import JamesFilter
+from mailmend.mailqueue.rules.deletions import DeletedMail, FilterKind, Reach, TopicProgress
+from mailmend.mailqueue.rules.james_json import json_text, mapping_of, object_in, refuse, text_of
+from mailmend.mailqueue.rules.places import EntryPosition, MessagePlace, TopicPlace, position_of
+from mailmend.model.ids import EnqueueId
 
 FOR_NO_MAIL: Final = JamesFilter(FilterKind.NAME, "", -1)
 

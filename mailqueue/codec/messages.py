@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from mailqueue.codec.attributes import priority_of
-from model.errors import BadPayload
-from model.ids import BlobId, EnqueueId, QueueName
-from model.queue.broker import ATTEMPTS_HEADER, SLICE_HEADER, Broker, Message
-from model.queue.james_json import (
+from mailmend.mailqueue.broker import ATTEMPTS_HEADER, SLICE_HEADER, Broker, Message
+from mailmend.mailqueue.codec.attributes import priority_of
+from mailmend.mailqueue.rules.james_json import (
     filled_text_of,
     in_millis,
     instant_of,
@@ -26,8 +24,10 @@ from model.queue.james_json import (
     texts_of,
     uuid_of,
 )
-from model.queue.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
-from model.queue.slices import EPOCH, millis_of
+from mailmend.mailqueue.rules.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
+from mailmend.mailqueue.rules.slices import EPOCH, millis_of
+from mailmend.model.errors import BadPayload
+from mailmend.model.ids import BlobId, EnqueueId, QueueName
 
 BODY_BYTES_MAX: Final = 128 * 2**20
 """A larger body is not parsed: no broker takes such messages unless it is configured to."""

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from mailqueue.codec.messages import queued_in
-from model.errors import BadPayload
-from model.queue.deletions import FilterKind
-from model.queue.james_json import (
+from mailmend.mailqueue.codec.messages import queued_in
+from mailmend.mailqueue.rules.deletions import FilterKind
+from mailmend.mailqueue.rules.james_json import (
     Escapes,
     in_millis,
     json_text,
@@ -22,7 +21,8 @@ from model.queue.james_json import (
     text_of,
     texts_of,
 )
-from model.queue.mails import QueuedMail, RecipientHeader
+from mailmend.mailqueue.rules.mails import QueuedMail, RecipientHeader
+from mailmend.model.errors import BadPayload
 
 _FIELDS: Final = 13
 """How many fields the payload of James 3.9 has."""

@@ -9,12 +9,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from mailqueue.codec.messages import HOST_DEFAULT, STATE_DEFAULT, blobs_of, sender_of
-from model.errors import BadPayload
-from model.ids import EnqueueId, QueueName
-from model.queue.james_json import in_millis, instant_of, mapping_of, optional, refuse, text_of, texts_of, uuid_of
-from model.queue.mails import Listed, Mail, QueuedMail, RecipientHeader, Whereabouts
-from model.schema.table import Row
+from mailmend.mailqueue.codec.messages import HOST_DEFAULT, STATE_DEFAULT, blobs_of, sender_of
+from mailmend.mailqueue.rules.james_json import (
+    in_millis,
+    instant_of,
+    mapping_of,
+    optional,
+    refuse,
+    text_of,
+    texts_of,
+    uuid_of,
+)
+from mailmend.mailqueue.rules.mails import Listed, Mail, QueuedMail, RecipientHeader, Whereabouts
+from mailmend.model.errors import BadPayload
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.table import Row
 
 
 @dataclass(frozen=True, slots=True)

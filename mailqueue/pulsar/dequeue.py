@@ -14,19 +14,19 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from mailqueue.blobs.stores import content_of
-from mailqueue.codec import priority_of
-from mailqueue.content_room import ContentRoom
-from mailqueue.draining import Drain
-from mailqueue.metrics import QueueCount
-from mailqueue.pulsar.messages import listed_of
-from mailqueue.pulsar.names import out_subscription, out_topic
-from mailqueue.pulsar.parts import PulsarParts
-from mailqueue.pulsar.topics import TopicDelivery
-from mailqueue.pulsar.unacked import PulsarUnacked, bury
-from model.backoff import LOOK_AGAIN
-from model.errors import BadPayload, BlobMissing, MailmendError
-from model.queue.mails import Whereabouts
+from mailmend.mailqueue.blobs.stores import content_of
+from mailmend.mailqueue.codec import priority_of
+from mailmend.mailqueue.content_room import ContentRoom
+from mailmend.mailqueue.draining import Drain
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.pulsar.broker.messages import listed_of
+from mailmend.mailqueue.pulsar.broker.names import out_subscription, out_topic
+from mailmend.mailqueue.pulsar.broker.topics import TopicDelivery
+from mailmend.mailqueue.pulsar.parts import PulsarParts
+from mailmend.mailqueue.pulsar.unacked import PulsarUnacked, bury
+from mailmend.mailqueue.rules.mails import Whereabouts
+from mailmend.model.backoff import LOOK_AGAIN
+from mailmend.model.errors import BadPayload, BlobMissing, MailmendError
 
 HOLD: Final = timedelta(minutes=5)
 """How long a delivery is held while the blob store does not answer, before the broker has it back."""

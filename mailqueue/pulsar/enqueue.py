@@ -5,16 +5,16 @@ Where a confirmation does not come, the mail may be there all the same: then its
 
 from datetime import datetime
 
-from mailqueue.blobs.stores import forget, put_content
-from mailqueue.codec.admission import admitted
-from mailqueue.concurrency import finished
-from mailqueue.metrics import QueueCount
-from mailqueue.pulsar.messages import delayed_message, waiting_message
-from mailqueue.pulsar.names import out_subscription, out_topic, scheduled_subscription, scheduled_topic
-from mailqueue.pulsar.parts import PulsarParts
-from model.errors import MailmendError, PublishFailed
-from model.ids import EnqueueId
-from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
+from mailmend.mailqueue.blobs.stores import forget, put_content
+from mailmend.mailqueue.codec.admission import admitted
+from mailmend.mailqueue.concurrency import finished
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.pulsar.broker.messages import delayed_message, waiting_message
+from mailmend.mailqueue.pulsar.broker.names import out_subscription, out_topic, scheduled_subscription, scheduled_topic
+from mailmend.mailqueue.pulsar.parts import PulsarParts
+from mailmend.mailqueue.rules.mails import Listed, Mail, QueuedMail, Whereabouts
+from mailmend.model.errors import MailmendError, PublishFailed
+from mailmend.model.ids import EnqueueId
 
 
 async def enqueue(

@@ -12,28 +12,28 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Final, Self
 
-from mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, run_jobs
-from mailqueue.blobs.stores import content_of
-from mailqueue.codec.pulsar import PulsarForm
-from mailqueue.draining import checked_prefetch
-from mailqueue.health import FigureScope, QueueFigures
-from mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
-from mailqueue.pulsar.arriving import PulsarArrivals, arrivals
-from mailqueue.pulsar.deletions import Deletions
-from mailqueue.pulsar.dequeue import dequeue
-from mailqueue.pulsar.enqueue import enqueue
-from mailqueue.pulsar.figures import figures_of, left
-from mailqueue.pulsar.listing import backlog_of, browse
-from mailqueue.pulsar.moving import Mover
-from mailqueue.pulsar.names import queues_among
-from mailqueue.pulsar.parts import FormOfQueue, PulsarParts
-from mailqueue.pulsar.redriving import redrive
-from mailqueue.pulsar.remove import purge, remove
-from mailqueue.pulsar.restoring import PulsarRestoring, restoring
-from mailqueue.pulsar.tending import tend_deletions
-from mailqueue.pulsar.topics import Topics
-from mailqueue.pulsar.unacked import PulsarUnacked
-from mailqueue.queue import (
+from mailmend.mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, run_jobs
+from mailmend.mailqueue.blobs.stores import content_of
+from mailmend.mailqueue.codec.pulsar import PulsarForm
+from mailmend.mailqueue.draining import checked_prefetch
+from mailmend.mailqueue.health import FigureScope, QueueFigures
+from mailmend.mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
+from mailmend.mailqueue.pulsar.broker.names import queues_among
+from mailmend.mailqueue.pulsar.broker.topics import Topics
+from mailmend.mailqueue.pulsar.changes.arriving import PulsarArrivals, arrivals
+from mailmend.mailqueue.pulsar.changes.moving import Mover
+from mailmend.mailqueue.pulsar.changes.redriving import redrive
+from mailmend.mailqueue.pulsar.changes.remove import purge, remove
+from mailmend.mailqueue.pulsar.changes.restoring import PulsarRestoring, restoring
+from mailmend.mailqueue.pulsar.dequeue import dequeue
+from mailmend.mailqueue.pulsar.enqueue import enqueue
+from mailmend.mailqueue.pulsar.parts import FormOfQueue, PulsarParts
+from mailmend.mailqueue.pulsar.unacked import PulsarUnacked
+from mailmend.mailqueue.pulsar.view.deletions import Deletions
+from mailmend.mailqueue.pulsar.view.figures import figures_of, left
+from mailmend.mailqueue.pulsar.view.listing import backlog_of, browse
+from mailmend.mailqueue.pulsar.view.tending import tend_deletions
+from mailmend.mailqueue.queue import (
     IDS_MAX,
     PREFETCH,
     Changed,
@@ -47,14 +47,14 @@ from mailqueue.queue import (
     due_time,
     passed_over,
 )
-from mailqueue.upkeep import Redriven, TendedDeletions
-from model.blobs import Blobs
-from model.ids import EnqueueId, QueueName
-from model.ports import Clock
-from model.queue.filters import EVERYTHING, MailFilter
-from model.queue.mails import Listed, Mail, Whereabouts
-from model.queue.positions import ListingPosition
-from model.queue.size import CountedBy, Size, SizeKind
+from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
+from mailmend.mailqueue.rules.mails import Listed, Mail, Whereabouts
+from mailmend.mailqueue.rules.positions import ListingPosition
+from mailmend.mailqueue.rules.size import CountedBy, Size, SizeKind
+from mailmend.mailqueue.upkeep import Redriven, TendedDeletions
+from mailmend.model.blobs import Blobs
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.ports import Clock
 
 MOVE_DUE_EVERY: Final = timedelta(seconds=1)
 """The pause between two rounds that deliver the delayed mails whose time has come; a mail may be late by as much."""

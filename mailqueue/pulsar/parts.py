@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from mailqueue.background import BackgroundTasks, BlobCleanup
-from mailqueue.codec.pulsar import PulsarForm, form_of
-from mailqueue.metrics import QueueCounts
-from mailqueue.pulsar.deletions import Deletions
-from mailqueue.pulsar.names import out_subscription, out_topic, scheduled_subscription, scheduled_topic
-from mailqueue.pulsar.topics import Topics
-from model.blobs import Blobs
-from model.errors import BadPayload
-from model.ids import QueueName
-from model.instants import instant_of
-from model.ports import Clock
+from mailmend.mailqueue.background import BackgroundTasks, BlobCleanup
+from mailmend.mailqueue.codec.pulsar import PulsarForm, form_of
+from mailmend.mailqueue.metrics import QueueCounts
+from mailmend.mailqueue.pulsar.broker.names import out_subscription, out_topic, scheduled_subscription, scheduled_topic
+from mailmend.mailqueue.pulsar.broker.topics import Topics
+from mailmend.mailqueue.pulsar.view.deletions import Deletions
+from mailmend.model.blobs import Blobs
+from mailmend.model.errors import BadPayload
+from mailmend.model.ids import QueueName
+from mailmend.model.instants import instant_of
+from mailmend.model.ports import Clock
 
 _LOOKED_AT_MAX: Final = 20
 """How many mails are looked at to tell which James wrote them."""

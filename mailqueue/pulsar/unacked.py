@@ -10,20 +10,26 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from mailqueue.concurrency import finished
-from mailqueue.metrics import QueueCount
-from mailqueue.pulsar.listing import is_deleted
-from mailqueue.pulsar.messages import dead_letter, delayed_message, origin_of, redriven_from, story_of
-from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, out_topic, scheduled_subscription, scheduled_topic
-from mailqueue.pulsar.parts import PulsarParts
-from mailqueue.pulsar.topics import TopicDelivery
-from mailqueue.queue import due_time
-from model.backoff import RETRY
-from model.errors import WrongUse
-from model.ids import EnqueueId
-from model.queue.deletions import DeletedMail
-from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
-from model.queue.places import TopicPlace
+from mailmend.mailqueue.concurrency import finished
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.pulsar.broker.messages import dead_letter, delayed_message, origin_of, redriven_from, story_of
+from mailmend.mailqueue.pulsar.broker.names import (
+    DEAD_SUBSCRIPTION,
+    dead_topic,
+    out_topic,
+    scheduled_subscription,
+    scheduled_topic,
+)
+from mailmend.mailqueue.pulsar.broker.topics import TopicDelivery
+from mailmend.mailqueue.pulsar.parts import PulsarParts
+from mailmend.mailqueue.pulsar.view.listing import is_deleted
+from mailmend.mailqueue.queue import due_time
+from mailmend.mailqueue.rules.deletions import DeletedMail
+from mailmend.mailqueue.rules.mails import Listed, Mail, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.places import TopicPlace
+from mailmend.model.backoff import RETRY
+from mailmend.model.errors import WrongUse
+from mailmend.model.ids import EnqueueId
 
 
 def _nothing() -> None:

@@ -24,24 +24,24 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from mailqueue.blobs.stores import content_of
-from mailqueue.codec import attempts_of, queued_of, slice_of_message
-from mailqueue.concurrency import finished
-from mailqueue.content_room import ContentRoom
-from mailqueue.draining import Drain
-from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.parts import Parts
-from mailqueue.rabbitmq.unacked import Settlement, UnackedMail, row_taken_back
-from mailqueue.rabbitmq.verdicts import DeliveryVerdict, LookedUp, RowState, Settling, verdict_of
-from mailqueue.rabbitmq.view.marks import MarkLookups
-from model.backoff import LOOK_AGAIN
-from model.errors import BadPayload, BlobMissing, BrokerUnreachable, MailmendError
-from model.ids import EnqueueId
-from model.queue.broker import Delivery
-from model.queue.mails import MailBlobs, QueuedMail
-from model.queue.slices import EPOCH, slice_of
-from model.queue.starts import gone_before, mark_may_have_expired
-from repair.clock import SKEW_SECONDS
+from mailmend.mailqueue.blobs.stores import content_of
+from mailmend.mailqueue.broker import Delivery
+from mailmend.mailqueue.codec import attempts_of, queued_of, slice_of_message
+from mailmend.mailqueue.concurrency import finished
+from mailmend.mailqueue.content_room import ContentRoom
+from mailmend.mailqueue.draining import Drain
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.rabbitmq.parts import Parts
+from mailmend.mailqueue.rabbitmq.unacked import Settlement, UnackedMail, row_taken_back
+from mailmend.mailqueue.rabbitmq.verdicts import DeliveryVerdict, LookedUp, RowState, Settling, verdict_of
+from mailmend.mailqueue.rabbitmq.view.marks import MarkLookups
+from mailmend.mailqueue.rules.mails import MailBlobs, QueuedMail
+from mailmend.mailqueue.rules.slices import EPOCH, slice_of
+from mailmend.mailqueue.rules.starts import gone_before, mark_may_have_expired
+from mailmend.model.backoff import LOOK_AGAIN
+from mailmend.model.errors import BadPayload, BlobMissing, BrokerUnreachable, MailmendError
+from mailmend.model.ids import EnqueueId
+from mailmend.repair.clock import SKEW_SECONDS
 
 HOLD: Final = timedelta(minutes=5)
 """How long a delivery is held and looked up again while servers do not answer, before the broker has it back: brokers

@@ -11,16 +11,16 @@ import logging
 from datetime import datetime
 from typing import Final
 
-from mailqueue.blobs.stores import forget, put_content
-from mailqueue.codec import publish_mail
-from mailqueue.codec.admission import admitted
-from mailqueue.concurrency import finished
-from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.parts import Parts
-from mailqueue.rabbitmq.view.due_mails import DueMails
-from model.errors import MailmendError
-from model.ids import EnqueueId
-from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
+from mailmend.mailqueue.blobs.stores import forget, put_content
+from mailmend.mailqueue.codec import publish_mail
+from mailmend.mailqueue.codec.admission import admitted
+from mailmend.mailqueue.concurrency import finished
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.rabbitmq.parts import Parts
+from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
+from mailmend.mailqueue.rules.mails import Listed, Mail, QueuedMail, Whereabouts
+from mailmend.model.errors import MailmendError
+from mailmend.model.ids import EnqueueId
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from mailqueue.health import FigureScope, QueueFigures
-from mailqueue.metrics import TrafficSums
-from mailqueue.rabbitmq.view.queue_view import QueueView
-from model.catalog.queue_tables import OwnTables
-from model.errors import CannotReach
-from model.ids import QueueName
-from model.queue import starts
-from model.queue.broker import SETTLING, Broker, Depth
-from model.queue.size import Size, SizeKind
+from mailmend.mailqueue.broker import SETTLING, Broker, Depth
+from mailmend.mailqueue.health import FigureScope, QueueFigures
+from mailmend.mailqueue.metrics import TrafficSums
+from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
+from mailmend.mailqueue.rules import starts
+from mailmend.mailqueue.rules.size import Size, SizeKind
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.errors import CannotReach
+from mailmend.model.ids import QueueName
 
 RECOUNTED_SECONDS: Final = 6.0
 """How far two looks at what lacks its message are apart: the broker's HTTP API counts every 5 s."""

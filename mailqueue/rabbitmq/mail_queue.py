@@ -13,22 +13,16 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
-from mailqueue.arrivals import Restoring
-from mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, broken_off, run_jobs
-from mailqueue.blobs.stores import content_of
-from mailqueue.configuration import Configurations
-from mailqueue.draining import checked_prefetch
-from mailqueue.health import FigureScope, QueueFigures
-from mailqueue.maintenance.arriving import QueueArrivals, arrivals
-from mailqueue.maintenance.change_due import DueChange
-from mailqueue.maintenance.comparison import Mended, Reconciled
-from mailqueue.maintenance.move_due import DueMover, MoverTurns
-from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest, mended
-from mailqueue.maintenance.redrive import redrive, republish
-from mailqueue.maintenance.restore import restoring
-from mailqueue.maintenance.sweep import Moved, Sweeper
-from mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
-from mailqueue.queue import (
+from mailmend.mailqueue.arrivals import Restoring
+from mailmend.mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, broken_off, run_jobs
+from mailmend.mailqueue.blobs.stores import content_of
+from mailmend.mailqueue.broker import Broker
+from mailmend.mailqueue.comparison import Mended, Reconciled
+from mailmend.mailqueue.configuration import Configurations
+from mailmend.mailqueue.draining import checked_prefetch
+from mailmend.mailqueue.health import FigureScope, QueueFigures
+from mailmend.mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
+from mailmend.mailqueue.queue import (
     IDS_MAX,
     PREFETCH,
     Changed,
@@ -42,24 +36,30 @@ from mailqueue.queue import (
     due_time,
     passed_over,
 )
-from mailqueue.rabbitmq.dequeue import Unacked, dequeue
-from mailqueue.rabbitmq.enqueue import enqueue
-from mailqueue.rabbitmq.figures import figures_of, sums_of
-from mailqueue.rabbitmq.parts import Parts
-from mailqueue.rabbitmq.remove import remove
-from mailqueue.rabbitmq.unacked import UnackedMail
-from mailqueue.rabbitmq.view.queue_view import QueueView
-from mailqueue.upkeep import Redriven, Swept
-from model.blobs import Blobs
-from model.catalog.queue_tables import OwnTables
-from model.ids import EnqueueId, QueueName
-from model.ports import AsyncTables, Clock
-from model.queue.broker import Broker
-from model.queue.configuration import DEFAULT, QueueConfiguration
-from model.queue.filters import EVERYTHING, MailFilter
-from model.queue.mails import Listed, Mail
-from model.queue.positions import ListingPosition
-from model.queue.size import Size
+from mailmend.mailqueue.rabbitmq.arriving import QueueArrivals, arrivals
+from mailmend.mailqueue.rabbitmq.change_due import DueChange
+from mailmend.mailqueue.rabbitmq.dequeue import Unacked, dequeue
+from mailmend.mailqueue.rabbitmq.enqueue import enqueue
+from mailmend.mailqueue.rabbitmq.figures import figures_of, sums_of
+from mailmend.mailqueue.rabbitmq.move_due import DueMover, MoverTurns
+from mailmend.mailqueue.rabbitmq.parts import Parts
+from mailmend.mailqueue.rabbitmq.reconcile_mend import Keeping, MendRequest, mended
+from mailmend.mailqueue.rabbitmq.redrive import redrive, republish
+from mailmend.mailqueue.rabbitmq.remove import remove
+from mailmend.mailqueue.rabbitmq.restore import restoring
+from mailmend.mailqueue.rabbitmq.sweep import Moved, Sweeper
+from mailmend.mailqueue.rabbitmq.unacked import UnackedMail
+from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
+from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration
+from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
+from mailmend.mailqueue.rules.mails import Listed, Mail
+from mailmend.mailqueue.rules.positions import ListingPosition
+from mailmend.mailqueue.rules.size import Size
+from mailmend.mailqueue.upkeep import Redriven, Swept
+from mailmend.model.blobs import Blobs
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.ports import AsyncTables, Clock
 
 MOVE_DUE_EVERY: Final = timedelta(seconds=1)
 """The pause between two rounds that deliver the delayed mails whose time has come; a mail may be late by as much."""
@@ -205,7 +205,7 @@ class RabbitMailQueue:
     # Maintenance: what the field needs for a queue of this kind
 
     async def sweep(self, *, dry_run: bool = False) -> Swept:
-        """Move the browse start, clean up to it, renew what grows old (`mailqueue.maintenance.sweep`)."""
+        """Move the browse start, clean up to it, renew what grows old (`mailqueue.rabbitmq.sweep`)."""
         return await self._sweeper.sweep(self.name, dry_run=dry_run)
 
     async def move_browse_start(self, *, dry_run: bool = False) -> Moved:
@@ -213,11 +213,11 @@ class RabbitMailQueue:
         return await self._sweeper.move(self.name, dry_run=dry_run)
 
     async def republish(self, older_than: timedelta, where: MailFilter = EVERYTHING, *, dry_run: bool = False) -> int:
-        """Publish again what waits for longer than that (`mailqueue.maintenance.redrive`)."""
+        """Publish again what waits for longer than that (`mailqueue.rabbitmq.redrive`)."""
         return await republish(self._parts, older_than, where, dry_run=dry_run)
 
     async def mend(self, found: Reconciled, request: MendRequest, keeping: Keeping, *, dry_run: bool = False) -> Mended:
-        """Mend what reconciling found, as far as it is asked for (`mailqueue.maintenance.reconcile_mend`)."""
+        """Mend what reconciling found, as far as it is asked for (`mailqueue.rabbitmq.reconcile_mend`)."""
         return await mended(self._parts, found, request, keeping, dry_run=dry_run)
 
 

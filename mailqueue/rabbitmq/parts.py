@@ -4,17 +4,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from mailqueue.background import BackgroundTasks, BlobCleanup
-from mailqueue.metrics import QueueCounts
-from mailqueue.queue import no_due_mails
-from mailqueue.rabbitmq.view.due_mails import DueMails
-from mailqueue.rabbitmq.view.queue_view import QueueView
-from model.blobs import Blobs
-from model.ids import QueueName
-from model.instants import instant_of
-from model.ports import AsyncTables, Clock
-from model.queue.broker import Broker
-from model.queue.slices import Slicing
+from mailmend.mailqueue.background import BackgroundTasks, BlobCleanup
+from mailmend.mailqueue.broker import Broker
+from mailmend.mailqueue.metrics import QueueCounts
+from mailmend.mailqueue.queue import no_due_mails
+from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
+from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
+from mailmend.mailqueue.rules.slices import Slicing
+from mailmend.model.blobs import Blobs
+from mailmend.model.ids import QueueName
+from mailmend.model.instants import instant_of
+from mailmend.model.ports import AsyncTables, Clock
 
 
 @dataclass(frozen=True, slots=True)

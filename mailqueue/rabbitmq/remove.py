@@ -11,15 +11,15 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from mailqueue.concurrency import all_of, in_batches
-from mailqueue.metrics import QueueCount
-from mailqueue.queue import OnRemoved, Removed, Unremoved
-from mailqueue.rabbitmq.parts import Parts
-from mailqueue.rabbitmq.view.due_mails import DueMail
-from model.errors import MailmendError
-from model.ids import EnqueueId
-from model.queue.filters import MailFilter
-from model.queue.mails import LOOKS, Listed, MailBlobs, Whereabouts
+from mailmend.mailqueue.concurrency import all_of, in_batches
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.queue import OnRemoved, Removed, Unremoved
+from mailmend.mailqueue.rabbitmq.parts import Parts
+from mailmend.mailqueue.rabbitmq.view.due_mails import DueMail
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import LOOKS, Listed, MailBlobs, Whereabouts
+from mailmend.model.errors import MailmendError
+from mailmend.model.ids import EnqueueId
 
 AT_ONCE: Final = 500
 """How many mails are marked together."""

@@ -13,17 +13,17 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final
 
-from mailqueue.codec import attempts_of, slice_of_message
-from mailqueue.concurrency import finished
-from mailqueue.metrics import QueueCount
-from mailqueue.queue import due_time, no_due_mails
-from mailqueue.rabbitmq.parts import Parts
-from mailqueue.rabbitmq.view.due_mails import DueMails
-from model.backoff import RETRY
-from model.errors import BrokerUnreachable, MailmendError, WrongUse
-from model.ids import EnqueueId
-from model.queue.broker import Delivery
-from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
+from mailmend.mailqueue.broker import Delivery
+from mailmend.mailqueue.codec import attempts_of, slice_of_message
+from mailmend.mailqueue.concurrency import finished
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.queue import due_time, no_due_mails
+from mailmend.mailqueue.rabbitmq.parts import Parts
+from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
+from mailmend.mailqueue.rules.mails import Listed, Mail, QueuedMail, Whereabouts
+from mailmend.model.backoff import RETRY
+from mailmend.model.errors import BrokerUnreachable, MailmendError, WrongUse
+from mailmend.model.ids import EnqueueId
 
 REQUEUE_PAUSE: Final = timedelta(seconds=10)
 """How long a mail to be retried is held where it cannot be delayed."""

@@ -7,9 +7,9 @@ dropped and never ends as a dead letter. A look-up without an answer decides not
 from dataclasses import dataclass
 from enum import Enum
 
-from mailqueue.metrics import QueueCount
-from model.ids import EnqueueId
-from model.queue.mails import QueuedMail
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.rules.mails import QueuedMail
+from mailmend.model.ids import EnqueueId
 
 
 class Settling(Enum):

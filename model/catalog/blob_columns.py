@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from model.schema.table import Column, Table
+from mailmend.model.table import Column, Table
 
 _CONTENT_COLUMNS: Final = frozenset({"headercontent", "bodycontent"})
 """Columns with ids of blobs whose names do not say so: those of messageV3."""

@@ -4,7 +4,7 @@ They are declared so that a keyspace made here is one that James can take over. 
 generation (facts/james.md section 1); which of them a given James has depends on the modules that it runs with.
 """
 
-from model.schema.table import Compaction, Table, columns
+from mailmend.model.table import Compaction, Table, columns
 
 SIZE_TIERED = Compaction("SizeTieredCompactionStrategy")
 LEVELED = Compaction("LeveledCompactionStrategy")

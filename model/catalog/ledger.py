@@ -11,9 +11,9 @@ from enum import Enum
 from hashlib import blake2b
 from uuid import UUID
 
-from model.ids import RunId, micros_of
-from model.instants import instant_of
-from model.schema.table import Compaction, Table, columns
+from mailmend.model.ids import RunId, micros_of
+from mailmend.model.instants import instant_of
+from mailmend.model.table import Compaction, Table, columns
 
 KEEP = timedelta(days=30)
 """How long runs, findings and lags are kept unless `--keep` says otherwise."""

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from model.schema.table import Compaction
+from mailmend.model.table import Compaction
 
 MINUTE: Final = 60
 

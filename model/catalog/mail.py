@@ -1,7 +1,7 @@
 """Every message table of Apache James and every projection, declared once.
 
 Names keep James's spelling here and nowhere else. Source: James's own schema, newest generation (JAMES-4225,
-September 2026); what older generations have besides or instead stands in `model.catalog.generations`. The mail queue's
+September 2026); what older generations have besides or instead stands in `cql.schema.generations`. The mail queue's
 tables stand in `model.catalog.mail_queue`, those that mailmend creates and then never touches in
 `model.catalog.james_tables`.
 """
@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
 
-from model.catalog.james_tables import BESIDE_TABLES, BLOOM_1_PERCENT, LZ4_8_KIB, SIZE_TIERED, cached
-from model.catalog.mail_queue import QUEUE_TABLES
-from model.projections.content import Content
-from model.projections.family import Family
-from model.projections.filters import Filter
-from model.projections.groups import Counts, Union
-from model.projections.mirror import Mirror
-from model.projections.projection import Condition, Projection
-from model.schema.keyspace import Schema
-from model.schema.table import Canonical, Column, Compaction, Table, UserType, columns
+from mailmend.model.catalog.james_tables import BESIDE_TABLES, BLOOM_1_PERCENT, LZ4_8_KIB, SIZE_TIERED, cached
+from mailmend.model.catalog.mail_queue import QUEUE_TABLES
+from mailmend.model.keyspace import Schema
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.groups import Counts, Union
+from mailmend.model.projections.mirror import Mirror
+from mailmend.model.projections.projection import Condition, Projection
+from mailmend.model.table import Canonical, Column, Compaction, Table, UserType, columns
 
 TWCS_MESSAGES = Compaction(
     "TimeWindowCompactionStrategy", {"compaction_window_unit": "DAYS", "compaction_window_size": "30"}

@@ -2,16 +2,16 @@
 
 Tables that mailmend creates have a time to live, because TimeWindowCompactionStrategy frees no space without one
 (DESIGN section 4 "TimeWindowCompactionStrategy"); rows of tables that James created never expire.
-`model.advice.queue_settings` computes the times.
+`mailqueue.rules.advice` computes the times.
 Source: facts on James's queue, ADR-31, ADR-32, docs/adr/0016.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from model.catalog.james_tables import LEVELED, SIZE_TIERED, cached
-from model.catalog.lifetimes import DAY, HOUR, gc_grace_for, lifetimes, window_compaction
-from model.schema.table import Table, columns
+from mailmend.model.catalog.james_tables import LEVELED, SIZE_TIERED, cached
+from mailmend.model.catalog.lifetimes import DAY, HOUR, gc_grace_for, lifetimes, window_compaction
+from mailmend.model.table import Table, columns
 
 LONGEST_STAY_SECONDS: Final = 7 * DAY
 """How long a mail may stay before its rows must be renewed, in seconds; the sweep renews them."""

@@ -7,9 +7,9 @@ overrides it. Source: James's own code and upgrade notes, and `model.catalog.led
 from collections.abc import Mapping
 from typing import Final
 
-from model.catalog.james_tables import LEVELED, SIZE_TIERED
-from model.catalog.mail import TWCS_MESSAGES
-from model.schema.table import Canonical, Compaction, Table
+from mailmend.model.catalog.james_tables import LEVELED, SIZE_TIERED
+from mailmend.model.catalog.mail import TWCS_MESSAGES
+from mailmend.model.table import Canonical, Compaction, Table
 
 _ANYWHERE: Final[Mapping[str, str]] = {
     "messageid": "the message",

@@ -7,7 +7,7 @@ the queue then works without what the table is for (docs/adr/0016).
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from model.catalog.mail_queue import (
+from mailmend.model.catalog.mail_queue import (
     DELETED_MAILS,
     DUE_MAILS,
     ENQUEUED_MAILS,
@@ -16,12 +16,12 @@ from model.catalog.mail_queue import (
     QUEUE_STATE,
     SLICE_TALLIES,
 )
-from model.errors import SchemaMismatch
-from model.schema.cql_types import normal_type
-from model.schema.keyspace import Schema
-from model.schema.names import text_of
-from model.schema.table import Column, Kind, Table
-from model.texts import keyspace_option
+from mailmend.model.cql_types import normal_type
+from mailmend.model.errors import SchemaMismatch
+from mailmend.model.keyspace import Schema
+from mailmend.model.names import text_of
+from mailmend.model.table import Column, Kind, Table
+from mailmend.model.texts import keyspace_option
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from uuid import UUID
 
-from model.ids import micros_of
-from model.instants import MICROS
-from model.projections.reasons import Reason, Why
-from model.schema.table import Key
+from mailmend.model.ids import micros_of
+from mailmend.model.instants import MICROS
+from mailmend.model.projections.reasons import Reason, Why
+from mailmend.model.table import Key
 
 DAY_MICROS = 24 * 3600 * MICROS
 """The least age of a truth row for quarantine, and of content for collection, in microseconds."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from model.operations import Seen
-from model.projections.findings import Finding
-from model.projections.projection import Projection
+from mailmend.model.operations import Seen
+from mailmend.model.projections.findings import Finding
+from mailmend.model.projections.projection import Projection
 
 TRUTHS_SHOWN: Final = 3
 """The largest number of clashing truth rows that are shown."""

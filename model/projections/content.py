@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from model.projections.ages import DAY_MICROS, older_than_a_day, why_kept
-from model.projections.projection import Projection
-from model.projections.reasons import Reason, Why
-from model.projections.verdicts import Verdict, table_of
-from model.schema.table import Row
+from mailmend.model.projections.ages import DAY_MICROS, older_than_a_day, why_kept
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.reasons import Reason, Why
+from mailmend.model.projections.verdicts import Verdict, table_of
+from mailmend.model.table import Row
 
 if TYPE_CHECKING:
-    from model.projections.findings import Finding, Look, RepairPolicy
+    from mailmend.model.projections.findings import Finding, Look, RepairPolicy
 
 
 class ContentSymptoms(NamedTuple):

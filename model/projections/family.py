@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from model.projections.content import Content
-from model.projections.filters import Filter
-from model.projections.groups import Counts, Union
-from model.projections.mirror import Mirror
-from model.projections.projection import Condition, Projection
-from model.schema.table import Table
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.groups import Counts, Union
+from mailmend.model.projections.mirror import Mirror
+from mailmend.model.projections.projection import Condition, Projection
+from mailmend.model.table import Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from model.operations import Conditional, Put, Read, Remove, Seen, Write
-from model.projections.projection import Condition, MovedVerdict, Projection
-from model.projections.verdicts import Verdict, table_of
-from model.schema.table import Key, Row
+from mailmend.model.operations import Conditional, Put, Read, Remove, Seen, Write
+from mailmend.model.projections.projection import Condition, MovedVerdict, Projection
+from mailmend.model.projections.verdicts import Verdict, table_of
+from mailmend.model.table import Key, Row
 
 if TYPE_CHECKING:
-    from model.projections.family import Family
-    from model.projections.findings import Finding, Look, RepairPolicy
+    from mailmend.model.projections.family import Family
+    from mailmend.model.projections.findings import Finding, Look, RepairPolicy
 
 
 class FilterSymptoms(NamedTuple):

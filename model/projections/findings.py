@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from model.errors import CannotReach, MailmendError
-from model.ids import RunId
-from model.operations import Conditional, Seen, Write
-from model.projections.family import Family
-from model.projections.filters import Filter
-from model.projections.projection import Projection
-from model.projections.reasons import Reason
-from model.projections.verdicts import MENDABLE, Verdict
-from model.schema.table import Key
+from mailmend.model.errors import CannotReach, MailmendError
+from mailmend.model.ids import RunId
+from mailmend.model.operations import Conditional, Seen, Write
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.reasons import Reason
+from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.model.table import Key
 
 
 @dataclass(frozen=True, slots=True)

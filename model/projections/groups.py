@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from model.operations import Change, Level, Read, Scan, Seen, Write
-from model.projections.projection import Condition, Projection
-from model.projections.verdicts import Verdict, table_of
-from model.schema.table import Key, Row, Table
+from mailmend.model.operations import Change, Level, Read, Scan, Seen, Write
+from mailmend.model.projections.projection import Condition, Projection
+from mailmend.model.projections.verdicts import Verdict, table_of
+from mailmend.model.table import Key, Row, Table
 
 if TYPE_CHECKING:
-    from model.projections.family import Family
-    from model.projections.findings import Finding, Look, RepairPolicy
+    from mailmend.model.projections.family import Family
+    from mailmend.model.projections.findings import Finding, Look, RepairPolicy
 
 
 class GroupSymptoms(NamedTuple):

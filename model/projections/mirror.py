@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from model.operations import Change, Conditional, Put, Remove, RemoveIf, Seen, Write
-from model.projections.ages import older_than_a_day, why_kept
-from model.projections.projection import MovedVerdict, Projection, row_if_absent, row_writes
-from model.projections.reasons import Reason, Why
-from model.projections.verdicts import Verdict, table_of
-from model.schema.table import Column, Key, Row, Table, canonical_value, rows_agree
+from mailmend.model.operations import Change, Conditional, Put, Remove, RemoveIf, Seen, Write
+from mailmend.model.projections.ages import older_than_a_day, why_kept
+from mailmend.model.projections.projection import MovedVerdict, Projection, row_if_absent, row_writes
+from mailmend.model.projections.reasons import Reason, Why
+from mailmend.model.projections.verdicts import Verdict, table_of
+from mailmend.model.table import Column, Key, Row, Table, canonical_value, rows_agree
 
 if TYPE_CHECKING:
-    from model.projections.findings import Finding, Look, RepairPolicy
+    from mailmend.model.projections.findings import Finding, Look, RepairPolicy
 
 
 class MirrorSymptoms(NamedTuple):

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from model.operations import Change, Conditional, Put, PutIfAbsent, Read, Remove, Seen, Write
-from model.projections.reasons import Reason, Why
-from model.projections.verdicts import MENDABLE, Verdict
-from model.schema.table import Key, Row, Table
+from mailmend.model.operations import Change, Conditional, Put, PutIfAbsent, Read, Remove, Seen, Write
+from mailmend.model.projections.reasons import Reason, Why
+from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.model.table import Key, Row, Table
 
 if TYPE_CHECKING:
-    from model.projections.family import Family
-    from model.projections.findings import Finding, Look, RepairPolicy
+    from mailmend.model.projections.family import Family
+    from mailmend.model.projections.findings import Finding, Look, RepairPolicy
 
 MovedVerdict = Literal[Verdict.MOVED]
 

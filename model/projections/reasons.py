@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from model.instants import MICROS
+from mailmend.model.instants import MICROS
 
 
 class Why(Enum):

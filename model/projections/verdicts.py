@@ -180,7 +180,7 @@ QUEUE_VERDICTS: Final[Mapping[Verdict, QueueVerdict]] = {
         _NOT_DRAINED,
     ),
 }
-"""What a scan of the queues can find; Spark and the local engine count, `model.queue.cleanup` judges."""
+"""What a scan of the queues can find; Spark and the local engine count, `mailqueue.rules.cleanup` judges."""
 
 DETECTED = tuple(verdict for verdict, row in ROW_VERDICTS.items() if row.is_found)
 MENDABLE = frozenset(verdict for verdict, row in ROW_VERDICTS.items() if row.is_mended)

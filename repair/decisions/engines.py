@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from model.schema.sizes import TableSize
+from mailmend.model.sizes import TableSize
 
 SPARK_ROWS_MIN: Final = 1_000_000
 """The number of truth rows from which `auto` chooses Spark; below it Spark's start costs more than its speed saves.

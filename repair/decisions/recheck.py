@@ -8,11 +8,11 @@ and is left alone; cells at T are this run's own. Only removals from the truth, 
 
 from dataclasses import replace
 
-from model.instants import MICROS
-from model.projections.findings import Finding, Look, RepairPolicy
-from model.projections.projection import Projection
-from model.projections.reasons import Reason, Why
-from model.projections.verdicts import BY_POLICY, MENDABLE, SETTLED, Verdict
+from mailmend.model.instants import MICROS
+from mailmend.model.projections.findings import Finding, Look, RepairPolicy
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.reasons import Reason, Why
+from mailmend.model.projections.verdicts import BY_POLICY, MENDABLE, SETTLED, Verdict
 
 
 def judge(look: Look, as_of: int, now: int, skew: int) -> Verdict:

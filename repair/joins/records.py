@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
-from model.errors import MailmendError
-from model.projections.family import Family
-from model.projections.filters import Filter
-from model.projections.findings import Suspect
-from model.projections.groups import Counts, Union
-from model.projections.projection import Condition
-from model.schema.table import Canonical, Column, Key, Row, Table
-from repair.ledger.before_images import key_from, key_text, suspect_from, suspect_text
+from mailmend.model.errors import MailmendError
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.groups import Counts, Union
+from mailmend.model.projections.projection import Condition
+from mailmend.model.table import Canonical, Column, Key, Row, Table
+from mailmend.repair.ledger.before_images import key_from, key_text, suspect_from, suspect_text
 
 WHOLE = 1
 """The bit of a truth record that says that the row has all columns that an insert writes."""

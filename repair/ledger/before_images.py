@@ -14,11 +14,11 @@ from hashlib import blake2b
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from model.errors import DamagedRecord, MailmendError
-from model.operations import Seen
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import Verdict
-from model.schema.table import Key
+from mailmend.model.errors import DamagedRecord, MailmendError
+from mailmend.model.operations import Seen
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Key
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from model.errors import MailmendError, Outweighed
-from model.instants import MICROS
-from model.operations import Put, Read, Remove, Seen
-from model.ports import AsyncTables
-from model.schema.table import Key, Table
+from mailmend.model.errors import MailmendError, Outweighed
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Put, Read, Remove, Seen
+from mailmend.model.ports import AsyncTables
+from mailmend.model.table import Key, Table
 
 KEPT_AFTER_END: Final = timedelta(minutes=1)
 """How long a row outlives what it orders, which ends by the clocks of those who read it."""

@@ -6,15 +6,15 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from model.catalog.ledger import JOB_PAUSE, JOB_RUN, JOB_TURN
-from model.errors import INTERRUPTED, DoubtfulWrite, ExitCode, Outweighed
-from model.instants import MICROS, instant_of
-from model.operations import Level, Put, PutIfAbsent, Read, Remove, Scan
-from model.ports import Clock, Tables
-from model.schema.table import Row
-from model.texts import noted, wellformed
-from repair.ledger.expiring import AHEAD_SECONDS, stamp_after
-from repair.ledger.runs import RunState
+from mailmend.model.catalog.ledger import JOB_PAUSE, JOB_RUN, JOB_TURN
+from mailmend.model.errors import INTERRUPTED, DoubtfulWrite, ExitCode, Outweighed
+from mailmend.model.instants import MICROS, instant_of
+from mailmend.model.operations import Level, Put, PutIfAbsent, Read, Remove, Scan
+from mailmend.model.ports import Clock, Tables
+from mailmend.model.table import Row
+from mailmend.model.texts import noted, wellformed
+from mailmend.repair.ledger.expiring import AHEAD_SECONDS, stamp_after
+from mailmend.repair.ledger.runs import RunState
 
 ENDING = timedelta(minutes=5)
 """How long a run may take to end in an orderly way after it was asked to."""

@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import IO
 from uuid import UUID
 
-from model.catalog.ledger import LAG_BUCKETS, REPAIR_LAG, bucket_of, day_of, days_back
-from model.errors import MailmendError, Unjournalled
-from model.ids import micros_of
-from model.operations import Put, Read, Remove, Scan
-from model.ports import Clock, Tables
-from model.projections.findings import Suspect
-from model.schema.names import name_of
-from model.schema.table import Key, Row
-from model.texts import keyspace_option, noted
-from repair.ledger.before_images import key_text, suspect_from, suspect_text
-from repair.synced_files import make_own_folder, open_own, write_all
+from mailmend.model.catalog.ledger import LAG_BUCKETS, REPAIR_LAG, bucket_of, day_of, days_back
+from mailmend.model.errors import MailmendError, Unjournalled
+from mailmend.model.ids import micros_of
+from mailmend.model.names import name_of
+from mailmend.model.operations import Put, Read, Remove, Scan
+from mailmend.model.ports import Clock, Tables
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.table import Key, Row
+from mailmend.model.texts import keyspace_option, noted
+from mailmend.repair.ledger.before_images import key_text, suspect_from, suspect_text
+from mailmend.repair.synced_files import make_own_folder, open_own, write_all
 
 _LOG = logging.getLogger("mailmend.lags")
 

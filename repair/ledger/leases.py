@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from model.catalog.ledger import REPAIR_LEASE
-from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, MailmendError
-from model.instants import instant_of
-from model.operations import Applied, ChangeIf, Level, PutIfAbsent, Read, RemoveIf
-from model.ports import Clock, Tables
-from model.schema.table import Row
-from repair.clock import SKEW_SECONDS
-from repair.log_fields import with_log_fields
+from mailmend.model.catalog.ledger import REPAIR_LEASE
+from mailmend.model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, MailmendError
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import Applied, ChangeIf, Level, PutIfAbsent, Read, RemoveIf
+from mailmend.model.ports import Clock, Tables
+from mailmend.model.table import Row
+from mailmend.repair.clock import SKEW_SECONDS
+from mailmend.repair.log_fields import with_log_fields
 
 _LOG = logging.getLogger("mailmend.leases")
 

@@ -5,13 +5,13 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from model.catalog.ledger import RUN_LIMIT
-from model.ids import later_uuid, micros_of
-from model.instants import instant_of
-from model.operations import Level, Put, Scan
-from model.ports import Clock, Tables
-from model.schema.table import Row
-from model.texts import noted
+from mailmend.model.catalog.ledger import RUN_LIMIT
+from mailmend.model.ids import later_uuid, micros_of
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import Level, Put, Scan
+from mailmend.model.ports import Clock, Tables
+from mailmend.model.table import Row
+from mailmend.model.texts import noted
 
 TO_END: Final = 0
 """The rows per second that tell a job's run to end."""

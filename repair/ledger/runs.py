@@ -21,19 +21,27 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from model.catalog.ledger import FINDING_BUCKETS, KEEP, REPAIR_FINDING, REPAIR_RUN, bucket_of, day_of, days_back
-from model.errors import MailmendError, SchemaMismatch, TableOpening, UnknownRun
-from model.ids import RunId
-from model.instants import instant_of
-from model.operations import Put, Read, Seen
-from model.ports import Clock, Tables
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import Verdict
-from model.schema.table import Key, Row
-from model.texts import noted
-from repair.ledger.before_images import image_from, image_text, key_text
-from repair.log_fields import log_fields, put_log_field
-from repair.retries import Retries, RetryPolicy
+from mailmend.model.catalog.ledger import (
+    FINDING_BUCKETS,
+    KEEP,
+    REPAIR_FINDING,
+    REPAIR_RUN,
+    bucket_of,
+    day_of,
+    days_back,
+)
+from mailmend.model.errors import MailmendError, SchemaMismatch, TableOpening, UnknownRun
+from mailmend.model.ids import RunId
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import Put, Read, Seen
+from mailmend.model.ports import Clock, Tables
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Key, Row
+from mailmend.model.texts import noted
+from mailmend.repair.ledger.before_images import image_from, image_text, key_text
+from mailmend.repair.log_fields import log_fields, put_log_field
+from mailmend.repair.retries import Retries, RetryPolicy
 
 _BUCKETS_AT_ONCE = 16
 _WHILE_MADE = RetryPolicy(retries=8, wait_seconds_min=0.05)

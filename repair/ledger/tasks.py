@@ -13,13 +13,13 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
-from model.catalog.ledger import ADMIN_TASK
-from model.errors import MailmendError, WrongUse
-from model.instants import instant_of
-from model.operations import Level, Put, Read, Scan
-from model.ports import Clock, Tables
-from model.schema.table import Row
-from repair.ledger.expiring import stamp_after
+from mailmend.model.catalog.ledger import ADMIN_TASK
+from mailmend.model.errors import MailmendError, WrongUse
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import Level, Put, Read, Scan
+from mailmend.model.ports import Clock, Tables
+from mailmend.model.table import Row
+from mailmend.repair.ledger.expiring import stamp_after
 
 LISTED_MAX: Final = 1_000
 """The largest number of tasks that are read, the newest ones, to be listed or run."""

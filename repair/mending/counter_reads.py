@@ -10,14 +10,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
-from model.errors import MailmendError
-from model.operations import Level, Read, Scan, Seen
-from model.ports import Tables
-from model.projections.family import Family
-from model.projections.findings import RepairPolicy
-from model.projections.groups import Counts
-from model.schema.table import Key, Row
-from repair.joins.records import Forms, Packed, Record, Spill, Workshop, fingerprint, packing, packing_key, unpacked_key
+from mailmend.model.errors import MailmendError
+from mailmend.model.operations import Level, Read, Scan, Seen
+from mailmend.model.ports import Tables
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import RepairPolicy
+from mailmend.model.projections.groups import Counts
+from mailmend.model.table import Key, Row
+from mailmend.repair.joins.records import (
+    Forms,
+    Packed,
+    Record,
+    Spill,
+    Workshop,
+    fingerprint,
+    packing,
+    packing_key,
+    unpacked_key,
+)
 
 ROWS_MAX = 50_000
 """The largest number of a group's mirror rows that are held in memory; larger groups go through files."""

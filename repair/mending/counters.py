@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from model.errors import CannotReach, DoubtfulWrite, MailmendError, Unjournalled
-from model.operations import Count, Level, Read
-from model.ports import Clock, Lags, Tables
-from model.projections.family import Family
-from model.projections.findings import Finding, RepairPolicy, Suspect
-from model.projections.groups import Counts
-from model.projections.verdicts import Verdict
-from model.schema.table import Key
-from repair.clock import Timing
-from repair.ledger.before_images import key_text
-from repair.ledger.leases import Lease, Leases, TakenLease
-from repair.ledger.runs import Ledger
-from repair.mending.counter_reads import Tallies, Tally
-from repair.mending.limits import COUNTERS_UNREACHED_MAX, Breaker, batches_at_once, side_by_side
-from repair.mending.planned import as_planned
+from mailmend.model.errors import CannotReach, DoubtfulWrite, MailmendError, Unjournalled
+from mailmend.model.operations import Count, Level, Read
+from mailmend.model.ports import Clock, Lags, Tables
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
+from mailmend.model.projections.groups import Counts
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Key
+from mailmend.repair.clock import Timing
+from mailmend.repair.ledger.before_images import key_text
+from mailmend.repair.ledger.leases import Lease, Leases, TakenLease
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.mending.counter_reads import Tallies, Tally
+from mailmend.repair.mending.limits import COUNTERS_UNREACHED_MAX, Breaker, batches_at_once, side_by_side
+from mailmend.repair.mending.planned import as_planned
 
 GROUPS_AT_ONCE = 200
 """The largest number of groups that share one wait between two looks."""

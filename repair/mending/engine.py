@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from model.errors import UnsafeRequest
-from model.ids import RunId
-from model.instants import MICROS
-from model.operations import Level
-from model.ports import Clock, Progress, Tables
-from model.projections.binding import MissingColumn
-from model.projections.family import Family
-from model.projections.findings import Finding, RepairPolicy, Suspect
-from model.projections.verdicts import Verdict
-from repair.clock import Timing
-from repair.ledger.runs import Ledger
-from repair.mending.fixer import Fixer
-from repair.mending.generators import BehindGenerator
+from mailmend.model.errors import UnsafeRequest
+from mailmend.model.ids import RunId
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Level
+from mailmend.model.ports import Clock, Progress, Tables
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.binding import MissingColumn
+from mailmend.repair.clock import Timing
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.mending.fixer import Fixer
+from mailmend.repair.mending.generators import BehindGenerator
 
 DELAY_SECONDS = 60.0
 """The default of `--delay`: the time, in seconds, between the scan and the second look."""

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
-from model.errors import FixLimit
-from model.ports import Progress, Silent
-from model.projections.ages import older_than_a_day
-from model.projections.findings import Excess, RepairPolicy, Suspect, counts_of
-from model.projections.projection import Projection
-from model.projections.verdicts import BY_POLICY
-from model.texts import keyspace_option
-from repair.mending.engine import Detection, RepairSettings
+from mailmend.model.errors import FixLimit
+from mailmend.model.ports import Progress, Silent
+from mailmend.model.projections.ages import older_than_a_day
+from mailmend.model.projections.findings import Excess, RepairPolicy, Suspect, counts_of
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.verdicts import BY_POLICY
+from mailmend.model.texts import keyspace_option
+from mailmend.repair.mending.engine import Detection, RepairSettings
 
 SAMPLES_MAX = 5
 """The largest number of suspects that are shown to the person who is asked."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
 
-from model.errors import MailmendError, WrongUse
-from model.ids import RunId
-from model.instants import MICROS
-from model.operations import (
+from mailmend.model.errors import MailmendError, WrongUse
+from mailmend.model.ids import RunId
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import (
     Change,
     Conditional,
     Count,
@@ -30,17 +30,17 @@ from model.operations import (
     lasting,
     run_out,
 )
-from model.ports import Clock, Tables
-from model.projections.ages import older_than_a_day
-from model.projections.family import Family
-from model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
-from model.projections.groups import Union
-from model.projections.verdicts import Verdict
-from model.schema.table import Key, Row, rows_agree
-from repair.decisions.recheck import judge, rule
-from repair.ledger.runs import Ledger
-from repair.mending.limits import Breaker, batches_at_once, side_by_side
-from repair.mending.planned import as_planned
+from mailmend.model.ports import Clock, Tables
+from mailmend.model.projections.ages import older_than_a_day
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
+from mailmend.model.projections.groups import Union
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Key, Row, rows_agree
+from mailmend.repair.decisions.recheck import judge, rule
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.mending.limits import Breaker, batches_at_once, side_by_side
+from mailmend.repair.mending.planned import as_planned
 
 Answers = list[Sequence[Seen]]
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from uuid import UUID
 
-from model.catalog.mail import MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MODSEQ
-from model.errors import AccessDenied, DoubtfulWrite, MailmendError, SchemaMismatch
-from model.ids import MailboxId
-from model.operations import ChangeIf, Level, PutIfAbsent, Read, Scan, Seen
-from model.ports import Clock, Tables
-from model.projections.family import Family
-from model.schema.table import Table
-from repair.joins.records import Spill
-from repair.retries import Retries
+from mailmend.model.catalog.mail import MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MODSEQ
+from mailmend.model.errors import AccessDenied, DoubtfulWrite, MailmendError, SchemaMismatch
+from mailmend.model.ids import MailboxId
+from mailmend.model.operations import ChangeIf, Level, PutIfAbsent, Read, Scan, Seen
+from mailmend.model.ports import Clock, Tables
+from mailmend.model.projections.family import Family
+from mailmend.model.table import Table
+from mailmend.repair.joins.records import Spill
+from mailmend.repair.retries import Retries
 
 SHOWN_MAX = 1000
 """The largest number of generators that a result names."""

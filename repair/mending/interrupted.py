@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from model.errors import MailmendError
-from model.operations import Read, Seen
-from model.ports import Tables
-from model.projections.family import Family
-from model.projections.findings import Finding
-from model.projections.projection import Projection
-from model.projections.verdicts import Verdict
-from repair.decisions.recheck import fixed_at
-from repair.ledger.runs import Ledger, Run
+from mailmend.model.errors import MailmendError
+from mailmend.model.operations import Read, Seen
+from mailmend.model.ports import Tables
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import Finding
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.decisions.recheck import fixed_at
+from mailmend.repair.ledger.runs import Ledger, Run
 
 _BATCH_FINDINGS = 200
 

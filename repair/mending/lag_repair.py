@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
-from model.instants import MICROS
-from model.ports import Tables
-from model.projections.findings import Finding, counts_of, merged
-from model.projections.verdicts import SETTLED
-from model.schema.table import Key
-from repair.ledger.lags import Lag, LagJournal
-from repair.mending.engine import KnownSuspects, RepairSettings
-from repair.mending.limits import Pace
-from repair.mending.runner import RepairResult, RepairTools, Sink, repair
+from mailmend.model.instants import MICROS
+from mailmend.model.ports import Tables
+from mailmend.model.projections.findings import Finding, counts_of, merged
+from mailmend.model.projections.verdicts import SETTLED
+from mailmend.model.table import Key
+from mailmend.repair.ledger.lags import Lag, LagJournal
+from mailmend.repair.mending.engine import KnownSuspects, RepairSettings
+from mailmend.repair.mending.limits import Pace
+from mailmend.repair.mending.runner import RepairResult, RepairTools, Sink, repair
 
 LAGS_MAX = 100_000
 """The largest number of lags that one run mends, the oldest first; the rest waits for the next run."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from model.errors import MailmendError
-from model.instants import MICROS
-from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.ports import AsyncTables, Clock, Tables
-from model.projections.findings import Finding, Suspect
-from model.schema.table import Row
-from repair.log_fields import with_log_fields
-from repair.mending.throttle import Throttle
+from mailmend.model.errors import MailmendError
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from mailmend.model.ports import AsyncTables, Clock, Tables
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.table import Row
+from mailmend.repair.log_fields import with_log_fields
+from mailmend.repair.mending.throttle import Throttle
 
 BURST_SECONDS = 0.25
 """After a pause, the rows of this many seconds may be taken at once."""

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from model.projections.findings import Finding
-from model.projections.verdicts import Verdict
-from repair.ledger.before_images import image_digest
+from mailmend.model.projections.findings import Finding
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.ledger.before_images import image_digest
 
 
 def as_planned(found: Finding) -> Finding:

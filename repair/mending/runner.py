@@ -11,29 +11,29 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from model.catalog.ledger import KeyspaceLease
-from model.errors import CannotReach, ExitCode, MailmendError, came_of_interruption
-from model.ids import RunId
-from model.instants import MICROS
-from model.ports import Clock, NodeClocks, Progress, Tables
-from model.projections.binding import MissingColumn
-from model.projections.family import Family
-from model.projections.findings import Finding, RepairPolicy
-from model.projections.projection import Projection
-from model.projections.reasons import Reason, Why
-from model.projections.verdicts import HARMLESS, Verdict
-from repair.clock import read_clocks, take_as_of
-from repair.decisions.engines import EngineChoice
-from repair.decisions.left_sample import LEFT_SAMPLE, LeftSample
-from repair.decisions.recheck import reason_of
-from repair.ledger.leases import Leases, TakenLease
-from repair.ledger.runs import Ledger, Run, RunState
-from repair.mending.counters import CounterMender
-from repair.mending.engine import Detection, Engine, RepairSettings
-from repair.mending.fix_limit import GoOn, stop_at_limit
-from repair.mending.generators import BehindGenerator
-from repair.mending.interrupted import mended_so_far
-from repair.mending.throttle import Throttle
+from mailmend.model.catalog.ledger import KeyspaceLease
+from mailmend.model.errors import CannotReach, ExitCode, MailmendError, came_of_interruption
+from mailmend.model.ids import RunId
+from mailmend.model.instants import MICROS
+from mailmend.model.ports import Clock, NodeClocks, Progress, Tables
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import Finding, RepairPolicy
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.reasons import Reason, Why
+from mailmend.model.projections.verdicts import HARMLESS, Verdict
+from mailmend.repair.binding import MissingColumn
+from mailmend.repair.clock import read_clocks, take_as_of
+from mailmend.repair.decisions.engines import EngineChoice
+from mailmend.repair.decisions.left_sample import LEFT_SAMPLE, LeftSample
+from mailmend.repair.decisions.recheck import reason_of
+from mailmend.repair.ledger.leases import Leases, TakenLease
+from mailmend.repair.ledger.runs import Ledger, Run, RunState
+from mailmend.repair.mending.counters import CounterMender
+from mailmend.repair.mending.engine import Detection, Engine, RepairSettings
+from mailmend.repair.mending.fix_limit import GoOn, stop_at_limit
+from mailmend.repair.mending.generators import BehindGenerator
+from mailmend.repair.mending.interrupted import mended_so_far
+from mailmend.repair.mending.throttle import Throttle
 
 _LOG: Final = logging.getLogger("mailmend.runs")
 

@@ -13,12 +13,12 @@ from math import inf
 from typing import Any, Final
 from uuid import UUID
 
-from model.errors import AccessDenied, CannotReach, MailmendError, TimedOut
-from model.operations import Level, Scan
-from model.ports import Clock, Tables
-from model.schema.table import Table
-from repair.decisions.pressure import LOOK_SECONDS, Observation, Pressure, Strain
-from repair.ledger.run_limits import RunLimit, RunLimits
+from mailmend.model.errors import AccessDenied, CannotReach, MailmendError, TimedOut
+from mailmend.model.operations import Level, Scan
+from mailmend.model.ports import Clock, Tables
+from mailmend.model.table import Table
+from mailmend.repair.decisions.pressure import LOOK_SECONDS, Observation, Pressure, Strain
+from mailmend.repair.ledger.run_limits import RunLimit, RunLimits
 
 HEAR_SECONDS: Final = 2.0
 """The time, in seconds, after which a run that reads or writes notices a limit that was set."""

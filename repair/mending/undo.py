@@ -13,27 +13,27 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from model.catalog.ledger import KeyspaceLease
-from model.errors import ExitCode, MailmendError, WrongUse
-from model.ids import RunId
-from model.instants import MICROS
-from model.operations import Seen
-from model.ports import Clock, Progress, Tables
-from model.projections.family import Family
-from model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
-from model.projections.mirror import Mirror
-from model.projections.reasons import Reason, Why
-from model.projections.verdicts import Verdict
-from model.schema.table import Table
-from model.texts import keyspace_option
-from repair.clock import SKEW_SECONDS
-from repair.decisions.recheck import fixed_at
-from repair.ledger.leases import Leases, TakenLease
-from repair.ledger.runs import Ledger, Run
-from repair.mending.counters import CounterMender
-from repair.mending.fixer import BATCH_SUSPECTS, Mending, SecondLook
-from repair.mending.limits import Breaker, batches_at_once, side_by_side
-from repair.mending.runner import RepairResult, Sink, recorded
+from mailmend.model.catalog.ledger import KeyspaceLease
+from mailmend.model.errors import ExitCode, MailmendError, WrongUse
+from mailmend.model.ids import RunId
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Seen
+from mailmend.model.ports import Clock, Progress, Tables
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
+from mailmend.model.projections.mirror import Mirror
+from mailmend.model.projections.reasons import Reason, Why
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Table
+from mailmend.model.texts import keyspace_option
+from mailmend.repair.clock import SKEW_SECONDS
+from mailmend.repair.decisions.recheck import fixed_at
+from mailmend.repair.ledger.leases import Leases, TakenLease
+from mailmend.repair.ledger.runs import Ledger, Run
+from mailmend.repair.mending.counters import CounterMender
+from mailmend.repair.mending.fixer import BATCH_SUSPECTS, Mending, SecondLook
+from mailmend.repair.mending.limits import Breaker, batches_at_once, side_by_side
+from mailmend.repair.mending.runner import RepairResult, Sink, recorded
 
 NOT_UNDONE = frozenset({"repair queues", "repair blobs"})
 USED_SINCE = Reason(Why.USED_SINCE)

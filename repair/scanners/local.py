@@ -12,16 +12,16 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from model.operations import Scan
-from model.ports import Clock, Progress, Tables
-from model.projections.content import Content
-from model.projections.family import Family
-from model.projections.filters import Filter
-from model.projections.findings import Suspect
-from model.projections.groups import Group
-from model.projections.projection import Projection
-from model.schema.table import Row, Table
-from repair.joins.parts import (
+from mailmend.model.operations import Scan
+from mailmend.model.ports import Clock, Progress, Tables
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.groups import Group
+from mailmend.model.projections.projection import Projection
+from mailmend.model.table import Row, Table
+from mailmend.repair.joins.parts import (
     GroupSums,
     Places,
     Tag,
@@ -31,7 +31,7 @@ from repair.joins.parts import (
     group_suspects,
     place_record,
 )
-from repair.joins.records import (
+from mailmend.repair.joins.records import (
     PART_BYTES_MAX,
     Forms,
     Packed,
@@ -43,12 +43,12 @@ from repair.joins.records import (
     few_collections,
     packing_key,
 )
-from repair.ledger.runs import Ledger
-from repair.mending.engine import LocalSuspects, RepairSettings
-from repair.mending.generators import BehindGenerator, Generators, GeneratorWatch
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.mending.engine import LocalSuspects, RepairSettings
+from mailmend.repair.mending.generators import BehindGenerator, Generators, GeneratorWatch
 
 if TYPE_CHECKING:
-    from repair.staging.area import StagingArea  # its library comes with an extra of its own
+    from mailmend.repair.staging.area import StagingArea  # its library comes with an extra of its own
 
 CONTENTS_MAX = 250_000
 """The largest number of keys of content in memory, which takes some 50 MB."""

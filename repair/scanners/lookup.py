@@ -14,25 +14,25 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from uuid import UUID
 
-from model.catalog.mail import MAILBOX_PATH, MESSAGE_COUNTER, PRIVATE
-from model.errors import MailmendError, WrongUse
-from model.ids import MailboxId, MessageId
-from model.messages.mailbox_names import did_you_mean, user_name
-from model.operations import Read, Scan
-from model.ports import Clock, Progress, Tables
-from model.projections.family import Family
-from model.projections.filters import Filter
-from model.projections.findings import Look, RepairPolicy, Suspect, counts_of
-from model.projections.groups import Union
-from model.projections.verdicts import Verdict
-from model.schema.table import Key, Row, Table
-from model.texts import printable
-from repair.ledger.runs import Ledger
-from repair.mending.counter_reads import Tallies
-from repair.mending.counters import truths_beside
-from repair.mending.engine import LocalSuspects, RepairSettings
-from repair.mending.fixer import BATCH_SUSPECTS, SecondLook
-from repair.mending.generators import BehindGenerator, Generators, GeneratorWatch
+from mailmend.model.catalog.mail import MAILBOX_PATH, MESSAGE_COUNTER, PRIVATE
+from mailmend.model.errors import MailmendError, WrongUse
+from mailmend.model.ids import MailboxId, MessageId
+from mailmend.model.operations import Read, Scan
+from mailmend.model.ports import Clock, Progress, Tables
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.findings import Look, RepairPolicy, Suspect, counts_of
+from mailmend.model.projections.groups import Union
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Key, Row, Table
+from mailmend.model.texts import printable
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.mending.counter_reads import Tallies
+from mailmend.repair.mending.counters import truths_beside
+from mailmend.repair.mending.engine import LocalSuspects, RepairSettings
+from mailmend.repair.mending.fixer import BATCH_SUSPECTS, SecondLook
+from mailmend.repair.mending.generators import BehindGenerator, Generators, GeneratorWatch
+from mailmend.repair.store.mailbox_names import did_you_mean, user_name
 
 ROWS_AT_ONCE = 1000
 """The largest number of rows, of a partition or a paged table, in memory at once."""

@@ -15,14 +15,14 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from model.errors import StagingRefused
-from model.instants import instant_of
-from model.operations import Scan
-from model.ports import Progress, Tables
-from model.schema.sizes import TableSize, bytes_text
-from model.schema.table import Column, Row, Table
-from repair.clock import SystemClock
-from repair.staging.parquet import SegmentWriter, batches_in, rows_of
+from mailmend.model.errors import StagingRefused
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import Scan
+from mailmend.model.ports import Progress, Tables
+from mailmend.model.sizes import TableSize, bytes_text
+from mailmend.model.table import Column, Row, Table
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.staging.parquet import SegmentWriter, batches_in, rows_of
 
 FORMAT: Final = 1
 """The version of the format; it is increased when older versions of mailmend would read an area wrongly."""

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
-from model.errors import StateUnwritable
+from mailmend.model.errors import StateUnwritable
 
 _CONNECT_SECONDS: Final = 5.0
 _REQUEST_SECONDS: Final = 20.0

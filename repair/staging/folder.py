@@ -10,8 +10,8 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import Final
 
-from model.errors import StagingRefused, StateUnwritable
-from repair.synced_files import create_folder, write_whole
+from mailmend.model.errors import StagingRefused, StateUnwritable
+from mailmend.repair.synced_files import create_folder, write_whole
 
 _LOCK: Final = ".lock"
 _PART: Final = ".part"

@@ -14,8 +14,8 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cql.rows import decode, encode
-from model.schema.table import Column, Row
+from mailmend.cql.rows import decode, encode
+from mailmend.model.table import Column, Row
 
 BATCH_ROWS: Final = 5_000
 """The number of rows in a batch, which are held as Python objects until they are added to the file."""

@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
-from model.catalog.james_tables import EVENT_STORE
-from model.catalog.mail_queue import QUEUE_TABLES
-from model.schema.keyspace import Schema
-from spark_repair.session import session_for_a_command
+from mailmend.cql.driver.session import CassandraCluster, Contact, Keyspace, connect
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.catalog.mail_queue import QUEUE_TABLES
+from mailmend.model.keyspace import Schema
+from mailmend.spark_repair.session import session_for_a_command
 from tests.bench import (
     blob_collecting,
     checking,

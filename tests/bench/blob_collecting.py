@@ -25,15 +25,14 @@ from typing import Any, Final
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import Contact, Keyspace
-from cql.introspect import live_schema
-from mailqueue.blobs.cassandra import CassandraStore
-from mailqueue.blobs.listing import PAGE_KEYS
-from mailqueue.blobs.object_storage import ExactRequests, open_s3
-from mailqueue.blobs.s3 import S3Settings
-from mailqueue.concurrency import all_of
-from mailqueue.maintenance.blob_collection import (
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import Contact, Keyspace
+from mailmend.cql.introspect import live_schema
+from mailmend.mailqueue.blobs.cassandra import CassandraStore
+from mailmend.mailqueue.blobs.listing import PAGE_KEYS
+from mailmend.mailqueue.blobs.object_storage import ExactRequests, open_s3
+from mailmend.mailqueue.blobs.s3 import S3Settings
+from mailmend.mailqueue.collection.collecting import (
     BlobCollection,
     CollectableStore,
     ListedStore,
@@ -41,19 +40,20 @@ from mailqueue.maintenance.blob_collection import (
     Removing,
     TablesStore,
 )
-from mailqueue.maintenance.blob_references import TableReferences, table_references
-from mailqueue.maintenance.blob_scan import BlobScanner, LocalBlobScanner
-from model.blob_collection import BlobVerdict, CollectionRule
-from model.catalog.james_tables import BLOB_PARTS, BLOBS
-from model.catalog.mail import MESSAGE_V3, SCHEMA
-from model.catalog.mail_queue import DELETED_MAILS, QUEUE_TABLES
-from model.ids import BlobId
-from model.operations import Scan
-from model.schema.keyspace import Schema
-from model.schema.table import Table
-from repair.clock import SystemClock
-from spark_repair.blob_collection import SparkBlobScanner
-from spark_repair.connector import Source
+from mailmend.mailqueue.collection.references import TableReferences, table_references
+from mailmend.mailqueue.collection.scan import BlobScanner, LocalBlobScanner
+from mailmend.mailqueue.concurrency import all_of
+from mailmend.mailqueue.rules.blob_collection import BlobVerdict, CollectionRule
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
+from mailmend.model.catalog.mail import MESSAGE_V3, SCHEMA
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, QUEUE_TABLES
+from mailmend.model.ids import BlobId
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Scan
+from mailmend.model.table import Table
+from mailmend.repair.clock import SystemClock
+from mailmend.spark_repair.blob_collection import SparkBlobScanner
+from mailmend.spark_repair.connector import Source
 from tests.bench.population import _uuid, _Writer
 from tests.support.progress import SilentProgress
 from tests.support.s3_twin import s3_twin

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import psutil
 
-from cql.driver.session import Contact, connect
-from model.errors import ExitCode
-from repair.decisions.engines import SPARK_ROWS_MIN
+from mailmend.cql.driver.session import Contact, connect
+from mailmend.model.errors import ExitCode
+from mailmend.repair.decisions.engines import SPARK_ROWS_MIN
 from tests.bench.james_repair import SAMPLE_SECONDS, SECONDS_MAX, SHIPPED, UNTHROTTLED, james_per_second
 from tests.bench.population import WORN
 from tests.bench.scanning import family_of, walk_per_second

@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain, islice
 
-from admin.advice.sampling import draw_sample
-from admin.advice.trial import WAVES, Trial, started_node
-from admin.progress import PlainLines
-from cql.driver.session import CassandraCluster, Keyspace
-from cql.introspect import live_schema
-from model.advice.compaction import choose
-from model.catalog.mail import CompactionChoice
-from model.instants import MICROS
-from model.operations import Write
-from model.schema.sizes import MIB
-from repair.clock import SystemClock
+from mailmend.admin.frame.progress import PlainLines
+from mailmend.admin.schema.sampling import draw_sample
+from mailmend.admin.schema.trial import WAVES, Trial, started_node
+from mailmend.cql.driver.session import CassandraCluster, Keyspace
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.schema.advice.compaction import choose
+from mailmend.model.catalog.mail import CompactionChoice
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Write
+from mailmend.model.sizes import MIB
+from mailmend.repair.clock import SystemClock
 from tests.support.histories import histories
 from tests.support.keyspaces import MAIL, created
 

@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from admin.local import LOCAL_DC
-from cql.driver.session import Contact
-from model.errors import JavaMissing, LocalServerError
+from mailmend.admin.local import LOCAL_DC
+from mailmend.cql.driver.session import Contact
+from mailmend.model.errors import JavaMissing, LocalServerError
 from tests.support.james_jars import REPAIR, james_command
 
 SOURCE: Final = Path(__file__).parents[1] / "james" / "JamesRepair.java"

@@ -5,16 +5,16 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
-from cql.applying import ensure_ledger
-from model.operations import Level, Read, Remove, Scan
-from model.projections.verdicts import Verdict
-from repair.clock import SystemClock, Timing
-from repair.ledger.leases import Leases
-from repair.ledger.runs import Ledger
-from repair.mending.engine import RepairSettings
-from repair.mending.runner import RepairTools, repair
-from repair.mending.undo import UndoSettings, UndoTools, undo
-from spark_repair.message_inconsistencies import SparkEngine
+from mailmend.cql.applying import ensure_ledger
+from mailmend.model.operations import Level, Read, Remove, Scan
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.clock import SystemClock, Timing
+from mailmend.repair.ledger.leases import Leases
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.runner import RepairTools, repair
+from mailmend.repair.mending.undo import UndoSettings, UndoTools, undo
+from mailmend.spark_repair.message_inconsistencies import SparkEngine
 from tests.bench.scanning import Keyspace, walk_per_second
 from tests.support.progress import SilentProgress
 

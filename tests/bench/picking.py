@@ -8,9 +8,9 @@ from statistics import median
 from time import process_time
 from typing import Any
 
-from model.pickup.engine import PickupEngine
-from model.pickup.policy import CounterPolicy, PickupField, Threshold
-from model.pickup.sub_queues import ActiveMail
+from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
+from mailmend.delivery.policy.sub_queues import ActiveMail
 
 REFUSED = (100, 1_000, 10_000, 100_000)
 PICKS = 50_000

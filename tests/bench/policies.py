@@ -9,8 +9,8 @@ from time import process_time
 
 import yaml
 
-from delivery.policy_file import read_policies
-from model.pickup.lint import lint_policies
+from mailmend.delivery.policy.file.reading import read_policies
+from mailmend.delivery.policy.lint import lint_policies
 
 CONDITIONS = (1_000, 10_000)
 ROUNDS = 3

@@ -11,8 +11,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from cql.driver.session import Contact, connect
-from model.catalog.mail import (
+from mailmend.cql.driver.session import Contact, connect
+from mailmend.model.catalog.mail import (
     APPLICABLE_FLAG,
     FIRST_UNSEEN,
     IMAP_UID,
@@ -22,9 +22,9 @@ from model.catalog.mail import (
     MESSAGE_ID,
     MESSAGE_V3,
 )
-from model.schema.table import Table
-from spark_repair.connector import contact_options
-from spark_repair.session import session_for_a_command
+from mailmend.model.table import Table
+from mailmend.spark_repair.connector import contact_options
+from mailmend.spark_repair.session import session_for_a_command
 from tests.support.james import create_james
 from tests.support.keyspaces import dropped
 from tests.support.spark import started_settings

@@ -22,9 +22,9 @@ from uuid import UUID, uuid1
 
 import psutil
 
-from cql.driver.session import Contact, Keyspace, connect
-from model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGE_V3
-from model.operations import Put, Read, Scan
+from mailmend.cql.driver.session import Contact, Keyspace, connect
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGE_V3
+from mailmend.model.operations import Put, Read, Scan
 from tests.support.repairing import content_row, mirror_row, truth_row
 
 MESSAGES: Final = 200_000

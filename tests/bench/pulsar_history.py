@@ -13,24 +13,24 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from mailqueue.codec.deletions import FOR_NO_MAIL, deleted_text
-from mailqueue.codec.pulsar import JamesFilter, PulsarForm, filter_text
-from mailqueue.concurrency import all_of
-from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.deletions import DELETED as DELETED_PROPERTY
-from mailqueue.pulsar.deletions import FRESH, SLACK
-from mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
-from mailqueue.pulsar.messages import waiting_message
-from mailqueue.pulsar.names import OWN_SUBSCRIPTION, filter_topic, out_subscription, out_topic
-from mailqueue.pulsar.settings import PulsarSettings
-from mailqueue.pulsar.topics import TopicMessage
-from model.ids import BlobId, EnqueueId, QueueName
-from model.instants import instant_of
-from model.queue.deletions import DeletedMail, FilterKind
-from model.queue.filters import MailFilter
-from model.queue.mails import Listed, MailBlobs, QueuedMail, Whereabouts
-from model.queue.places import MessagePlace, TopicPlace
-from repair.clock import SystemClock
+from mailmend.mailqueue.codec.deletions import FOR_NO_MAIL, deleted_text
+from mailmend.mailqueue.codec.pulsar import JamesFilter, PulsarForm, filter_text
+from mailmend.mailqueue.concurrency import all_of
+from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.broker.messages import waiting_message
+from mailmend.mailqueue.pulsar.broker.names import OWN_SUBSCRIPTION, filter_topic, out_subscription, out_topic
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailmend.mailqueue.pulsar.view.deletions import DELETED as DELETED_PROPERTY
+from mailmend.mailqueue.pulsar.view.deletions import FRESH, SLACK
+from mailmend.mailqueue.rules.deletions import DeletedMail, FilterKind
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Listed, MailBlobs, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.places import MessagePlace, TopicPlace
+from mailmend.model.ids import BlobId, EnqueueId, QueueName
+from mailmend.model.instants import instant_of
+from mailmend.repair.clock import SystemClock
 from tests.bench.queueing import CONTENT, MAIL
 from tests.support.memory_blobs import MemoryBlobs
 

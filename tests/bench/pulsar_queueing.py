@@ -18,17 +18,17 @@ from typing import Any
 import pulsar
 from pulsar import asyncio as pulsar_async
 
-from mailqueue.background import BackgroundTasks, BlobCleanup
-from mailqueue.blobs.object_storage import open_s3
-from mailqueue.blobs.stores import split
-from mailqueue.codec.pulsar import pulsar_payload_of, pulsar_queued_of
-from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.mail_queue import open_queue
-from mailqueue.pulsar.settings import PulsarSettings
-from model.blobs import BlobKind, Blobs
-from model.ids import EnqueueId, QueueName
-from model.queue.mails import MailBlobs, QueuedMail
-from repair.clock import SystemClock
+from mailmend.mailqueue.background import BackgroundTasks, BlobCleanup
+from mailmend.mailqueue.blobs.object_storage import open_s3
+from mailmend.mailqueue.blobs.stores import split
+from mailmend.mailqueue.codec.pulsar import pulsar_payload_of, pulsar_queued_of
+from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.mail_queue import open_queue
+from mailmend.mailqueue.rules.mails import MailBlobs, QueuedMail
+from mailmend.model.blobs import BlobKind, Blobs
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.repair.clock import SystemClock
 from tests.bench.queueing import CONCURRENCY, CONTENT, MAIL, Lane, Rate, Servers, queue_lane, rate, through
 
 MAILS = {1: 50, 64: 300}

@@ -22,14 +22,14 @@ from typing import Any, Final
 
 import psutil
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import Contact, Keyspace
-from mailqueue.rabbitmq.mail_queue import open_queue
-from model.catalog.mail_queue import QUEUE_TABLES
-from model.ids import QueueName
-from model.instants import MICROS, instant_of
-from model.queue.slices import slice_of
-from repair.clock import SystemClock
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import Contact, Keyspace
+from mailmend.mailqueue.rabbitmq.mail_queue import open_queue
+from mailmend.mailqueue.rules.slices import slice_of
+from mailmend.model.catalog.mail_queue import QUEUE_TABLES
+from mailmend.model.ids import QueueName
+from mailmend.model.instants import MICROS, instant_of
+from mailmend.repair.clock import SystemClock
 from tests.bench.queue_history import clean_row_by_row, sweep_past
 from tests.bench.queue_past import WINDOW, Past, write
 from tests.support.memory_blobs import MemoryBlobs

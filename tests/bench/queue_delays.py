@@ -12,20 +12,20 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import Keyspace
-from mailqueue.codec import due_row_of
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
-from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
-from model.catalog.mail_queue import DUE_MAILS, SLICE_TALLIES
-from model.catalog.queue_tables import OwnTables
-from model.ids import BlobId, EnqueueId, QueueName
-from model.instants import instant_of
-from model.operations import Put
-from model.queue.mails import MailBlobs, QueuedMail
-from model.queue.size import due_tallies_at
-from model.queue.slices import EPOCH, slice_of
-from repair.clock import SystemClock
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import Keyspace
+from mailmend.mailqueue.codec import due_row_of
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailmend.mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
+from mailmend.mailqueue.rules.mails import MailBlobs, QueuedMail
+from mailmend.mailqueue.rules.size import due_tallies_at
+from mailmend.mailqueue.rules.slices import EPOCH, slice_of
+from mailmend.model.catalog.mail_queue import DUE_MAILS, SLICE_TALLIES
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.ids import BlobId, EnqueueId, QueueName
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import Put
+from mailmend.repair.clock import SystemClock
 from tests.bench.queue_past import MAIL, write
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_broker import MemoryBroker

@@ -21,18 +21,18 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import Keyspace
-from mailqueue.concurrency import all_of
-from mailqueue.maintenance.clean_slices import PARTITIONS_AT_ONCE
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
-from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
-from model.ids import BlobId, QueueName
-from model.instants import instant_of
-from model.operations import Remove
-from model.queue.slices import slice_of
-from model.schema.table import Row
-from repair.clock import SystemClock
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import Keyspace
+from mailmend.mailqueue.concurrency import all_of
+from mailmend.mailqueue.rabbitmq.clean_slices import PARTITIONS_AT_ONCE
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailmend.mailqueue.rules.slices import slice_of
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
+from mailmend.model.ids import BlobId, QueueName
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import Remove
+from mailmend.model.table import Row
+from mailmend.repair.clock import SystemClock
 from tests.bench.queue_past import MAIL, WINDOW, Past, flushed_mebibytes, write
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_broker import MemoryBroker

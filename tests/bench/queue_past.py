@@ -14,10 +14,11 @@ from uuid import UUID
 
 from cassandra.query import BatchStatement, BatchType
 
-from cql.driver.session import Keyspace
-from mailqueue.codec import row_of
-from model.catalog.james_tables import EVENT_STORE
-from model.catalog.mail_queue import (
+from mailmend.cql.driver.session import Keyspace
+from mailmend.mailqueue.codec import row_of
+from mailmend.mailqueue.rules.mails import Mail, MailBlobs, QueuedMail
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.catalog.mail_queue import (
     BROWSE_START,
     CONTENT_START,
     DELETED_MAILS,
@@ -25,11 +26,10 @@ from model.catalog.mail_queue import (
     QUEUE_TABLES,
     SLICE_TALLIES,
 )
-from model.ids import BlobId, EnqueueId, QueueName
-from model.operations import Put, Write
-from model.queue.mails import Mail, MailBlobs, QueuedMail
-from model.schema.keyspace import Schema
-from model.schema.table import Table
+from mailmend.model.ids import BlobId, EnqueueId, QueueName
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Put, Write
+from mailmend.model.table import Table
 
 WINDOW = timedelta(hours=1)
 PER_SLICE = 10_000

@@ -20,26 +20,26 @@ import aio_pika
 from aio_pika.abc import AbstractExchange
 from aio_pika.abc import AbstractIncomingMessage as Incoming
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import Keyspace
-from mailqueue.background import BackgroundTasks
-from mailqueue.blobs.object_storage import open_s3
-from mailqueue.blobs.s3 import S3Settings
-from mailqueue.blobs.stores import split
-from mailqueue.codec import payload_of, queued_of, row_of
-from mailqueue.queue import MailQueue
-from mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from mailqueue.rabbitmq.broker.topology import headers_to_publish, topology_of
-from mailqueue.rabbitmq.mail_queue import open_queue
-from model.blobs import BlobKind, Blobs
-from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
-from model.ids import EnqueueId, QueueName
-from model.instants import instant_of
-from model.operations import Put
-from model.queue.mails import Mail, MailBlobs, QueuedMail
-from model.queue.slices import bucket_of, slice_of
-from repair.clock import SystemClock
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import Keyspace
+from mailmend.mailqueue.background import BackgroundTasks
+from mailmend.mailqueue.blobs.object_storage import open_s3
+from mailmend.mailqueue.blobs.s3 import S3Settings
+from mailmend.mailqueue.blobs.stores import split
+from mailmend.mailqueue.codec import payload_of, queued_of, row_of
+from mailmend.mailqueue.queue import MailQueue
+from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailmend.mailqueue.rabbitmq.broker.topology import headers_to_publish, topology_of
+from mailmend.mailqueue.rabbitmq.mail_queue import open_queue
+from mailmend.mailqueue.rules.mails import Mail, MailBlobs, QueuedMail
+from mailmend.mailqueue.rules.slices import bucket_of, slice_of
+from mailmend.model.blobs import BlobKind, Blobs
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import Put
+from mailmend.repair.clock import SystemClock
 from tests.support.queues import parts_of
 
 T = TypeVar("T")

@@ -12,16 +12,9 @@ from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import Keyspace
-from delivery.server import DeliveryServer
-from delivery.settings import DeliverySettings
-from delivery.smart_host import SmartHost
-from mailqueue.background import cancelled
-from mailqueue.rabbitmq.mail_queue import open_queue
-from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
-from model.catalog.queue_tables import OwnTables
-from model.delivery.attempts import (
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import Keyspace
+from mailmend.delivery.mail.attempts import (
     AttemptStage,
     BeforeContent,
     DeliveryAttempt,
@@ -29,11 +22,18 @@ from model.delivery.attempts import (
     SmtpReply,
     at_once,
 )
-from model.ids import BlobId, QueueName
-from model.instants import instant_of
-from model.pickup.engine import PickupEngine
-from model.queue.slices import slice_of
-from repair.clock import SystemClock
+from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.server.serving import DeliveryServer
+from mailmend.delivery.settings import DeliverySettings
+from mailmend.delivery.smtp.outgoing.smart_host import SmartHost
+from mailmend.mailqueue.background import cancelled
+from mailmend.mailqueue.rabbitmq.mail_queue import open_queue
+from mailmend.mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
+from mailmend.mailqueue.rules.slices import slice_of
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.ids import BlobId, QueueName
+from mailmend.model.instants import instant_of
+from mailmend.repair.clock import SystemClock
 from tests.bench.queue_delays import delayed_rows
 from tests.bench.queue_past import write
 from tests.support.memory_blobs import MemoryBlobs
@@ -86,7 +86,7 @@ class _Kept(MemoryBlobs):
 
 @dataclass
 class _Taker:
-    """Implements `model.delivery.attempts.MailRelay`: takes each mail at once, and says when it has had enough."""
+    """Implements `delivery.mail.attempts.MailRelay`: takes each mail at once, and says when it has had enough."""
 
     enough: asyncio.Event = field(default_factory=asyncio.Event)
     taken_at: list[float] = field(default_factory=list)

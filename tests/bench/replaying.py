@@ -14,19 +14,19 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from cql.driver.session import Contact, connect
-from delivery.policy_file import policies_of
-from model.catalog.ledger import DELIVERY_ATTEMPT
-from model.ids import QueueName
-from model.operations import Level
-from model.pickup.policies import PickupPolicies
-from model.pickup.recorded import RecordedAttempt
-from model.pickup.replay_sums import AttemptRecord, ReplaySums
-from model.schema.keyspace import Schema
-from repair.scanners.attempts import AttemptsWanted
-from repair.scanners.attempts import read_attempts as read_here
-from spark_repair.attempts import read_attempts as read_by_spark
-from spark_repair.connector import Source
+from mailmend.cql.driver.session import Contact, connect
+from mailmend.delivery.ledger.recorded_attempts import AttemptsWanted
+from mailmend.delivery.ledger.recorded_attempts import read_attempts as read_here
+from mailmend.delivery.policy.file.reading import policies_of
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.recorded import RecordedAttempt
+from mailmend.delivery.policy.replay_sums import AttemptRecord, ReplaySums
+from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
+from mailmend.model.ids import QueueName
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Level
+from mailmend.spark_repair.attempts import read_attempts as read_by_spark
+from mailmend.spark_repair.connector import Source
 from tests.support.attempts import drawn_attempts, rows_of
 from tests.support.keyspaces import created, dropped
 from tests.support.progress import SilentProgress

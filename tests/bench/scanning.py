@@ -16,18 +16,18 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from cql.driver.session import CassandraCluster, Contact, connect
-from cql.introspect import live_schema
-from model.catalog.mail import MESSAGES
-from model.operations import Level, Read, Scan
-from model.ports import Tables
-from model.projections.binding import bind
-from model.projections.family import Family
-from repair.joins.records import few_collections
-from repair.mending.engine import RepairSettings
-from spark_repair.connector import Source
-from spark_repair.message_inconsistencies import SparkEngine
-from spark_repair.session import session_for_a_command
+from mailmend.cql.driver.session import CassandraCluster, Contact, connect
+from mailmend.cql.introspect import live_schema
+from mailmend.model.catalog.mail import MESSAGES
+from mailmend.model.operations import Level, Read, Scan
+from mailmend.model.ports import Tables
+from mailmend.model.projections.family import Family
+from mailmend.repair.binding import bind
+from mailmend.repair.joins.records import few_collections
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.spark_repair.connector import Source
+from mailmend.spark_repair.message_inconsistencies import SparkEngine
+from mailmend.spark_repair.session import session_for_a_command
 from tests.support.progress import SilentProgress
 from tests.support.spark import started_settings
 

@@ -10,20 +10,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cql.driver.session import CassandraCluster
-from cql.introspect import live_schema
-from cql.migrate.files import read_folder
-from cql.migrate.rollout import RolloutRequest, plan_rollout
-from cql.ports import SchemaServer
-from cql.render import keyspace_cql
-from cql.replication import in_every_data_centre
-from model.migrations.history import LedgerRecord, MigrationState
-from model.migrations.migration import Migration
-from model.migrations.plan import declared_by
-from model.migrations.verification import verify_migrations
-from model.schema.difference import differences
-from model.schema.keyspace import Schema
-from repair.clock import SystemClock
+from mailmend.cql.driver.session import CassandraCluster
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.migrate.files import read_folder
+from mailmend.cql.migrate.rollout import RolloutRequest, plan_rollout
+from mailmend.cql.ports import SchemaServer
+from mailmend.cql.render import keyspace_cql
+from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.schema.difference import differences
+from mailmend.cql.schema.migrations.history import LedgerRecord, MigrationState
+from mailmend.cql.schema.migrations.migration import Migration
+from mailmend.cql.schema.migrations.plan import declared_by
+from mailmend.cql.schema.migrations.verification import verify_migrations
+from mailmend.model.keyspace import Schema
+from mailmend.repair.clock import SystemClock
 from tests.support.keyspaces import dropped
 from tests.support.migrating import HEAD, applied
 from tests.support.migration_twin import MigrationServer

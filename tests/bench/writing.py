@@ -23,20 +23,20 @@ from uuid import UUID
 
 from cassandra.query import UNSET_VALUE
 
-from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
-from cql.statements import Operation, values_of
-from model.blobs import BlobKind
-from model.errors import MailmendError
-from model.ids import BlobId, MailboxId
-from model.messages.flags import FlagsChange, FlagsMode, parse_flags
-from model.messages.message import MessageKey, NewMail
-from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.ports import Tables
-from model.projections.findings import Suspect
-from model.schema.table import Row
-from repair.clock import SystemClock
-from repair.writing.message_store import MessageStore
-from repair.writing.truth_writes import StampSource, WriterSettings
+from mailmend.cql.driver.session import CassandraCluster, Contact, Keyspace, connect
+from mailmend.cql.row_statements import Operation, values_of
+from mailmend.model.blobs import BlobKind
+from mailmend.model.errors import MailmendError
+from mailmend.model.ids import BlobId, MailboxId
+from mailmend.model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from mailmend.model.ports import Tables
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.table import Row
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.store.flags import FlagsChange, FlagsMode, parse_flags
+from mailmend.repair.store.message import MessageKey, NewMail
+from mailmend.repair.store.message_store import MessageStore
+from mailmend.repair.store.truth_writes import StampSource, WriterSettings
 from tests.support.keyspaces import MAIL, created, dropped
 from tests.support.memory_blobs import MemoryBlobs
 

@@ -5,18 +5,18 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
-from cql.memory import MemoryTables
-from model.catalog.james_tables import EVENT_STORE
-from model.catalog.mail_queue import QUEUE_TABLES
-from model.errors import JavaMissing, LocalServerError
-from model.operations import Remove
-from model.ports import AsyncTables, Tables
-from model.queue.configuration import AGGREGATE
-from model.schema.keyspace import Schema
-from repair.clock import SystemClock
-from repair.mending.limits import Pace, PacedTables
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import CassandraCluster, Contact, Keyspace, connect
+from mailmend.cql.memory import MemoryTables
+from mailmend.mailqueue.rules.configuration import AGGREGATE
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.catalog.mail_queue import QUEUE_TABLES
+from mailmend.model.errors import JavaMissing, LocalServerError
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Remove
+from mailmend.model.ports import AsyncTables, Tables
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.mending.limits import Pace, PacedTables
 from tests.support.in_turn import InTurn
 from tests.support.james_itself import JamesItself, james_process
 from tests.support.james_jars import james_command

@@ -13,11 +13,11 @@ from uuid import UUID
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import PAGE_ROWS, Keyspace
-from cql.memory import MemoryTables
-from model.errors import MailmendError, SchemaMismatch, TimedOut, WrongUse
-from model.operations import (
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import PAGE_ROWS, Keyspace
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.errors import MailmendError, SchemaMismatch, TimedOut, WrongUse
+from mailmend.model.operations import (
     Applied,
     Change,
     ChangeIf,
@@ -31,8 +31,8 @@ from model.operations import (
     Scan,
     Seen,
 )
-from model.ports import AsyncTables
-from model.schema.table import Column, Kind, Row, Table
+from mailmend.model.ports import AsyncTables
+from mailmend.model.table import Column, Kind, Row, Table
 from tests.support.in_turn import InTurn
 from tests.support.tables import CELLS, COUNTERS, MARKS, micros
 

@@ -7,17 +7,17 @@ from uuid import uuid1, uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import CassandraCluster, Keyspace
-from cql.memory import MemoryTables
-from model.catalog.ledger import DELIVERY_ATTEMPT
-from model.delivery.attempts import AttemptStage
-from model.delivery.entries import EntryId
-from model.delivery.journal import AttemptOutcome, JournalledAttempt
-from model.ids import EnqueueId, QueueName
-from model.pickup.policy import PickupField
-from model.schema.keyspace import Schema
-from repair.ledger.attempts import LedgerAttempts
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import CassandraCluster, Keyspace
+from mailmend.cql.memory import MemoryTables
+from mailmend.delivery.ledger.attempts import LedgerAttempts
+from mailmend.delivery.mail.attempts import AttemptStage
+from mailmend.delivery.mail.entries import EntryId
+from mailmend.delivery.mail.journal import AttemptOutcome, JournalledAttempt
+from mailmend.delivery.policy.policy import PickupField
+from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.keyspace import Schema
 from tests.support.in_turn import InTurn
 from tests.support.keyspaces import created, dropped
 from tests.support.tables import micros

@@ -14,20 +14,20 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import CassandraCluster
-from cql.memory import MemoryTables
-from mailqueue.blobs.cassandra import PART_BYTES, CassandraStore
-from mailqueue.blobs.files import FileStore
-from mailqueue.blobs.object_storage import BULK_MIN, S3Bucket
-from mailqueue.blobs.stores import NamedBlobs
-from model.blobs import BlobKind, BlobStore, StoredBlob
-from model.catalog.james_tables import BLOB_PARTS, BLOBS
-from model.errors import BadPayload, BlobMissing
-from model.ids import BlobId
-from model.queue.blob_ids import BlobNaming, BlobsMode, HashSpelling, is_deduplicated
-from model.schema.keyspace import Schema
-from repair.clock import SystemClock
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import CassandraCluster
+from mailmend.cql.memory import MemoryTables
+from mailmend.mailqueue.blobs.cassandra import PART_BYTES, CassandraStore
+from mailmend.mailqueue.blobs.files import FileStore
+from mailmend.mailqueue.blobs.object_storage import BULK_MIN, S3Bucket
+from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode, HashSpelling, is_deduplicated
+from mailmend.model.blobs import BlobKind, BlobStore, StoredBlob
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
+from mailmend.model.errors import BadPayload, BlobMissing
+from mailmend.model.ids import BlobId
+from mailmend.model.keyspace import Schema
+from mailmend.repair.clock import SystemClock
 from tests.support.blobs import BAD_IDS, RANDOM_IDS, SHARED_IDS, UUID_TEXT
 from tests.support.in_turn import InTurn
 from tests.support.james_queue import james_blobs

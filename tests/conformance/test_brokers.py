@@ -9,11 +9,11 @@ from operator import methodcaller
 
 import pytest
 
-from mailqueue.rabbitmq.broker.topology import Form, QueueForm
-from model.errors import BrokerUnreachable, WrongUse
-from model.ids import QueueName
-from model.queue.broker import ATTEMPTS_HEADER, SLICE_HEADER, Broker, Depth, Message
-from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
+from mailmend.mailqueue.broker import ATTEMPTS_HEADER, SLICE_HEADER, Broker, Depth, Message
+from mailmend.mailqueue.rabbitmq.broker.topology import Form, QueueForm
+from mailmend.mailqueue.rules.mails import PRIORITIES, PRIORITY_NORMAL
+from mailmend.model.errors import BrokerUnreachable, WrongUse
+from mailmend.model.ids import QueueName
 from tests.support.broker_scenes import Scene, memory_scene, rabbit_scene, soon, taken
 
 SPOOL = QueueName("spool")

@@ -17,14 +17,14 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.session import CassandraCluster
-from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
-from model.operations import Scan
-from model.queue import starts
-from model.queue.configuration import QueueConfiguration
-from model.queue.slices import Slicing
-from model.schema.table import Table
-from repair.clock import SystemClock
+from mailmend.cql.driver.session import CassandraCluster
+from mailmend.mailqueue.rules import starts
+from mailmend.mailqueue.rules.configuration import QueueConfiguration
+from mailmend.mailqueue.rules.slices import Slicing
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
+from mailmend.model.operations import Scan
+from mailmend.model.table import Table
+from mailmend.repair.clock import SystemClock
 from tests.support.brokers import Broker, eventually
 from tests.support.james_itself import OF_JAMES, JamesItself, Place
 from tests.support.keyspaces import created, dropped

@@ -9,27 +9,34 @@ from uuid import UUID, uuid1, uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import CassandraCluster, Keyspace
-from cql.memory import MemoryTables
-from model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_POLICIES, DELIVERY_SUSPENSION, DELIVERY_TABLES
-from model.delivery.entries import EntryId
-from model.delivery.queued import EntryAction, EntryChange
-from model.errors import Outweighed
-from model.ids import EnqueueId, QueueName
-from model.operations import Change
-from model.pickup.conditions import MadeCondition, ServedPolicies
-from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, Threshold, ThresholdCondition, pattern_of
-from model.pickup.rates import DeliveryRate, RateAlgorithm
-from model.pickup.suspensions import MadeSuspension
-from model.ports import AsyncTables
-from model.schema.keyspace import Schema
-from repair.ledger import expiring
-from repair.ledger.conditions import LedgerConditions
-from repair.ledger.intents import LedgerIntents
-from repair.ledger.order_history import LedgerOrderHistory, OrderEvent, OrderRecord
-from repair.ledger.policies import LedgerPolicies
-from repair.ledger.suspensions import LedgerSuspensions
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import CassandraCluster, Keyspace
+from mailmend.cql.memory import MemoryTables
+from mailmend.delivery.ledger.conditions import LedgerConditions
+from mailmend.delivery.ledger.intents import LedgerIntents
+from mailmend.delivery.ledger.order_history import LedgerOrderHistory, OrderEvent, OrderRecord
+from mailmend.delivery.ledger.policies import LedgerPolicies
+from mailmend.delivery.ledger.suspensions import LedgerSuspensions
+from mailmend.delivery.mail.entries import EntryId
+from mailmend.delivery.mail.queued import EntryAction, EntryChange
+from mailmend.delivery.policy.conditions import MadeCondition, ServedPolicies
+from mailmend.delivery.policy.policy import (
+    CounterPolicy,
+    FieldGroup,
+    PickupField,
+    Threshold,
+    ThresholdCondition,
+    pattern_of,
+)
+from mailmend.delivery.policy.rates import DeliveryRate, RateAlgorithm
+from mailmend.delivery.policy.suspensions import MadeSuspension
+from mailmend.model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_POLICIES, DELIVERY_SUSPENSION, DELIVERY_TABLES
+from mailmend.model.errors import Outweighed
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Change
+from mailmend.model.ports import AsyncTables
+from mailmend.repair.ledger import expiring
 from tests.support.in_turn import InTurn
 from tests.support.keyspaces import created, dropped
 from tests.support.tables import micros

@@ -6,17 +6,17 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import CassandraCluster, Keyspace
-from cql.memory import MemoryTables
-from model.catalog.ledger import DELIVERY_LIFE, DELIVERY_RATE
-from model.ids import QueueName
-from model.pickup.rates import LONG_AGO, SECOND, DeliveryRate, RateAlgorithm
-from model.pickup.remembered import SavedRate
-from model.pickup.servers import ServerLife, ServerName
-from model.pickup.shares import NO_SHARE, LimitShare
-from model.schema.keyspace import Schema
-from repair.ledger.delivery_rates import LedgerRates, SavedRow
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import CassandraCluster, Keyspace
+from mailmend.cql.memory import MemoryTables
+from mailmend.delivery.ledger.rates import LedgerRates, SavedRow
+from mailmend.delivery.policy.rates import LONG_AGO, SECOND, DeliveryRate, RateAlgorithm
+from mailmend.delivery.policy.remembered import SavedRate
+from mailmend.delivery.policy.servers import ServerLife, ServerName
+from mailmend.delivery.policy.shares import NO_SHARE, LimitShare
+from mailmend.model.catalog.ledger import DELIVERY_LIFE, DELIVERY_RATE
+from mailmend.model.ids import QueueName
+from mailmend.model.keyspace import Schema
 from tests.support.in_turn import InTurn
 from tests.support.keyspaces import created, dropped
 from tests.support.tables import micros

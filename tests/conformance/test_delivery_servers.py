@@ -8,15 +8,15 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import CassandraCluster, Keyspace
-from cql.memory import MemoryTables
-from model.catalog.ledger import DELIVERY_SERVER, DELIVERY_VIEW
-from model.ids import QueueName
-from model.pickup.servers import SeatState, ServerName, ServerSeat, ServerView, first_view
-from model.schema.keyspace import Schema
-from repair.ledger import delivery_servers
-from repair.ledger.delivery_servers import LedgerServers
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import CassandraCluster, Keyspace
+from mailmend.cql.memory import MemoryTables
+from mailmend.delivery.ledger import servers as delivery_servers
+from mailmend.delivery.ledger.servers import LedgerServers
+from mailmend.delivery.policy.servers import SeatState, ServerName, ServerSeat, ServerView, first_view
+from mailmend.model.catalog.ledger import DELIVERY_SERVER, DELIVERY_VIEW
+from mailmend.model.ids import QueueName
+from mailmend.model.keyspace import Schema
 from tests.support.in_turn import InTurn
 from tests.support.keyspaces import created, dropped
 from tests.support.tables import micros

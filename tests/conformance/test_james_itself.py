@@ -14,26 +14,26 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import CassandraCluster, Keyspace
-from mailqueue.blobs.cassandra import open_cassandra
-from mailqueue.configuration import Configurations
-from mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
-from model.catalog.mail_queue import ENQUEUED_MAILS
-from model.catalog.queue_tables import OwnTables
-from model.errors import ConfigurationRefused
-from model.ids import QueueName
-from model.operations import Scan
-from model.queue.blob_ids import BlobNaming, BlobsMode, HashSpelling
-from model.queue.broker import Broker
-from model.queue.configuration import QueueConfiguration
-from model.queue.filters import MailFilter
-from model.queue.mails import Mail, RecipientHeader, Whereabouts
-from model.queue.slices import Slicing
-from model.schema.table import Row
-from repair.clock import SystemClock
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import CassandraCluster, Keyspace
+from mailmend.mailqueue.blobs.cassandra import open_cassandra
+from mailmend.mailqueue.broker import Broker
+from mailmend.mailqueue.configuration import Configurations
+from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode, HashSpelling
+from mailmend.mailqueue.rules.configuration import QueueConfiguration
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Mail, RecipientHeader, Whereabouts
+from mailmend.mailqueue.rules.slices import Slicing
+from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.errors import ConfigurationRefused
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import Scan
+from mailmend.model.table import Row
+from mailmend.repair.clock import SystemClock
 from tests.support.brokers import Broker as RabbitServer
 from tests.support.james_itself import MAILS, TABLES, Given, JamesItself, JamesRefused, Place
 from tests.support.keyspaces import created, dropped

@@ -16,26 +16,26 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import CassandraCluster, Keyspace
-from cql.memory import MemoryTables
-from mailqueue.blobs.object_storage import open_s3
-from mailqueue.blobs.s3 import S3Settings
-from mailqueue.codec import payload_of
-from mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
-from model.blobs import Blobs, BlobStore
-from model.catalog.james_tables import EVENT_STORE
-from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
-from model.operations import Scan
-from model.ports import AsyncTables, Clock
-from model.queue.broker import SLICE_HEADER, Broker, Message
-from model.queue.filters import MailFilter
-from model.queue.mails import Mail, RecipientHeader
-from model.queue.size import CountedBy, SizeKind
-from model.schema.keyspace import Schema
-from repair.clock import SystemClock
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import CassandraCluster, Keyspace
+from mailmend.cql.memory import MemoryTables
+from mailmend.mailqueue.blobs.object_storage import open_s3
+from mailmend.mailqueue.blobs.s3 import S3Settings
+from mailmend.mailqueue.broker import SLICE_HEADER, Broker, Message
+from mailmend.mailqueue.codec import payload_of
+from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Mail, RecipientHeader
+from mailmend.mailqueue.rules.size import CountedBy, SizeKind
+from mailmend.model.blobs import Blobs, BlobStore
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Scan
+from mailmend.model.ports import AsyncTables, Clock
+from mailmend.repair.clock import SystemClock
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 from tests.support.james_queue import (

@@ -8,14 +8,14 @@ from uuid import uuid4
 
 import pytest
 
-from admin.local import LOCAL_DC
-from cql.driver.session import CassandraCluster
-from model.catalog.generations import JAMES_3_8
-from model.catalog.mail import MESSAGE_V3
-from model.errors import JavaMissing, LocalServerError
-from model.operations import Scan
-from model.schema.keyspace import Schema
-from repair.writing.mail_files import OCTETS_MAX
+from mailmend.admin.local import LOCAL_DC
+from mailmend.cql.driver.session import CassandraCluster
+from mailmend.cql.schema.generations import JAMES_3_8
+from mailmend.model.catalog.mail import MESSAGE_V3
+from mailmend.model.errors import JavaMissing, LocalServerError
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Scan
+from mailmend.repair.store.mail_files import OCTETS_MAX
 from tests.support.commands import command_line
 from tests.support.james_itself import TABLES
 from tests.support.james_jars import PROGRAM, REPAIR, james_command

@@ -12,27 +12,27 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.session import CassandraCluster
-from mailqueue.arrivals import RemovedMail, RestoreResult
-from mailqueue.codec import payload_of, priority_of
-from mailqueue.health import FigureScope, judged
-from mailqueue.memory import MemoryMailQueue
-from mailqueue.pulsar.mail_queue import PulsarMailQueue
-from mailqueue.queue import ChangedMail, Dequeued, MailQueue
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from mailqueue.upkeep import Redriven
-from model.catalog.james_tables import EVENT_STORE
-from model.catalog.mail_queue import QUEUE_TABLES
-from model.errors import BlobMissing, WrongUse
-from model.ids import EnqueueId, QueueName
-from model.instants import instant_of
-from model.queue.broker import Message
-from model.queue.filters import MailFilter
-from model.queue.health import HealthProblem
-from model.queue.mails import Listed, QueuedMail, Whereabouts
-from model.queue.size import SizeKind
-from model.schema.keyspace import Schema
+from mailmend.cql.driver.session import CassandraCluster
+from mailmend.mailqueue.arrivals import RemovedMail, RestoreResult
+from mailmend.mailqueue.broker import Message
+from mailmend.mailqueue.codec import payload_of, priority_of
+from mailmend.mailqueue.health import FigureScope, judged
+from mailmend.mailqueue.memory import MemoryMailQueue
+from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue
+from mailmend.mailqueue.queue import ChangedMail, Dequeued, MailQueue
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.health import HealthProblem
+from mailmend.mailqueue.rules.mails import Listed, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.size import SizeKind
+from mailmend.mailqueue.upkeep import Redriven
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.catalog.mail_queue import QUEUE_TABLES
+from mailmend.model.errors import BlobMissing, WrongUse
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.instants import instant_of
+from mailmend.model.keyspace import Schema
 from tests.support.brokers import Broker
 from tests.support.clock import VirtualClock
 from tests.support.keyspaces import created, dropped

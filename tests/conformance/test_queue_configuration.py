@@ -7,13 +7,19 @@ from typing import TypeVar
 
 import pytest
 
-from mailqueue.configuration import EVENTS, Configurations
-from model.catalog.james_tables import EVENT_STORE
-from model.errors import BadPayload, ConfigurationRefused
-from model.operations import Put, Read, Remove
-from model.ports import AsyncTables
-from model.queue.configuration import AGGREGATE, DEFAULT, ConfigurationEvent, QueueConfiguration, event_json
-from model.queue.slices import Slicing
+from mailmend.mailqueue.configuration import EVENTS, Configurations
+from mailmend.mailqueue.rules.configuration import (
+    AGGREGATE,
+    DEFAULT,
+    ConfigurationEvent,
+    QueueConfiguration,
+    event_json,
+)
+from mailmend.mailqueue.rules.slices import Slicing
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.errors import BadPayload, ConfigurationRefused
+from mailmend.model.operations import Put, Read, Remove
+from mailmend.model.ports import AsyncTables
 from tests.support.james_queue import james_queue_rows
 
 T = TypeVar("T")

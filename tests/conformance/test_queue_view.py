@@ -11,22 +11,22 @@ from uuid import uuid4
 
 import pytest
 
-from mailqueue.codec import BrokenRow, listed_of, row_of
-from mailqueue.maintenance.sweep import Sweeper
-from mailqueue.rabbitmq.view import slices as browsing
-from mailqueue.rabbitmq.view.due_mails import DueMails
-from mailqueue.rabbitmq.view.queue_view import QueueView
-from mailqueue.rabbitmq.view.tallies import SliceTallies
-from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
-from model.ids import QueueName
-from model.instants import MICROS, instant_of
-from model.operations import Change, Put, Read, Scan
-from model.ports import AsyncTables
-from model.queue.filters import MailFilter
-from model.queue.mails import Listed, QueuedMail, RecipientHeader, Whereabouts
-from model.queue.positions import ListingPosition
-from model.queue.size import CountedBy, SizeKind
-from model.queue.slices import slice_of
+from mailmend.mailqueue.codec import BrokenRow, listed_of, row_of
+from mailmend.mailqueue.rabbitmq.sweep import Sweeper
+from mailmend.mailqueue.rabbitmq.view import slices as browsing
+from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
+from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
+from mailmend.mailqueue.rabbitmq.view.tallies import SliceTallies
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Listed, QueuedMail, RecipientHeader, Whereabouts
+from mailmend.mailqueue.rules.positions import ListingPosition
+from mailmend.mailqueue.rules.size import CountedBy, SizeKind
+from mailmend.mailqueue.rules.slices import slice_of
+from mailmend.model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
+from mailmend.model.ids import QueueName
+from mailmend.model.instants import MICROS, instant_of
+from mailmend.model.operations import Change, Put, Read, Scan
+from mailmend.model.ports import AsyncTables
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_broker import MemoryBroker

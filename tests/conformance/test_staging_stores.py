@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import StateUnwritable
-from repair.staging.area import StagingStore
-from repair.staging.bucket import StagingBucket
-from repair.staging.folder import StagingFolder
+from mailmend.model.errors import StateUnwritable
+from mailmend.repair.staging.area import StagingStore
+from mailmend.repair.staging.bucket import StagingBucket
+from mailmend.repair.staging.folder import StagingFolder
 from tests.support.s3_twin import SECRET, S3Twin, s3_twin
 
 

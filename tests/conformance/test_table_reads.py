@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from model.errors import MailmendError
-from model.operations import Change, Level, Put, Read, Scan, Seen
-from model.ports import Tables
-from model.schema.table import Key, Row
+from mailmend.model.errors import MailmendError
+from mailmend.model.operations import Change, Level, Put, Read, Scan, Seen
+from mailmend.model.ports import Tables
+from mailmend.model.table import Key, Row
 from tests.support.tables import CELLS, DAY, MARKS, D, E, cell, see
 
 

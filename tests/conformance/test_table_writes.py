@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from model.operations import Applied, Change, ChangeIf, Count, Put, PutIfAbsent, Remove, RemoveIf, Seen
-from model.ports import Tables
-from model.schema.table import Key, Row
+from mailmend.model.operations import Applied, Change, ChangeIf, Count, Put, PutIfAbsent, Remove, RemoveIf, Seen
+from mailmend.model.ports import Tables
+from mailmend.model.table import Key, Row
 from tests.support.tables import CELLS, COUNTERS, DAY, MARKS, D, E, cell, one, see, value
 
 FAR = 4_000_000_000_000_000

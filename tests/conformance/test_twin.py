@@ -7,11 +7,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cql.driver.session import Keyspace
-from cql.memory import MemoryTables
-from model.operations import Change, ChangeIf, Conditional, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
-from model.ports import Tables
-from model.schema.table import Key
+from mailmend.cql.driver.session import Keyspace
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.operations import (
+    Change,
+    ChangeIf,
+    Conditional,
+    Put,
+    PutIfAbsent,
+    Read,
+    Remove,
+    RemoveIf,
+    Seen,
+    Write,
+)
+from mailmend.model.ports import Tables
+from mailmend.model.table import Key
 from tests.support.tables import CELLS, MARKS, micros
 from tests.support.thorough import share
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.services.runbooks import RunbookStep, page_named
+from mailmend.admin.frame.runbooks import RunbookStep, page_named
 from tests.support.brokers import Broker
 from tests.support.queue_pages import HOUR, filled, make_older, walk
 from tests.support.real_queue import RealQueue, real_queue

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from admin.services.runbooks import page_named
-from spark_repair import message_inconsistencies
+from mailmend.admin.frame.runbooks import page_named
+from mailmend.spark_repair import message_inconsistencies
 from tests.support.commands import CommandLine, Ended
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
 from tests.support.servers import CassandraServer

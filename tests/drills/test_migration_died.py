@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from admin.services.runbooks import page_named
-from cql.driver.session import CassandraCluster, connect
-from cql.introspect import live_schema
+from mailmend.admin.frame.runbooks import page_named
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.cql.introspect import live_schema
 from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.keyspaces import dropped
 from tests.support.migrating import written
@@ -81,7 +81,7 @@ def _killed_when_there_are_hints(mailmend: CommandLine, cluster: CassandraCluste
     """SIGKILL for the applier, between the first statement of the second file and its last; its lease stays behind."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MAILMEND_")}
     keyspace, began = mailmend.environment["MAILMEND_KEYSPACE"], time.monotonic()
-    program = "from admin.cli import main; main()"
+    program = "from mailmend.admin.main import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", program, "schema", "apply", "--migrations", folder],
         env={**kept, **mailmend.environment, "HOME": str(mailmend.home), "PYTHONPATH": str(CHECKOUT)},

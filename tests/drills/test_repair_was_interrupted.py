@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from admin.services.runbooks import page_named
-from spark_repair import message_inconsistencies
+from mailmend.admin.frame.runbooks import page_named
+from mailmend.spark_repair import message_inconsistencies
 from tests.support.apart import MAILMEND, ON_EXECUTORS, SECONDS_MAX, SPARK, all_gone, begun
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace, emptied, shell_on

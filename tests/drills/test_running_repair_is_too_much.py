@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from admin.services.runbooks import page_named
-from model.catalog.mail import IMAP_UID, MESSAGE_ID
-from model.operations import Read, Scan
+from mailmend.admin.frame.runbooks import page_named
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID
+from mailmend.model.operations import Read, Scan
 from tests.support.apart import MAILMEND, begun, wait_until
 from tests.support.commands import CommandLine, Ended
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on

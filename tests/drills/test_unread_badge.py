@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from admin.services.runbooks import page_named
-from model.catalog.mail import FIRST_UNSEEN, MAILBOX_COUNTERS, MAILBOX_PATH, MAILBOX_RECENTS, MESSAGE_DELETED
-from model.operations import Count, Put
-from model.schema.table import Row
+from mailmend.admin.frame.runbooks import page_named
+from mailmend.model.catalog.mail import FIRST_UNSEEN, MAILBOX_COUNTERS, MAILBOX_PATH, MAILBOX_RECENTS, MESSAGE_DELETED
+from mailmend.model.operations import Count, Put
+from mailmend.model.table import Row
 from tests.support.commands import Ended
 from tests.support.mail_states import MailKeyspace, emptied, shell_on
 from tests.support.servers import CassandraServer

@@ -21,9 +21,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from model.catalog.mail import FAMILIES, IMAP_UID, MESSAGE_ID, MESSAGES
-from model.schema.table import Row, Table, canonical_value, rows_agree
-from spark_repair.suspects import BITS, ONE, TWO, RowBits, canonical, placed_frame, truth_frame
+from mailmend.model.catalog.mail import FAMILIES, IMAP_UID, MESSAGE_ID, MESSAGES
+from mailmend.model.table import Row, Table, canonical_value, rows_agree
+from mailmend.spark_repair.suspects import BITS, ONE, TWO, RowBits, canonical, placed_frame, truth_frame
 from tests.support.thorough import share
 
 pytestmark = pytest.mark.spark

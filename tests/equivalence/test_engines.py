@@ -13,19 +13,19 @@ from uuid import UUID, uuid1
 
 import pytest
 
-from cql.driver.session import CassandraCluster, Contact, connect
-from cql.memory import MemoryTables
-from model.catalog.mail import MESSAGE_COUNTER, MODSEQ
-from model.operations import Change, Count, Put, Remove, Write
-from model.ports import Tables
-from model.projections.family import Family
-from model.projections.findings import RepairPolicy, Suspect
-from model.projections.verdicts import DETECTED
-from repair.clock import SystemClock
-from repair.ledger.runs import Ledger
-from repair.mending.engine import Engine, RepairSettings
-from repair.mending.generators import BehindGenerator
-from repair.scanners.local import LocalEngine
+from mailmend.cql.driver.session import CassandraCluster, Contact, connect
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.catalog.mail import MESSAGE_COUNTER, MODSEQ
+from mailmend.model.operations import Change, Count, Put, Remove, Write
+from mailmend.model.ports import Tables
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import RepairPolicy, Suspect
+from mailmend.model.projections.verdicts import DETECTED
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.mending.engine import Engine, RepairSettings
+from mailmend.repair.mending.generators import BehindGenerator
+from mailmend.repair.scanners.local import LocalEngine
 from tests.support.james import james_families, james_rows, load_james
 from tests.support.keyspaces import dropped
 from tests.support.progress import SilentProgress
@@ -138,7 +138,9 @@ def _place(suspect: Suspect) -> tuple[str, str]:
 @pytest.mark.parametrize("accept_torn", first_of([False, True]))
 def test_both_engines_find_the_same(mail: Tables, contact: Contact, spark: Any, *, accept_torn: bool) -> None:
     """Key by key: verdicts, the truths that were seen, what is wanted; the same rows were read, and the generators."""
-    spark_engine = pytest.importorskip("spark_repair.message_inconsistencies").SparkEngine(spark, contact, NAME)
+    spark_engine = pytest.importorskip("mailmend.spark_repair.message_inconsistencies").SparkEngine(
+        spark, contact, NAME
+    )
     ledger = Ledger(MemoryTables(CLOCK.micros), CLOCK)
     families = (MESSAGES, PATHS)
     jobs = partial(jobs_of, spark)

@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.session import connect
-from model.catalog.mail import MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3
-from model.operations import Count, Put
+from mailmend.cql.driver.session import connect
+from mailmend.model.catalog.mail import MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3
+from mailmend.model.operations import Count, Put
 from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.keyspaces import dropped
 from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from cql.driver.session import CassandraCluster, Contact, connect
-from delivery.policy_file import policies_of
-from model.catalog.ledger import DELIVERY_ATTEMPT
-from model.ids import QueueName
-from model.operations import Level
-from model.pickup.policies import PickupPolicies
-from model.pickup.recorded import with_concurrency
-from model.pickup.replay_sums import AttemptRecord, ReplaySums, most_delayed
-from model.pickup.replaying import most_refusing
-from model.ports import Tables
-from model.schema.keyspace import Schema
-from repair.scanners.attempts import AttemptsWanted, read_attempts
+from mailmend.cql.driver.session import CassandraCluster, Contact, connect
+from mailmend.delivery.ledger.recorded_attempts import AttemptsWanted, read_attempts
+from mailmend.delivery.policy.file.reading import policies_of
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.recorded import with_concurrency
+from mailmend.delivery.policy.replay_sums import AttemptRecord, ReplaySums, most_delayed
+from mailmend.delivery.policy.replaying import most_refusing
+from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
+from mailmend.model.ids import QueueName
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Level
+from mailmend.model.ports import Tables
 from tests.support.attempts import DAY, attempt, drawn_attempts, row_of, rows_of
 from tests.support.commands import command_line
 from tests.support.keyspaces import created, dropped
@@ -89,9 +89,9 @@ _ELSEWHERE = (("mail", "outgoing"), ("other", "spool"))
 def records(
     ledger: Tables, contact: Contact, shared_spark: Callable[[], Any]
 ) -> Iterator[tuple[AttemptRecord, AttemptRecord]]:
-    source = pytest.importorskip("spark_repair.connector").Source(shared_spark(), contact, LEDGER)
+    source = pytest.importorskip("mailmend.spark_repair.connector").Source(shared_spark(), contact, LEDGER)
     local = read_attempts(ledger, WANTED, Level.LOCAL_QUORUM, SilentProgress())
-    distributed = pytest.importorskip("spark_repair.attempts").read_attempts(source, WANTED, SilentProgress())
+    distributed = pytest.importorskip("mailmend.spark_repair.attempts").read_attempts(source, WANTED, SilentProgress())
     yield local, distributed
     distributed.close()
 

@@ -7,12 +7,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from model.projections.content import Content
-from model.projections.filters import Filter
-from model.projections.groups import Group
-from model.projections.mirror import Mirror
-from model.projections.verdicts import Verdict
-from spark_repair.suspects import verdict_column
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.groups import Group
+from mailmend.model.projections.mirror import Mirror
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.spark_repair.suspects import verdict_column
 
 pytestmark = pytest.mark.spark
 

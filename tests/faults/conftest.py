@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cql.driver.session import connect
+from mailmend.cql.driver.session import connect
 from tests.support.brokers import Broker
 from tests.support.commands import contact_of
 from tests.support.keyspaces import LEDGER, MAIL, MailServer, created, dropped, emptied

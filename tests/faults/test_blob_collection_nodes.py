@@ -7,14 +7,14 @@ from uuid import uuid1, uuid4
 
 import pytest
 
-from cql.driver.session import Keyspace, connect
-from cql.render import keyspace_cql, schema_cql
-from cql.replication import in_every_data_centre
-from mailqueue.maintenance.blob_scan import LocalBlobScanner
-from model.catalog.mail import MESSAGE_V3
-from model.instants import MICROS
-from model.operations import Put, Scan
-from repair.clock import SystemClock
+from mailmend.cql.driver.session import Keyspace, connect
+from mailmend.cql.render import keyspace_cql, schema_cql
+from mailmend.cql.replication import in_every_data_centre
+from mailmend.mailqueue.collection.scan import LocalBlobScanner
+from mailmend.model.catalog.mail import MESSAGE_V3
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Put, Scan
+from mailmend.repair.clock import SystemClock
 from tests.support.commands import command_line, contact_of
 from tests.support.keyspaces import MAIL, end_leases
 from tests.support.s3_twin import s3_twin

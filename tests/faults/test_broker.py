@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from admin.local.rabbitmq import BrokerCertificates as ServerTls
-from mailqueue.broker_tls import BrokerTls
-from mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailqueue.rabbitmq.broker.management import Management
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host, ManagementSettings
-from mailqueue.rabbitmq.broker.topology import Form, QueueForm
-from model.errors import BrokerUnreachable, MailmendError, PublishFailed
-from model.ids import QueueName
-from model.queue.broker import Message
-from repair.clock import SystemClock
+from mailmend.admin.local.rabbitmq import BrokerCertificates as ServerTls
+from mailmend.mailqueue.broker import Message
+from mailmend.mailqueue.broker_tls import BrokerTls
+from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailmend.mailqueue.rabbitmq.broker.management import Management
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host, ManagementSettings
+from mailmend.mailqueue.rabbitmq.broker.topology import Form, QueueForm
+from mailmend.model.errors import BrokerUnreachable, MailmendError, PublishFailed
+from mailmend.model.ids import QueueName
+from mailmend.repair.clock import SystemClock
 from tests.support.broker_scenes import soon, taken
 from tests.support.brokers import OwnBroker, throwaway_rabbitmq
 from tests.support.certificates import authority

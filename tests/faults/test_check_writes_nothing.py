@@ -21,10 +21,10 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from admin.breaking import break_one_by_one
-from cql.driver.session import CassandraCluster, connect
-from cql.render import keyspace_cql
-from cql.replication import in_every_data_centre
+from mailmend.admin.local.breaking import break_one_by_one
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.cql.render import keyspace_cql
+from mailmend.cql.replication import in_every_data_centre
 from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.keyspaces import dropped
 from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cql.driver.session import connect
-from cql.render import schema_cql
+from mailmend.cql.driver.session import connect
+from mailmend.cql.render import schema_cql
 from tests.support.commands import QUICK, command_line, contact_of
 from tests.support.keyspaces import MAIL
 from tests.support.servers import CassandraServer, ThreeNodes

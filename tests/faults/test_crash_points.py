@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from model.catalog.mail import IMAP_UID
-from model.messages.flags import flags_of, parse_flags
-from model.operations import Scan
-from model.schema.table import Row
-from repair.clock import SystemClock
+from mailmend.model.catalog.mail import IMAP_UID
+from mailmend.model.operations import Scan
+from mailmend.model.table import Row
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.store.flags import flags_of, parse_flags
 from tests.support.crashing import OPERATIONS
 from tests.support.keyspaces import MailServer
 from tests.support.repairing import Workplace

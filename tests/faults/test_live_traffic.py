@@ -18,29 +18,29 @@ from itertools import count
 
 import pytest
 
-from admin.breaking import break_one_by_one
-from cql.driver.session import CassandraCluster, Keyspace
-from model.catalog.mail import IMAP_UID, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES, MODSEQ
-from model.errors import MailmendError
-from model.ids import MailboxId, MessageId
-from model.instants import MICROS
-from model.messages.flags import Flags, FlagsChange, FlagsMode, flags_of, parse_flags
-from model.messages.message import MessageKey, NewMail
-from model.operations import Count, Put, Scan, Write
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import MENDABLE, Verdict
-from model.schema.table import Key, Row, Table
-from repair.clock import SystemClock, Timing
-from repair.ledger.lags import LagJournal
-from repair.ledger.leases import Leases
-from repair.ledger.runs import Ledger
-from repair.mending.counters import CounterMender
-from repair.mending.engine import RepairSettings
-from repair.mending.runner import RepairResult, RepairTools, repair
-from repair.retries import RetryPolicy
-from repair.scanners.local import LocalEngine
-from repair.writing.message_store import MessageStore
-from repair.writing.truth_writes import WriterSettings
+from mailmend.admin.local.breaking import break_one_by_one
+from mailmend.cql.driver.session import CassandraCluster, Keyspace
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES, MODSEQ
+from mailmend.model.errors import MailmendError
+from mailmend.model.ids import MailboxId, MessageId
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Count, Put, Scan, Write
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.model.table import Key, Row, Table
+from mailmend.repair.clock import SystemClock, Timing
+from mailmend.repair.ledger.lags import LagJournal
+from mailmend.repair.ledger.leases import Leases
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.mending.counters import CounterMender
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.runner import RepairResult, RepairTools, repair
+from mailmend.repair.retries import RetryPolicy
+from mailmend.repair.scanners.local import LocalEngine
+from mailmend.repair.store.flags import Flags, FlagsChange, FlagsMode, flags_of, parse_flags
+from mailmend.repair.store.message import MessageKey, NewMail
+from mailmend.repair.store.message_store import MessageStore
+from mailmend.repair.store.truth_writes import WriterSettings
 from tests.support.keyspaces import MailServer
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.mishaps import Actor, Killed, Kind, Mishap, Network, wire

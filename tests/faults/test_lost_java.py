@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from model.errors import SparkFailed
-from spark_repair.lost_java import java_process
-from spark_repair.session import SparkSettings, session_for_a_command
+from mailmend.model.errors import SparkFailed
+from mailmend.spark_repair.lost_java import java_process
+from mailmend.spark_repair.session import SparkSettings, session_for_a_command
 from tests.support.apart import MAILMEND, ON_EXECUTORS, SPARK, all_gone, begun, java_of, wait_until
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from admin.services.queue.removed_mails import read_removed_mails
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
-from model.ids import EnqueueId
-from model.operations import Change, Remove, Scan
+from mailmend.admin.queue.removed_mails import read_removed_mails
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
+from mailmend.model.ids import EnqueueId
+from mailmend.model.operations import Change, Remove, Scan
 from tests.support.commands import Ended
 from tests.support.mortal_commands import Shells, killed
 from tests.support.queue_commands import KEYSPACE, QueueShell

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from admin.services.queue.removed_mails import read_removed_mails
-from mailqueue.rabbitmq.broker.topology import topology_of
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.ids import EnqueueId, QueueName, restored_id
+from mailmend.admin.queue.removed_mails import read_removed_mails
+from mailmend.mailqueue.rabbitmq.broker.topology import topology_of
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.model.ids import EnqueueId, QueueName, restored_id
 from tests.support.brokers import Broker
 from tests.support.queue_processes import QueueProcesses, dead_letters, delivered, until
 from tests.support.queues import CONTENT, parts_of

@@ -11,19 +11,19 @@ from unittest.mock import patch
 
 import pytest
 
-from cql.applying import ensure_ledger
-from cql.driver.contact import Contact
-from cql.driver.nodes import CassandraNodes, ask_every_node
-from cql.driver.session import CassandraCluster, connect
-from cql.introspect import live_schema
-from cql.migrate.agreement import Agreement
-from cql.migrate.history import History
-from model.catalog.ledger import LEDGER_TABLES
-from model.migrations.history import MigrationState, StatementState
-from model.migrations.plan import declared_by
-from model.schema.difference import differences
-from repair.clock import SystemClock
-from repair.ledger.leases import Leases
+from mailmend.cql.applying import ensure_ledger
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.driver.nodes import CassandraNodes, ask_every_node
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.migrate.agreement import Agreement
+from mailmend.cql.migrate.history import History
+from mailmend.cql.schema.difference import differences
+from mailmend.cql.schema.migrations.history import MigrationState, StatementState
+from mailmend.cql.schema.migrations.plan import declared_by
+from mailmend.model.catalog.ledger import LEDGER_TABLES
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.ledger.leases import Leases
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.migrating import EVERYTHING_ALLOWED, SHOP, folder, written
 from tests.support.servers import CassandraServer, ThreeNodes
@@ -128,7 +128,7 @@ def _raced(nodes: ThreeNodes, home: Path, shop: Path) -> str:
 
 
 def said_owner(process: subprocess.Popen[str]) -> str:
-    from admin.wiring.cluster import owner_name  # noqa: PLC0415 - as the process itself does
+    from mailmend.admin.frame.cluster import owner_name  # noqa: PLC0415 - as the process itself does
 
     return owner_name().replace(f"pid {os.getpid()}", f"pid {process.pid}")
 
@@ -187,7 +187,7 @@ def test_a_node_that_is_down_or_paused(three_nodes: ThreeNodes, tmp_path: Path) 
     with opened(three_nodes) as cluster:
         returned = Agreement(CassandraNodes(cluster), SystemClock(), 90, require_all=True).wait("after it returned")
         assert len(returned.up) == 3
-        with three_nodes.paused(3), patch("admin.wiring.cluster.Contact", partial(Contact, request_seconds=3)):
+        with three_nodes.paused(3), patch("mailmend.admin.frame.cluster.Contact", partial(Contact, request_seconds=3)):
             paused = mailmend(*apply)  # within seconds: taken for down by the others, it would not count any more
         assert (paused.code, f"{three_nodes.hosts[2]} has given no answer" in paused.err) == (3, True), paused.err
         assert "mailmend runbook show schema-disagreement" in paused.err

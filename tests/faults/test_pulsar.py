@@ -12,15 +12,15 @@ from uuid import uuid4
 
 import pytest
 
-from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.client import READ_AHEAD
-from mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
-from mailqueue.queue import Dequeued
-from model.errors import BrokerUnreachable, MailmendError
-from model.ids import QueueName
-from model.queue.filters import MailFilter
-from model.queue.mails import Listed
-from repair.clock import SystemClock
+from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.broker.client import READ_AHEAD
+from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailmend.mailqueue.queue import Dequeued
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.model.errors import BrokerUnreachable, MailmendError
+from mailmend.model.ids import QueueName
+from mailmend.repair.clock import SystemClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pulsars import OwnPulsar, RealPulsar, answered, throwaway_pulsar

@@ -10,12 +10,12 @@ from typing import Any
 import pulsar.asyncio as pulsar_async
 import pytest
 
-from mailqueue.blobs.object_storage import open_files
-from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.topics import TopicMessage
-from model.errors import BrokerUnreachable
-from model.queue.places import Backlog
-from repair.clock import SystemClock
+from mailmend.mailqueue.blobs.object_storage import open_files
+from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.rules.places import Backlog
+from mailmend.model.errors import BrokerUnreachable
+from mailmend.repair.clock import SystemClock
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pulsars import PulsarNamespace, RealPulsar
 from tests.support.queues import enqueued

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from mailqueue.blobs.object_storage import open_files
-from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.mail_queue import open_queue
-from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic
-from model.blobs import Blobs
-from model.errors import MailmendError
-from model.ids import QueueName
-from repair.clock import SystemClock
+from mailmend.mailqueue.blobs.object_storage import open_files
+from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.broker.names import DEAD_SUBSCRIPTION, dead_topic
+from mailmend.mailqueue.pulsar.mail_queue import open_queue
+from mailmend.model.blobs import Blobs
+from mailmend.model.errors import MailmendError
+from mailmend.model.ids import QueueName
+from mailmend.repair.clock import SystemClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pulsars import OwnPulsar, PulsarNamespace, answered, throwaway_pulsar

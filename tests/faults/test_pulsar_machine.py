@@ -15,17 +15,17 @@ from typing import Any, Final, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from mailqueue.codec.pulsar import JamesFilter, filter_text
-from mailqueue.pulsar.messages import listed_of
-from mailqueue.pulsar.names import DEAD_SUBSCRIPTION, dead_topic, filter_scheduled_topic, filter_topic
-from mailqueue.pulsar.topics import TopicMessage
-from mailqueue.pulsar.unacked import PulsarUnacked
-from mailqueue.queue import ChangedMail
-from model.errors import MailmendError
-from model.queue.deletions import FilterKind
-from model.queue.filters import MailFilter
-from model.queue.mails import Listed, Whereabouts
-from model.queue.slices import EPOCH
+from mailmend.mailqueue.codec.pulsar import JamesFilter, filter_text
+from mailmend.mailqueue.pulsar.broker.messages import listed_of
+from mailmend.mailqueue.pulsar.broker.names import DEAD_SUBSCRIPTION, dead_topic, filter_scheduled_topic, filter_topic
+from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.pulsar.unacked import PulsarUnacked
+from mailmend.mailqueue.queue import ChangedMail
+from mailmend.mailqueue.rules.deletions import FilterKind
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.mailqueue.rules.slices import EPOCH
+from mailmend.model.errors import MailmendError
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_topics import MemoryTopics

@@ -10,12 +10,12 @@ from uuid import uuid4
 
 import pytest
 
-from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
-from mailqueue.pulsar.names import scheduled_topic
-from model.errors import BrokerUnreachable
-from model.ids import QueueName
-from repair.clock import SystemClock
+from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.broker.names import scheduled_topic
+from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailmend.model.errors import BrokerUnreachable
+from mailmend.model.ids import QueueName
+from mailmend.repair.clock import SystemClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pulsars import RealPulsar

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from mailqueue.codec.pulsar import pulsar_payload_of
-from mailqueue.health import judged
-from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue, queue_names
-from mailqueue.pulsar.names import (
+from mailmend.mailqueue.codec.pulsar import pulsar_payload_of
+from mailmend.mailqueue.health import judged
+from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.broker.names import (
     dead_topic,
     filter_scheduled_topic,
     filter_topic,
@@ -25,13 +24,14 @@ from mailqueue.pulsar.names import (
     out_topic,
     scheduled_topic,
 )
-from mailqueue.pulsar.topics import TopicMessage
-from mailqueue.queue import Dequeued
-from model.errors import PublishFailed, WrongUse
-from model.ids import QueueName
-from model.queue.filters import MailFilter
-from model.queue.health import HealthProblem
-from repair.clock import SystemClock
+from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue, queue_names
+from mailmend.mailqueue.queue import Dequeued
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.health import HealthProblem
+from mailmend.model.errors import PublishFailed, WrongUse
+from mailmend.model.ids import QueueName
+from mailmend.repair.clock import SystemClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pulsar_stories import QUEUE

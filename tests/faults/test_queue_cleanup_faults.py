@@ -8,19 +8,19 @@ from uuid import uuid4
 
 import pytest
 
-from admin.local.ports import free_port
-from cql.driver.session import Keyspace, connect
-from cql.render import keyspace_cql, schema_cql
-from cql.replication import in_every_data_centre
-from model.catalog.james_tables import EVENT_STORE
-from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
-from model.instants import MICROS
-from model.operations import Put, Scan, Write
-from model.queue.slices import slice_of
-from model.schema.keyspace import Schema
-from model.schema.table import Table
-from repair.clock import SystemClock
-from spark_repair.session import SparkSettings
+from mailmend.admin.local.ports import free_port
+from mailmend.cql.driver.session import Keyspace, connect
+from mailmend.cql.render import keyspace_cql, schema_cql
+from mailmend.cql.replication import in_every_data_centre
+from mailmend.mailqueue.rules.slices import slice_of
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
+from mailmend.model.instants import MICROS
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Put, Scan, Write
+from mailmend.model.table import Table
+from mailmend.repair.clock import SystemClock
+from mailmend.spark_repair.session import SparkSettings
 from tests.support.brokers import Broker
 from tests.support.commands import Ended, command_line
 from tests.support.keyspaces import end_leases

@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
-from model.catalog.mail_queue import BROWSE_START
-from model.operations import Change
-from model.queue.blob_ids import BlobsMode
-from model.queue.cleanup import MarksRule
+from mailmend.mailqueue.rules.blob_ids import BlobsMode
+from mailmend.mailqueue.rules.cleanup import MarksRule
+from mailmend.model.catalog.mail_queue import BROWSE_START
+from mailmend.model.operations import Change
 from tests.faults.test_queue_machine import FOR_EVER, HALF_A_DAY, QueueMachine
 from tests.support.queue_wires import StepFault
 from tests.support.queue_world import DEATHS, QueueMishap

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
-from model.operations import Change, Scan
-from model.queue.slices import slice_of
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rules.slices import slice_of
+from mailmend.model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
+from mailmend.model.operations import Change, Scan
 from tests.support.queue_processes import LATER, QueueProcesses, dead_letters, delivered, ids_of, swept
 from tests.support.queues import parts_of
 from tests.support.thorough import ALL, first_of

@@ -13,24 +13,24 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from mailqueue.maintenance.cleanup import CleanupSettings
-from mailqueue.maintenance.cleanup_scan import Mark
-from mailqueue.maintenance.cleanup_writes import MENDED
-from mailqueue.maintenance.planned_cleanup import PlannedCleanup, planned_of
-from mailqueue.queue import OnRemoved
-from mailqueue.rabbitmq.unacked import UnackedMail
-from model.catalog.mail_queue import ENQUEUED_MAILS
-from model.catalog.queue_tables import OwnTables
-from model.errors import MailmendError
-from model.ids import EnqueueId
-from model.projections.verdicts import OVER_VERDICTS
-from model.queue.blob_ids import BlobNaming, BlobsMode
-from model.queue.cleanup import MarksRule, QueuePlace
-from model.queue.filters import MailFilter
-from model.queue.mails import Listed
-from model.queue.size import SizeKind
-from model.queue.slices import EPOCH, Slicing
-from repair.ledger.before_images import image_digest
+from mailmend.mailqueue.cleanup.cleaning import CleanupSettings
+from mailmend.mailqueue.cleanup.planned import PlannedCleanup, planned_of
+from mailmend.mailqueue.cleanup.scan import Mark
+from mailmend.mailqueue.cleanup.writes import MENDED
+from mailmend.mailqueue.queue import OnRemoved
+from mailmend.mailqueue.rabbitmq.unacked import UnackedMail
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
+from mailmend.mailqueue.rules.cleanup import MarksRule, QueuePlace
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.size import SizeKind
+from mailmend.mailqueue.rules.slices import EPOCH, Slicing
+from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.errors import MailmendError
+from mailmend.model.ids import EnqueueId
+from mailmend.model.projections.verdicts import OVER_VERDICTS
+from mailmend.repair.ledger.before_images import image_digest
 from tests.support.memory_broker import Fate
 from tests.support.queue_machine import SKEWS, ManyProcesses
 from tests.support.queue_model import Standing

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from cql.driver.session import connect
-from cql.render import keyspace_cql, schema_cql
-from cql.replication import in_every_data_centre
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.catalog.james_tables import EVENT_STORE
-from model.catalog.mail_queue import QUEUE_TABLES
-from model.errors import CannotReach, MailmendError
-from model.schema.keyspace import Schema
+from mailmend.cql.driver.session import connect
+from mailmend.cql.render import keyspace_cql, schema_cql
+from mailmend.cql.replication import in_every_data_centre
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.catalog.mail_queue import QUEUE_TABLES
+from mailmend.model.errors import CannotReach, MailmendError
+from mailmend.model.keyspace import Schema
 from tests.support.brokers import Broker
 from tests.support.object_stores import S3
 from tests.support.patience import PATIENCE_SECONDS

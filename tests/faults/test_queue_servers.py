@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.errors import BlobsUnreachable, MailmendError
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.model.errors import BlobsUnreachable, MailmendError
 from tests.support.brokers import OwnBroker, eventually, throwaway_rabbitmq
 from tests.support.object_stores import OwnS3, throwaway_s3
 from tests.support.patience import PATIENCE_SECONDS

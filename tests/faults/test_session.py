@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
-from cql.render import keyspace_cql, schema_cql
-from cql.replication import in_every_data_centre
-from model.errors import CannotReach, DoubtfulWrite, NotEnoughReplicas, SchemaDisagreement, TimedOut
-from model.operations import Applied, Change, ChangeIf, Count, Level, Put, PutIfAbsent, Read, Remove
-from model.schema.keyspace import Schema
+from mailmend.cql.driver.session import CassandraCluster, Contact, Keyspace, connect
+from mailmend.cql.render import keyspace_cql, schema_cql
+from mailmend.cql.replication import in_every_data_centre
+from mailmend.model.errors import CannotReach, DoubtfulWrite, NotEnoughReplicas, SchemaDisagreement, TimedOut
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Applied, Change, ChangeIf, Count, Level, Put, PutIfAbsent, Read, Remove
 from tests.support.clock import uuid_at
 from tests.support.servers import ThreeNodes
 from tests.support.tables import ALL, CELLS, COUNTERS, micros

@@ -21,27 +21,27 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from admin.breaking import KINDS, DamageKind
-from cql.memory import MemoryTables
-from model.catalog.mail import IMAP_UID, MESSAGES
-from model.errors import MailmendError, UnknownMessage
-from model.ids import MailboxId
-from model.messages.flags import FlagsMode
-from model.messages.message import MessageKey, Stored
-from model.operations import Conditional, RemoveIf, Scan
-from model.ports import Clock, NodeClocks, Tables
-from model.projections.findings import Suspect
-from model.projections.verdicts import Verdict
-from model.schema.table import Row
-from repair.clock import SystemClock, Timing
-from repair.ledger.lags import LagJournal, Spool
-from repair.mending.engine import RepairSettings
-from repair.mending.lag_repair import repair_lags
-from repair.mending.runner import RepairResult, RepairTools, repair
-from repair.retries import RetryPolicy
-from repair.writing.message_store import MessageStore
-from repair.writing.truth_rows import place_of
-from repair.writing.truth_writes import StampSource, WriterSettings
+from mailmend.admin.local.breaking import KINDS, DamageKind
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGES
+from mailmend.model.errors import MailmendError, UnknownMessage
+from mailmend.model.ids import MailboxId
+from mailmend.model.operations import Conditional, RemoveIf, Scan
+from mailmend.model.ports import Clock, NodeClocks, Tables
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Row
+from mailmend.repair.clock import SystemClock, Timing
+from mailmend.repair.ledger.lags import LagJournal, Spool
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.lag_repair import repair_lags
+from mailmend.repair.mending.runner import RepairResult, RepairTools, repair
+from mailmend.repair.retries import RetryPolicy
+from mailmend.repair.store.flags import FlagsMode
+from mailmend.repair.store.message import MessageKey, Stored
+from mailmend.repair.store.message_store import MessageStore
+from mailmend.repair.store.truth_rows import place_of
+from mailmend.repair.store.truth_writes import StampSource, WriterSettings
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.keyspaces import MailServer
 from tests.support.mailbox_model import Add, Copy, Delete, Mailboxes, Move, Operation, SetFlags, landed_on, mailboxes_of

@@ -9,15 +9,15 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from admin.services.queue.move_journal import mails_on_their_way
-from admin.services.queue.removed_mails import FORMAT, read_removed_mails
-from cql.language.parser import parse
-from delivery.policy_file import policies_of
-from mailqueue.codec import payload_of, queued_of
-from mailqueue.codec.attributes import attribute_value
-from mailqueue.codec.deletions import deleted_in, progress_in
-from mailqueue.codec.pulsar import filter_of, pulsar_payload_of, pulsar_queued_of
-from repair.writing.mail_files import Found, kind_of, mail_in, mail_of
+from mailmend.admin.queue.move_journal import mails_on_their_way
+from mailmend.admin.queue.removed_mails import FORMAT, read_removed_mails
+from mailmend.cql.language.parser import parse
+from mailmend.delivery.policy.file.reading import policies_of
+from mailmend.mailqueue.codec import payload_of, queued_of
+from mailmend.mailqueue.codec.attributes import attribute_value
+from mailmend.mailqueue.codec.deletions import deleted_in, progress_in
+from mailmend.mailqueue.codec.pulsar import filter_of, pulsar_payload_of, pulsar_queued_of
+from mailmend.repair.store.mail_files import Found, kind_of, mail_in, mail_of
 from tests.support.fuzzing import fuzzing, nested, result_or_our_error, spoilt_bytes, spoilt_document, spoilt_text
 from tests.support.queued_mails import queued_mail
 

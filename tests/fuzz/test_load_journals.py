@@ -7,9 +7,9 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import MailmendError, WrongUse
-from repair.writing.loading import Folder, LoadJournal
-from repair.writing.mail_files import FolderKind
+from mailmend.model.errors import MailmendError, WrongUse
+from mailmend.repair.store.loading import Folder, LoadJournal
+from mailmend.repair.store.mail_files import FolderKind
 from tests.support.fuzzing import fuzzing, nested, result_or_our_error, spoilt_document, spoilt_text
 
 MBOX = b"From a@example.org Tue Mar  3 10:00:00 2015\nSubject: x\n\nhello\n\n"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
-from model.operations import Scan
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
+from mailmend.model.operations import Scan
 from tests.support.fuzzing import fuzzing, sealed, spoilt_document
 from tests.support.queue_commands import JAMES, KEYSPACE, QueueShell, queue_shell
 from tests.support.queue_reconciled import stray_blob

@@ -8,13 +8,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from admin.api.access import Access, Refusal, TokenRole, parse_listening, parse_tokens
-from admin.cli.settings_file import parse_cqlshrc, parse_credentials, parse_settings
-from admin.james_properties import parse_pulsar_properties
-from admin.jobs.cron import parse_cron
-from admin.nodetool import Nodetool
-from admin.settings import parse_blobs, parse_broker, parse_hosts, parse_management, parse_pulsar, parse_spark_setting
-from model.durations import parse_duration
+from mailmend.admin.frame.http.access import Access, Refusal, TokenRole, parse_listening, parse_tokens
+from mailmend.admin.frame.nodetool import Nodetool
+from mailmend.admin.frame.settings import (
+    parse_blobs,
+    parse_broker,
+    parse_hosts,
+    parse_management,
+    parse_pulsar,
+    parse_spark_setting,
+)
+from mailmend.admin.frame.settings_file import parse_cqlshrc, parse_credentials, parse_settings
+from mailmend.admin.jobs.cron import parse_cron
+from mailmend.admin.queue.james_properties import parse_pulsar_properties
+from mailmend.model.durations import parse_duration
 from tests.support.commands import CommandLine, command_line
 from tests.support.fuzzing import fuzzing, nested, result_or_our_error, spoilt_text
 

@@ -6,7 +6,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery.replies import FAULT
+from mailmend.delivery.smtp.incoming.replies import FAULT
 from tests.support.fuzzing import fuzzing, spoilt_bytes
 from tests.support.mail_clients import entrance
 from tests.support.smtp_attempts import BOTH, deliver

@@ -11,20 +11,20 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.contact import Contact
-from cql.driver.session import CassandraCluster, connect
-from cql.introspect import live_schema
-from cql.render import ddl_cql
-from model.catalog.generations import GENERATIONS, JAMES_3_8, Generation
-from model.catalog.james_tables import SCHEMA_VERSION
-from model.catalog.ledger import SCHEMA_BASELINE, SCHEMA_MIGRATION
-from model.catalog.mail_queue import OWN_QUEUE_TABLES
-from model.catalog.queue_tables import queue_tables_of
-from model.errors import ExitCode
-from model.migrations.adoption import Standing
-from model.operations import Scan
-from model.schema.changes import Gap, Include, changes
-from model.schema.keyspace import Schema
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.render import ddl_cql
+from mailmend.cql.schema.changes import Gap, Include, changes
+from mailmend.cql.schema.generations import GENERATIONS, JAMES_3_8, Generation
+from mailmend.cql.schema.migrations.adoption import Standing
+from mailmend.model.catalog.james_tables import SCHEMA_VERSION
+from mailmend.model.catalog.ledger import SCHEMA_BASELINE, SCHEMA_MIGRATION
+from mailmend.model.catalog.mail_queue import OWN_QUEUE_TABLES
+from mailmend.model.catalog.queue_tables import queue_tables_of
+from mailmend.model.errors import ExitCode
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Scan
 from tests.support.commands import CommandLine, command_line
 from tests.support.james import SCHEMA_FILE, put_james
 from tests.support.schemas import served

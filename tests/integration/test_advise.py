@@ -10,20 +10,20 @@ from uuid import uuid4
 
 import pytest
 
-from admin.advice.sampling import draw_sample
-from admin.advice.trial import PREFIX, Trial, given_node, started_node
-from admin.local.ports import require_free
-from admin.local.throwaway import sweep
-from cql.driver.contact import Contact
-from cql.driver.nodes import ask_every_node, sstables_of, traced
-from cql.driver.session import CassandraCluster, connect
-from cql.introspect import live_schema
-from cql.statistics import VIEWS, read_statistics
-from cql.traffic import Reading, message_traffic, queue_traffic
-from model.catalog.mail import CompactionChoice
-from model.ports import Silent
-from model.queue.configuration import event_json
-from repair.clock import SystemClock
+from mailmend.admin.local.ports import require_free
+from mailmend.admin.local.throwaway import sweep
+from mailmend.admin.schema.sampling import draw_sample
+from mailmend.admin.schema.traffic import Reading, message_traffic, queue_traffic
+from mailmend.admin.schema.trial import PREFIX, Trial, given_node, started_node
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.driver.nodes import ask_every_node, sstables_of, traced
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.statistics import VIEWS, read_statistics
+from mailmend.mailqueue.rules.configuration import event_json
+from mailmend.model.catalog.mail import CompactionChoice
+from mailmend.model.ports import Silent
+from mailmend.repair.clock import SystemClock
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.histories import histories
 from tests.support.keyspaces import MAIL, created, dropped

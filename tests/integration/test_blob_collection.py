@@ -12,32 +12,32 @@ from uuid import UUID, uuid1, uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from cql.driver.session import CassandraCluster, Keyspace, connect
-from mailqueue.codec.pulsar import PulsarForm
-from mailqueue.maintenance.blob_references import BeforeImages, table_references
-from mailqueue.maintenance.blob_scan import BlobLines, LocalBlobScanner, Wanted
-from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.messages import delayed_message, waiting_message
-from mailqueue.pulsar.names import dead_topic, out_subscription, out_topic, scheduled_topic
-from mailqueue.pulsar.settings import PulsarSettings
-from model.blob_collection import ListedBlob
-from model.catalog.james_tables import ATTACHMENT, BLOB_PARTS, BLOBS, EVENT_STORE
-from model.catalog.ledger import REPAIR_FINDING, day_of
-from model.catalog.mail import MESSAGE_V3, SCHEMA
-from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
-from model.ids import BlobId, EnqueueId, QueueName, RunId
-from model.operations import Put, Scan, Seen, Write
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import Verdict
-from model.queue.mails import Listed, MailBlobs, QueuedMail, Whereabouts
-from model.queue.places import MessagePlace
-from model.schema.keyspace import Schema
-from model.schema.table import Table, columns
-from repair.clock import SystemClock
-from repair.ledger.before_images import image_text
-from repair.ledger.runs import Ledger
-from spark_repair.blob_collection import SparkBlobScanner
-from spark_repair.connector import Source
+from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
+from mailmend.mailqueue.codec.pulsar import PulsarForm
+from mailmend.mailqueue.collection.references import BeforeImages, table_references
+from mailmend.mailqueue.collection.scan import BlobLines, LocalBlobScanner, Wanted
+from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.broker.messages import delayed_message, waiting_message
+from mailmend.mailqueue.pulsar.broker.names import dead_topic, out_subscription, out_topic, scheduled_topic
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.rules.blob_collection import ListedBlob
+from mailmend.mailqueue.rules.mails import Listed, MailBlobs, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.places import MessagePlace
+from mailmend.model.catalog.james_tables import ATTACHMENT, BLOB_PARTS, BLOBS, EVENT_STORE
+from mailmend.model.catalog.ledger import REPAIR_FINDING, day_of
+from mailmend.model.catalog.mail import MESSAGE_V3, SCHEMA
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
+from mailmend.model.ids import BlobId, EnqueueId, QueueName, RunId
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Put, Scan, Seen, Write
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Table, columns
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.ledger.before_images import image_text
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.spark_repair.blob_collection import SparkBlobScanner
+from mailmend.spark_repair.connector import Source
 from tests.support.blobs import blob_id
 from tests.support.brokers import Broker
 from tests.support.commands import CommandLine, command_line, contact_of

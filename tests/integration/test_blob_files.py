@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from mailqueue.blobs import files as file_blobs
-from mailqueue.blobs.files import LEFT_BEHIND_AFTER
-from mailqueue.blobs.object_storage import open_files
-from mailqueue.blobs.stores import NamedBlobs
-from model.blobs import BlobKind
-from model.errors import BlobMissing, BlobsUnreachable
-from model.ids import BlobId
-from repair.clock import SystemClock
+from mailmend.mailqueue.blobs import files as file_blobs
+from mailmend.mailqueue.blobs.files import LEFT_BEHIND_AFTER
+from mailmend.mailqueue.blobs.object_storage import open_files
+from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.model.blobs import BlobKind
+from mailmend.model.errors import BlobMissing, BlobsUnreachable
+from mailmend.model.ids import BlobId
+from mailmend.repair.clock import SystemClock
 from tests.support.blobs import RANDOM_IDS, SHARED_IDS
 from tests.support.disk import full_after
 
@@ -29,8 +29,8 @@ OWN = BlobId("1_692_0f9a3c1e-7b0d-4c55-9a51-2f60d4a8c7e1")
 _KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from mailqueue.blobs.object_storage import open_files
-from model.blobs import BlobKind
+from mailmend.mailqueue.blobs.object_storage import open_files
+from mailmend.model.blobs import BlobKind
 
 blobs = open_files(Path(sys.argv[1]))
 os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)

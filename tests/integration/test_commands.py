@@ -15,9 +15,9 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.contact import Contact
-from model.catalog.mail import FIRST_UNSEEN, MESSAGE_ID
-from model.operations import Put
+from mailmend.cql.driver.contact import Contact
+from mailmend.model.catalog.mail import FIRST_UNSEEN, MESSAGE_ID
+from mailmend.model.operations import Put
 from tests.support.commands import QUICK, CommandLine, Ended
 from tests.support.mail_states import MailKeyspace, emptied, make_anew, register, shell_on
 from tests.support.metrics import Scraped, tells_its_json
@@ -208,7 +208,7 @@ def test_nobody_listens(mailmend: CommandLine) -> None:
 
 
 def test_something_listens_that_never_answers(mailmend: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admin.wiring.cluster.Contact", partial(Contact, request_seconds=1))
+    monkeypatch.setattr("mailmend.admin.frame.cluster.Contact", partial(Contact, request_seconds=1))
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from admin.breaking import MESSAGES_MIN
-from mailqueue.blobs.object_storage import open_s3
-from spark_repair.session import SparkSettings
+from mailmend.admin.local.breaking import MESSAGES_MIN
+from mailmend.mailqueue.blobs.object_storage import open_s3
+from mailmend.spark_repair.session import SparkSettings
 from tests.support.commands import command_line
 from tests.support.object_stores import S3
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from model.catalog.mail import MESSAGES
+from mailmend.model.catalog.mail import MESSAGES
 from tests.support.brokers import Broker
 from tests.support.commands import CommandLine, Ended
 from tests.support.mail_states import MailKeyspace, emptied, make_anew, shell_on

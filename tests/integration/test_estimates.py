@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from cql.driver.contact import Contact
-from cql.driver.nodes import pending_compactions, sizes_in
-from cql.driver.session import CassandraCluster, connect
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.driver.nodes import pending_compactions, sizes_in
+from mailmend.cql.driver.session import CassandraCluster, connect
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from cql.driver.session import CassandraCluster, connect
-from cql.introspect import live_schema
-from cql.language.parser import parse
-from model.catalog.mail import IMAP_UID, MAIL_TYPES, MAILBOX, MESSAGE_ID, MESSAGE_V3, MESSAGES
-from model.schema.difference import differences
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Kind, Table
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.language.parser import parse
+from mailmend.cql.schema.difference import differences
+from mailmend.model.catalog.mail import IMAP_UID, MAIL_TYPES, MAILBOX, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Kind, Table
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import created, dropped
 from tests.support.servers import CassandraServer

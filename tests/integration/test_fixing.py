@@ -5,17 +5,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from cql.driver.contact import Contact
-from cql.driver.session import CassandraCluster, connect
-from cql.introspect import live_schema
-from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
-from model.instants import MICROS
-from model.projections.binding import bind
-from model.projections.family import Family
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import Verdict
-from model.schema.table import Row
-from repair.mending.undo import UndoSettings, UndoTools, undo
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.cql.introspect import live_schema
+from mailmend.model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from mailmend.model.instants import MICROS
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Row
+from mailmend.repair.binding import bind
+from mailmend.repair.mending.undo import UndoSettings, UndoTools, undo
 from tests.support.clock import VirtualClock
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.progress import SilentProgress

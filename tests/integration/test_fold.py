@@ -8,18 +8,18 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from cql.driver.contact import Contact
-from cql.driver.session import CassandraCluster, connect
-from cql.export import SCHEMA_FILE
-from cql.introspect import live_schema
-from cql.language.parser import parse
-from cql.render import ddl_cql, keyspace_cql, schema_cql
-from cql.replication import in_every_data_centre
-from model.catalog.mail import SCHEMA
-from model.errors import CannotReach, MailmendError, SchemaRefused
-from model.schema.difference import differences
-from model.schema.keyspace import EMPTY, Schema
-from model.schema.statements import Statement, apply_all
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.cql.export import SCHEMA_FILE
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.language.parser import parse
+from mailmend.cql.render import ddl_cql, keyspace_cql, schema_cql
+from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.schema.difference import differences
+from mailmend.cql.statements import Statement, apply_all
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.errors import CannotReach, MailmendError, SchemaRefused
+from mailmend.model.keyspace import EMPTY, Schema
 from tests.support.ddl_stories import stories
 from tests.support.james import james_schema
 from tests.support.keyspaces import dropped

@@ -15,10 +15,10 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from admin.local.ports import free_port
-from model.catalog.james_tables import BLOB_PARTS, BLOBS
-from model.operations import Put, Scan
-from repair.ledger.leases import TTL_SECONDS
+from mailmend.admin.local.ports import free_port
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
+from mailmend.model.operations import Put, Scan
+from mailmend.repair.ledger.leases import TTL_SECONDS
 from tests.support.certificates import authority
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace, emptied, shell_on

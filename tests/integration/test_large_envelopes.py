@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from cql.driver.asynchronous import AsyncKeyspace
-from mailqueue.blobs.object_storage import open_files
-from mailqueue.codec import attribute
-from mailqueue.queue import MailQueue
-from mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from mailqueue.rabbitmq.mail_queue import open_queue
-from model.errors import WrongUse
-from model.queue.mails import Mail
-from repair.clock import SystemClock
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.mailqueue.blobs.object_storage import open_files
+from mailmend.mailqueue.codec import attribute
+from mailmend.mailqueue.queue import MailQueue
+from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailmend.mailqueue.rabbitmq.mail_queue import open_queue
+from mailmend.mailqueue.rules.mails import Mail
+from mailmend.model.errors import WrongUse
+from mailmend.repair.clock import SystemClock
 from tests.support.real_queue import LETTER, RealQueue, until
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store, pytest.mark.thorough]

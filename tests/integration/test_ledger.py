@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
-from model.catalog.ledger import REPAIR_LEASE
-from model.errors import LeaseLost
-from model.operations import Seen
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import Verdict
-from repair.clock import SystemClock
-from repair.ledger.leases import Leases
-from repair.ledger.runs import Ledger
+from mailmend.cql.driver.session import CassandraCluster, Contact, Keyspace, connect
+from mailmend.model.catalog.ledger import REPAIR_LEASE
+from mailmend.model.errors import LeaseLost
+from mailmend.model.operations import Seen
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.ledger.leases import Leases
+from mailmend.repair.ledger.runs import Ledger
 from tests.support.keyspaces import LEDGER, created, dropped
 from tests.support.servers import CassandraServer
 from tests.support.thorough import share

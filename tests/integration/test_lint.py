@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from admin.services.lint import LintSettings, lint_files, lint_live
-from cql.driver.contact import Contact
-from cql.driver.session import CassandraCluster, connect
-from cql.lint_sources import live_subject, release_of, statements_of
-from model.errors import MailmendError
-from model.schema.lint.knowledge import Knowledge
-from model.schema.lint.rule import LintFinding, Severity
-from model.schema.lint.rules import RULES
-from model.schema.lint.servers import COMPACTIONS, TABLE_OPTIONS, VALUES, ServerRelease
+from mailmend.admin.schema.lint_service import LintSettings, lint_files, lint_live
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.cql.lint_sources import live_subject, release_of, statements_of
+from mailmend.cql.schema.lint.knowledge import Knowledge
+from mailmend.cql.schema.lint.rule import LintFinding, Severity
+from mailmend.cql.schema.lint.rules import RULES
+from mailmend.cql.schema.lint.servers import COMPACTIONS, TABLE_OPTIONS, VALUES, ServerRelease
+from mailmend.model.errors import MailmendError
 from tests.support.commands import command_line
 from tests.support.linting import DAY, UNIFIED, table, windows
 from tests.support.servers import CassandraServer

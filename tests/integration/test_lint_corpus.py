@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.contact import Contact
-from cql.driver.session import CassandraCluster, connect
-from model.errors import CannotReach, MailmendError
-from model.schema.lint.servers import ServerRelease
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.cql.schema.lint.servers import ServerRelease
+from mailmend.model.errors import CannotReach, MailmendError
 from tests.support.keyspaces import dropped
 from tests.support.lint_corpus import Tried, stories
 from tests.support.servers import CassandraServer

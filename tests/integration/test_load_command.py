@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from model.catalog.mail import MESSAGE_V3
-from model.operations import Scan
-from model.projections.verdicts import Verdict
-from repair.clock import SystemClock
-from repair.ledger.lags import LagJournal
-from repair.ledger.runs import Ledger
+from mailmend.model.catalog.mail import MESSAGE_V3
+from mailmend.model.operations import Scan
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.ledger.lags import LagJournal
+from mailmend.repair.ledger.runs import Ledger
 from tests.support.commands import QUICK, CommandLine
 from tests.support.mail_states import MailKeyspace, emptied, ledger_of, shell_on
 from tests.support.object_stores import S3

@@ -21,14 +21,14 @@ import pytest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import WhiteListRoundRobinPolicy
 
-from admin.cli import run
-from admin.local import ClusterRequest, ClusterState, LocalCluster, ServerState, local_servers, probes
-from admin.local.cassandra_settings import ClusterSettings
-from admin.local.ports import free_port
-from admin.local.processes import this_process
-from admin.local.throwaway import sweep
-from model.errors import ExitCode, LocalServerError, UnsafeRequest, WrongUse
-from repair.clock import SystemClock
+from mailmend.admin.local import ClusterRequest, ClusterState, LocalCluster, ServerState, local_servers, probes
+from mailmend.admin.local.cassandra_settings import ClusterSettings
+from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import this_process
+from mailmend.admin.local.throwaway import sweep
+from mailmend.admin.main import run
+from mailmend.model.errors import ExitCode, LocalServerError, UnsafeRequest, WrongUse
+from mailmend.repair.clock import SystemClock
 from tests.support.brokers import Broker
 from tests.support.servers import PREFIX, CassandraServer, ThreeNodes, throwaway_cluster
 

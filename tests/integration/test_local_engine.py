@@ -5,19 +5,19 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from cql.driver.session import CassandraCluster, Contact, connect
-from cql.memory import MemoryTables
-from model.operations import Count, Read
-from model.ports import Tables
-from model.projections.findings import RepairPolicy, Suspect
-from model.projections.groups import Counts
-from model.projections.verdicts import MENDABLE, Verdict
-from repair.clock import SystemClock, Timing, take_as_of
-from repair.ledger.leases import Leases
-from repair.ledger.runs import Ledger
-from repair.mending.counters import CounterMender
-from repair.mending.engine import RepairSettings
-from repair.scanners.local import LocalEngine
+from mailmend.cql.driver.session import CassandraCluster, Contact, connect
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.operations import Count, Read
+from mailmend.model.ports import Tables
+from mailmend.model.projections.findings import RepairPolicy, Suspect
+from mailmend.model.projections.groups import Counts
+from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.repair.clock import SystemClock, Timing, take_as_of
+from mailmend.repair.ledger.leases import Leases
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.mending.counters import CounterMender
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.scanners.local import LocalEngine
 from tests.support.clock import START, VirtualClock
 from tests.support.james import damages, james_families, load_james, put_james
 from tests.support.keyspaces import dropped

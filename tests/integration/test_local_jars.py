@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from admin.local import local_cluster
-from admin.local.cassandra_settings import NEWEST
-from admin.local.connector import connector_is_here, connector_jars, connector_program
-from admin.local.jars import JarStore, pins_of
-from admin.local.java import Java, find_java
-from model.errors import JavaMissing, LocalServerError
-from spark_repair.session import coordinates_here
+from mailmend.admin.local import local_cluster
+from mailmend.admin.local.cassandra_settings import NEWEST
+from mailmend.admin.local.connector import connector_is_here, connector_jars, connector_program
+from mailmend.admin.local.jars import JarStore, pins_of
+from mailmend.admin.local.java import Java, find_java
+from mailmend.model.errors import JavaMissing, LocalServerError
+from mailmend.spark_repair.session import coordinates_here
 from tests.support.servers import unavailable
 
 NOWHERE = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=1"

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from admin.local import local_cluster, probes
-from admin.local.folders import locked
-from admin.local.java import ask_version, candidates, wheel_home
-from admin.local.ports import free_port, require_free
-from admin.local.processes import StartedProcess, launch, this_process
-from admin.local.servers import running_contact
-from model.errors import LocalServerError
-from repair.clock import SystemClock
+from mailmend.admin.local import local_cluster, probes
+from mailmend.admin.local.folders import locked
+from mailmend.admin.local.java import ask_version, candidates, wheel_home
+from mailmend.admin.local.ports import free_port, require_free
+from mailmend.admin.local.processes import StartedProcess, launch, this_process
+from mailmend.admin.local.servers import running_contact
+from mailmend.model.errors import LocalServerError
+from mailmend.repair.clock import SystemClock
 from tests.support.clock import VirtualClock
 
 

@@ -8,26 +8,26 @@ from typing import Any
 
 import pytest
 
-from cql import applying
-from cql.applying import ensure_ledger
-from cql.driver.nodes import CassandraNodes
-from cql.driver.session import CassandraCluster, Keyspace, connect
-from cql.introspect import keyspace_exists, live_schema
-from cql.migrate.agreement import Agreement
-from cql.migrate.files import shipped
-from cql.migrate.history import History
-from cql.migrate.migrator import Migrator
-from cql.migrate.rollout import RolloutRequest
-from cql.statements import Operation
-from model.catalog.ledger import SCHEMA_MIGRATION, SCHEMA_UNLOCK
-from model.catalog.mail import SCHEMA
-from model.migrations.history import MigrationState, StatementState
-from model.migrations.plan import declared_by
-from model.schema.difference import differences
-from model.schema.keyspace import Schema
-from model.schema.table import Row
-from repair.clock import SystemClock
-from repair.ledger.leases import Leases
+from mailmend.cql import applying
+from mailmend.cql.applying import ensure_ledger
+from mailmend.cql.driver.nodes import CassandraNodes
+from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
+from mailmend.cql.introspect import keyspace_exists, live_schema
+from mailmend.cql.migrate.agreement import Agreement
+from mailmend.cql.migrate.files import shipped
+from mailmend.cql.migrate.history import History
+from mailmend.cql.migrate.migrator import Migrator
+from mailmend.cql.migrate.rollout import RolloutRequest
+from mailmend.cql.row_statements import Operation
+from mailmend.cql.schema.difference import differences
+from mailmend.cql.schema.migrations.history import MigrationState, StatementState
+from mailmend.cql.schema.migrations.plan import declared_by
+from mailmend.model.catalog.ledger import SCHEMA_MIGRATION, SCHEMA_UNLOCK
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Row
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.ledger.leases import Leases
 from tests.support.applying import apply_schema
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import dropped

@@ -11,13 +11,13 @@ from uuid import uuid4
 
 import pytest
 
-from mailqueue.blobs import listing, object_storage
-from mailqueue.blobs.object_storage import BULK_MAX, BULK_MIN, RETRIES, create_bucket, open_s3
-from mailqueue.blobs.s3 import S3Settings
-from mailqueue.blobs.stores import NamedBlobs
-from model.blobs import BlobKind
-from model.errors import BadSettings, BlobMissing, BlobsUnreachable, BucketMissing
-from model.ids import BlobId
+from mailmend.mailqueue.blobs import listing, object_storage
+from mailmend.mailqueue.blobs.object_storage import BULK_MAX, BULK_MIN, RETRIES, create_bucket, open_s3
+from mailmend.mailqueue.blobs.s3 import S3Settings
+from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.model.blobs import BlobKind
+from mailmend.model.errors import BadSettings, BlobMissing, BlobsUnreachable, BucketMissing
+from mailmend.model.ids import BlobId
 from tests.support.certificates import Authority, Signed, authority
 from tests.support.object_stores import S3, throwaway_s3
 from tests.support.s3_twin import HANG_UP, SECRET, STALL, S3Twin, s3_twin
@@ -309,7 +309,7 @@ class TestSettings:
         assert SECRET not in str(twin.asked)
 
     def test_what_is_seldom_needed_is_not_loaded(self) -> None:
-        words = "import sys, mailqueue.blobs.object_storage; sys.exit('botocore' in sys.modules)"
+        words = "import sys, mailmend.mailqueue.blobs.object_storage; sys.exit('botocore' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from admin.local import ServerState
-from admin.local.jars import JarStore
-from admin.local.java import find_java
-from admin.local.s3proxy import S3PROXY, ObjectStore
-from admin.local.server_kind import Machine, Site
-from mailqueue.blobs.object_storage import open_s3
-from model.blobs import BlobKind
-from model.errors import LocalServerError
+from mailmend.admin.local import ServerState
+from mailmend.admin.local.jars import JarStore
+from mailmend.admin.local.java import find_java
+from mailmend.admin.local.s3proxy import S3PROXY, ObjectStore
+from mailmend.admin.local.server_kind import Machine, Site
+from mailmend.mailqueue.blobs.object_storage import open_s3
+from mailmend.model.blobs import BlobKind
+from mailmend.model.errors import LocalServerError
 from tests.support.object_stores import OwnS3, throwaway_s3
 from tests.support.s3_twin import s3_twin
 from tests.support.servers import unavailable

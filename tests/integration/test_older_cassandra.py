@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from cql.applying import ensure_ledger
-from cql.driver.session import connect
-from cql.introspect import keyspace_exists
-from model.catalog.generations import NEWEST
-from model.catalog.mail import CompactionChoice
-from model.errors import WrongUse
+from mailmend.cql.applying import ensure_ledger
+from mailmend.cql.driver.session import connect
+from mailmend.cql.introspect import keyspace_exists
+from mailmend.cql.schema.generations import NEWEST
+from mailmend.model.catalog.mail import CompactionChoice
+from mailmend.model.errors import WrongUse
 from tests.support.applying import apply_schema, verify_schema
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.james import load_james

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.local.ports import free_port
+from mailmend.admin.local.ports import free_port
 from tests.support.servers import unavailable
 from tests.support.thorough import first_of
 
@@ -17,7 +17,7 @@ CHECKOUT = Path(__file__).parents[2]
 NAMELESS = "no-such-host-of-ours"
 COUNTS = """
 from tests.support.spark import LOCAL
-from spark_repair.session import open_session
+from mailmend.spark_repair.session import open_session
 session = open_session(LOCAL())
 print(session.range(3).count())
 session.stop()
@@ -25,7 +25,7 @@ session.stop()
 
 SHUFFLES = """
 from tests.support.spark import LOCAL
-from spark_repair.session import open_session
+from mailmend.spark_repair.session import open_session
 session = open_session(LOCAL(brief=True))
 rows = session.range(20_000).selectExpr("id % 7 as k", "id", "cast(id as string) as t")
 print(rows.groupBy("k").count().join(rows.limit(700).cache(), "k").count())

@@ -8,21 +8,21 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from admin.local import probes
-from cql.driver.session import CassandraCluster, connect
-from model.catalog.james_tables import BLOB_PARTS, BLOBS
-from model.catalog.mail import FIRST_UNSEEN
-from model.errors import AccessDenied
-from model.ids import MailboxId
-from model.messages.flags import FlagsChange, FlagsMode, parse_flags
-from model.operations import Put, Scan
-from model.schema.grants import ROLES
-from repair.clock import SystemClock
-from repair.writing.message_store import MessageStore
-from repair.writing.truth_writes import StampSource, WriterSettings
-from spark_repair.connector import Source
-from spark_repair.failures import translated
-from spark_repair.session import SparkSettings
+from mailmend.admin.local import probes
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.cql.schema.grants import ROLES
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
+from mailmend.model.catalog.mail import FIRST_UNSEEN
+from mailmend.model.errors import AccessDenied
+from mailmend.model.ids import MailboxId
+from mailmend.model.operations import Put, Scan
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.store.flags import FlagsChange, FlagsMode, parse_flags
+from mailmend.repair.store.message_store import MessageStore
+from mailmend.repair.store.truth_writes import StampSource, WriterSettings
+from mailmend.spark_repair.connector import Source
+from mailmend.spark_repair.failures import translated
+from mailmend.spark_repair.session import SparkSettings
 from tests.support.commands import QUICK
 from tests.support.guarded import SUPERUSER, GuardedNode, impostor
 from tests.support.mail_states import MailKeyspace

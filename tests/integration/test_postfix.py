@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from delivery.listener_tls import ListenerTls
-from delivery.smtp import ConnectionReuse
-from model.delivery.attempts import (
+from mailmend.delivery.mail.attempts import (
     AttemptStage,
     DeliveryAttempt,
     DeliveryProtocol,
@@ -22,7 +20,9 @@ from model.delivery.attempts import (
     NextHop,
     TlsLevel,
 )
-from model.errors import PublishFailed
+from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
+from mailmend.delivery.smtp.outgoing.relay import ConnectionReuse
+from mailmend.model.errors import PublishFailed
 from tests.support.certificates import Authority, authority
 from tests.support.mail_clients import LIMIT_SECONDS, entrance
 from tests.support.postfix import HOST, SIZE_MAX_BYTES, RunningPostfix, lmtp_sink, postfix, relaying_postfix

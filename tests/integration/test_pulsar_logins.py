@@ -10,16 +10,16 @@ from urllib.parse import quote
 
 import pytest
 
-from admin.settings import with_password
-from mailqueue.broker_tls import BrokerTls
-from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.mail_queue import open_queue
-from mailqueue.pulsar.settings import PulsarSettings
-from mailqueue.pulsar.topics import TopicMessage
-from model.errors import BadSettings, BrokerDenied, BrokerUnreachable, MailmendError
-from model.ids import QueueName
-from model.queue.filters import MailFilter
-from repair.clock import SystemClock
+from mailmend.admin.frame.settings import with_password
+from mailmend.mailqueue.broker_tls import BrokerTls
+from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.pulsar.mail_queue import open_queue
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.model.errors import BadSettings, BrokerDenied, BrokerUnreachable, MailmendError
+from mailmend.model.ids import QueueName
+from mailmend.repair.clock import SystemClock
 from tests.support.commands import CommandLine
 from tests.support.guarded_pulsars import (
     NAMESPACE,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.services.runbooks import page_named
+from mailmend.admin.frame.runbooks import page_named
 from tests.support.pulsars import RealPulsar
 from tests.support.queue_pages import PULSAR_PAGES, walk
 from tests.support.real_queue import RealQueue

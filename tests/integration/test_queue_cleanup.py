@@ -12,15 +12,15 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from mailqueue.maintenance.cleanup_scan import LocalQueueScanner, MarksGone, MarksWanted
-from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
-from model.ids import QueueName
-from model.operations import Put, Scan, Write
-from model.queue.slices import slice_of
-from model.schema.table import Table
-from repair.clock import SystemClock
-from spark_repair.connector import Source
-from spark_repair.queue_cleanup import SparkQueueScanner
+from mailmend.mailqueue.cleanup.scan import LocalQueueScanner, MarksGone, MarksWanted
+from mailmend.mailqueue.rules.slices import slice_of
+from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import Put, Scan, Write
+from mailmend.model.table import Table
+from mailmend.repair.clock import SystemClock
+from mailmend.spark_repair.connector import Source
+from mailmend.spark_repair.queue_cleanup import SparkQueueScanner
 from tests.support.brokers import Broker
 from tests.support.commands import contact_of
 from tests.support.keyspaces import LEDGER, created, emptied

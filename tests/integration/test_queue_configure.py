@@ -6,13 +6,13 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.session import CassandraCluster, Keyspace, connect
-from mailqueue.configuration import EVENTS
-from model.catalog.james_tables import EVENT_STORE, SUBSCRIPTION
-from model.operations import Put, Read
-from model.queue.configuration import AGGREGATE
-from model.schema.keyspace import Schema
-from model.schema.table import Table
+from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
+from mailmend.mailqueue.configuration import EVENTS
+from mailmend.mailqueue.rules.configuration import AGGREGATE
+from mailmend.model.catalog.james_tables import EVENT_STORE, SUBSCRIPTION
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Put, Read
+from mailmend.model.table import Table
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.james_queue import james_queue_rows
 from tests.support.keyspaces import created, dropped

@@ -14,17 +14,17 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cql.driver.contact import Contact
-from cql.driver.nodes import sstables_of, traced
-from cql.driver.session import CassandraCluster, Keyspace, connect
-from cql.render import keyspace_cql, table_cql
-from cql.replication import in_every_data_centre
-from model.catalog.lifetimes import window_compaction
-from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
-from model.ids import EnqueueId
-from model.operations import Put, Read, Remove, Write
-from model.schema.table import Compaction, Row, Table
-from repair.clock import SystemClock
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.driver.nodes import sstables_of, traced
+from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
+from mailmend.cql.render import keyspace_cql, table_cql
+from mailmend.cql.replication import in_every_data_centre
+from mailmend.model.catalog.lifetimes import window_compaction
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from mailmend.model.ids import EnqueueId
+from mailmend.model.operations import Put, Read, Remove, Write
+from mailmend.model.table import Compaction, Row, Table
+from mailmend.repair.clock import SystemClock
 from tests.support.servers import CassandraServer
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.thorough]

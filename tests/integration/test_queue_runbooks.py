@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from admin.services.runbooks import SECTIONS, page_named
-from model.catalog.mail_queue import DELETED_MAILS
-from model.operations import Scan
+from mailmend.admin.frame.runbooks import SECTIONS, page_named
+from mailmend.model.catalog.mail_queue import DELETED_MAILS
+from mailmend.model.operations import Scan
 from tests.support.brokers import Broker
 from tests.support.nodetool import nodetool_of
 from tests.support.queue_pages import QUEUE_PAGES, YOUNG, blobs_of, rows, walk

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
-from model.ids import QueueName
-from model.instants import MICROS
-from model.operations import Put
-from model.queue.slices import slice_of
-from repair.clock import SystemClock
+from mailmend.mailqueue.rules.slices import slice_of
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
+from mailmend.model.ids import QueueName
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Put
+from mailmend.repair.clock import SystemClock
 from tests.bench.queue_past import WINDOW, Past, flushed_mebibytes, write
 from tests.support.brokers import Broker, eventually
 from tests.support.nodetool import nodetool_of

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.session import CassandraCluster, Keyspace, connect
-from model.catalog.mail import MESSAGE_ID
-from model.operations import Remove, Scan
+from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
+from mailmend.model.catalog.mail import MESSAGE_ID
+from mailmend.model.operations import Remove, Scan
 from tests.support.commands import QUICK, CommandLine, command_line, contact_of
 from tests.support.keyspaces import dropped
 from tests.support.servers import CassandraServer

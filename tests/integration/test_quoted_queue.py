@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.session import connect
+from mailmend.cql.driver.session import connect
 from tests.support.brokers import Broker
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.james import SCHEMA_FILE

@@ -15,12 +15,12 @@ import aio_pika
 import psutil
 import pytest
 
-from admin.cli import run
-from admin.local import ServerState, local_servers
-from admin.local.probes import speaks_amqp, unverified
-from admin.local.rabbitmq import MEMORY_MIB, BrokerCertificates, api_answers
-from admin.local.server import LocalServer
-from model.errors import ExitCode
+from mailmend.admin.local import ServerState, local_servers
+from mailmend.admin.local.probes import speaks_amqp, unverified
+from mailmend.admin.local.rabbitmq import MEMORY_MIB, BrokerCertificates, api_answers
+from mailmend.admin.local.server import LocalServer
+from mailmend.admin.main import run
+from mailmend.model.errors import ExitCode
 from tests.support.brokers import GIVEN, Broker, OwnBroker, eventually, one_rabbitmq, throwaway_rabbitmq
 from tests.support.certificates import Authority, authority
 

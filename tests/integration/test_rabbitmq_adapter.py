@@ -9,14 +9,14 @@ from typing import Any
 import aio_pika
 import pytest
 
-from mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailqueue.rabbitmq.broker.management import DELIVERY_LIMIT_DEFAULT, Management
-from mailqueue.rabbitmq.broker.settings import Host, ManagementSettings
-from mailqueue.rabbitmq.broker.topology import Form, QueueForm, topology_of
-from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, PublishFailed, TopologyMismatch
-from model.ids import QueueName
-from model.queue.broker import Message
-from repair.clock import SystemClock
+from mailmend.mailqueue.broker import Message
+from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailmend.mailqueue.rabbitmq.broker.management import DELIVERY_LIMIT_DEFAULT, Management
+from mailmend.mailqueue.rabbitmq.broker.settings import Host, ManagementSettings
+from mailmend.mailqueue.rabbitmq.broker.topology import Form, QueueForm, topology_of
+from mailmend.model.errors import BrokerDenied, BrokerUnreachable, MailmendError, PublishFailed, TopologyMismatch
+from mailmend.model.ids import QueueName
+from mailmend.repair.clock import SystemClock
 from tests.support.broker_scenes import RabbitScene, rabbit_scene, soon, taken
 from tests.support.brokers import Broker, eventually
 from tests.support.james_queue import james_messages

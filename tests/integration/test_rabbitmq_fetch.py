@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from admin.local import rabbitmq_parts
-from admin.local.rabbitmq_parts import SUITE, find_or_fetch, installation_in
-from admin.local.server_kind import Machine
-from admin.progress import PlainLines
-from model.errors import LocalServerError
-from repair.clock import SystemClock
+from mailmend.admin.frame.progress import PlainLines
+from mailmend.admin.local import rabbitmq_parts
+from mailmend.admin.local.rabbitmq_parts import SUITE, find_or_fetch, installation_in
+from mailmend.admin.local.server_kind import Machine
+from mailmend.model.errors import LocalServerError
+from mailmend.repair.clock import SystemClock
 
 NOWHERE = Path("/nowhere")
 MIRROR = "http://mirror.example/debian"

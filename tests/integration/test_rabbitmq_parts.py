@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.local.rabbitmq_parts import (
+from mailmend.admin.local.rabbitmq_parts import (
     HOME_VARIABLE,
     KEYRING,
     RECIPE,
@@ -27,9 +27,9 @@ from admin.local.rabbitmq_parts import (
     installation_in,
     patch,
 )
-from admin.local.server_kind import Machine
-from model.errors import ExitCode, LocalServerError
-from repair.clock import SystemClock
+from mailmend.admin.local.server_kind import Machine
+from mailmend.model.errors import ExitCode, LocalServerError
+from mailmend.repair.clock import SystemClock
 from tests.support.servers import unavailable
 
 NOBODY = "http://127.0.0.1:1/debian"
@@ -188,8 +188,8 @@ def test_a_killed_fetch_leaves_nothing_that_counts(tmp_path: Path) -> None:
 
 _FETCH = """
 import os, pathlib, sys
-from admin.local.rabbitmq_parts import find_or_fetch
-from admin.local.server_kind import Machine
+from mailmend.admin.local.rabbitmq_parts import find_or_fetch
+from mailmend.admin.local.server_kind import Machine
 find_or_fetch(Machine(os.environ, pathlib.Path(sys.argv[1])), pathlib.Path("/nowhere"))
 """
 

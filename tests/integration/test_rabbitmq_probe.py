@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from admin.local.ports import free_port
-from admin.local.probes import speaks_amqp, unverified
-from admin.local.rabbitmq import GUEST, api_answers
-from mailqueue.broker_http import basic
+from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.probes import speaks_amqp, unverified
+from mailmend.admin.local.rabbitmq import GUEST, api_answers
+from mailmend.mailqueue.broker_http import basic
 
 START = b"\x01\x00\x00\x00\x00\x01\xf6\x00\x0a\x00\x0a\x00\x09and what else it says"
 """A frame of a method on channel 0, its length, connection.start."""

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mailqueue.blobs.cassandra import open_cassandra
-from model.catalog.mail import MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
-from model.operations import Read
-from repair.clock import SystemClock
-from repair.writing.message_store import BlobBridge
+from mailmend.mailqueue.blobs.cassandra import open_cassandra
+from mailmend.model.catalog.mail import MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
+from mailmend.model.operations import Read
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.store.message_store import BlobBridge
 from tests.support.awkward import AWKWARD, NO_MAIL, mbox_of, quoted
 from tests.support.commands import CommandLine
 from tests.support.in_turn import InTurn

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cql.driver.contact import Contact
-from cql.driver.session import CassandraCluster, connect
-from cql.introspect import live_schema
-from cql.render import keyspace_cql, parse_version, table_cql, type_cql
-from cql.replication import in_every_data_centre
-from model.schema.cql_types import normal_type
-from model.schema.difference import table_differences
-from model.schema.table import Column, Compaction, Kind, Table, UserType
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.render import keyspace_cql, parse_version, table_cql, type_cql
+from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.schema.difference import table_differences
+from mailmend.model.cql_types import normal_type
+from mailmend.model.table import Column, Compaction, Kind, Table, UserType
 from tests.support.servers import CassandraServer
 from tests.support.thorough import share
 

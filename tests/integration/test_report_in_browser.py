@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID
-from model.operations import Change, Put
+from mailmend.model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID
+from mailmend.model.operations import Change, Put
 from tests.support.cluster_twin import cluster_in_memory
 from tests.support.commands import QUICK, command_line
 from tests.support.mail_states import QUIET, MailKeyspace, register

@@ -5,13 +5,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from cql.driver.session import CassandraCluster, Keyspace, connect
-from model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAIL_TABLES, MAIL_TYPES, MESSAGE_ID, MESSAGES
-from model.operations import Change, Put, Seen
-from model.projections.findings import Suspect
-from model.projections.verdicts import Verdict
-from model.schema.keyspace import Schema
-from repair.mending.undo import UndoSettings, UndoTools, undo
+from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
+from mailmend.model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAIL_TABLES, MAIL_TYPES, MESSAGE_ID, MESSAGES
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Change, Put, Seen
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.mending.undo import UndoSettings, UndoTools, undo
 from tests.support.commands import contact_of
 from tests.support.keyspaces import created, dropped
 from tests.support.progress import SilentProgress

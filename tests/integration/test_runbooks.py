@@ -12,28 +12,28 @@ from uuid import uuid4
 
 import pytest
 
-from admin.cli.settings_file import settings_path
-from admin.services.runbooks import SECTIONS, RunbookPage, page_named, pages
-from cql.driver.session import Keyspace, connect
-from cql.introspect import live_schema
-from cql.migrate.files import shipped
-from cql.migrate.history import History
-from cql.render import schema_cql
-from model.catalog.james_tables import EVENT_STORE
-from model.catalog.ledger import SCHEMA_MIGRATION, SCHEMA_STATEMENT, KeyspaceLease
-from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID
-from model.instants import MICROS, instant_of
-from model.migrations.plan import declared_by
-from model.operations import Count, Put, Remove
-from model.ports import Tables
-from model.projections.verdicts import Verdict
-from model.queue.configuration import AGGREGATE
-from model.schema.keyspace import Schema
-from repair.clock import SystemClock
-from repair.ledger.jobs import JobRuns
-from repair.ledger.lags import LagJournal
-from repair.ledger.leases import Leases
-from repair.ledger.runs import Ledger
+from mailmend.admin.frame.runbooks import SECTIONS, RunbookPage, page_named, pages
+from mailmend.admin.frame.settings_file import settings_path
+from mailmend.cql.driver.session import Keyspace, connect
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.migrate.files import shipped
+from mailmend.cql.migrate.history import History
+from mailmend.cql.render import schema_cql
+from mailmend.cql.schema.migrations.plan import declared_by
+from mailmend.mailqueue.rules.configuration import AGGREGATE
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.catalog.ledger import SCHEMA_MIGRATION, SCHEMA_STATEMENT, KeyspaceLease
+from mailmend.model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID
+from mailmend.model.instants import MICROS, instant_of
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Count, Put, Remove
+from mailmend.model.ports import Tables
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.ledger.jobs import JobRuns
+from mailmend.repair.ledger.lags import LagJournal
+from mailmend.repair.ledger.leases import Leases
+from mailmend.repair.ledger.runs import Ledger
 from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.james_queue import james_queue_rows
 from tests.support.keyspaces import LEDGER, created, dropped

@@ -16,12 +16,12 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from mailqueue.blobs.object_storage import BULK_MIN, KEYS_AGAIN_SECONDS, open_s3
-from mailqueue.blobs.s3 import S3Settings
-from mailqueue.blobs.stores import NamedBlobs
-from model.blobs import BlobKind
-from model.errors import BlobsUnreachable, ExitCode
-from model.ids import BlobId
+from mailmend.mailqueue.blobs.object_storage import BULK_MIN, KEYS_AGAIN_SECONDS, open_s3
+from mailmend.mailqueue.blobs.s3 import S3Settings
+from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.model.blobs import BlobKind
+from mailmend.model.errors import BlobsUnreachable, ExitCode
+from mailmend.model.ids import BlobId
 from tests.support.object_stores import S3
 from tests.support.s3_twin import S3Twin, s3_twin
 from tests.support.thorough import first_of

@@ -5,21 +5,21 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from admin.cli import run
-from cql.applying import Step, ensure_ledger
-from cql.driver.contact import Contact
-from cql.driver.session import CassandraCluster, connect
-from cql.introspect import keyspace_exists, live_schema
-from cql.migrate.files import shipped
-from cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
-from cql.replication import parse_replication
-from model.catalog.generations import AUGUST_2026, JAMES_3_8, JAMES_3_9, NEWEST
-from model.catalog.ledger import LEDGER_TABLES
-from model.catalog.mail import FAMILIES, MAIL_TABLES, SCHEMA, CompactionChoice
-from model.migrations.history import LedgerRecord
-from model.operations import Level, Read, Scan
-from model.projections.binding import bind
-from model.schema.difference import Aspect, differences
+from mailmend.admin.main import run
+from mailmend.cql.applying import Step, ensure_ledger
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.cql.introspect import keyspace_exists, live_schema
+from mailmend.cql.migrate.files import shipped
+from mailmend.cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
+from mailmend.cql.replication import parse_replication
+from mailmend.cql.schema.difference import Aspect, differences
+from mailmend.cql.schema.generations import AUGUST_2026, JAMES_3_8, JAMES_3_9, NEWEST
+from mailmend.cql.schema.migrations.history import LedgerRecord
+from mailmend.model.catalog.ledger import LEDGER_TABLES
+from mailmend.model.catalog.mail import FAMILIES, MAIL_TABLES, SCHEMA, CompactionChoice
+from mailmend.model.operations import Level, Read, Scan
+from mailmend.repair.binding import bind
 from tests.support.applying import apply_schema, missing_steps, verify_schema
 from tests.support.james import SCHEMA_FILE, james_families, james_rows, james_schema, load_james
 from tests.support.servers import CassandraServer

@@ -16,15 +16,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from admin.local import ClusterRequest, LocalServers, ServerState, local_cluster
-from admin.local.cassandra_settings import first_settings
-from admin.local.folders import write_json
-from admin.local.ports import free_port
-from admin.local.processes import RECORD, ServerRecord, this_process
-from admin.local.server import LocalServer
-from admin.local.throwaway import sweep
-from model.errors import LocalServerError, UnsafeRequest, WrongUse
-from repair.clock import SystemClock
+from mailmend.admin.local import ClusterRequest, LocalServers, ServerState, local_cluster
+from mailmend.admin.local.cassandra_settings import first_settings
+from mailmend.admin.local.folders import write_json
+from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import RECORD, ServerRecord, this_process
+from mailmend.admin.local.server import LocalServer
+from mailmend.admin.local.throwaway import sweep
+from mailmend.model.errors import LocalServerError, UnsafeRequest, WrongUse
+from mailmend.repair.clock import SystemClock
 from tests.support.servers import PREFIX
 from tests.support.small_service import SmallService, hurried, notes, small_run
 

@@ -10,13 +10,13 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.session import IN_FLIGHT, CassandraCluster, Contact, Keyspace, connect
-from model.catalog.mail import MAIL_TYPES, MAILBOX, MESSAGE_V3, PATHS
-from model.errors import BadIdentifier, CannotReach, MailmendError, SchemaMismatch, UnknownKeyspace, WrongUse
-from model.operations import Applied, Put, PutIfAbsent, Read, Scan, Seen
-from model.ports import NodeClocks
-from model.schema.keyspace import Schema
-from model.schema.table import Column
+from mailmend.cql.driver.session import IN_FLIGHT, CassandraCluster, Contact, Keyspace, connect
+from mailmend.model.catalog.mail import MAIL_TYPES, MAILBOX, MESSAGE_V3, PATHS
+from mailmend.model.errors import BadIdentifier, CannotReach, MailmendError, SchemaMismatch, UnknownKeyspace, WrongUse
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Applied, Put, PutIfAbsent, Read, Scan, Seen
+from mailmend.model.ports import NodeClocks
+from mailmend.model.table import Column
 from tests.support.clock import uuid_at
 from tests.support.keyspaces import created, dropped
 from tests.support.servers import CassandraServer

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cql.driver.contact import Contact
-from cql.driver.session import connect
-from model.errors import AccessDenied, BadSettings, CannotReach
-from model.operations import Put
-from model.schema.keyspace import Schema
-from spark_repair.connector import Source
-from spark_repair.failures import translated
-from spark_repair.tls import tls_options
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.driver.session import connect
+from mailmend.model.errors import AccessDenied, BadSettings, CannotReach
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Put
+from mailmend.spark_repair.connector import Source
+from mailmend.spark_repair.failures import translated
+from mailmend.spark_repair.tls import tls_options
 from tests.support.guarded import GuardedNode
 from tests.support.keyspaces import created, dropped
 from tests.support.tables import MARKS

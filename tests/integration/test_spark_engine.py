@@ -9,31 +9,31 @@ from uuid import uuid1, uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from cql.driver.contact import Contact
-from cql.driver.session import CassandraCluster, connect
-from model.catalog.ledger import KEEP
-from model.errors import CannotReach, MailmendError, UnknownKeyspace
-from model.instants import MICROS
-from model.operations import Put, Read
-from model.ports import Tables
-from model.projections.findings import RepairPolicy, Suspect
-from model.projections.verdicts import MENDABLE, Verdict
-from model.schema.table import Row
-from repair.clock import SystemClock, Timing, take_as_of
-from repair.decisions.pressure import Strain
-from repair.ledger.before_images import image_digest
-from repair.ledger.runs import Ledger
-from repair.mending.engine import RepairSettings
-from repair.mending.fixer import Fixer
-from repair.mending.limits import BURST_SECONDS
-from repair.mending.throttle import Throttle
-from repair.scanners.local import LocalEngine
-from spark_repair import message_inconsistencies
-from spark_repair.executors import tasks_at_once
-from spark_repair.fixing import Workplace, finding_from, revisited
-from spark_repair.message_inconsistencies import SparkEngine
-from spark_repair.suspects import KEY, PROJECTION, TRUTH_IDS, VERDICT, WANTED
-from spark_repair.throttled import paced
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.model.catalog.ledger import KEEP
+from mailmend.model.errors import CannotReach, MailmendError, UnknownKeyspace
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Put, Read
+from mailmend.model.ports import Tables
+from mailmend.model.projections.findings import RepairPolicy, Suspect
+from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.model.table import Row
+from mailmend.repair.clock import SystemClock, Timing, take_as_of
+from mailmend.repair.decisions.pressure import Strain
+from mailmend.repair.ledger.before_images import image_digest
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.fixer import Fixer
+from mailmend.repair.mending.limits import BURST_SECONDS
+from mailmend.repair.mending.throttle import Throttle
+from mailmend.repair.scanners.local import LocalEngine
+from mailmend.spark_repair import message_inconsistencies
+from mailmend.spark_repair.executors import tasks_at_once
+from mailmend.spark_repair.fixing import Workplace, finding_from, revisited
+from mailmend.spark_repair.message_inconsistencies import SparkEngine
+from mailmend.spark_repair.suspects import KEY, PROJECTION, TRUTH_IDS, VERDICT, WANTED
+from mailmend.spark_repair.throttled import paced
 from tests.support.james import damages, james_families, james_rows, load_james
 from tests.support.keyspaces import LEDGER, created, dropped
 from tests.support.progress import SilentProgress

@@ -16,15 +16,15 @@ from uuid import uuid4
 
 import pytest
 
-from admin.local.connector import connector_jars
-from cql.driver.session import CassandraCluster, connect
-from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
-from model.ids import QueueName
-from model.instants import MICROS
-from model.operations import Scan
-from model.queue.slices import slice_of
-from repair.staging.bucket import StagingBucket
-from spark_repair.session import SparkSettings, coordinates_here
+from mailmend.admin.local.connector import connector_jars
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.mailqueue.rules.slices import slice_of
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
+from mailmend.model.ids import QueueName
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Scan
+from mailmend.repair.staging.bucket import StagingBucket
+from mailmend.spark_repair.session import SparkSettings, coordinates_here
 from tests.bench.queue_past import WINDOW, Past
 from tests.support.brokers import Broker
 from tests.support.commands import command_line, contact_of
@@ -206,8 +206,8 @@ def test_executors_together_keep_a_limit_and_hear_of_a_higher_one_while_they_rea
 
 
 IN_PORTIONS = """
-import spark_repair.blob_collection
-spark_repair.blob_collection.PORTION = 3
+import mailmend.spark_repair.blob_collection
+mailmend.spark_repair.blob_collection.PORTION = 3
 from mailmend.__main__ import main
 main()
 """

@@ -12,9 +12,9 @@ from uuid import uuid4
 
 import pytest
 
-from admin.local.ports import free_port
-from cql.driver.session import connect
-from spark_repair.session import SparkSettings
+from mailmend.admin.local.ports import free_port
+from mailmend.cql.driver.session import connect
+from mailmend.spark_repair.session import SparkSettings
 from tests.support.guarded import GuardedNode, guarded_node
 from tests.support.james import load_james
 from tests.support.keyspaces import dropped

@@ -12,17 +12,17 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from cql.driver.session import CassandraCluster, connect
-from model.errors import MailmendError
-from model.projections.findings import Suspect
-from repair.clock import SystemClock
-from repair.ledger.runs import Ledger
-from repair.mending.engine import Engine, RepairSettings
-from repair.scanners.local import LocalEngine
-from repair.staging.area import StagedScope, StagingArea, StagingStore, opened_area
-from repair.staging.bucket import StagingBucket
-from repair.staging.folder import StagingFolder
-from spark_repair.message_inconsistencies import SparkEngine
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.model.errors import MailmendError
+from mailmend.model.projections.findings import Suspect
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.mending.engine import Engine, RepairSettings
+from mailmend.repair.scanners.local import LocalEngine
+from mailmend.repair.staging.area import StagedScope, StagingArea, StagingStore, opened_area
+from mailmend.repair.staging.bucket import StagingBucket
+from mailmend.repair.staging.folder import StagingFolder
+from mailmend.spark_repair.message_inconsistencies import SparkEngine
 from tests.support.commands import CommandLine, contact_of
 from tests.support.james import james_families, load_james
 from tests.support.keyspaces import dropped

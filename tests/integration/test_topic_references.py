@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from mailqueue.maintenance.topic_reconcile import QueueTopics
-from mailqueue.maintenance.topic_references import topic_references
-from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.mail_queue import open_queue
-from mailqueue.pulsar.names import out_subscription, out_topic
-from model.errors import BrokerUnreachable, SourceUnread, WrongUse
-from model.ids import QueueName
-from repair.clock import SystemClock
+from mailmend.mailqueue.collection.topic_references import topic_references
+from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.broker.names import out_subscription, out_topic
+from mailmend.mailqueue.pulsar.mail_queue import open_queue
+from mailmend.mailqueue.pulsar.reconcile import QueueTopics
+from mailmend.model.errors import BrokerUnreachable, SourceUnread, WrongUse
+from mailmend.model.ids import QueueName
+from mailmend.repair.clock import SystemClock
 from tests.support.mail_queues import until
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.pulsars import RealPulsar

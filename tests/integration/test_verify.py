@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.session import CassandraCluster, connect
+from mailmend.cql.driver.session import CassandraCluster, connect
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import dropped
 from tests.support.migrating import written

@@ -55,7 +55,7 @@ def test_runbooks_are_read_from_the_wheel(installed: Path) -> None:
 
 def test_runbooks_are_read_out_of_a_zip_that_nobody_unpacks(wheel: Path, tmp_path: Path) -> None:
     """As `spark-submit --py-files` has it; without `site` no editable install is seen, the libraries are named."""
-    program = "from admin.cli import run; run(['runbook', 'show', 'flags-differ']); run(['runbook', 'list'])"
+    program = "from mailmend.admin.main import run; run(['runbook', 'show', 'flags-differ']); run(['runbook', 'list'])"
     path = os.pathsep.join((str(wheel), sysconfig.get_path("purelib")))
 
     ended = subprocess.run(
@@ -74,14 +74,15 @@ def test_runbooks_are_read_out_of_a_zip_that_nobody_unpacks(wheel: Path, tmp_pat
 
 def test_what_is_no_python_came_along(installed: Path) -> None:
     """The report's page, the schema, the checksums of the embedded server, the marks of typed packages."""
-    for name in ("admin/present/report.html", "cql/schema.cql", "model/py.typed", "repair/py.typed"):
-        assert (installed / name).read_bytes() == (TOP / name).read_bytes()
-    assert list((installed / "admin" / "local" / "pinned").glob("*.sha256"))
+    for name in ("admin/frame/report.html", "cql/schema.cql", "model/py.typed", "repair/py.typed"):
+        assert (installed / "mailmend" / name).read_bytes() == (TOP / name).read_bytes()
+    assert list((installed / "mailmend" / "admin" / "local" / "pinned").glob("*.sha256"))
     ours = TOP / "cql" / "migrations"
-    assert {file.name: file.read_bytes() for file in (installed / "cql" / "migrations").iterdir()} == {
+    assert {file.name: file.read_bytes() for file in (installed / "mailmend" / "cql" / "migrations").iterdir()} == {
         file.name: file.read_bytes() for file in ours.iterdir()
     }
-    assert not (installed / "tests").exists()
+    names = {entry.name for entry in installed.iterdir() if not entry.name.endswith(".dist-info")}
+    assert names == {"mailmend"}
 
 
 def test_the_help_needs_nothing_else(installed: Path) -> None:

@@ -8,26 +8,26 @@ from typing import Any
 
 import pytest
 
-from cql.driver.session import Keyspace
-from cql.statements import Operation
-from mailqueue.blobs.object_storage import open_files
-from model.blobs import Blobs
-from model.catalog.mail import IMAP_UID, MAILBOX, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3
-from model.errors import TimedOut
-from model.ids import MailboxId, MessageId
-from model.messages.flags import FlagsChange, FlagsMode, flags_of, parse_flags
-from model.messages.message import Attachment
-from model.operations import Change, Read, Remove, Scan, Write
-from model.projections.findings import Finding
-from model.projections.verdicts import Verdict
-from repair.clock import SystemClock, Timing
-from repair.ledger.lags import LagJournal, Spool
-from repair.mending.lag_repair import repair_lags
-from repair.writing.loading import Folder, Loader
-from repair.writing.mail_files import kind_of
-from repair.writing.mailboxes import Mailboxes
-from repair.writing.message_store import MessageStore
-from repair.writing.truth_writes import StampSource, WriterSettings
+from mailmend.cql.driver.session import Keyspace
+from mailmend.cql.row_statements import Operation
+from mailmend.mailqueue.blobs.object_storage import open_files
+from mailmend.model.blobs import Blobs
+from mailmend.model.catalog.mail import IMAP_UID, MAILBOX, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3
+from mailmend.model.errors import TimedOut
+from mailmend.model.ids import MailboxId, MessageId
+from mailmend.model.operations import Change, Read, Remove, Scan, Write
+from mailmend.model.projections.findings import Finding
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.clock import SystemClock, Timing
+from mailmend.repair.ledger.lags import LagJournal, Spool
+from mailmend.repair.mending.lag_repair import repair_lags
+from mailmend.repair.store.flags import FlagsChange, FlagsMode, flags_of, parse_flags
+from mailmend.repair.store.loading import Folder, Loader
+from mailmend.repair.store.mail_files import kind_of
+from mailmend.repair.store.mailboxes import Mailboxes
+from mailmend.repair.store.message import Attachment
+from mailmend.repair.store.message_store import MessageStore
+from mailmend.repair.store.truth_writes import StampSource, WriterSettings
 from tests.support.awkward import AWKWARD, NO_MAIL, mbox_of
 from tests.support.mail_states import MailKeyspace, emptied, ledger_of
 from tests.support.progress import SilentProgress

@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.support.commands import CommandLine
 
-MAILMEND: Final = "from admin.cli import main; main()"
+MAILMEND: Final = "from mailmend.admin.main import main; main()"
 ON_EXECUTORS: Final = f"from spark_repair import message_inconsistencies as it; it.IN_DRIVER_MAX = 0; {MAILMEND}"
 """However few there are, suspects are looked at again and mended by Spark's Python workers."""
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from cql.applying import Step, creations, keyspace_step
-from cql.introspect import keyspace_exists, live_schema
-from cql.ports import SchemaServer
-from cql.render import parse_version
-from cql.replication import Replication, in_every_data_centre
-from model.catalog.generations import Recognition, recognise
-from model.catalog.mail import SCHEMA, CompactionChoice, compacted
-from model.schema.keyspace import Schema
+from mailmend.cql.applying import Step, creations, keyspace_step
+from mailmend.cql.introspect import keyspace_exists, live_schema
+from mailmend.cql.ports import SchemaServer
+from mailmend.cql.render import parse_version
+from mailmend.cql.replication import Replication, in_every_data_centre
+from mailmend.cql.schema.generations import Recognition, recognise
+from mailmend.model.catalog.mail import SCHEMA, CompactionChoice, compacted
+from mailmend.model.keyspace import Schema
 
 ONE_COPY = in_every_data_centre(1)
 

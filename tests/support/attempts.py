@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from model.catalog.ledger import DELIVERY_ATTEMPT
-from model.instants import instant_of
-from model.operations import Put
-from model.pickup.policy import PickupField
-from model.pickup.recorded import RecordedAttempt
-from model.pickup.sub_queues import ANY_SOURCE, ActiveMail
+from mailmend.delivery.policy.policy import PickupField
+from mailmend.delivery.policy.recorded import RecordedAttempt
+from mailmend.delivery.policy.sub_queues import ANY_SOURCE, ActiveMail
+from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import Put
 
 DAY = datetime(2026, 5, 1, 8, tzinfo=UTC)
 START = round(DAY.timestamp() * 1_000)

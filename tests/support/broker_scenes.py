@@ -6,11 +6,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from mailqueue.rabbitmq.broker.topology import QueueForm
-from model.queue.broker import Broker, Delivery
-from repair.clock import SystemClock
+from mailmend.mailqueue.broker import Broker, Delivery
+from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailmend.mailqueue.rabbitmq.broker.topology import QueueForm
+from mailmend.repair.clock import SystemClock
 from tests.support.brokers import Broker as Server
 from tests.support.memory_broker import MemoryBroker
 

@@ -19,22 +19,15 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-from admin.local.probes import speaks_amqp
-from admin.local.rabbitmq import (
-    GUEST,
-    MEMORY_MIB,
-    BrokerCertificates,
-    RabbitMq,
-    api_answers,
-    environment_of,
-)
-from admin.local.rabbitmq_parts import installation_in
-from admin.local.server import LocalServer
-from admin.local.server_kind import HOST, Machine
-from admin.local.throwaway import throwaway_folder
-from mailqueue.broker_http import basic
-from model.errors import LocalServerError
-from repair.clock import SystemClock
+from mailmend.admin.local.probes import speaks_amqp
+from mailmend.admin.local.rabbitmq import GUEST, MEMORY_MIB, BrokerCertificates, RabbitMq, api_answers, environment_of
+from mailmend.admin.local.rabbitmq_parts import installation_in
+from mailmend.admin.local.server import LocalServer
+from mailmend.admin.local.server_kind import HOST, Machine
+from mailmend.admin.local.throwaway import throwaway_folder
+from mailmend.mailqueue.broker_http import basic
+from mailmend.model.errors import LocalServerError
+from mailmend.repair.clock import SystemClock
 from tests.support.servers import PREFIX, docker_answers, unavailable
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Self
 from uuid import UUID
 
-from admin.jobs.schedule import TimeAfter
-from model.ports import Clock
+from mailmend.admin.jobs.schedule import TimeAfter
+from mailmend.model.ports import Clock
 from tests.support.thread_calls import calls_of_this_loop
 
 _UUID_EPOCH_100NS = 0x01B21DD213814000

@@ -7,17 +7,17 @@ from typing import Self
 
 import pytest
 
-from admin.wiring import cluster as wiring_cluster
-from admin.wiring import queues
-from cql.driver import nodes as driver_nodes
-from cql.driver import session
-from cql.memory import MemoryTables
-from model.catalog.generations import AUGUST_2026
-from model.catalog.mail import IMAP_UID
-from model.catalog.mail_queue import DELETED_MAILS
-from model.errors import UnknownKeyspace
-from model.schema.keyspace import Schema
-from model.schema.sizes import TableSize
+from mailmend.admin.frame import cluster as wiring_cluster
+from mailmend.admin.queue import connections as queues
+from mailmend.cql.driver import nodes as driver_nodes
+from mailmend.cql.driver import session
+from mailmend.cql.memory import MemoryTables
+from mailmend.cql.schema.generations import AUGUST_2026
+from mailmend.model.catalog.mail import IMAP_UID
+from mailmend.model.catalog.mail_queue import DELETED_MAILS
+from mailmend.model.errors import UnknownKeyspace
+from mailmend.model.keyspace import Schema
+from mailmend.model.sizes import TableSize
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 from tests.support.schema_twin import SchemaTwin

@@ -12,9 +12,9 @@ from unittest.mock import patch
 
 from click.shell_completion import BashComplete
 
-from admin.cli import mailmend, run
-from admin.local.folders import cache_home
-from cql.driver.contact import Contact
+from mailmend.admin.local.folders import cache_home
+from mailmend.admin.main import mailmend, run
+from mailmend.cql.driver.contact import Contact
 from tests.support.servers import CassandraServer
 
 OURS = "MAILMEND_"

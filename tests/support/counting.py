@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import UUID
 
-from cql.memory import MemoryTables
-from cql.statements import Operation
-from model.catalog.mail import MAILBOX_COUNTERS, MESSAGES
-from model.errors import DoubtfulWrite
-from model.ids import RunId
-from model.operations import Count, Read
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import Verdict
-from repair.clock import Timing
-from repair.ledger.leases import Leases, TakenLease
-from repair.mending.counters import CounterMender
+from mailmend.cql.memory import MemoryTables
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import MAILBOX_COUNTERS, MESSAGES
+from mailmend.model.errors import DoubtfulWrite
+from mailmend.model.ids import RunId
+from mailmend.model.operations import Count, Read
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.clock import Timing
+from mailmend.repair.ledger.leases import Leases, TakenLease
+from mailmend.repair.mending.counters import CounterMender
 from tests.support.clock import START, VirtualClock
 from tests.support.repairing import MAILBOX, World, truth_row
 from tests.support.striking import Strike, of

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from cql.driver.session import Contact, connect
-from cql.statements import Operation
-from model.ids import MailboxId
-from model.messages.flags import FlagsChange, FlagsMode, parse_flags
-from model.messages.message import NewMail, Stored
-from model.operations import Conditional, Write
-from repair.clock import SystemClock
-from repair.ledger.lags import LagJournal
-from repair.writing.message_store import MessageStore
-from repair.writing.truth_writes import WriterSettings
+from mailmend.cql.driver.session import Contact, connect
+from mailmend.cql.row_statements import Operation
+from mailmend.model.ids import MailboxId
+from mailmend.model.operations import Conditional, Write
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.ledger.lags import LagJournal
+from mailmend.repair.store.flags import FlagsChange, FlagsMode, parse_flags
+from mailmend.repair.store.message import NewMail, Stored
+from mailmend.repair.store.message_store import MessageStore
+from mailmend.repair.store.truth_writes import WriterSettings
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.surrounded import SurroundedTables
 

@@ -5,10 +5,8 @@ from contextlib import suppress
 
 from hypothesis import strategies as st
 
-from cql.language.parser import parse
-from model.errors import SchemaRefused
-from model.schema.keyspace import EMPTY, Index, Schema, View
-from model.schema.statements import (
+from mailmend.cql.language.parser import parse
+from mailmend.cql.statements import (
     AddColumns,
     AddField,
     CreateIndex,
@@ -29,7 +27,9 @@ from model.schema.statements import (
     Truncate,
     apply_all,
 )
-from model.schema.table import Column, Compaction, Kind, Table, UserType
+from mailmend.model.errors import SchemaRefused
+from mailmend.model.keyspace import EMPTY, Index, Schema, View
+from mailmend.model.table import Column, Compaction, Kind, Table, UserType
 
 _TABLES = ("one", "two", '"One"')
 _TYPES = ("place", '"Place"', "person")

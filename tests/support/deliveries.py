@@ -9,14 +9,10 @@ from datetime import timedelta
 from email import message_from_bytes
 from typing import Any, Final
 
-from cql.memory import MemoryTables
-from delivery.envelopes import queued_entries
-from delivery.hooks import DeliveryHooks
-from delivery.server import DeliveryServer
-from delivery.settings import DeliverySettings
-from mailqueue.memory import MemoryDequeued, MemoryMailQueue
-from mailqueue.queue import DELAYED
-from model.delivery.attempts import (
+from mailmend.cql.memory import MemoryTables
+from mailmend.delivery.ledger.attempts import LedgerAttempts
+from mailmend.delivery.ledger.orders import LedgerOrders
+from mailmend.delivery.mail.attempts import (
     AttemptStage,
     BeforeContent,
     DeliveryAttempt,
@@ -26,20 +22,24 @@ from model.delivery.attempts import (
     SmtpReply,
     at_once,
 )
-from model.delivery.entries import EntryState
-from model.delivery.journal import JournalledAttempt
-from model.delivery.queued import QueuedEntry
-from model.delivery.retries import RetryInterval, RetrySchedule
-from model.errors import CannotReach
-from model.ids import EnqueueId, QueueName
-from model.operations import Read, Seen, Write
-from model.pickup.engine import PickupEngine
-from model.pickup.policy import CounterPolicy
-from model.pickup.rates import RateAlgorithm
-from model.pickup.shares import ServerShare
-from model.queue.mails import Mail
-from repair.ledger.attempts import LedgerAttempts
-from repair.ledger.orders import LedgerOrders
+from mailmend.delivery.mail.entries import EntryState
+from mailmend.delivery.mail.envelopes import queued_entries
+from mailmend.delivery.mail.journal import JournalledAttempt
+from mailmend.delivery.mail.queued import QueuedEntry
+from mailmend.delivery.mail.retries import RetryInterval, RetrySchedule
+from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.policy.policy import CounterPolicy
+from mailmend.delivery.policy.rates import RateAlgorithm
+from mailmend.delivery.policy.shares import ServerShare
+from mailmend.delivery.server.hooks import DeliveryHooks
+from mailmend.delivery.server.serving import DeliveryServer
+from mailmend.delivery.settings import DeliverySettings
+from mailmend.mailqueue.memory import MemoryDequeued, MemoryMailQueue
+from mailmend.mailqueue.queue import DELAYED
+from mailmend.mailqueue.rules.mails import Mail
+from mailmend.model.errors import CannotReach
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.operations import Read, Seen, Write
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 
@@ -77,7 +77,7 @@ class Life:
 
 @dataclass
 class TableHops:
-    """Implements `model.delivery.attempts.NextHops`: one server for each domain, unless the table has others."""
+    """Implements `delivery.mail.attempts.NextHops`: one server for each domain, unless the table has others."""
 
     table: dict[str, Sequence[NextHop] | SmtpReply] = field(default_factory=dict)
 
@@ -90,7 +90,7 @@ class TableHops:
 
 @dataclass
 class ScriptedRelay:
-    """Implements `model.delivery.attempts.MailRelay`.
+    """Implements `delivery.mail.attempts.MailRelay`.
 
     Attributes:
         scripts: what is said to a recipient, one after the other; the last is said for ever.

@@ -10,22 +10,22 @@ from typing import Any, cast
 
 import httpx
 
-from admin.api.access import Access
-from admin.api.application import application
-from admin.api.delivery.routes import DELIVERIES
-from admin.services.delivery_desk import DeliveryDesk
-from admin.services.policies_in_force import PoliciesInForce
-from admin.settings import ConnectionSettings, QueueSettings
-from admin.wiring.queues import QueueConnections
-from cql.memory import MemoryTables
-from delivery.server import DeliveryServer
-from delivery.settings import DeliverySettings
-from mailqueue.rabbitmq.mail_queue import open_queue
-from model.catalog.queue_tables import queue_tables_of
-from model.delivery.attempts import SourceAddress
-from model.ids import EnqueueId, QueueName
-from model.pickup.engine import PickupEngine
-from repair.ledger.orders import LedgerOrders
+from mailmend.admin.delivery.desk import DeliveryDesk
+from mailmend.admin.delivery.http.routes import DELIVERIES
+from mailmend.admin.delivery.policies_in_force import PoliciesInForce
+from mailmend.admin.frame.http.access import Access
+from mailmend.admin.frame.http.application import application
+from mailmend.admin.frame.settings import ConnectionSettings, QueueSettings
+from mailmend.admin.queue.connections import QueueConnections
+from mailmend.cql.memory import MemoryTables
+from mailmend.delivery.ledger.orders import LedgerOrders
+from mailmend.delivery.mail.attempts import SourceAddress
+from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.server.serving import DeliveryServer
+from mailmend.delivery.settings import DeliverySettings
+from mailmend.mailqueue.rabbitmq.mail_queue import open_queue
+from mailmend.model.catalog.queue_tables import queue_tables_of
+from mailmend.model.ids import EnqueueId, QueueName
 from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.deliveries import CONTENT, ScriptedRelay, TableHops

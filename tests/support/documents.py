@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from admin.present.document import Document, Part
-from admin.present.presenter import show
+from mailmend.admin.frame.document import Document, Part
+from mailmend.admin.frame.presenter import show
 
 
 def text_of(document: Document | Sequence[Part], width: int = 120) -> str:

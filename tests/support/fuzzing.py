@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from model.errors import MailmendError
+from mailmend.model.errors import MailmendError
 from tests.support.thorough import few_or
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from uuid import UUID
 
-from model.catalog.mail import IMAP_UID, MESSAGE_ID
-from model.operations import Change, Put, Write
-from model.schema.table import Row
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID
+from mailmend.model.operations import Change, Put, Write
+from mailmend.model.table import Row
 
 DAY = 86_400_000_000
 """Microseconds."""

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from model.errors import MailmendError
-from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.ports import Tables
-from model.schema.table import Row
+from mailmend.model.errors import MailmendError
+from mailmend.model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from mailmend.model.ports import Tables
+from mailmend.model.table import Row
 
 
 class InTurn:

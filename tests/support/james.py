@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from cql.ports import SchemaServer
-from cql.render import keyspace_cql, parse_version, schema_cql
-from cql.replication import Replication
-from cql.rows import decode
-from model.catalog.generations import JAMES_3_8
-from model.catalog.james_tables import SCHEMA_VERSION
-from model.catalog.mail import MAIL_TABLES
-from model.operations import Count, Put, Write
-from model.ports import Tables
-from model.projections.binding import bind
-from model.projections.family import Family
-from model.schema.keyspace import Schema
-from model.schema.table import Row, Table
+from mailmend.cql.ports import SchemaServer
+from mailmend.cql.render import keyspace_cql, parse_version, schema_cql
+from mailmend.cql.replication import Replication
+from mailmend.cql.rows import decode
+from mailmend.cql.schema.generations import JAMES_3_8
+from mailmend.model.catalog.james_tables import SCHEMA_VERSION
+from mailmend.model.catalog.mail import MAIL_TABLES
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Count, Put, Write
+from mailmend.model.ports import Tables
+from mailmend.model.projections.family import Family
+from mailmend.model.table import Row, Table
+from mailmend.repair.binding import bind
 from tests.support.schemas import served_table
 
 ROWS = Path(__file__).parents[1] / "data" / "james-keyspace"

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from mailqueue.codec import payload_of, queued_of, row_of
-from model.blobs import BlobKind
-from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
-from model.ids import EnqueueId
-from model.instants import instant_of
-from model.operations import Put, PutIfAbsent, Remove
-from model.queue.broker import Delivery, Message
-from model.queue.mails import PRIORITY_NORMAL, Mail, MailBlobs, QueuedMail
-from model.queue.slices import Slicing, bucket_of, slice_of, slices_between
-from model.schema.table import Row
+from mailmend.mailqueue.broker import Delivery, Message
+from mailmend.mailqueue.codec import payload_of, queued_of, row_of
+from mailmend.mailqueue.rules.mails import PRIORITY_NORMAL, Mail, MailBlobs, QueuedMail
+from mailmend.mailqueue.rules.slices import Slicing, bucket_of, slice_of, slices_between
+from mailmend.model.blobs import BlobKind
+from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
+from mailmend.model.ids import EnqueueId
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import Put, PutIfAbsent, Remove
+from mailmend.model.table import Row
 from tests.support.queues import QUEUE, TwinQueue
 
 _TURNS: Final = 60

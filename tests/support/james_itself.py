@@ -14,12 +14,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any, Final
 
-from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE
-from model.catalog.mail_queue import OWN_QUEUE_TABLES, QUEUE_TABLES
-from model.queue.configuration import QueueConfiguration
-from model.queue.mails import Mail, RecipientHeader
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Kind, Table
+from mailmend.mailqueue.rules.configuration import QueueConfiguration
+from mailmend.mailqueue.rules.mails import Mail, RecipientHeader
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE
+from mailmend.model.catalog.mail_queue import OWN_QUEUE_TABLES, QUEUE_TABLES
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Kind, Table
 from tests.support.brokers import Broker, eventually
 from tests.support.servers import CassandraServer
 

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from admin.local.jars import JarProgram, JarStore
-from admin.local.java import find_java
-from admin.local.server_kind import Machine
+from mailmend.admin.local.jars import JarProgram, JarStore
+from mailmend.admin.local.java import find_java
+from mailmend.admin.local.server_kind import Machine
 
 _JAMES: Final = "org.apache.james"
 PINNED: Final = Path(__file__).parents[1] / "james"

@@ -11,13 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from cql.rows import decode
-from model.catalog.james_tables import EVENT_STORE
-from model.catalog.mail_queue import JAMES_QUEUE_TABLES
-from model.ids import BlobId, QueueName
-from model.operations import Put
-from model.ports import Tables
-from model.schema.table import Row, Table
+from mailmend.cql.rows import decode
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.catalog.mail_queue import JAMES_QUEUE_TABLES
+from mailmend.model.ids import BlobId, QueueName
+from mailmend.model.operations import Put
+from mailmend.model.ports import Tables
+from mailmend.model.table import Row, Table
 
 FOLDER: Final = Path(__file__).parents[1] / "data" / "james-queue"
 SPOOL: Final = QueueName("spool")

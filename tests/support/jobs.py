@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from model.errors import CannotReach
+from mailmend.model.errors import CannotReach
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cql.driver.session import CassandraCluster, Keyspace
-from cql.render import keyspace_cql, schema_cql
-from cql.replication import in_every_data_centre
-from model.catalog.ledger import LEDGER_TABLES, REPAIR_LEASE
-from model.catalog.mail import MAIL_TABLES, MAIL_TYPES
-from model.operations import Remove, Scan
-from model.schema.keyspace import Schema
+from mailmend.cql.driver.session import CassandraCluster, Keyspace
+from mailmend.cql.render import keyspace_cql, schema_cql
+from mailmend.cql.replication import in_every_data_centre
+from mailmend.model.catalog.ledger import LEDGER_TABLES, REPAIR_LEASE
+from mailmend.model.catalog.mail import MAIL_TABLES, MAIL_TYPES
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Remove, Scan
 
 MAIL = Schema(MAIL_TYPES, MAIL_TABLES)
 LEDGER = Schema((), LEDGER_TABLES)

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cql.language.parser import parse
-from cql.lint_sources import statements_of
-from model.errors import CqlSyntaxError
-from model.schema.lint.rule import Severity
-from model.schema.lint.rules import lint, rules_named
-from model.schema.lint.servers import ServerRelease
-from model.schema.lint.subject import subjects_of
+from mailmend.cql.language.parser import parse
+from mailmend.cql.lint_sources import statements_of
+from mailmend.cql.schema.lint.rule import Severity
+from mailmend.cql.schema.lint.rules import lint, rules_named
+from mailmend.cql.schema.lint.servers import ServerRelease
+from mailmend.cql.schema.lint.subject import subjects_of
+from mailmend.model.errors import CqlSyntaxError
 
 FILE = Path(__file__).parents[1] / "data" / "lint-corpus.txt"
 _TAKEN_BY = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from repair.log_fields import text_line
+from mailmend.repair.log_fields import text_line
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> str:

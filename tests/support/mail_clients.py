@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from delivery.listener import MailListener
-from delivery.listener_tls import ListenerTls
-from delivery.settings import ListenAddress, ListenerSettings
-from mailqueue.memory import MemoryMailQueue
-from model.delivery.attempts import DeliveryProtocol
-from model.ids import EnqueueId, QueueName
-from model.queue.mails import Mail
-from repair.clock import SystemClock
+from mailmend.delivery.mail.attempts import DeliveryProtocol
+from mailmend.delivery.settings import ListenAddress, ListenerSettings
+from mailmend.delivery.smtp.incoming.listener import MailListener
+from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
+from mailmend.mailqueue.memory import MemoryMailQueue
+from mailmend.mailqueue.rules.mails import Mail
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.repair.clock import SystemClock
 
 HOST = "127.0.0.1"
 LIMIT_SECONDS = 20.0

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from admin.settings import ConnectionSettings
-from admin.wiring.cluster import OpenCluster
-from model.catalog.generations import JAMES_3_9
-from model.operations import Scan
-from model.queue.configuration import DEFAULT, event_json
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Kind, Row, Table
+from mailmend.admin.frame.cluster import OpenCluster
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.cql.schema.generations import JAMES_3_9
+from mailmend.mailqueue.rules.configuration import DEFAULT, event_json
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Scan
+from mailmend.model.table import Column, Kind, Row, Table
 from tests.support.clock import VirtualClock
 from tests.support.histories import histories
 from tests.support.nodes_twin import Node, NodesTwin

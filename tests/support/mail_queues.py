@@ -8,28 +8,28 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import uuid4
 
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import Keyspace
-from cql.memory import MemoryTables
-from mailqueue.blobs.object_storage import open_s3
-from mailqueue.blobs.s3 import S3Settings
-from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.mail_queue import PulsarMailQueue
-from mailqueue.pulsar.mail_queue import open_queue as open_pulsar_queue
-from mailqueue.pulsar.settings import PulsarSettings
-from mailqueue.pulsar.topics import Topics
-from mailqueue.queue import Dequeued, MailQueue
-from mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailqueue.rabbitmq.broker.settings import BrokerSettings
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
-from model.blobs import Blobs
-from model.ids import QueueName
-from model.ports import AsyncTables, Clock
-from model.queue.broker import Broker as BrokerPort
-from model.queue.configuration import QueueConfiguration
-from model.queue.mails import Listed
-from model.queue.slices import Slicing
-from repair.clock import SystemClock
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import Keyspace
+from mailmend.cql.memory import MemoryTables
+from mailmend.mailqueue.blobs.object_storage import open_s3
+from mailmend.mailqueue.blobs.s3 import S3Settings
+from mailmend.mailqueue.broker import Broker as BrokerPort
+from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.broker.topics import Topics
+from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue
+from mailmend.mailqueue.pulsar.mail_queue import open_queue as open_pulsar_queue
+from mailmend.mailqueue.queue import Dequeued, MailQueue
+from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailmend.mailqueue.rules.configuration import QueueConfiguration
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.slices import Slicing
+from mailmend.model.blobs import Blobs
+from mailmend.model.ids import QueueName
+from mailmend.model.ports import AsyncTables, Clock
+from mailmend.repair.clock import SystemClock
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 from tests.support.memory_blobs import MemoryBlobs

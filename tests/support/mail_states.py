@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from cql.driver.session import CassandraCluster, Keyspace, connect
-from cql.render import schema_cql
-from model.catalog import mail as catalog
-from model.catalog.james_tables import BLOB_PARTS, BLOBS
-from model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
-from model.operations import Change, Count, Put, Read, Remove, Scan, Write
-from model.schema.keyspace import Schema
-from model.schema.table import Key, Row, Table
+from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
+from mailmend.cql.render import schema_cql
+from mailmend.model.catalog import mail as catalog
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
+from mailmend.model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Change, Count, Put, Read, Remove, Scan, Write
+from mailmend.model.table import Key, Row, Table
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.repairing import MAILBOX, content_row, message, mirror_row, truth_row

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from model.ids import MailboxId
-from model.messages.flags import Flags, FlagsChange, SystemFlag, flags_of
-from model.messages.message import MessageKey, NewMail, Stored
-from model.operations import ChangeIf, Conditional, PutIfAbsent, RemoveIf
-from model.schema.table import Row
-from repair.writing.message_store import MessageStore
-from repair.writing.truth_rows import place_of
+from mailmend.model.ids import MailboxId
+from mailmend.model.operations import ChangeIf, Conditional, PutIfAbsent, RemoveIf
+from mailmend.model.table import Row
+from mailmend.repair.store.flags import Flags, FlagsChange, SystemFlag, flags_of
+from mailmend.repair.store.message import MessageKey, NewMail, Stored
+from mailmend.repair.store.message_store import MessageStore
+from mailmend.repair.store.truth_rows import place_of
 
 Mailboxes = Mapping[MessageKey, Flags]
 """Every message at its place, with its flags."""

@@ -8,13 +8,13 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from mailqueue.blobs.stores import NamedBlobs
-from model.blobs import StoredBlob
-from model.errors import BlobMissing
-from model.ids import BlobId
-from model.instants import instant_of
-from model.ports import Clock
-from model.queue.blob_ids import BlobNaming
+from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.mailqueue.rules.blob_ids import BlobNaming
+from mailmend.model.blobs import StoredBlob
+from mailmend.model.errors import BlobMissing
+from mailmend.model.ids import BlobId
+from mailmend.model.instants import instant_of
+from mailmend.model.ports import Clock
 
 
 class BlobVerb(Enum):

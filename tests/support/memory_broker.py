@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
-from mailqueue.draining import Drain, checked_prefetch
-from mailqueue.rabbitmq.broker.topology import topology_of
-from model.errors import BrokerUnreachable, PublishFailed
-from model.ids import QueueName
-from model.ports import Clock
-from model.queue.broker import Delivery, Depth, Message, unheard
-from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
+from mailmend.mailqueue.broker import Delivery, Depth, Message, unheard
+from mailmend.mailqueue.draining import Drain, checked_prefetch
+from mailmend.mailqueue.rabbitmq.broker.topology import topology_of
+from mailmend.mailqueue.rules.mails import PRIORITIES, PRIORITY_NORMAL
+from mailmend.model.errors import BrokerUnreachable, PublishFailed
+from mailmend.model.ids import QueueName
+from mailmend.model.ports import Clock
 
 _DEAD = -1
 """The lane of dead letters, beside those of the levels."""
@@ -66,7 +66,7 @@ class _Held:
 
 
 class MemoryBroker:
-    """Implements `model.queue.broker.Broker` over lists.
+    """Implements `mailqueue.broker.Broker` over lists.
 
     Args:
         clock: gives the chance by which messages are taken out of turn.

@@ -9,17 +9,17 @@ from typing import Any, Self
 
 import pytest
 
-from admin.wiring import cluster as wiring_cluster
-from cql.driver import nodes as driver_nodes
-from cql.driver import session
-from cql.driver.contact import Contact
-from cql.statements import Operation
-from model.errors import AccessDenied, UnknownKeyspace
-from model.operations import Read, Scan
-from model.schema.keyspace import Schema
-from model.schema.sizes import TableSize
-from model.schema.table import Row
-from repair.ledger.leases import Leases
+from mailmend.admin.frame import cluster as wiring_cluster
+from mailmend.cql.driver import nodes as driver_nodes
+from mailmend.cql.driver import session
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.row_statements import Operation
+from mailmend.model.errors import AccessDenied, UnknownKeyspace
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Read, Scan
+from mailmend.model.sizes import TableSize
+from mailmend.model.table import Row
+from mailmend.repair.ledger.leases import Leases
 from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import NamedTables
 from tests.support.migration_twin import MigrationServer

@@ -13,17 +13,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cql.driver.nodes import CassandraNodes
-from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
-from cql.migrate.agreement import Agreement
-from cql.migrate.files import read_folder
-from cql.migrate.history import History
-from cql.migrate.migrator import Migrator
-from cql.migrate.rollout import RolloutRequest
-from model.operations import Applied, Conditional, Read, Seen, Write
-from model.schema.table import Row
-from repair.clock import SystemClock
-from repair.ledger.leases import Leases
+from mailmend.cql.driver.nodes import CassandraNodes
+from mailmend.cql.driver.session import CassandraCluster, Contact, Keyspace, connect
+from mailmend.cql.migrate.agreement import Agreement
+from mailmend.cql.migrate.files import read_folder
+from mailmend.cql.migrate.history import History
+from mailmend.cql.migrate.migrator import Migrator
+from mailmend.cql.migrate.rollout import RolloutRequest
+from mailmend.model.operations import Applied, Conditional, Read, Seen, Write
+from mailmend.model.table import Row
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.ledger.leases import Leases
 from tests.support.progress import SilentProgress
 
 STATEMENT_SECONDS = 9.0

@@ -9,20 +9,20 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from cql.language.parser import parse
-from cql.memory import MemoryTables
-from cql.migrate.agreement import Agreement
-from cql.migrate.history import History
-from cql.migrate.migrator import Migrator, RolloutResult
-from cql.migrate.rollout import RolloutRequest
-from cql.statements import Operation
-from model.errors import CannotReach, SchemaRefused, WrongUse
-from model.migrations.migration import Migration
-from model.schema.keyspace import Schema
-from model.schema.names import pairs_of
-from model.schema.statements import CreateKeyspace, CreateTable, NamedStatement, WriteRows
-from model.schema.table import Row
-from repair.ledger.leases import Leases
+from mailmend.cql.language.parser import parse
+from mailmend.cql.memory import MemoryTables
+from mailmend.cql.migrate.agreement import Agreement
+from mailmend.cql.migrate.history import History
+from mailmend.cql.migrate.migrator import Migrator, RolloutResult
+from mailmend.cql.migrate.rollout import RolloutRequest
+from mailmend.cql.row_statements import Operation
+from mailmend.cql.schema.migrations.migration import Migration
+from mailmend.cql.statements import CreateKeyspace, CreateTable, NamedStatement, WriteRows
+from mailmend.model.errors import CannotReach, SchemaRefused, WrongUse
+from mailmend.model.keyspace import Schema
+from mailmend.model.names import pairs_of
+from mailmend.model.table import Row
+from mailmend.repair.ledger.leases import Leases
 from tests.support.clock import VirtualClock
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import served

@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn
 from uuid import UUID
 
-from cql.memory import MemoryTables
-from model.catalog.mail import MESSAGES
-from model.operations import Scan
-from model.schema.table import Row
-from repair.clock import SystemClock
-from repair.ledger.runs import Ledger
-from repair.mending.engine import RepairSettings
-from repair.scanners.local import LocalEngine
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.catalog.mail import MESSAGES
+from mailmend.model.operations import Scan
+from mailmend.model.table import Row
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.scanners.local import LocalEngine
 from tests.support.clock import START, uuid_at
 
 MAILBOXES = 1000

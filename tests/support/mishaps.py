@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from cql.statements import Operation
-from model.errors import DoubtfulWrite, NotEnoughReplicas, TimedOut
-from model.instants import MICROS
-from model.operations import Conditional, Count, Level, Put, PutIfAbsent, Read, Scan, Write
-from model.ports import Clock, Tables
-from model.schema.table import Key
+from mailmend.cql.row_statements import Operation
+from mailmend.model.errors import DoubtfulWrite, NotEnoughReplicas, TimedOut
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Conditional, Count, Level, Put, PutIfAbsent, Read, Scan, Write
+from mailmend.model.ports import Clock, Tables
+from mailmend.model.table import Key
 from tests.support.surrounded import SurroundedTables
 
 WRITE_SECONDS = 10.0

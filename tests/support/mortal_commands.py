@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from admin.services.queue.removed_mails import RemovedMailsFile, RestoredLog
-from admin.wiring import queues
-from model.ids import EnqueueId
+from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue.removed_mails import RemovedMailsFile, RestoredLog
+from mailmend.model.ids import EnqueueId
 from tests.support.commands import Ended
 from tests.support.in_turn import InTurn
 from tests.support.queue_commands import QueueShell, queue_shell

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from cql.driver.session import EVERY_NODE
-from model.errors import MailmendError
-from model.schema.table import Row
+from mailmend.cql.driver.session import EVERY_NODE
+from mailmend.model.errors import MailmendError
+from mailmend.model.table import Row
 from tests.support.cluster_twin import ClusterTwin
 
 _FROM = re.compile(r" FROM ([\w.]+)")

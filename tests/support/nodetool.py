@@ -3,11 +3,11 @@
 import os
 import shlex
 
-from admin.local.cassandra_node import java_modules
-from admin.local.cassandra_settings import NEWEST
-from admin.local.jars import JarStore
-from admin.local.java import find_java
-from admin.local.server_kind import Machine
+from mailmend.admin.local.cassandra_node import java_modules
+from mailmend.admin.local.cassandra_settings import NEWEST
+from mailmend.admin.local.jars import JarStore
+from mailmend.admin.local.java import find_java
+from mailmend.admin.local.server_kind import Machine
 from tests.support.servers import CassandraServer, unavailable
 
 _OPTIONS = (

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from admin.local.s3proxy import ObjectStore, keys_of
-from admin.local.server import LocalServer
-from mailqueue.blobs.object_storage import create_bucket
-from mailqueue.blobs.s3 import S3Settings
+from mailmend.admin.local.s3proxy import ObjectStore, keys_of
+from mailmend.admin.local.server import LocalServer
+from mailmend.mailqueue.blobs.object_storage import create_bucket
+from mailmend.mailqueue.blobs.s3 import S3Settings
 from tests.support.servers import throwaway_server
 
 GIVEN, GIVEN_KEYS = "MAILMEND_TEST_S3", "MAILMEND_TEST_S3_KEYS"

@@ -7,14 +7,14 @@ engine that joins, fingerprints and sums in its own clever way is held to it, su
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
-from model.operations import Seen
-from model.projections.content import Content
-from model.projections.family import Family
-from model.projections.findings import Look, Suspect
-from model.projections.groups import Counts, Union
-from model.projections.projection import Projection
-from model.projections.verdicts import Verdict
-from model.schema.table import Key, Row
+from mailmend.model.operations import Seen
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import Look, Suspect
+from mailmend.model.projections.groups import Counts, Union
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Key, Row
 
 Rows = Mapping[str, Sequence[Row]]
 """The rows of each table, by the table's spelling."""

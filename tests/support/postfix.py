@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from admin.local.folders import cache_home, locked
-from admin.local.ports import free_port
-from admin.local.rabbitmq_parts import DebianPackages, debian_uri, find_patchelf, patch
-from model.errors import LocalServerError
+from mailmend.admin.local.folders import cache_home, locked
+from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.rabbitmq_parts import DebianPackages, debian_uri, find_patchelf, patch
+from mailmend.model.errors import LocalServerError
 from tests.support.certificates import Signed
 from tests.support.servers import unavailable
 

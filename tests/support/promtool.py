@@ -5,9 +5,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from admin.local.folders import cache_home, locked
-from admin.local.rabbitmq_parts import DebianPackages, debian_uri
-from model.errors import LocalServerError
+from mailmend.admin.local.folders import cache_home, locked
+from mailmend.admin.local.rabbitmq_parts import DebianPackages, debian_uri
+from mailmend.model.errors import LocalServerError
 from tests.support.servers import unavailable
 
 _FETCH_SECONDS_MAX = 600.0

@@ -13,19 +13,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from uuid import UUID
 
-from cql.memory import MemoryTables, Surround
-from cql.statements import Operation
-from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID
-from model.instants import MICROS
-from model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, RemoveIf, Scan, Seen, Write
-from model.projections.family import Family
-from model.projections.filters import Filter
-from model.projections.findings import Finding
-from model.projections.mirror import Mirror
-from model.projections.projection import Condition
-from model.projections.verdicts import Verdict
-from model.schema.table import Table
-from repair.ledger.runs import Ledger
+from mailmend.cql.memory import MemoryTables, Surround
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, RemoveIf, Scan, Seen, Write
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.findings import Finding
+from mailmend.model.projections.mirror import Mirror
+from mailmend.model.projections.projection import Condition
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Table
+from mailmend.repair.ledger.runs import Ledger
 from tests.support.clock import VirtualClock, uuid_at
 
 TICK = MICROS // 2

@@ -1,6 +1,6 @@
 """The stories that the model of the protocol tells: what users and repairs do, and how their end is judged.
 
-Each actor runs the product's own code: `repair.writing.truth_writes` and `repair.writing.plans` write,
+Each actor runs the product's own code: `repair.store.truth_writes` and `repair.store.plans` write,
 `repair.mending.fixer` looks again and mends,
 `repair.mending.undo` takes back; James's ways are told by hand. Harm is what a repair alone did: a projection that is
 wrong in the end, and right when the same writes of the users are replayed without any repair.
@@ -13,22 +13,22 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from model.catalog.mail import FIRST_UNSEEN
-from model.errors import MailmendError
-from model.ids import RunId
-from model.instants import MICROS
-from model.messages.message import MessageKey
-from model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, Remove, Seen, Write
-from model.projections.findings import Finding, Look, RepairPolicy, Suspect
-from model.projections.projection import Projection
-from model.projections.verdicts import MENDABLE, Verdict
-from model.schema.table import Row, Table
-from repair.ledger.before_images import image_digest
-from repair.mending.fixer import Fixer, SecondLook, _near_reads, _truth_reads, _with_near
-from repair.mending.undo import UndoSettings, UndoTools, undo
-from repair.retries import Retries
-from repair.writing.plans import writes_for
-from repair.writing.truth_writes import ConditionalTruth, StampSource
+from mailmend.model.catalog.mail import FIRST_UNSEEN
+from mailmend.model.errors import MailmendError
+from mailmend.model.ids import RunId
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, Remove, Seen, Write
+from mailmend.model.projections.findings import Finding, Look, RepairPolicy, Suspect
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.model.table import Row, Table
+from mailmend.repair.ledger.before_images import image_digest
+from mailmend.repair.mending.fixer import Fixer, SecondLook, _near_reads, _truth_reads, _with_near
+from mailmend.repair.mending.undo import UndoSettings, UndoTools, undo
+from mailmend.repair.retries import Retries
+from mailmend.repair.store.message import MessageKey
+from mailmend.repair.store.plans import writes_for
+from mailmend.repair.store.truth_writes import ConditionalTruth, StampSource
 from tests.support.clock import VirtualClock
 from tests.support.progress import SilentProgress
 from tests.support.protocol import (
@@ -241,7 +241,7 @@ def planner(world: World, number: int) -> Callable[[Actor], None]:
 
 
 def _apply(world: World, clock: ActorClock, plan: Sequence[Suspect], as_of: int) -> None:
-    """As `admin.services.plans` does it: the plan's T, less a little for each run before; or broken on purpose."""
+    """As `plans_service` does it: the plan's T, less a little for each run before; or broken on purpose."""
     story, variant = world.story, world.setting.variant
     latest = clock.micros() - world.setting.margin * TICK
     as_of = clock.micros() if variant == "as of now" else min(latest, as_of)

@@ -9,13 +9,13 @@ from typing import TypeVar
 
 import pytest
 
-from admin.wiring import queues
-from mailqueue.codec.pulsar import JamesFilter, filter_text
-from mailqueue.pulsar.deletions import filter_topics
-from mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
-from mailqueue.pulsar.topics import TopicMessage
-from model.ids import QueueName
-from model.queue.deletions import FilterKind
+from mailmend.admin.queue import connections as queues
+from mailmend.mailqueue.codec.pulsar import JamesFilter, filter_text
+from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailmend.mailqueue.pulsar.view.deletions import filter_topics
+from mailmend.mailqueue.rules.deletions import FilterKind
+from mailmend.model.ids import QueueName
 from tests.support.clock import VirtualClock
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.memory_blobs import MemoryBlobs

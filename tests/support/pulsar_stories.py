@@ -15,13 +15,13 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mailqueue.blobs.object_storage import open_files
-from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.mail_queue import open_queue
-from mailqueue.pulsar.settings import PulsarSettings
-from mailqueue.pulsar.topics import TopicMessage
-from model.ids import QueueName
-from repair.clock import SystemClock
+from mailmend.mailqueue.blobs.object_storage import open_files
+from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.pulsar.mail_queue import open_queue
+from mailmend.model.ids import QueueName
+from mailmend.repair.clock import SystemClock
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.striking_topics import ACTS, StrikingTopics
 

@@ -20,15 +20,15 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 from uuid import uuid4
 
-from admin.local.pulsar import Pulsar
-from admin.local.server import LocalServer
-from admin.local.server_kind import HOST, Site
-from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
-from mailqueue.pulsar.settings import PulsarSettings
-from model.blobs import Blobs
-from model.errors import MailmendError
-from repair.clock import SystemClock
+from mailmend.admin.local.pulsar import Pulsar
+from mailmend.admin.local.server import LocalServer
+from mailmend.admin.local.server_kind import HOST, Site
+from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailmend.model.blobs import Blobs
+from mailmend.model.errors import MailmendError
+from mailmend.repair.clock import SystemClock
 from tests.support.pulsar_stories import QUEUE
 from tests.support.servers import throwaway_server
 

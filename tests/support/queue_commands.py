@@ -9,19 +9,19 @@ from typing import Any, TypeVar
 
 import pytest
 
-from admin.wiring import cluster as wiring_cluster
-from admin.wiring import queues
-from cql.driver import nodes, session
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
-from model.catalog.generations import AUGUST_2026
-from model.catalog.mail import SCHEMA
-from model.catalog.queue_tables import OwnTables, queue_tables_of
-from model.ids import EnqueueId, QueueName
-from model.operations import Change
-from model.queue.broker import Broker
-from model.queue.mails import Listed
-from model.schema.keyspace import Schema
-from model.schema.table import Table
+from mailmend.admin.frame import cluster as wiring_cluster
+from mailmend.admin.queue import connections as queues
+from mailmend.cql.driver import nodes, session
+from mailmend.cql.schema.generations import AUGUST_2026
+from mailmend.mailqueue.broker import Broker
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.catalog.queue_tables import OwnTables, queue_tables_of
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Change
+from mailmend.model.table import Table
 from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended, command_line

@@ -22,29 +22,29 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from admin.cli import run
-from admin.services.queue.move_journal import MoveJournalFile
-from admin.wiring import cluster as wiring_cluster
-from admin.wiring import queues
-from cql.driver.asynchronous import AsyncKeyspace
-from cql.driver.session import Keyspace, connect
-from mailqueue.blobs.object_storage import open_s3
-from mailqueue.maintenance.blob_collection import RemovedList
-from mailqueue.maintenance.blob_scan import LocalBlobScanner
-from mailqueue.maintenance.cleanup_scan import LocalQueueScanner
-from mailqueue.maintenance.move_due import MoverTurns
-from mailqueue.maintenance.queue_move import QueueMove
-from mailqueue.queue import Dequeued
-from mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
-from model.errors import MailmendError
-from model.ids import QueueName
-from model.queue.configuration import QueueConfiguration
-from model.queue.filters import MailFilter
-from model.queue.mails import Listed, Whereabouts
-from model.queue.slices import Slicing
-from repair.clock import SystemClock
-from repair.ledger.runs import Ledger
+from mailmend.admin.frame import cluster as wiring_cluster
+from mailmend.admin.main import run
+from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue.move_journal import MoveJournalFile
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.driver.session import Keyspace, connect
+from mailmend.mailqueue.blobs.object_storage import open_s3
+from mailmend.mailqueue.cleanup.scan import LocalQueueScanner
+from mailmend.mailqueue.collection.collecting import RemovedList
+from mailmend.mailqueue.collection.scan import LocalBlobScanner
+from mailmend.mailqueue.queue import Dequeued
+from mailmend.mailqueue.queue_move import QueueMove
+from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailmend.mailqueue.rabbitmq.move_due import MoverTurns
+from mailmend.mailqueue.rules.configuration import QueueConfiguration
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.mailqueue.rules.slices import Slicing
+from mailmend.model.errors import MailmendError
+from mailmend.model.ids import QueueName
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.ledger.runs import Ledger
 from tests.support.queue_servers import Servers
 from tests.support.queue_wires import Errors, Side, WiredBlobs, WiredBroker, WiredTables, name_of
 from tests.support.queues import CONTENT, listed, mail, parts_of
@@ -345,7 +345,7 @@ def typed(order: Order) -> None:
         (QueueMove, "_put", life.mortal_later("put", QueueMove._put)),
     ]
     if "spark" in order.arguments:
-        from spark_repair.queue_cleanup import SparkQueueScan  # noqa: PLC0415 - slow to import, and seldom needed
+        from mailmend.spark_repair.queue_cleanup import SparkQueueScan  # noqa: PLC0415 - slow to import, and seldom needed
 
         patched.append((SparkQueueScan, "remove_marks", life.mortal("marks by Spark", SparkQueueScan.remove_marks)))
     for module, name, mortal in patched:

@@ -8,20 +8,20 @@ from typing import Any, Final, TypeVar
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from mailqueue.maintenance.cleanup import CleanupSettings, QueueCleanup
-from mailqueue.maintenance.cleanup_scan import LocalQueueScanner, Mark
-from mailqueue.maintenance.cleanup_writes import CleanedQueue
-from mailqueue.maintenance.sweep import Sweeper
-from mailqueue.rabbitmq.unacked import UnackedMail
-from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES
-from model.catalog.queue_tables import OwnTables
-from model.errors import MailmendError
-from model.queue.blob_ids import BlobNaming, BlobsMode
-from model.queue.cleanup import MarksRule
-from model.queue.configuration import QueueConfiguration
-from model.queue.size import SizeKind
-from model.queue.slices import EPOCH, Slicing, slice_of
-from model.schema.table import Row
+from mailmend.mailqueue.cleanup.cleaning import CleanupSettings, QueueCleanup
+from mailmend.mailqueue.cleanup.scan import LocalQueueScanner, Mark
+from mailmend.mailqueue.cleanup.writes import CleanedQueue
+from mailmend.mailqueue.rabbitmq.sweep import Sweeper
+from mailmend.mailqueue.rabbitmq.unacked import UnackedMail
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
+from mailmend.mailqueue.rules.cleanup import MarksRule
+from mailmend.mailqueue.rules.configuration import QueueConfiguration
+from mailmend.mailqueue.rules.size import SizeKind
+from mailmend.mailqueue.rules.slices import EPOCH, Slicing, slice_of
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.errors import MailmendError
+from mailmend.model.table import Row
 from tests.support.james_beside import James
 from tests.support.progress import SilentProgress
 from tests.support.queue_model import Promised, Promises, Standing

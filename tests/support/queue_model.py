@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
-from model.ids import BlobId, EnqueueId
-from model.queue.slices import EPOCH
+from mailmend.mailqueue.rules.slices import EPOCH
+from mailmend.model.ids import BlobId, EnqueueId
 
 
 class Standing(Enum):

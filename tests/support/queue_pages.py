@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from admin.services.runbooks import RunbookStep
-from cql.applying import ensure_ledger
-from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
-from model.instants import MICROS
-from model.operations import Change, Put, Remove, Scan
-from model.queue.slices import slice_of
+from mailmend.admin.frame.runbooks import RunbookStep
+from mailmend.cql.applying import ensure_ledger
+from mailmend.mailqueue.rules.slices import slice_of
+from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Change, Put, Remove, Scan
 from tests.support.attempts import START, attempt, rows_of
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.pulsars import PulsarNamespace

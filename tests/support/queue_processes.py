@@ -13,17 +13,17 @@ from uuid import uuid4
 
 import pytest
 
-from admin.wiring import cluster as wiring_cluster
-from cql.driver.session import Keyspace, connect
-from mailqueue.blobs.stores import NamedBlobs
-from mailqueue.codec import queued_of
-from mailqueue.queue import Dequeued
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.catalog.james_tables import EVENT_STORE
-from model.catalog.mail_queue import QUEUE_TABLES
-from model.ids import BlobId, EnqueueId
-from model.queue.broker import Depth
-from model.schema.keyspace import Schema
+from mailmend.admin.frame import cluster as wiring_cluster
+from mailmend.cql.driver.session import Keyspace, connect
+from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.mailqueue.broker import Depth
+from mailmend.mailqueue.codec import queued_of
+from mailmend.mailqueue.queue import Dequeued
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.catalog.mail_queue import QUEUE_TABLES
+from mailmend.model.ids import BlobId, EnqueueId
+from mailmend.model.keyspace import Schema
 from tests.support.brokers import Broker, eventually
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.keyspaces import created, dropped

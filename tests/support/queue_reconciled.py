@@ -5,15 +5,15 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from cql.statements import Operation
-from mailqueue.codec import message_of
-from mailqueue.codec import row_of as codec_row
-from model.blobs import BlobKind
-from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
-from model.ids import BlobId, EnqueueId
-from model.operations import Put, Remove, Scan
-from model.queue.mails import PRIORITY_NORMAL
-from model.queue.slices import slice_of
+from mailmend.cql.row_statements import Operation
+from mailmend.mailqueue.codec import message_of
+from mailmend.mailqueue.codec import row_of as codec_row
+from mailmend.mailqueue.rules.mails import PRIORITY_NORMAL
+from mailmend.mailqueue.rules.slices import slice_of
+from mailmend.model.blobs import BlobKind
+from mailmend.model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
+from mailmend.model.ids import BlobId, EnqueueId
+from mailmend.model.operations import Put, Remove, Scan
 from tests.support.queue_commands import KEYSPACE, QueueShell
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from cql.driver.contact import Contact
-from mailqueue.blobs.s3 import S3Settings
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailmend.cql.driver.contact import Contact
+from mailmend.mailqueue.blobs.s3 import S3Settings
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, TypeVar, cast
 
-from mailqueue.blobs.stores import NamedBlobs
-from model.blobs import BlobKind, Blobs, BlobStore
-from model.errors import (
+from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.mailqueue.broker import Broker, Delivery, Depth, Message, unheard
+from mailmend.mailqueue.rules.mails import PRIORITY_NORMAL
+from mailmend.model.blobs import BlobKind, Blobs, BlobStore
+from mailmend.model.errors import (
     BlobsUnreachable,
     BrokerUnreachable,
     DoubtfulWrite,
@@ -20,12 +22,10 @@ from model.errors import (
     PublishFailed,
     TimedOut,
 )
-from model.ids import BlobId, QueueName
-from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.ports import AsyncTables
-from model.queue.broker import Broker, Delivery, Depth, Message, unheard
-from model.queue.mails import PRIORITY_NORMAL
-from model.schema.table import Row
+from mailmend.model.ids import BlobId, QueueName
+from mailmend.model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from mailmend.model.ports import AsyncTables
+from mailmend.model.table import Row
 
 T = TypeVar("T")
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from mailqueue.codec import queued_of
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
-from mailqueue.rabbitmq.unacked import UnackedMail
-from model.operations import Change, Put, Remove
-from model.queue.broker import Message
+from mailmend.mailqueue.broker import Message
+from mailmend.mailqueue.codec import queued_of
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailmend.mailqueue.rabbitmq.unacked import UnackedMail
+from mailmend.model.operations import Change, Put, Remove
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 from tests.support.queue_wires import Errors, Side, StepFault, WiredBlobs, WiredBroker, WiredTables

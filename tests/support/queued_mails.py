@@ -6,8 +6,8 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from model.ids import BlobId, EnqueueId
-from model.queue.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
+from mailmend.mailqueue.rules.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
+from mailmend.model.ids import BlobId, EnqueueId
 
 TEXTS: Final = st.text(st.characters(codec="utf-8"), max_size=20)
 NAMES: Final = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)

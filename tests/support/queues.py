@@ -8,30 +8,30 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from cql.memory import MemoryTables
-from mailqueue.codec import queued_of
-from mailqueue.configuration import Configurations
-from mailqueue.maintenance.sweep import Sweeper
-from mailqueue.metrics import QueueCount
-from mailqueue.queue import Dequeued, MailQueue
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
-from mailqueue.rabbitmq.parts import Parts
-from mailqueue.rabbitmq.view.due_mails import DueMails
-from mailqueue.rabbitmq.view.queue_view import QueueView
-from mailqueue.rabbitmq.view.tallies import SliceTallies
-from model.blobs import Blobs
-from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES
-from model.catalog.queue_tables import OwnTables
-from model.ids import BlobId, EnqueueId, QueueName
-from model.operations import Change, Put, Scan
-from model.ports import AsyncTables, Clock
-from model.queue.blob_ids import BlobNaming
-from model.queue.broker import SLICE_HEADER, Broker
-from model.queue.configuration import QueueConfiguration
-from model.queue.filters import EVERYTHING, MailFilter
-from model.queue.mails import Listed, Mail, MailBlobs, QueuedMail
-from model.queue.slices import EPOCH, Slicing
-from model.schema.table import Row, Table
+from mailmend.cql.memory import MemoryTables
+from mailmend.mailqueue.broker import SLICE_HEADER, Broker
+from mailmend.mailqueue.codec import queued_of
+from mailmend.mailqueue.configuration import Configurations
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.queue import Dequeued, MailQueue
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailmend.mailqueue.rabbitmq.parts import Parts
+from mailmend.mailqueue.rabbitmq.sweep import Sweeper
+from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
+from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
+from mailmend.mailqueue.rabbitmq.view.tallies import SliceTallies
+from mailmend.mailqueue.rules.blob_ids import BlobNaming
+from mailmend.mailqueue.rules.configuration import QueueConfiguration
+from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
+from mailmend.mailqueue.rules.mails import Listed, Mail, MailBlobs, QueuedMail
+from mailmend.mailqueue.rules.slices import EPOCH, Slicing
+from mailmend.model.blobs import Blobs
+from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.ids import BlobId, EnqueueId, QueueName
+from mailmend.model.operations import Change, Put, Scan
+from mailmend.model.ports import AsyncTables, Clock
+from mailmend.model.table import Row, Table
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 from tests.support.memory_blobs import MemoryBlobs

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from cql.driver.session import CassandraCluster, Keyspace, connect
-from mailqueue.rabbitmq.broker.topology import topology_of
-from model.catalog.james_tables import EVENT_STORE
-from model.catalog.mail_queue import ENQUEUED_MAILS, QUEUE_TABLES
-from model.ids import QueueName
-from model.operations import Remove, Scan
-from model.schema.keyspace import Schema
+from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
+from mailmend.mailqueue.rabbitmq.broker.topology import topology_of
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS, QUEUE_TABLES
+from mailmend.model.ids import QueueName
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Remove, Scan
 from tests.support.brokers import Broker
 from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.keyspaces import created, dropped

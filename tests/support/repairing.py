@@ -6,26 +6,26 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from cql.memory import MemoryTables, Surround
-from cql.statements import Operation
-from model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
-from model.errors import TimedOut
-from model.ids import RunId
-from model.instants import MICROS
-from model.operations import Change, Put, Read, Remove, Scan, Seen
-from model.ports import Clock, NodeClocks, Tables
-from model.projections.family import Family
-from model.projections.findings import Finding, RepairPolicy, Suspect
-from model.projections.verdicts import MENDABLE, Verdict
-from model.schema.table import Key, Row, Table
-from repair.clock import Timing
-from repair.ledger.leases import TTL_SECONDS, Leases
-from repair.ledger.runs import Ledger
-from repair.mending.counters import CounterMender
-from repair.mending.engine import RepairSettings
-from repair.mending.fixer import Fixer
-from repair.mending.runner import RepairResult, RepairTools, check, repair
-from repair.scanners.local import LocalEngine
+from mailmend.cql.memory import MemoryTables, Surround
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from mailmend.model.errors import TimedOut
+from mailmend.model.ids import RunId
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Change, Put, Read, Remove, Scan, Seen
+from mailmend.model.ports import Clock, NodeClocks, Tables
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
+from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.model.table import Key, Row, Table
+from mailmend.repair.clock import Timing
+from mailmend.repair.ledger.leases import TTL_SECONDS, Leases
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.mending.counters import CounterMender
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.fixer import Fixer
+from mailmend.repair.mending.runner import RepairResult, RepairTools, check, repair
+from mailmend.repair.scanners.local import LocalEngine
 from tests.support.clock import START, VirtualClock, uuid_at
 from tests.support.progress import SilentProgress
 

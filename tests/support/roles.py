@@ -10,15 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from cql.driver.session import CassandraCluster, connect
-from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE
-from model.catalog.ledger import LEDGER_TABLES
-from model.catalog.mail_queue import QUEUE_TABLES
-from model.errors import AccessDenied
-from model.operations import Remove
-from model.schema.grants import ROLES
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Kind, Table
+from mailmend.cql.driver.session import CassandraCluster, connect
+from mailmend.cql.schema.grants import ROLES
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE
+from mailmend.model.catalog.ledger import LEDGER_TABLES
+from mailmend.model.catalog.mail_queue import QUEUE_TABLES
+from mailmend.model.errors import AccessDenied
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Remove
+from mailmend.model.table import Column, Kind, Table
 from tests.support.commands import CommandLine, Ended
 from tests.support.guarded import GuardedNode
 from tests.support.keyspaces import MAIL, created, dropped

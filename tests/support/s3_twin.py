@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
-from mailqueue.blobs.s3 import S3Settings
+from mailmend.mailqueue.blobs.s3 import S3Settings
 from tests.support.certificates import Signed
 
 WHEN = "2026-11-20T17:40:18.000Z"

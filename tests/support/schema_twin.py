@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from cql.ports import SchemaServer
-from model.catalog.generations import GENERATIONS
-from model.catalog.ledger import LEDGER_TABLES
-from model.catalog.mail import SCHEMA
-from model.errors import MailmendError, UnknownKeyspace
-from model.schema.keyspace import Schema
-from model.schema.names import text_of
-from model.schema.table import Column, Kind, Row, Table, UserType
+from mailmend.cql.ports import SchemaServer
+from mailmend.cql.schema.generations import GENERATIONS
+from mailmend.model.catalog.ledger import LEDGER_TABLES
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.errors import MailmendError, UnknownKeyspace
+from mailmend.model.keyspace import Schema
+from mailmend.model.names import text_of
+from mailmend.model.table import Column, Kind, Row, Table, UserType
 from tests.support.schemas import served, served_table
 
 _CREATE = re.compile(r"CREATE (KEYSPACE|TYPE|TABLE) (?:IF NOT EXISTS )?(?:(\w+)\.)?(\w+)")

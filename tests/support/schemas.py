@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Table, UserType
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Table, UserType
 
 
 def served_table(table: Table, comment: str = "") -> Table:

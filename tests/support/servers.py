@@ -20,16 +20,16 @@ from uuid import uuid4
 import pytest
 from cassandra.cluster import ControlConnection, Session
 
-from admin.local import LOCAL_DC, ClusterRequest, ClusterState, LocalCluster, local_cluster
-from admin.local.cassandra_settings import hosts_of
-from admin.local.ports import free_port
-from admin.local.server import LocalServer
-from admin.local.server_kind import Machine, ServerKind
-from admin.local.throwaway import throwaway_folder
-from cql.driver.session import CassandraCluster, Contact, connect
-from cql.render import keyspace_cql
-from cql.replication import in_every_data_centre
-from model.errors import JavaMissing, LocalServerError, SchemaDisagreement
+from mailmend.admin.local import LOCAL_DC, ClusterRequest, ClusterState, LocalCluster, local_cluster
+from mailmend.admin.local.cassandra_settings import hosts_of
+from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.server import LocalServer
+from mailmend.admin.local.server_kind import Machine, ServerKind
+from mailmend.admin.local.throwaway import throwaway_folder
+from mailmend.cql.driver.session import CassandraCluster, Contact, connect
+from mailmend.cql.render import keyspace_cql
+from mailmend.cql.replication import in_every_data_centre
+from mailmend.model.errors import JavaMissing, LocalServerError, SchemaDisagreement
 
 GIVEN = "MAILMEND_TEST_CASSANDRA"
 PREFIX = "mailmend-test-"

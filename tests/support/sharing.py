@@ -8,18 +8,18 @@ from types import coroutine
 from typing import Any, Final
 from uuid import UUID
 
-from cql.memory import MemoryTables
-from delivery.sharing import SharedLimits
-from model.errors import CannotReach, DoubtfulWrite, MailmendError
-from model.ids import QueueName
-from model.operations import Applied, Conditional, Read, Seen, Write
-from model.pickup.engine import Picked, PickupEngine
-from model.pickup.policy import CounterPolicy, PickupField
-from model.pickup.rates import RateAlgorithm
-from model.pickup.servers import ServerName
-from model.pickup.shares import ServerShare
-from model.pickup.sub_queues import ActiveMail
-from repair.ledger.delivery_servers import LedgerServers
+from mailmend.cql.memory import MemoryTables
+from mailmend.delivery.ledger.servers import LedgerServers
+from mailmend.delivery.policy.engine import Picked, PickupEngine
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField
+from mailmend.delivery.policy.rates import RateAlgorithm
+from mailmend.delivery.policy.servers import ServerName
+from mailmend.delivery.policy.shares import ServerShare
+from mailmend.delivery.policy.sub_queues import ActiveMail
+from mailmend.delivery.shared.sharing import SharedLimits
+from mailmend.model.errors import CannotReach, DoubtfulWrite, MailmendError
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import Applied, Conditional, Read, Seen, Write
 from tests.support.clock import START, uuid_at
 
 OUTGOING: Final = QueueName("outgoing")

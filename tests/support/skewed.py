@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 from uuid import UUID
 
-from model.ports import Clock
+from mailmend.model.ports import Clock
 from tests.support.clock import uuid_at
 
 C = TypeVar("C", bound=Clock)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from admin.local.server import LocalServer
-from admin.local.server_kind import HOST, Launch, Machine, Site
-from model.errors import LocalServerError
-from repair.clock import SystemClock
+from mailmend.admin.local.server import LocalServer
+from mailmend.admin.local.server_kind import HOST, Launch, Machine, Site
+from mailmend.model.errors import LocalServerError
+from mailmend.repair.clock import SystemClock
 
 _PROGRAM = """
 import pathlib, signal, socket, sys

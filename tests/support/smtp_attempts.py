@@ -5,8 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 
-from delivery.smtp import SmtpRelay
-from model.delivery.attempts import (
+from mailmend.delivery.mail.attempts import (
     DeliveryAttempt,
     DeliveryProtocol,
     EnvelopeRecipient,
@@ -14,6 +13,7 @@ from model.delivery.attempts import (
     RecipientResult,
     StageTimeouts,
 )
+from mailmend.delivery.smtp.outgoing.relay import SmtpRelay
 from tests.support.smtp_sink import SmtpSink
 
 CONTENT = b"Subject: hello\r\n\r\nThe body.\r\n"

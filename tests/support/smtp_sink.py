@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
-from model.delivery.attempts import NextHop
+from mailmend.delivery.mail.attempts import NextHop
 
 HOST = "127.0.0.1"
 _LEAVING_SECONDS_MAX = 5.0

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from admin.local.connector import connector_jars
-from model.errors import JavaMissing, LocalServerError
-from spark_repair.lost_java import forget_ended_session
-from spark_repair.session import SparkSettings, coordinates_here, open_session
+from mailmend.admin.local.connector import connector_jars
+from mailmend.model.errors import JavaMissing, LocalServerError
+from mailmend.spark_repair.lost_java import forget_ended_session
+from mailmend.spark_repair.session import SparkSettings, coordinates_here, open_session
 from tests.support.servers import unavailable
 
 

@@ -4,11 +4,9 @@ import re
 
 from hypothesis import strategies as st
 
-import model.schema.statements
-from cql.language.lexer import TokenKind, tokens_of
-from model.schema.keyspace import Index, View
-from model.schema.names import RESERVED, map_literal, name_of, text_literal
-from model.schema.statements import (
+import mailmend.cql.statements
+from mailmend.cql.language.lexer import TokenKind, tokens_of
+from mailmend.cql.statements import (
     AddColumns,
     AddField,
     AlterKeyspace,
@@ -36,12 +34,14 @@ from model.schema.statements import (
     Truncate,
     Use,
 )
-from model.schema.table import Column, Compaction, Kind, Table, UserType
+from mailmend.model.keyspace import Index, View
+from mailmend.model.names import RESERVED, map_literal, name_of, text_literal
+from mailmend.model.table import Column, Compaction, Kind, Table, UserType
 
 KINDS = [
     kind
-    for name in model.schema.statements.__all__
-    if isinstance(kind := getattr(model.schema.statements, name), type)
+    for name in mailmend.cql.statements.__all__
+    if isinstance(kind := getattr(mailmend.cql.statements, name), type)
     and issubclass(kind, Statement)
     and kind not in {Statement, NamedStatement, Drop}
 ]

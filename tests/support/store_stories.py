@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from model.catalog.mail import IMAP_UID, MESSAGES
-from model.ids import MailboxId
-from model.messages.flags import FlagsChange, FlagsMode, parse_flags
-from model.messages.message import MessageKey
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGES
+from mailmend.model.ids import MailboxId
+from mailmend.repair.store.flags import FlagsChange, FlagsMode, parse_flags
+from mailmend.repair.store.message import MessageKey
 from tests.support.mailbox_model import Add, Copy, Delete, Move, Operation, SetFlags
 from tests.support.mishaps import Kind, Mishap
 from tests.support.writing import mail

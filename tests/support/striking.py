@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from model.errors import BlobsUnreachable, TimedOut
-from model.operations import Conditional, Put, Read, Scan, Write
-from model.schema.table import Table
+from mailmend.model.errors import BlobsUnreachable, TimedOut
+from mailmend.model.operations import Conditional, Put, Read, Scan, Write
+from mailmend.model.table import Table
 from tests.support.memory_blobs import BlobCall, BlobVerb
 from tests.support.queues import TwinQueue
 

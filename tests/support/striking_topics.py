@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from mailqueue.pulsar.adapter import PulsarTopics
-from mailqueue.pulsar.mail_queue import PulsarMailQueue
-from mailqueue.pulsar.topics import Following, StoredMessage, TopicDelivery, TopicLease, TopicMessage
-from model.queue.filters import MailFilter
-from model.queue.mails import Listed
-from model.queue.places import Backlog, MessagePlace
-from model.queue.topic_health import TopicPolicies
+from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage, TopicDelivery, TopicLease, TopicMessage
+from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.places import Backlog, MessagePlace
+from mailmend.mailqueue.rules.topic_health import TopicPolicies
 from tests.support.queues import CONTENT, mail
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ Tell = Callable[[list[str]], None]
 
 @dataclass(slots=True)
 class StrikingTopics:
-    """Implements `mailqueue.pulsar.topics.Topics`.
+    """Implements `mailqueue.pulsar.broker.topics.Topics`.
 
     Attributes:
         left: how many requests pass before it strikes, once.
@@ -97,7 +97,7 @@ class StrikingTopics:
 
 @dataclass(slots=True)
 class StrikingDelivery:
-    """Implements `mailqueue.pulsar.topics.TopicDelivery`."""
+    """Implements `mailqueue.pulsar.broker.topics.TopicDelivery`."""
 
     delivery: TopicDelivery
     topics: StrikingTopics
@@ -119,7 +119,7 @@ class StrikingDelivery:
 
 @dataclass(slots=True)
 class StrikingLease:
-    """Implements `mailqueue.pulsar.topics.TopicLease`."""
+    """Implements `mailqueue.pulsar.broker.topics.TopicLease`."""
 
     lease: TopicLease
     topics: StrikingTopics

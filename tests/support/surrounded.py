@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from cql.memory import Surround
-from model.errors import MailmendError
-from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.ports import Tables
-from model.schema.table import Row
+from mailmend.cql.memory import Surround
+from mailmend.model.errors import MailmendError
+from mailmend.model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from mailmend.model.ports import Tables
+from mailmend.model.table import Row
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from model.operations import Read, Seen
-from model.ports import Tables
-from model.schema.table import Column, Key, Kind, Row, Table
+from mailmend.model.operations import Read, Seen
+from mailmend.model.ports import Tables
+from mailmend.model.table import Column, Key, Kind, Row, Table
 
 CELLS = Table(
     "cells",

@@ -10,18 +10,18 @@ from typing import Any
 
 import httpx
 
-from admin.api.access import Access
-from admin.api.application import application
-from admin.api.jobs.routes import JOBS
-from admin.jobs.children import Child, Say
-from admin.jobs.tasks import TaskRunner
-from admin.metrics.declared import LEDGER_UP
-from admin.services.tasks import TaskDesk, job_health
-from cql.memory import MemoryTables
-from mailqueue.prometheus import metrics_text
-from model.metrics import MetricSample
-from repair.ledger.leases import Leases
-from repair.ledger.tasks import AdminTasks
+from mailmend.admin.frame.http.access import Access
+from mailmend.admin.frame.http.application import application
+from mailmend.admin.jobs.children import Child, Say
+from mailmend.admin.jobs.http.routes import JOBS
+from mailmend.admin.jobs.tasks import TaskRunner
+from mailmend.admin.jobs.tasks_service import TaskDesk, job_health
+from mailmend.admin.metrics.declared import LEDGER_UP
+from mailmend.cql.memory import MemoryTables
+from mailmend.mailqueue.prometheus import metrics_text
+from mailmend.model.metrics import MetricSample
+from mailmend.repair.ledger.leases import Leases
+from mailmend.repair.ledger.tasks import AdminTasks
 from tests.support.clock import VirtualClock
 
 RUN = "0d7b6ba4-a5f4-11f1-8003-0123456789ab"

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
-from mailqueue.codec.pulsar import JamesFilter, filter_text
-from mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
-from mailqueue.pulsar.names import filter_topic
-from mailqueue.pulsar.topics import Following, StoredMessage, TopicDelivery, TopicMessage
-from mailqueue.pulsar.unacked import PulsarUnacked
-from model.errors import BrokerUnreachable, MailmendError, PublishFailed
-from model.ids import QueueName
-from model.queue.deletions import FilterKind
-from model.queue.places import Backlog, MessagePlace
-from model.queue.topic_health import TopicPolicies
+from mailmend.mailqueue.codec.pulsar import JamesFilter, filter_text
+from mailmend.mailqueue.pulsar.broker.names import filter_topic
+from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage, TopicDelivery, TopicMessage
+from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailmend.mailqueue.pulsar.unacked import PulsarUnacked
+from mailmend.mailqueue.rules.deletions import FilterKind
+from mailmend.mailqueue.rules.places import Backlog, MessagePlace
+from mailmend.mailqueue.rules.topic_health import TopicPolicies
+from mailmend.model.errors import BrokerUnreachable, MailmendError, PublishFailed
+from mailmend.model.ids import QueueName
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_topics import MemoryLease, MemoryTopics
@@ -28,7 +28,7 @@ from tests.support.skewed import SkewedClock
 
 @dataclass(slots=True)
 class WiredTopics:
-    """Implements `mailqueue.pulsar.topics.Topics` for one process, whose clock stamps what it publishes."""
+    """Implements `mailqueue.pulsar.broker.topics.Topics` for one process, whose clock stamps what it publishes."""
 
     topics: MemoryTopics
     wire: QueueWire
@@ -122,7 +122,7 @@ class WiredTopics:
 
 @dataclass(frozen=True, slots=True)
 class WiredLease:
-    """Implements `mailqueue.pulsar.topics.TopicLease`."""
+    """Implements `mailqueue.pulsar.broker.topics.TopicLease`."""
 
     lease: MemoryLease
     wire: QueueWire
@@ -134,7 +134,7 @@ class WiredLease:
 
 @dataclass(slots=True)
 class WiredFollowing:
-    """Implements `mailqueue.pulsar.topics.Following`."""
+    """Implements `mailqueue.pulsar.broker.topics.Following`."""
 
     following: Following
     wire: QueueWire
@@ -153,7 +153,7 @@ class WiredFollowing:
 
 @dataclass(slots=True)
 class WiredTopicDelivery:
-    """Implements `mailqueue.pulsar.topics.TopicDelivery`."""
+    """Implements `mailqueue.pulsar.broker.topics.TopicDelivery`."""
 
     delivery: TopicDelivery
     wire: QueueWire

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-from admin.advice.trial_plan import TABLES
-from cql.memory import MemoryTables
-from model.errors import MailmendError
-from model.operations import Read, Scan, Seen
-from model.schema.table import Row
+from mailmend.admin.schema.trial_plan import TABLES
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.errors import MailmendError
+from mailmend.model.operations import Read, Scan, Seen
+from mailmend.model.table import Row
 
 _STATEMENT = re.compile(r"(CREATE|DROP) KEYSPACE IF (?:NOT )?EXISTS (\w+)|(?:CREATE|ALTER) TABLE ")
 

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from admin.services.queue.move_journal import MoveJournalFile
-from admin.wiring import queues
-from mailqueue.pulsar import adapter
-from mailqueue.pulsar.mail_queue import open_queue
-from mailqueue.queue import MailQueue
-from model.queue.mails import Listed
+from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue.move_journal import MoveJournalFile
+from mailmend.mailqueue.pulsar.broker import adapter
+from mailmend.mailqueue.pulsar.mail_queue import open_queue
+from mailmend.mailqueue.queue import MailQueue
+from mailmend.mailqueue.rules.mails import Listed
 from tests.support.clock import VirtualClock
 from tests.support.commands import Ended
 from tests.support.memory_topics import MemoryTopics

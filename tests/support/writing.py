@@ -5,18 +5,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from cql.memory import MemoryTables
-from cql.statements import Operation
-from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
-from model.errors import MailmendError, Unjournalled
-from model.ids import MailboxId
-from model.messages.flags import FlagsChange, FlagsMode, parse_flags
-from model.messages.message import MessageKey, NewMail
-from model.operations import Read, Scan
-from model.projections.findings import Suspect
-from model.schema.table import Row, Table
-from repair.writing.message_store import MessageStore
-from repair.writing.truth_writes import DEFAULTS, WriterSettings
+from mailmend.cql.memory import MemoryTables
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
+from mailmend.model.errors import MailmendError, Unjournalled
+from mailmend.model.ids import MailboxId
+from mailmend.model.operations import Read, Scan
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.table import Row, Table
+from mailmend.repair.store.flags import FlagsChange, FlagsMode, parse_flags
+from mailmend.repair.store.message import MessageKey, NewMail
+from mailmend.repair.store.message_store import MessageStore
+from mailmend.repair.store.truth_writes import DEFAULTS, WriterSettings
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.repairing import Workplace

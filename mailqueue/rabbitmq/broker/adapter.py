@@ -5,26 +5,26 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final
 
-from mailqueue.draining import checked_prefetch
-from mailqueue.rabbitmq.broker.amqp import Link
-from mailqueue.rabbitmq.broker.consuming import ConsumedQueue, consuming
-from mailqueue.rabbitmq.broker.declaring import Declared
-from mailqueue.rabbitmq.broker.management import Management
-from mailqueue.rabbitmq.broker.publishing import Publishing
-from mailqueue.rabbitmq.broker.settings import BrokerSettings
-from mailqueue.rabbitmq.broker.topology import Topology, topology_of
-from model.ids import QueueName
-from model.ports import Clock
-from model.queue.broker import Delivery, Depth, Message, unheard
-from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
-from repair.retries import AsyncRetries
+from mailmend.mailqueue.broker import Delivery, Depth, Message, unheard
+from mailmend.mailqueue.draining import checked_prefetch
+from mailmend.mailqueue.rabbitmq.broker.amqp import Link
+from mailmend.mailqueue.rabbitmq.broker.consuming import ConsumedQueue, consuming
+from mailmend.mailqueue.rabbitmq.broker.declaring import Declared
+from mailmend.mailqueue.rabbitmq.broker.management import Management
+from mailmend.mailqueue.rabbitmq.broker.publishing import Publishing
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
+from mailmend.mailqueue.rabbitmq.broker.topology import Topology, topology_of
+from mailmend.mailqueue.rules.mails import PRIORITIES, PRIORITY_NORMAL
+from mailmend.model.ids import QueueName
+from mailmend.model.ports import Clock
+from mailmend.repair.retries import AsyncRetries
 
 _UNNAMED_ALARM: Final = "memory or disk"
 """What the connection for publishing knows by itself, where the HTTP API is not asked."""
 
 
 class RabbitBroker:
-    """Implements `model.queue.broker.Broker`. Nothing is asked of the broker before the first call.
+    """Implements `mailqueue.broker.Broker`. Nothing is asked of the broker before the first call.
 
     Publishers and consumers have a connection each: a broker that is short of memory or disk stops reading from those
     that publish, and acks must not wait behind them.

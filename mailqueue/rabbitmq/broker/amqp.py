@@ -19,12 +19,12 @@ from aio_pika.abc import AbstractConnection
 from aio_pika.connection import make_url
 from aiormq import ChannelAccessRefused, abc, spec
 
-from mailqueue.broker_tls import context_of
-from mailqueue.rabbitmq.broker.amqp_errors import is_gone, ours, reason_of, unreachable, why_closed
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from mailqueue.rabbitmq.broker.topology import ROUTING_KEY, Argument
-from model.errors import BrokerDenied, BrokerUnreachable, MailmendError
-from repair.retries import AsyncRetries
+from mailmend.mailqueue.broker_tls import context_of
+from mailmend.mailqueue.rabbitmq.broker.amqp_errors import is_gone, ours, reason_of, unreachable, why_closed
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailmend.mailqueue.rabbitmq.broker.topology import ROUTING_KEY, Argument
+from mailmend.model.errors import BrokerDenied, BrokerUnreachable, MailmendError
+from mailmend.repair.retries import AsyncRetries
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ from typing import Any
 from aio_pika import exceptions
 from aiormq import ChannelAccessRefused, ChannelLockedResource, ConnectionNotAllowed
 
-from mailqueue.broker_tls import tls_error
-from mailqueue.rabbitmq.broker.settings import BrokerSettings
-from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, TopologyMismatch
+from mailmend.mailqueue.broker_tls import tls_error
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
+from mailmend.model.errors import BrokerDenied, BrokerUnreachable, MailmendError, TopologyMismatch
 
 _GONE = (exceptions.AMQPError, OSError, RuntimeError, EOFError)
 """What the library raises when nobody answers, or not as agreed; a channel that is closed is a RuntimeError."""

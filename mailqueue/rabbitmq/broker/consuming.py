@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from mailqueue.draining import Drain
-from mailqueue.rabbitmq.broker.amqp import Channel, Incoming, Link
-from mailqueue.rabbitmq.broker.topology import died_in, headers_beside, priority_of
-from model.backoff import LOOK_AGAIN
-from model.errors import BrokerDenied, BrokerUnreachable
-from model.ports import Clock
-from model.queue.broker import Delivery, Message, unheard
+from mailmend.mailqueue.broker import Delivery, Message, unheard
+from mailmend.mailqueue.draining import Drain
+from mailmend.mailqueue.rabbitmq.broker.amqp import Channel, Incoming, Link
+from mailmend.mailqueue.rabbitmq.broker.topology import died_in, headers_beside, priority_of
+from mailmend.model.backoff import LOOK_AGAIN
+from mailmend.model.errors import BrokerDenied, BrokerUnreachable
+from mailmend.model.ports import Clock
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 class RabbitDelivery:
-    """An unacked message. Implements `model.queue.broker.Delivery`."""
+    """An unacked message. Implements `mailqueue.broker.Delivery`."""
 
     def __init__(self, channel: Channel, found: Incoming, queue: str) -> None:
         died = died_in(found.headers)

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from mailqueue.rabbitmq.broker.amqp import Channel, DeclaredQueue, Link
-from mailqueue.rabbitmq.broker.topology import QUEUE_TYPE, QUORUM, Argument, QueueForm, Topology
-from model.errors import TopologyMismatch
+from mailmend.mailqueue.rabbitmq.broker.amqp import Channel, DeclaredQueue, Link
+from mailmend.mailqueue.rabbitmq.broker.topology import QUEUE_TYPE, QUORUM, Argument, QueueForm, Topology
+from mailmend.model.errors import TopologyMismatch
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from mailqueue.broker_http import BrokerHttp, basic
-from mailqueue.broker_tls import BrokerTls
-from mailqueue.rabbitmq.broker.settings import ManagementSettings
+from mailmend.mailqueue.broker_http import BrokerHttp, basic
+from mailmend.mailqueue.broker_tls import BrokerTls
+from mailmend.mailqueue.rabbitmq.broker.settings import ManagementSettings
 
 DELIVERY_LIMIT_DEFAULT: Final = 20
 """The delivery limit of a quorum queue that names none, since RabbitMQ 4; earlier releases have no limit then."""

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mailqueue.rabbitmq.broker.amqp import Answer, Channel, Link
-from mailqueue.rabbitmq.broker.declaring import Declared
-from mailqueue.rabbitmq.broker.topology import Topology, headers_to_publish
-from model.errors import BrokerDenied, MailmendError, PublishFailed
-from model.queue.broker import Message
+from mailmend.mailqueue.broker import Message
+from mailmend.mailqueue.rabbitmq.broker.amqp import Answer, Channel, Link
+from mailmend.mailqueue.rabbitmq.broker.declaring import Declared
+from mailmend.mailqueue.rabbitmq.broker.topology import Topology, headers_to_publish
+from mailmend.model.errors import BrokerDenied, MailmendError, PublishFailed
 
 _AGAIN: Final = frozenset({Answer.REFUSED, Answer.RETURNED, Answer.MISSING, Answer.UNSENT})
 """After these it is tried once more, on another channel, when all was looked at anew."""

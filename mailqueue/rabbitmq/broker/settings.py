@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from mailqueue.broker_tls import BrokerTls
-from mailqueue.rabbitmq.broker.topology import QueueForm
-from model.errors import WrongUse
+from mailmend.mailqueue.broker_tls import BrokerTls
+from mailmend.mailqueue.rabbitmq.broker.topology import QueueForm
+from mailmend.model.errors import WrongUse
 
 AMQP_PORT: Final = 5672
 CONFIRM_SECONDS: Final = 10.0

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from model.errors import WrongUse
-from model.ids import QueueName
-from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
+from mailmend.mailqueue.rules.mails import PRIORITIES, PRIORITY_NORMAL
+from mailmend.model.errors import WrongUse
+from mailmend.model.ids import QueueName
 
 ROUTING_KEY: Final = ""
 """The routing key of every publish and every binding: empty, as James has it."""

@@ -12,16 +12,16 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final
 
-from mailqueue.concurrency import all_of, in_batches, in_order
-from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMail, DueMails, DuePartition
-from mailqueue.rabbitmq.view.known_queues import KnownQueues
-from mailqueue.rabbitmq.view.marks import Marks
-from mailqueue.rabbitmq.view.tallies import Recounted
-from model.ids import EnqueueId, QueueName
-from model.queue.mails import Listed
-from model.queue.positions import ListingPosition
-from model.queue.size import CountedBy, SliceCount, due_tallied, due_tallies_at
-from model.schema.table import Key
+from mailmend.mailqueue.concurrency import all_of, in_batches, in_order
+from mailmend.mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMail, DueMails, DuePartition
+from mailmend.mailqueue.rabbitmq.view.known_queues import KnownQueues
+from mailmend.mailqueue.rabbitmq.view.marks import Marks
+from mailmend.mailqueue.rabbitmq.view.tallies import Recounted
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.positions import ListingPosition
+from mailmend.mailqueue.rules.size import CountedBy, SliceCount, due_tallied, due_tallies_at
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.table import Key
 
 PAGE_MAILS: Final = 1_000
 """For how many mails at once marks are looked up, and how many mails of a slice are read ahead at most.

@@ -17,22 +17,22 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from mailqueue.codec import due_listed_of, due_row_of
-from mailqueue.concurrency import all_of, finished, in_batches
-from mailqueue.rabbitmq.view.marks import LOOKED_UP_AT_ONCE, Marks
-from mailqueue.rabbitmq.view.tallies import Changes, SliceTallies
-from model.catalog.mail_queue import DUE_MAILS, QUEUE_STATE
-from model.errors import BadPayload, Contended, DoubtfulWrite, MailmendError
-from model.ids import EnqueueId, QueueName
-from model.instants import instant_of
-from model.operations import ChangeIf, Level, Put, Read, Remove, Scan
-from model.ports import AsyncTables, Clock
-from model.queue.mails import Listed, Whereabouts
-from model.queue.size import due_tallies_at
-from model.queue.slices import EPOCH, bucket_of, slice_of
-from model.queue.starts import GRACE_MIN
-from model.schema.table import Key, Row
-from repair.retries import AsyncRetries
+from mailmend.mailqueue.codec import due_listed_of, due_row_of
+from mailmend.mailqueue.concurrency import all_of, finished, in_batches
+from mailmend.mailqueue.rabbitmq.view.marks import LOOKED_UP_AT_ONCE, Marks
+from mailmend.mailqueue.rabbitmq.view.tallies import Changes, SliceTallies
+from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.mailqueue.rules.size import due_tallies_at
+from mailmend.mailqueue.rules.slices import EPOCH, bucket_of, slice_of
+from mailmend.mailqueue.rules.starts import GRACE_MIN
+from mailmend.model.catalog.mail_queue import DUE_MAILS, QUEUE_STATE
+from mailmend.model.errors import BadPayload, Contended, DoubtfulWrite, MailmendError
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import ChangeIf, Level, Put, Read, Remove, Scan
+from mailmend.model.ports import AsyncTables, Clock
+from mailmend.model.table import Key, Row
+from mailmend.repair.retries import AsyncRetries
 
 DUE_WINDOW: Final = timedelta(minutes=10)
 """The length of a slice of due mails. No mail is lost where it changes, since the slices that hold mails are listed; as

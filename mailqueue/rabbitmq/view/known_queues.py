@@ -14,20 +14,31 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Generic, TypeVar
 
-from mailqueue.configuration import Configurations
-from mailqueue.rabbitmq.view.tallies import SliceTallies
-from model.catalog.mail_queue import BROWSE_START, CONTENT_START, QUEUE_STATE
-from model.catalog.queue_tables import OwnTables
-from model.errors import Contended, DoubtfulWrite
-from model.ids import QueueName
-from model.instants import MICROS, instant_of
-from model.operations import Applied, Change, ChangeIf, Conditional, Level, Put, PutIfAbsent, Read, Remove, Scan
-from model.ports import AsyncTables, Clock
-from model.queue.configuration import DEFAULT, QueueConfiguration
-from model.queue.slices import EPOCH, SECOND, Slicing, slice_of
-from model.queue.starts import live_slices
-from model.schema.table import Row, Table
-from repair.retries import AsyncRetries
+from mailmend.mailqueue.configuration import Configurations
+from mailmend.mailqueue.rabbitmq.view.tallies import SliceTallies
+from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration
+from mailmend.mailqueue.rules.slices import EPOCH, SECOND, Slicing, slice_of
+from mailmend.mailqueue.rules.starts import live_slices
+from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, QUEUE_STATE
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.errors import Contended, DoubtfulWrite
+from mailmend.model.ids import QueueName
+from mailmend.model.instants import MICROS, instant_of
+from mailmend.model.operations import (
+    Applied,
+    Change,
+    ChangeIf,
+    Conditional,
+    Level,
+    Put,
+    PutIfAbsent,
+    Read,
+    Remove,
+    Scan,
+)
+from mailmend.model.ports import AsyncTables, Clock
+from mailmend.model.table import Row, Table
+from mailmend.repair.retries import AsyncRetries
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")

@@ -9,12 +9,12 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Final
 
-from model.catalog.mail_queue import DELETED_MAILS
-from model.errors import MailmendError
-from model.ids import EnqueueId, QueueName
-from model.operations import Put, Read, Seen
-from model.ports import AsyncTables
-from repair.retries import AsyncRetries
+from mailmend.model.catalog.mail_queue import DELETED_MAILS
+from mailmend.model.errors import MailmendError
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.operations import Put, Read, Seen
+from mailmend.model.ports import AsyncTables
+from mailmend.repair.retries import AsyncRetries
 
 LOOKED_UP_AT_ONCE: Final = 1_000
 """How many marks are looked up at the same time."""

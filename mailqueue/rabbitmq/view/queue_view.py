@@ -12,26 +12,26 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from mailqueue.codec import BrokenRow
-from mailqueue.concurrency import all_of, in_order
-from mailqueue.metrics import NoCounts, QueueCount, QueueCounts
-from mailqueue.rabbitmq.view.delayed import DelayedListing
-from mailqueue.rabbitmq.view.due_mails import DueMails
-from mailqueue.rabbitmq.view.known_queues import KnownQueues
-from mailqueue.rabbitmq.view.marks import Marks
-from mailqueue.rabbitmq.view.rows import MailRows
-from mailqueue.rabbitmq.view.slices import SLICES_AT_ONCE, SliceContents, Slices
-from mailqueue.rabbitmq.view.tallies import Recounted
-from model.catalog.queue_tables import OwnTables
-from model.errors import MailmendError
-from model.ids import EnqueueId, QueueName
-from model.ports import AsyncTables, Clock
-from model.queue.filters import EVERYTHING, MailFilter
-from model.queue.mails import Listed, Whereabouts
-from model.queue.positions import ListingPosition, is_behind
-from model.queue.size import CountedBy, Size, SliceCount, WriterTally, size_of, tallied
-from model.queue.slices import EPOCH, Slicing, slice_of
-from model.queue.starts import GRACE_MIN, live_slices
+from mailmend.mailqueue.codec import BrokenRow
+from mailmend.mailqueue.concurrency import all_of, in_order
+from mailmend.mailqueue.metrics import NoCounts, QueueCount, QueueCounts
+from mailmend.mailqueue.rabbitmq.view.delayed import DelayedListing
+from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
+from mailmend.mailqueue.rabbitmq.view.known_queues import KnownQueues
+from mailmend.mailqueue.rabbitmq.view.marks import Marks
+from mailmend.mailqueue.rabbitmq.view.rows import MailRows
+from mailmend.mailqueue.rabbitmq.view.slices import SLICES_AT_ONCE, SliceContents, Slices
+from mailmend.mailqueue.rabbitmq.view.tallies import Recounted
+from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
+from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.mailqueue.rules.positions import ListingPosition, is_behind
+from mailmend.mailqueue.rules.size import CountedBy, Size, SliceCount, WriterTally, size_of, tallied
+from mailmend.mailqueue.rules.slices import EPOCH, Slicing, slice_of
+from mailmend.mailqueue.rules.starts import GRACE_MIN, live_slices
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.errors import MailmendError
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.ports import AsyncTables, Clock
 
 REMEMBERED_MARKS: Final = 65_536
 """How many of the mails that it has marked a process remembers, so as not to count one twice."""

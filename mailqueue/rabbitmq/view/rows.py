@@ -14,18 +14,18 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import Final
 
-from mailqueue.codec import listed_of, row_of
-from mailqueue.concurrency import in_order
-from mailqueue.rabbitmq.view.known_queues import KnownQueues
-from mailqueue.rabbitmq.view.marks import answered
-from model.catalog.mail_queue import ENQUEUED_MAILS
-from model.errors import Contended
-from model.ids import QueueName
-from model.operations import Put, Read, Remove, Seen
-from model.queue.mails import Listed, QueuedMail
-from model.queue.slices import EPOCH, Slicing, bucket_of, slice_of
-from model.queue.starts import GRACE_MIN, right_slice, slice_for
-from model.schema.table import Row
+from mailmend.mailqueue.codec import listed_of, row_of
+from mailmend.mailqueue.concurrency import in_order
+from mailmend.mailqueue.rabbitmq.view.known_queues import KnownQueues
+from mailmend.mailqueue.rabbitmq.view.marks import answered
+from mailmend.mailqueue.rules.mails import Listed, QueuedMail
+from mailmend.mailqueue.rules.slices import EPOCH, Slicing, bucket_of, slice_of
+from mailmend.mailqueue.rules.starts import GRACE_MIN, right_slice, slice_for
+from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
+from mailmend.model.errors import Contended
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import Put, Read, Remove, Seen
+from mailmend.model.table import Row
 
 PLACES_MAX: Final = 8
 """How often a mail is put into another slice because the browse start moved or the clock jumped, before we give up."""

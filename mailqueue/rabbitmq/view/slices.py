@@ -13,17 +13,17 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from mailqueue.codec import BrokenRow, read_row
-from mailqueue.concurrency import all_of
-from mailqueue.rabbitmq.view.marks import Marks, answered
-from model.catalog.mail_queue import ENQUEUED_MAILS
-from model.ids import EnqueueId, QueueName
-from model.operations import Level, Read, Scan
-from model.ports import AsyncTables
-from model.queue.mails import Listed
-from model.queue.slices import EPOCH
-from model.schema.table import Key, Row
-from repair.retries import AsyncRetries
+from mailmend.mailqueue.codec import BrokenRow, read_row
+from mailmend.mailqueue.concurrency import all_of
+from mailmend.mailqueue.rabbitmq.view.marks import Marks, answered
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.slices import EPOCH
+from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.operations import Level, Read, Scan
+from mailmend.model.ports import AsyncTables
+from mailmend.model.table import Key, Row
+from mailmend.repair.retries import AsyncRetries
 
 PAGE_ROWS: Final = 1_000
 """How many rows one request reads."""

@@ -1,6 +1,6 @@
 """Tallies: how many mails each process has put into each slice and marked there, so that a size costs no listing.
 
-Slices of delayed mails have theirs beside them, a millisecond after the slice's start (`model.queue.size`).
+Slices of delayed mails have theirs beside them, a millisecond after the slice's start (`mailqueue.rules.size`).
 
 Each process owns rows of sliceTallies that nobody else writes, and writes sums into them, never differences: writing
 one twice does nothing. Before it changes anything in a slice it says that its row is not settled, and takes that back
@@ -19,18 +19,18 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from mailqueue.concurrency import all_of
-from mailqueue.rabbitmq.view.marks import LOOKED_UP_TOGETHER, answered
-from model.catalog.mail_queue import SLICE_TALLIES
-from model.catalog.queue_tables import OwnTables
-from model.errors import MailmendError
-from model.ids import QueueName
-from model.instants import MICROS, instant_of
-from model.operations import Level, Put, Read, Remove, Scan
-from model.ports import AsyncTables, Clock
-from model.queue.size import WriterTally, due_ttl_seconds, is_of_due, tallied
-from model.schema.table import Row
-from repair.retries import AsyncRetries
+from mailmend.mailqueue.concurrency import all_of
+from mailmend.mailqueue.rabbitmq.view.marks import LOOKED_UP_TOGETHER, answered
+from mailmend.mailqueue.rules.size import WriterTally, due_ttl_seconds, is_of_due, tallied
+from mailmend.model.catalog.mail_queue import SLICE_TALLIES
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.errors import MailmendError
+from mailmend.model.ids import QueueName
+from mailmend.model.instants import MICROS, instant_of
+from mailmend.model.operations import Level, Put, Read, Remove, Scan
+from mailmend.model.ports import AsyncTables, Clock
+from mailmend.model.table import Row
+from mailmend.repair.retries import AsyncRetries
 
 FLUSH_SECONDS: Final = 0.5
 """For how many seconds changes may be missing in a row, while mails are counted in its slice."""

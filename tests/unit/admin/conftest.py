@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from cql.driver.session import Keyspace
+from mailmend.cql.driver.session import Keyspace
 from tests.support.cluster_twin import ClusterTwin, cluster_in_memory
 from tests.support.commands import CommandLine, command_line
 from tests.support.mail_states import QUIET, MailKeyspace

@@ -4,11 +4,11 @@ from collections import Counter
 from datetime import UTC, datetime
 from uuid import UUID
 
-from model.ids import RunId
-from model.operations import Seen
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import Verdict
-from repair.mending.runner import RepairResult
+from mailmend.model.ids import RunId
+from mailmend.model.operations import Seen
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.mending.runner import RepairResult
 
 RUN = RunId(UUID("6e0ab5e0-8d1c-11f0-8000-000000000001"))
 MAILBOX = UUID("6e0ab5e0-8d1c-11f0-8000-000000000002")

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from admin.cli import run
-from admin.settings import ConnectionSettings
-from admin.wiring.cluster import OpenCluster
-from model.catalog.generations import JAMES_3_8, JAMES_3_9
-from model.catalog.mail import SCHEMA
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Compaction, Kind
-from repair.clock import SystemClock
+from mailmend.admin.frame.cluster import OpenCluster
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.main import run
+from mailmend.cql.schema.generations import JAMES_3_8, JAMES_3_9
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Compaction, Kind
+from mailmend.repair.clock import SystemClock
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
@@ -45,9 +45,9 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
     def opened(connection: ConnectionSettings) -> Iterator[OpenCluster]:
         yield OpenCluster(connection, held, SystemClock())  # type: ignore[arg-type]
 
-    for module in ("schema", "schema_history"):
-        monkeypatch.setattr(f"admin.services.{module}.open_cluster", opened)
-    monkeypatch.setattr("cql.driver.nodes.sizes_in", lambda *_: {})
+    for module in ("schema_service", "history_service"):
+        monkeypatch.setattr(f"mailmend.admin.schema.{module}.open_cluster", opened)
+    monkeypatch.setattr("mailmend.cql.driver.nodes.sizes_in", lambda *_: {})
     monkeypatch.setenv("MAILMEND_HOST", "127.0.0.1")
     return held
 

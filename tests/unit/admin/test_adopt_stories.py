@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from cql.migrate.files import shipped
-from model.catalog.generations import JAMES_3_8, JAMES_3_9
-from model.catalog.james_tables import SCHEMA_VERSION
-from model.operations import Level, Put, Scan
-from repair.clock import SystemClock
+from mailmend.cql.migrate.files import shipped
+from mailmend.cql.schema.generations import JAMES_3_8, JAMES_3_9
+from mailmend.model.catalog.james_tables import SCHEMA_VERSION
+from mailmend.model.operations import Level, Put, Scan
+from mailmend.repair.clock import SystemClock
 from tests.support.commands import CommandLine, command_line
 from tests.support.migration_cluster import MigrationCluster, migration_cluster
 from tests.support.schemas import columns_of, served, with_columns, without_tables
@@ -26,8 +26,8 @@ MIGRATIONS = [str(one.file) for one in shipped()]
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
-    monkeypatch.setattr("admin.migrating.owner_name", lambda: "carol@ops pid 7")
-    monkeypatch.setattr("admin.migrating.version", lambda _: "1.2.3")
+    monkeypatch.setattr("mailmend.admin.schema.migrating.owner_name", lambda: "carol@ops pid 7")
+    monkeypatch.setattr("mailmend.admin.schema.migrating.version", lambda _: "1.2.3")
     return migration_cluster(monkeypatch, mail=JAMES)
 
 

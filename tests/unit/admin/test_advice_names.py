@@ -7,21 +7,21 @@ from uuid import UUID
 
 import pytest
 
-from admin.advice.advising import Advised, MessageTables
-from admin.advice.measuring import GivenTraffic, traffic_figures
-from admin.advice.sampling import NAMES, Sample, SampledMessage
-from admin.present.advice import advised_json, document_of, next_lines
-from cql.language.parser import parse
-from cql.statistics import MIB, Statistics, TableFigures
-from cql.traffic import MessageTraffic, QueueTraffic
-from model.advice.compaction import ReadCost, TrialResult, choose
-from model.advice.queue_settings import advise_queue
-from model.advice.traffic import Rates
-from model.catalog.lifetimes import DAY
-from model.catalog.mail import IMAP_UID, MESSAGE_ID, CompactionChoice
-from model.schema.keyspace import Schema
-from model.schema.statements import SetOptions
-from model.schema.table import Column, Kind, Table
+from mailmend.admin.schema.advice_document import advised_json, document_of, next_lines
+from mailmend.admin.schema.advising import Advised, MessageTables
+from mailmend.admin.schema.measuring import GivenTraffic, traffic_figures
+from mailmend.admin.schema.sampling import NAMES, Sample, SampledMessage
+from mailmend.admin.schema.traffic import MessageTraffic, QueueTraffic
+from mailmend.cql.language.parser import parse
+from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult, choose
+from mailmend.cql.schema.advice.traffic import Rates
+from mailmend.cql.statements import SetOptions
+from mailmend.cql.statistics import MIB, Statistics, TableFigures
+from mailmend.mailqueue.rules.advice import advise_queue
+from mailmend.model.catalog.lifetimes import DAY
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID, CompactionChoice
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Kind, Table
 from tests.support.documents import text_of
 from tests.support.queues import configured
 

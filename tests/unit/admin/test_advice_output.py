@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from admin.advice.advising import Advised, MessageTables, present_choice, served_choices
-from admin.advice.measuring import GivenTraffic, traffic_figures
-from admin.advice.sampling import Sample
-from admin.present.advice import answer_lines, document_of, next_lines
-from cql.statistics import MIB, Statistics, TableFigures
-from cql.traffic import MessageTraffic
-from model.advice.compaction import ReadCost, TrialResult, choose
-from model.advice.queue_settings import advise_queue
-from model.advice.traffic import Rates
-from model.catalog.lifetimes import DAY
-from model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGE_V3, CompactionChoice
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Kind, Table
+from mailmend.admin.schema.advice_document import answer_lines, document_of, next_lines
+from mailmend.admin.schema.advising import Advised, MessageTables, present_choice, served_choices
+from mailmend.admin.schema.measuring import GivenTraffic, traffic_figures
+from mailmend.admin.schema.sampling import Sample
+from mailmend.admin.schema.traffic import MessageTraffic
+from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult, choose
+from mailmend.cql.schema.advice.traffic import Rates
+from mailmend.cql.statistics import MIB, Statistics, TableFigures
+from mailmend.mailqueue.rules.advice import advise_queue
+from mailmend.model.catalog.lifetimes import DAY
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGE_V3, CompactionChoice
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Kind, Table
 from tests.support.documents import text_of
 
 TWCS, UNIFIED, LEVELED = CompactionChoice

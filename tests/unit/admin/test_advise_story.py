@@ -7,16 +7,16 @@ from typing import Any, cast
 import pytest
 from cassandra import Unauthorized
 
-from admin.advice.advising import Advised, TrialWanted, advise
-from admin.advice.measuring import WATCHED, GivenTraffic
-from admin.advice.trial import TrialNode
-from model.advice.queue_settings import FigureSource
-from model.catalog.mail import MESSAGE_COMPACTIONS, CompactionChoice
-from model.errors import JavaMissing, MailmendError, SchemaMismatch, UnknownKeyspace
-from model.operations import Scan
-from model.ports import Silent
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Kind, Table
+from mailmend.admin.schema.advising import Advised, TrialWanted, advise
+from mailmend.admin.schema.measuring import WATCHED, GivenTraffic
+from mailmend.admin.schema.trial import TrialNode
+from mailmend.mailqueue.rules.advice import FigureSource
+from mailmend.model.catalog.mail import MESSAGE_COMPACTIONS, CompactionChoice
+from mailmend.model.errors import JavaMissing, MailmendError, SchemaMismatch, UnknownKeyspace
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Scan
+from mailmend.model.ports import Silent
+from mailmend.model.table import Column, Kind, Table
 from tests.support.mail_cluster import EACH, JAMES, JAMES_TABLE, MAILBOXES, QUEUE, MailCluster
 from tests.support.nodes_twin import Node
 from tests.support.queues import configured

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from admin.advice.advising import MessageTables, _cautions
-from admin.advice.measuring import refuse_other_keyspaces
-from admin.advice.sampling import NAMES, Sample, SampledMessage
-from cql.traffic import MessageTraffic, QueueTraffic
-from model.advice.compaction import ReadCost, TrialResult
-from model.catalog.lifetimes import DAY
-from model.catalog.mail import MAILBOX, MESSAGE_ID, CompactionChoice
-from model.errors import SchemaMismatch
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Kind, Table
+from mailmend.admin.schema.advising import MessageTables, _cautions
+from mailmend.admin.schema.measuring import refuse_other_keyspaces
+from mailmend.admin.schema.sampling import NAMES, Sample, SampledMessage
+from mailmend.admin.schema.traffic import MessageTraffic, QueueTraffic
+from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult
+from mailmend.model.catalog.lifetimes import DAY
+from mailmend.model.catalog.mail import MAILBOX, MESSAGE_ID, CompactionChoice
+from mailmend.model.errors import SchemaMismatch
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Kind, Table
 from tests.support.commands import command_line
 
 DAY_MICROS = DAY * 1_000_000

@@ -12,22 +12,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.present.affected import affected_json, findings_parts, mailboxes_part, value_text, written_text
-from admin.present.document import Document
-from admin.present.presenter import html_of
-from admin.present.verdicts import RUNBOOKS, next_command, runbook_of
-from admin.services import examples as kept
-from admin.services.caller import Caller
-from admin.services.examples import Affected, Examples, MailboxFindings
-from admin.services.owners import MAILBOXES_AT_ONCE, Owner, owners_of
-from admin.services.runbooks import pages
-from cql.memory import MemoryTables
-from model.catalog.ledger import LEDGER_TABLES
-from model.catalog.mail import MAILBOX, PROJECTIONS
-from model.errors import AccessDenied, MailmendError
-from model.operations import Put, Read, Scan, Seen
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import MENDABLE, QUEUE_VERDICTS, Verdict
+from mailmend.admin.frame import examples as kept
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.document import Document
+from mailmend.admin.frame.examples import Affected, Examples, MailboxFindings
+from mailmend.admin.frame.owners import MAILBOXES_AT_ONCE, Owner, owners_of
+from mailmend.admin.frame.presenter import html_of
+from mailmend.admin.frame.runbooks import pages
+from mailmend.admin.frame.verdict_texts import RUNBOOKS, next_command, runbook_of
+from mailmend.admin.messages.affected_document import (
+    affected_json,
+    findings_parts,
+    mailboxes_part,
+    value_text,
+    written_text,
+)
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.catalog.ledger import LEDGER_TABLES
+from mailmend.model.catalog.mail import MAILBOX, PROJECTIONS
+from mailmend.model.errors import AccessDenied, MailmendError
+from mailmend.model.operations import Put, Read, Scan, Seen
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import MENDABLE, QUEUE_VERDICTS, Verdict
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import QUICK, CommandLine
 from tests.support.mail_states import MailKeyspace, register

@@ -6,12 +6,12 @@ import sys
 import pytest
 from rich.console import Console
 
-from admin.cli.asking import asking_on
-from admin.progress import Terminal, progress_on
-from model.catalog.mail import MESSAGE_ID
-from model.operations import Put
-from model.ports import Silent
-from repair.clock import SystemClock
+from mailmend.admin.frame.asking import asking_on
+from mailmend.admin.frame.progress import Terminal, progress_on
+from mailmend.model.catalog.mail import MESSAGE_ID
+from mailmend.model.operations import Put
+from mailmend.model.ports import Silent
+from mailmend.repair.clock import SystemClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace
@@ -57,7 +57,7 @@ class TestMaxFixes:
 
     @pytest.fixture(autouse=True)
     def _terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("admin.cli.asking.someone_is_there", lambda: True)
+        monkeypatch.setattr("mailmend.admin.frame.asking.someone_is_there", lambda: True)
 
     def answer(self, monkeypatch: pytest.MonkeyPatch, typed: str) -> list[str]:
         questions: list[str] = []

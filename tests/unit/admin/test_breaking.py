@@ -3,11 +3,11 @@
 from datetime import UTC, datetime
 from uuid import UUID, uuid1
 
-from admin.breaking import KINDS, break_one_by_one
-from model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGES
-from model.operations import Change, Count, Put, Remove
-from model.projections.verdicts import DETECTED
-from model.schema.table import Row
+from mailmend.admin.local.breaking import KINDS, break_one_by_one
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGES
+from mailmend.model.operations import Change, Count, Put, Remove
+from mailmend.model.projections.verdicts import DETECTED
+from mailmend.model.table import Row
 
 MAILBOX = uuid1()
 NOW = 1_700_000_000_000_000

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.present.charts import BARS_MAX, Chart, by_time, by_verdict, in_order, over_runs
-from model.catalog.ledger import REPAIR_RUN
-from model.errors import AccessDenied
-from model.operations import Read
-from model.projections.verdicts import Verdict
-from repair.ledger.runs import Ledger
+from mailmend.admin.frame.charts import BARS_MAX, Chart, by_time, by_verdict, in_order, over_runs
+from mailmend.model.catalog.ledger import REPAIR_RUN
+from mailmend.model.errors import AccessDenied
+from mailmend.model.operations import Read
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.ledger.runs import Ledger
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import QUICK, CommandLine
 from tests.support.mail_states import MailKeyspace

@@ -5,8 +5,9 @@ from pathlib import Path
 import click
 import pytest
 
-from admin.cli import mailmend, reference
-from model.errors import ExitCode, MailmendError
+from mailmend.admin import reference
+from mailmend.admin.main import mailmend
+from mailmend.model.errors import ExitCode, MailmendError
 
 COMMANDS = list(reference.commands_of(mailmend, click.Context(mailmend, info_name="mailmend")))
 PAGE = reference.page_text()
@@ -27,7 +28,7 @@ def test_every_command_has_a_section_with_every_option(command: reference.Listed
 
 def test_every_exit_code_and_every_kind_of_error_is_on_it() -> None:
     assert all(f"\n{code.value}    " in PAGE for code in ExitCode)
-    kinds = [kind for kind in MailmendError.__subclasses__() if kind.__module__ == "model.errors"]
+    kinds = [kind for kind in MailmendError.__subclasses__() if kind.__module__ == "mailmend.model.errors"]
     assert all(f"| {int(kind.exit_code)} | `{kind.__name__}` |" in PAGE for kind in kinds)
 
 
@@ -41,6 +42,6 @@ def test_a_page_that_is_not_is_reported_and_written_anew(
 ) -> None:
     monkeypatch.setattr(reference, "PAGE", tmp_path / "cli.md")
     assert reference.main(["--check"]) == 1
-    assert "python -m admin.cli.reference" in capsys.readouterr().err
+    assert "python -m mailmend.admin.reference" in capsys.readouterr().err
     assert reference.main([]) == 0
     assert reference.main(["--check"]) == 0

@@ -9,11 +9,11 @@ from typing import TextIO
 
 import pytest
 
-from admin.cli import run
-from admin.cli.endings import PIPE_CLOSED
-from admin.present.presenter import stderr_console
-from admin.whole_files import ClosedStdout
-from model.errors import ResultUnwritten
+from mailmend.admin.frame.endings import PIPE_CLOSED
+from mailmend.admin.frame.presenter import stderr_console
+from mailmend.admin.frame.whole_files import ClosedStdout
+from mailmend.admin.main import run
+from mailmend.model.errors import ResultUnwritten
 
 CHECKOUT = Path(__file__).parents[3]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from admin.services.runbooks import pages
-from cql.driver import session
-from model.errors import CannotReach
+from mailmend.admin.frame.runbooks import pages
+from mailmend.cql.driver import session
+from mailmend.model.errors import CannotReach
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended
 from tests.support.mail_states import MailKeyspace

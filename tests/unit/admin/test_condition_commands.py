@@ -7,16 +7,16 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from admin.services import delivery
-from admin.wiring import delivery as wiring
-from model.catalog.ledger import DELIVERY_CONDITION
-from model.delivery.entries import EntryEnd
-from model.delivery.hooks import HookedAttempt, HookResult, LimitMails, PostDecision, SuspendMails
-from model.operations import Change
-from model.pickup.conditions import ServedPolicies
-from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, Threshold, pattern_of
-from model.pickup.rates import RateAlgorithm
-from repair.ledger.policies import LedgerPolicies
+from mailmend.admin.delivery import connections as wiring
+from mailmend.admin.delivery import delivery_service as delivery
+from mailmend.delivery.ledger.policies import LedgerPolicies
+from mailmend.delivery.mail.entries import EntryEnd
+from mailmend.delivery.mail.hooks import HookedAttempt, HookResult, LimitMails, PostDecision, SuspendMails
+from mailmend.delivery.policy.conditions import ServedPolicies
+from mailmend.delivery.policy.policy import CounterPolicy, FieldGroup, PickupField, Threshold, pattern_of
+from mailmend.delivery.policy.rates import RateAlgorithm
+from mailmend.model.catalog.ledger import DELIVERY_CONDITION
+from mailmend.model.operations import Change
 from tests.support.commands import Ended
 from tests.support.deliveries import ACCEPTED, LATER
 from tests.support.in_turn import InTurn

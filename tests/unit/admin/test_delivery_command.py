@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from admin.local.ports import free_port
-from admin.services import delivery
-from admin.wiring import delivery as wiring
-from delivery.addresses import IpNetwork, OwnHost
-from delivery.metrics import DELIVERY_METRICS
-from mailqueue.codec import attribute
-from model.delivery.attempts import BeforeContent, DeliveryAttempt, RecipientResult, SourceAddress, at_once
-from model.delivery.entries import EntryEnd
-from model.delivery.hooks import DeleteRecipient, HookedAttempt, PostDecision
+from mailmend.admin.delivery import connections as wiring
+from mailmend.admin.delivery import delivery_service as delivery
+from mailmend.admin.local.ports import free_port
+from mailmend.delivery.mail.attempts import BeforeContent, DeliveryAttempt, RecipientResult, SourceAddress, at_once
+from mailmend.delivery.mail.entries import EntryEnd
+from mailmend.delivery.mail.hooks import DeleteRecipient, HookedAttempt, PostDecision
+from mailmend.delivery.metrics import DELIVERY_METRICS
+from mailmend.delivery.smtp.outgoing.addresses import IpNetwork, OwnHost
+from mailmend.mailqueue.codec import attribute
 from tests.support.certificates import authority
 from tests.support.commands import Ended
 from tests.support.deliveries import ACCEPTED, LATER, NEVER, ScriptedRelay, TableHops

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from admin.local.ports import free_port
-from admin.services import delivery
+from mailmend.admin.delivery import delivery_service as delivery
+from mailmend.admin.local.ports import free_port
 from tests.support.certificates import authority
 from tests.support.queue_commands import QueueShell, queue_shell
 from tests.unit.admin.test_delivery_command import HOP, StoppingRelay, served

@@ -9,17 +9,17 @@ from typing import Any, cast
 
 import pytest
 
-from admin.breaking import KINDS, MESSAGES_MIN
-from admin.services import demo
-from admin.services.caller import Caller
-from admin.services.demo import DemoRequest, Shell
-from admin.settings import KEYSPACE_DEFAULT, ConnectionSettings
-from admin.wiring.cluster import open_cluster
-from model.catalog.james_tables import BLOBS
-from model.catalog.mail import IMAP_UID
-from model.errors import MailmendError
-from model.operations import Scan
-from repair.writing.mail_files import FolderKind, Found, kind_of, mail_in
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import open_cluster
+from mailmend.admin.frame.settings import KEYSPACE_DEFAULT, ConnectionSettings
+from mailmend.admin.local import demo
+from mailmend.admin.local.breaking import KINDS, MESSAGES_MIN
+from mailmend.admin.local.demo import DemoRequest, Shell
+from mailmend.model.catalog.james_tables import BLOBS
+from mailmend.model.catalog.mail import IMAP_UID
+from mailmend.model.errors import MailmendError
+from mailmend.model.operations import Scan
+from mailmend.repair.store.mail_files import FolderKind, Found, kind_of, mail_in
 from tests.support.cluster_twin import ClusterTwin, cluster_in_memory
 from tests.support.commands import CommandLine, Ended, command_line
 

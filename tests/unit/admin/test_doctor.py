@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from admin.advice.doctor import (
+from mailmend.admin.local import doctor_service as service
+from mailmend.admin.local.doctor_judgement import (
     BrokerFound,
     ClusterFound,
     Installed,
@@ -20,11 +21,10 @@ from admin.advice.doctor import (
     exit_of,
     judged,
 )
-from admin.services import doctor as service
-from admin.services.doctor import unfit
-from model.errors import BlobsUnreachable, BrokerUnreachable, CannotReach, ExitCode, JavaMissing, WrongUse
-from model.queue.health import HealthProblem, HealthReason
-from repair.clock import ClockReading
+from mailmend.admin.local.doctor_service import unfit
+from mailmend.mailqueue.rules.health import HealthProblem, HealthReason
+from mailmend.model.errors import BlobsUnreachable, BrokerUnreachable, CannotReach, ExitCode, JavaMissing, WrongUse
+from mailmend.repair.clock import ClockReading
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
 

@@ -12,12 +12,20 @@ from typing import Any, cast
 import click
 import pytest
 
-from admin.cli import endings
-from admin.cli.command import CommandGroup, Late, made
-from admin.cli.endings import GO_ON, PIPE_CLOSED, PipeClosed, TimeLimit, ending_of, heed_termination, quiet_libraries
-from admin.event_loop import run_async
-from admin.extras import import_or_name_extra
-from model.errors import INTERRUPTED, AccessDenied, CannotReach, FixLimit, LeaseHeld, UnknownKeyspace, WrongUse
+from mailmend.admin.frame import endings
+from mailmend.admin.frame.command import CommandGroup, Late, made
+from mailmend.admin.frame.endings import (
+    GO_ON,
+    PIPE_CLOSED,
+    PipeClosed,
+    TimeLimit,
+    ending_of,
+    heed_termination,
+    quiet_libraries,
+)
+from mailmend.admin.frame.event_loop import run_async
+from mailmend.admin.frame.extras import import_or_name_extra
+from mailmend.model.errors import INTERRUPTED, AccessDenied, CannotReach, FixLimit, LeaseHeld, UnknownKeyspace, WrongUse
 
 
 def _raises(error: BaseException) -> Callable[[], object]:

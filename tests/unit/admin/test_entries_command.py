@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from admin.services import delivery
-from mailqueue.codec import attribute
-from mailqueue.rabbitmq.view.due_mails import DueMails
-from model.errors import AccessDenied, CannotReach, MailmendError
-from repair.ledger.intents import LedgerIntents
+from mailmend.admin.delivery import delivery_service as delivery
+from mailmend.delivery.ledger.intents import LedgerIntents
+from mailmend.mailqueue.codec import attribute
+from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
+from mailmend.model.errors import AccessDenied, CannotReach, MailmendError
 from tests.support.commands import Ended
 from tests.support.deliveries import ACCEPTED, LATER
 from tests.support.queue_commands import QueueShell, queue_shell

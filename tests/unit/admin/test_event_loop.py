@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from admin.event_loop import run_async, stop_signal
-from model.errors import CannotReach
+from mailmend.admin.frame.event_loop import run_async, stop_signal
+from mailmend.model.errors import CannotReach
 
 
 def interrupt(which: signal.Signals = signal.SIGTERM) -> None:

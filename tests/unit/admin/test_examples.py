@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import click
 import pytest
 
-from admin.cli import mailmend as root
+from mailmend.admin.main import mailmend as root
 
 HOUSE: Final = Path(__file__).parents[3]
 PAGES: Final = [HOUSE / "README.md", *sorted(HOUSE.glob("docs/*.md")), *sorted(HOUSE.glob("runbooks/*.md"))]

@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
-from admin.api.access import Access, Listening, parse_tokens
-from admin.api.delivery.routes import DELIVERIES
-from admin.api.server import listen
-from admin.local.ports import free_port
+from mailmend.admin.delivery.http.routes import DELIVERIES
+from mailmend.admin.frame.http.access import Access, Listening, parse_tokens
+from mailmend.admin.frame.http.server import listen
+from mailmend.admin.local.ports import free_port
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.delivery_desk import DeliveryWorld
 

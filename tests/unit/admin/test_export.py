@@ -10,19 +10,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admin.export.drawing import CHARACTER, Box, drawing_of, svg
-from admin.export.page import Page, Section, key_text, mermaid, page_text, relations_of
-from admin.export.sources import declared, families_in, found
-from cql.export import SCHEMA_FILE, schema_file_text
-from model.catalog.generations import GENERATIONS
-from model.catalog.james_tables import BLOBS, SIZE_TIERED
-from model.catalog.ledger import LEDGER_TABLES, REPAIR_RUN
-from model.catalog.mail import FAMILIES, IMAP_UID, MAIL_TABLES, MAIL_TYPES, MESSAGE_ID, MESSAGES, SCHEMA, TWCS_MESSAGES
-from model.catalog.purposes import purpose_of, why_compacted
-from model.errors import SchemaMismatch
-from model.projections.family import Family
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Compaction, Kind, Table
+from mailmend.admin.schema.export.drawing import CHARACTER, Box, drawing_of, svg
+from mailmend.admin.schema.export.page import Page, Section, key_text, mermaid, page_text, relations_of
+from mailmend.admin.schema.export.sources import declared, families_in, found
+from mailmend.cql.export import SCHEMA_FILE, schema_file_text
+from mailmend.cql.schema.generations import GENERATIONS
+from mailmend.model.catalog.james_tables import BLOBS, SIZE_TIERED
+from mailmend.model.catalog.ledger import LEDGER_TABLES, REPAIR_RUN
+from mailmend.model.catalog.mail import (
+    FAMILIES,
+    IMAP_UID,
+    MAIL_TABLES,
+    MAIL_TYPES,
+    MESSAGE_ID,
+    MESSAGES,
+    SCHEMA,
+    TWCS_MESSAGES,
+)
+from mailmend.model.catalog.purposes import purpose_of, why_compacted
+from mailmend.model.errors import SchemaMismatch
+from mailmend.model.keyspace import Schema
+from mailmend.model.projections.family import Family
+from mailmend.model.table import Column, Compaction, Kind, Table
 from tests.support.commands import command_line
 
 ROOT = Path(__file__).parents[3]

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from admin.export.page import page_text
-from admin.export.sources import found
-from model.catalog.james_tables import BESIDE_TABLES
-from model.catalog.ledger import LEDGER_TABLES
-from model.catalog.mail import MAIL_TABLES, MAIL_TYPES
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Kind, Table
+from mailmend.admin.schema.export.page import page_text
+from mailmend.admin.schema.export.sources import found
+from mailmend.model.catalog.james_tables import BESIDE_TABLES
+from mailmend.model.catalog.ledger import LEDGER_TABLES
+from mailmend.model.catalog.mail import MAIL_TABLES, MAIL_TYPES
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Kind, Table
 from tests.support.schemas import served
 
 EMPTY = Schema((), ())

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from admin.present.findings import finding_json, findings_file
-from model.errors import ResultUnwritten, WrongUse
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import Verdict
+from mailmend.admin.frame.findings import finding_json, findings_file
+from mailmend.model.errors import ResultUnwritten, WrongUse
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import Verdict
 from tests.unit.admin.outcomes import MAILBOX, MESSAGE, outcome
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from admin.present.grants import document_of
-from admin.services.grants import GrantsResult, granting, mending, revoking
-from model.schema.grants import (
+from mailmend.admin.schema.grants_document import document_of
+from mailmend.admin.schema.grants_service import GrantsResult, granting, mending, revoking
+from mailmend.cql.schema.grants import (
     LEDGER,
     LOOKED_AT,
     QUEUE,

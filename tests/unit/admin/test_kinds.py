@@ -7,10 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.cli.kinds import DELAY, KEEP, KEYSPACE, MENDABLE_ON_REQUEST, PORT, VERDICTS, Duration, duration_text
-from admin.settings import KEEP_MAX
-from model.durations import DURATION_MAX
-from model.projections.verdicts import MENDABLE, Verdict
+from mailmend.admin.frame.kinds import (
+    DELAY,
+    KEEP,
+    KEYSPACE,
+    MENDABLE_ON_REQUEST,
+    PORT,
+    VERDICTS,
+    Duration,
+    duration_text,
+)
+from mailmend.admin.frame.settings import KEEP_MAX
+from mailmend.model.durations import DURATION_MAX
+from mailmend.model.projections.verdicts import MENDABLE, Verdict
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from admin.settings import ConnectionSettings
-from admin.wiring.cluster import OpenCluster
-from model.catalog.mail import SCHEMA
-from model.errors import AccessDenied
-from model.schema.keyspace import Schema
-from model.schema.lint.rules import RULES
-from model.schema.table import Compaction, Row
-from repair.clock import SystemClock
+from mailmend.admin.frame.cluster import OpenCluster
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.cql.schema.lint.rules import RULES
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.errors import AccessDenied
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Compaction, Row
+from mailmend.repair.clock import SystemClock
 from tests.support.commands import CommandLine, command_line
 from tests.support.linting import DAY, table, windows
 from tests.support.schema_twin import SchemaTwin
@@ -63,7 +63,7 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> ServerTwin:
     def opened(connection: ConnectionSettings) -> Iterator[OpenCluster]:
         yield OpenCluster(connection, held, SystemClock())  # type: ignore[arg-type]
 
-    monkeypatch.setattr("admin.services.lint.open_cluster", opened)
+    monkeypatch.setattr("mailmend.admin.schema.lint_service.open_cluster", opened)
     return held
 
 

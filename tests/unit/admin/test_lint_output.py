@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.present.lint import place_in, report_json, report_parts, rule_json, rule_parts, subject_of
-from admin.services.lint import LintReport, LintSettings, lint_files
-from model.schema.lint.ignores import Ignore
-from model.schema.lint.rule import LintFinding, Severity
-from model.schema.lint.rules import RULES, rules_named
-from model.schema.statements import Span
+from mailmend.admin.schema.lint_document import place_in, report_json, report_parts, rule_json, rule_parts, subject_of
+from mailmend.admin.schema.lint_service import LintReport, LintSettings, lint_files
+from mailmend.cql.schema.lint.ignores import Ignore
+from mailmend.cql.schema.lint.rule import LintFinding, Severity
+from mailmend.cql.schema.lint.rules import RULES, rules_named
+from mailmend.cql.statements import Span
 from tests.support.documents import text_of
 from tests.support.linting import table, windows
 

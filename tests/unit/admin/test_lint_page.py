@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from admin.present import lint_page
-from model.catalog.lint_ignores import CATALOG_IGNORES
-from model.pickup.lint import POLICY_RULES
-from model.schema.lint.rules import RULES
+from mailmend.admin.schema import lint_page
+from mailmend.cql.schema.lint.catalog_ignores import CATALOG_IGNORES
+from mailmend.cql.schema.lint.rules import RULES
+from mailmend.delivery.policy.lint import POLICY_RULES
 
 
 def test_the_page_is_up_to_date() -> None:
@@ -32,6 +32,6 @@ def test_a_page_that_is_not_is_reported_and_written_anew(
 ) -> None:
     monkeypatch.setattr(lint_page, "PAGE", tmp_path / "lint.md")
     assert lint_page.main(["--check"]) == 1
-    assert "python -m admin.present.lint_page" in capsys.readouterr().err
+    assert "python -m mailmend.admin.schema.lint_page" in capsys.readouterr().err
     assert lint_page.main([]) == 0
     assert lint_page.main(["--check"]) == 0

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.present.lint import report_json
-from admin.services.lint import LintReport, LintSettings, lint_files
-from model.errors import ExitCode, WrongUse
-from model.schema.lint.ignores import Ignore
-from model.schema.lint.rule import LintFinding, Severity
-from model.schema.lint.rules import RULES, rules_named
-from model.schema.lint.servers import ServerRelease
+from mailmend.admin.schema.lint_document import report_json
+from mailmend.admin.schema.lint_service import LintReport, LintSettings, lint_files
+from mailmend.cql.schema.lint.ignores import Ignore
+from mailmend.cql.schema.lint.rule import LintFinding, Severity
+from mailmend.cql.schema.lint.rules import RULES, rules_named
+from mailmend.cql.schema.lint.servers import ServerRelease
+from mailmend.model.errors import ExitCode, WrongUse
 from tests.support.linting import DAY, table, windows
 
 BAD = table("events", "sensor text, at timestamp, PRIMARY KEY (sensor, at)", compaction=windows(1, "HOURS"))

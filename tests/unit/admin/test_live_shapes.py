@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from model.catalog.generations import JAMES_3_9
-from model.catalog.ledger import LEDGER_TABLES
-from model.schema.grants import ROLES, Keyspaces, Resource, grants_of
-from model.schema.table import Row
+from mailmend.cql.schema.generations import JAMES_3_9
+from mailmend.cql.schema.grants import ROLES, Keyspaces, Resource, grants_of
+from mailmend.model.catalog.ledger import LEDGER_TABLES
+from mailmend.model.table import Row
 from tests.support.commands import CommandLine, command_line
 from tests.support.migration_cluster import MigrationCluster, migration_cluster
 from tests.support.schemas import served, without_tables

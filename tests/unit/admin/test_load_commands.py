@@ -6,19 +6,19 @@ from uuid import uuid4
 
 import pytest
 
-from admin.services import runbooks as runbook
-from admin.services.runbooks import pages
-from model.catalog.james_tables import BLOB_PARTS, BLOBS
-from model.catalog.ledger import REPAIR_LAG
-from model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
-from model.errors import AccessDenied, CannotReach
-from model.ids import BlobId
-from model.operations import Put, PutIfAbsent, Scan
-from model.projections.verdicts import Verdict
-from model.queue.blob_ids import BlobNaming, BlobsMode, is_deduplicated
-from model.schema.table import Table
-from repair.ledger.lags import LagJournal, Spool
-from repair.writing.mbox import entries_in
+from mailmend.admin.frame import runbooks as runbook
+from mailmend.admin.frame.runbooks import pages
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode, is_deduplicated
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
+from mailmend.model.catalog.ledger import REPAIR_LAG
+from mailmend.model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
+from mailmend.model.errors import AccessDenied, CannotReach
+from mailmend.model.ids import BlobId
+from mailmend.model.operations import Put, PutIfAbsent, Scan
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Table
+from mailmend.repair.ledger.lags import LagJournal, Spool
+from mailmend.repair.store.mbox import entries_in
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import QUICK, CommandLine
 from tests.support.mail_states import MailKeyspace
@@ -296,7 +296,7 @@ class TestLoad:
     ) -> None:
         """Stands for any fault of reading: the load says so, and is not called complete."""
         path = mbox(tmp_path, 2)
-        monkeypatch.setattr("repair.writing.mail_files.entries_in", lambda *args: list(entries_in(*args))[:1])
+        monkeypatch.setattr("mailmend.repair.store.mail_files.entries_in", lambda *args: list(entries_in(*args))[:1])
 
         ended = mailmend("load", str(path), *TO_INBOX)
 

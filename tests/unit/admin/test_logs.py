@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.serializers import CloudPickleSerializer
 
-from admin.cli.endings import ending_of
-from admin.cli.logs import LEVELS, command_began, command_log, log_finding, logged_progress
-from model.errors import LeaseHeld
-from model.operations import Put
-from model.ports import Silent
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import Verdict
-from repair.log_fields import (
+from mailmend.admin.frame.endings import ending_of
+from mailmend.admin.frame.logs import LEVELS, command_began, command_log, log_finding, logged_progress
+from mailmend.model.errors import LeaseHeld
+from mailmend.model.operations import Put
+from mailmend.model.ports import Silent
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.log_fields import (
     json_line,
     log_fields,
     own_log_fields,
@@ -244,7 +244,7 @@ class TestSecrets:
 
     def test_a_text_in_a_key_is_not_reported(self) -> None:
         """Ids are; the key of a table of one's own may hold an address."""
-        with patch("admin.cli.logs._FINDINGS") as log:
+        with patch("mailmend.admin.frame.logs._FINDINGS") as log:
             log_finding(
                 Finding(Suspect("by_user", ("bob@example.org", 3), Verdict.AMEND), Verdict.AMEND, error="refused")
             )

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from admin.cli import mailmend
-from admin.cli.reference import commands_of
+from mailmend.admin.main import mailmend
+from mailmend.admin.reference import commands_of
 
 COMMANDS = list(commands_of(mailmend, click.Context(mailmend, info_name="mailmend")))
 

@@ -11,14 +11,14 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from admin.cli import options
-from admin.cli.command import Command, CommandGroup, made
-from admin.cli.endings import ending_of
-from admin.cli.options import CONFIG, CONNECTION, PROFILE, option, typed
-from admin.present.document import Document
-from admin.services.caller import Caller
-from admin.settings import ConnectionSettings, first_line
-from model.errors import WrongUse
+from mailmend.admin.frame import options
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.command import Command, CommandGroup, made
+from mailmend.admin.frame.document import Document
+from mailmend.admin.frame.endings import ending_of
+from mailmend.admin.frame.options import CONFIG, CONNECTION, PROFILE, option, typed
+from mailmend.admin.frame.settings import ConnectionSettings, first_line
+from mailmend.model.errors import WrongUse
 
 Ask = Callable[..., Result]
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from admin.present.document import Document, Grid, Heading, Line, Markdown, Part, Styled, Verbatim, Wrapped
-from admin.present.mending import closing_lines, document_of, next_lines, summary_json
-from admin.present.presenter import exit_meaning, grid_of, show, write_json
-from admin.present.values import counts_json
-from admin.present.verdicts import MEANINGS, STYLES
-from admin.services.examples import EXAMPLES_MAX, Examples
-from admin.services.mending import MendingResult
-from model.errors import ExitCode
-from model.projections.verdicts import Verdict
-from repair.mending.runner import RepairResult
+from mailmend.admin.frame.document import Document, Grid, Heading, Line, Markdown, Part, Styled, Verbatim, Wrapped
+from mailmend.admin.frame.examples import EXAMPLES_MAX, Examples
+from mailmend.admin.frame.presenter import exit_meaning, grid_of, show, write_json
+from mailmend.admin.frame.values import counts_json
+from mailmend.admin.frame.verdict_texts import MEANINGS, STYLES
+from mailmend.admin.messages.mending_document import closing_lines, document_of, next_lines, summary_json
+from mailmend.admin.messages.mending_service import MendingResult
+from mailmend.model.errors import ExitCode
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.mending.runner import RepairResult
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
 
 ROOT = Path(__file__).parents[3]
@@ -288,4 +288,4 @@ def test_one_function_writes_the_messages_of_all_commands() -> None:
         if re.search(r"click\.(?:echo|secho|echo_via_pager)\(|(?<![.\w])print\((?!.*python_version)", file.read_text())
     ]
 
-    assert writers == ["admin/cli/completion.py", "admin/cli/logs.py"]
+    assert writers == ["admin/frame/completion.py", "admin/frame/logs.py"]

@@ -12,9 +12,9 @@ from pathlib import Path
 import click
 import pytest
 
-from admin.cli.asking import hidden_password
-from admin.cli.options import connection_of
-from model.errors import BadSettings, ExitCode
+from mailmend.admin.frame.asking import hidden_password
+from mailmend.admin.frame.options import connection_of
+from mailmend.model.errors import BadSettings, ExitCode
 from tests.support.commands import CommandLine, command_line
 
 UNREACHABLE = ("--host", "127.0.0.1", "--port", "1", "--engine", "local")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from admin.plan_files import PlanHead, PlanKind, plan_in, plan_into
-from cql.introspect import identity_of
-from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3
-from model.instants import MICROS
-from model.operations import Change, Count, Put, Read, Scan
-from model.projections.findings import Finding
-from model.projections.verdicts import Verdict
+from mailmend.admin.frame.plan_files import PlanHead, PlanKind, plan_in, plan_into
+from mailmend.cql.introspect import identity_of
+from mailmend.model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Change, Count, Put, Read, Scan
+from mailmend.model.projections.findings import Finding
+from mailmend.model.projections.verdicts import Verdict
 from tests.support.clock import START
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import QUICK, CommandLine, Ended, Typed

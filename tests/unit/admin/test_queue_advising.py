@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from admin.advice.measuring import GivenTraffic
-from admin.present.advice import advise_document
-from admin.present.presenter import show
-from admin.services.queue.configure import QueueAdvised, advise_on_queue
-from model.catalog.james_tables import EVENT_STORE
-from model.errors import SchemaMismatch
-from model.ports import Silent
-from model.queue.configuration import configuration_of, event_json
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Kind, Table
+from mailmend.admin.frame.presenter import show
+from mailmend.admin.queue.configure import QueueAdvised, advise_on_queue
+from mailmend.admin.schema.advice_document import advise_document
+from mailmend.admin.schema.measuring import GivenTraffic
+from mailmend.mailqueue.rules.configuration import configuration_of, event_json
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.errors import SchemaMismatch
+from mailmend.model.keyspace import Schema
+from mailmend.model.ports import Silent
+from mailmend.model.table import Column, Kind, Table
 from tests.support.mail_cluster import JAMES, QUEUE, MailCluster
 from tests.support.schemas import served, without_tables
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from admin.wiring import queues
-from mailqueue.configuration import EVENTS, Configurations
-from model.operations import Put, PutIfAbsent
-from model.queue.configuration import AGGREGATE, DEFAULT, event_json
+from mailmend.admin.queue import connections as queues
+from mailmend.mailqueue.configuration import EVENTS, Configurations
+from mailmend.mailqueue.rules.configuration import AGGREGATE, DEFAULT, event_json
+from mailmend.model.operations import Put, PutIfAbsent
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, command_line
 from tests.support.in_turn import InTurn

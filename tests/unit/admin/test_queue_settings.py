@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.settings import (
+from mailmend.admin.frame.settings import (
     BlobsAddress,
     Store,
     has_password,
@@ -16,9 +16,9 @@ from admin.settings import (
     parse_management,
     without_secrets,
 )
-from mailqueue.rabbitmq.broker.settings import Host
-from model.errors import WrongUse
-from model.queue.blob_ids import BlobNaming, BlobsMode
+from mailmend.mailqueue.rabbitmq.broker.settings import Host
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
+from mailmend.model.errors import WrongUse
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admin.services.queue.removed_mails import RemovedMailsFile, RestoredLog, read_removed_mails, removed_mails_path
-from mailqueue.codec import payload_of, queued_of
-from model.errors import StateUnwritable, WrongUse
-from model.ids import EnqueueId, QueueName
-from model.queue.mails import Listed, QueuedMail, Whereabouts
+from mailmend.admin.queue.removed_mails import RemovedMailsFile, RestoredLog, read_removed_mails, removed_mails_path
+from mailmend.mailqueue.codec import payload_of, queued_of
+from mailmend.mailqueue.rules.mails import Listed, QueuedMail, Whereabouts
+from mailmend.model.errors import StateUnwritable, WrongUse
+from mailmend.model.ids import EnqueueId, QueueName
 from tests.support.queued_mails import QUEUED, queued_mail
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -12,16 +12,16 @@ from typing import IO, Any
 
 import pytest
 
-from admin.present.document import Document
-from admin.present.mending import document_of
-from admin.present.presenter import html_of
-from admin.present.presenter import write_report as write_document
-from admin.services.examples import Examples
-from admin.services.mending import MendingResult
-from admin.whole_files import refuse_unwritable, whole_file, write_text
-from model.errors import ResultUnwritten, WrongUse
-from model.projections.verdicts import Verdict
-from repair.mending.runner import RepairResult
+from mailmend.admin.frame.document import Document
+from mailmend.admin.frame.examples import Examples
+from mailmend.admin.frame.presenter import html_of
+from mailmend.admin.frame.presenter import write_report as write_document
+from mailmend.admin.frame.whole_files import refuse_unwritable, whole_file, write_text
+from mailmend.admin.messages.mending_document import document_of
+from mailmend.admin.messages.mending_service import MendingResult
+from mailmend.model.errors import ResultUnwritten, WrongUse
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.mending.runner import RepairResult
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from admin.cli import mailmend
-from admin.services.runbooks import SECTIONS, RunbookPage, page_named, pages
-from model.errors import ClocksDiffer, MailmendError, WrongUse
+from mailmend.admin.frame.runbooks import SECTIONS, RunbookPage, page_named, pages
+from mailmend.admin.main import mailmend
+from mailmend.model.errors import ClocksDiffer, MailmendError, WrongUse
 
 PAGE = RunbookPage(
     "x",

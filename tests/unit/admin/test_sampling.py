@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.advice.sampling import (
+from mailmend.admin.schema.sampling import (
     CHANGED,
     MAILBOXES_AT_ONCE,
     NAMES,
@@ -22,13 +22,13 @@ from admin.advice.sampling import (
     sampled,
     with_history,
 )
-from cql.memory import MemoryTables
-from model.catalog.generations import GENERATIONS, Generation
-from model.catalog.mail import MAIL_TABLES, MESSAGE_ID
-from model.errors import CannotReach, MailmendError
-from model.operations import Level, Put, Read, Scan, Seen, Write
-from model.ports import Silent
-from model.schema.keyspace import Schema
+from mailmend.cql.memory import MemoryTables
+from mailmend.cql.schema.generations import GENERATIONS, Generation
+from mailmend.model.catalog.mail import MAIL_TABLES, MESSAGE_ID
+from mailmend.model.errors import CannotReach, MailmendError
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Level, Put, Read, Scan, Seen, Write
+from mailmend.model.ports import Silent
 from tests.support.clock import uuid_at
 from tests.support.histories import DAY, histories
 from tests.support.progress import SilentProgress

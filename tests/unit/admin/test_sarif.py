@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.present.lint import FINGERPRINT, SCHEMA, sarif, uri_of
-from admin.services.lint import LintReport, LintSettings, lint_files, lint_schema
-from model.catalog.mail import SCHEMA as CATALOG
-from model.schema.lint.ignores import Ignore
-from model.schema.lint.knowledge import known_of
-from model.schema.lint.rule import Severity
-from model.schema.lint.rules import RULES, rules_named
-from model.schema.lint.subject import Subject
+from mailmend.admin.schema.lint_document import FINGERPRINT, SCHEMA, sarif, uri_of
+from mailmend.admin.schema.lint_service import LintReport, LintSettings, lint_files, lint_schema
+from mailmend.cql.schema.lint.ignores import Ignore
+from mailmend.cql.schema.lint.knowledge import known_of
+from mailmend.cql.schema.lint.rule import Severity
+from mailmend.cql.schema.lint.rules import RULES, rules_named
+from mailmend.cql.schema.lint.subject import Subject
+from mailmend.model.catalog.mail import SCHEMA as CATALOG
 from tests.support.linting import table, windows
 
 ORDER = LintSettings("ks", level=Severity.NOTE)
@@ -145,8 +145,8 @@ def test_files_are_named_as_uris(file: str, uri: str) -> None:
 
 @given(st.text(alphabet="ab \n\r\t\u00fc\U0001f600", max_size=30), st.data())
 def test_a_place_leads_back_to_its_text(text: str, data: st.DataObject) -> None:
-    from admin.present.lint import _region  # noqa: PLC0415 - the piece under test
-    from model.schema.statements import Span  # noqa: PLC0415
+    from mailmend.admin.schema.lint_document import _region  # noqa: PLC0415 - the piece under test
+    from mailmend.cql.statements import Span  # noqa: PLC0415
 
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from admin.cli import run
-from admin.present.schema import mend_of, recognition_json
-from admin.settings import ConnectionSettings
-from admin.wiring.cluster import OpenCluster
-from cql.driver import nodes as driver_nodes
-from model.catalog.generations import AUGUST_2026, recognise
-from model.schema.difference import Aspect, Difference
-from model.schema.table import Column
+from mailmend.admin.frame.cluster import OpenCluster
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.main import run
+from mailmend.admin.schema.schema_document import mend_of, recognition_json
+from mailmend.cql.driver import nodes as driver_nodes
+from mailmend.cql.schema.difference import Aspect, Difference
+from mailmend.cql.schema.generations import AUGUST_2026, recognise
+from mailmend.model.table import Column
 from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.schema_twin import SchemaTwin
@@ -37,8 +37,8 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
         yield OpenCluster(connection, held, clock)  # type: ignore[arg-type]
 
     monkeypatch.setattr(driver_nodes, "CassandraNodes", lambda cluster: cluster)
-    for module in ("schema", "schema_history"):
-        monkeypatch.setattr(f"admin.services.{module}.open_cluster", opened)
+    for module in ("schema_service", "history_service"):
+        monkeypatch.setattr(f"mailmend.admin.schema.{module}.open_cluster", opened)
     monkeypatch.setenv("MAILMEND_HOST", "127.0.0.1")
     return held
 

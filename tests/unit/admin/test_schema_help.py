@@ -11,9 +11,9 @@ from typing import cast
 import click
 import pytest
 
-from admin.cli.command import made
-from admin.cli.schema import SCHEMA
-from model.errors import AccessDenied, CannotReach, MailmendError, NotEnoughReplicas, UnknownKeyspace
+from mailmend.admin.frame.command import made
+from mailmend.admin.schema.schema import SCHEMA
+from mailmend.model.errors import AccessDenied, CannotReach, MailmendError, NotEnoughReplicas, UnknownKeyspace
 from tests.support.commands import CommandLine, command_line
 from tests.support.migrating import written
 from tests.support.migration_cluster import migration_cluster

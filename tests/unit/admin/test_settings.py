@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.cli.settings_file import line_of, parse_cqlshrc, parse_credentials, parse_settings, settings_path
-from admin.settings import (
+from mailmend.admin.frame.settings import (
     ConnectionSettings,
     parse_hosts,
     parse_keyspace,
     parse_port,
     parse_spark_setting,
 )
-from model.durations import DURATION_MAX, format_duration, parse_duration
-from model.errors import BadIdentifier, BadSettings, ExitCode, WrongUse
+from mailmend.admin.frame.settings_file import line_of, parse_cqlshrc, parse_credentials, parse_settings, settings_path
+from mailmend.model.durations import DURATION_MAX, format_duration, parse_duration
+from mailmend.model.errors import BadIdentifier, BadSettings, ExitCode, WrongUse
 
 FILE = Path("/etc/mailmend.toml")
 

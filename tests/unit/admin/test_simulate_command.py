@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cql.applying import ensure_ledger
-from model.pickup.recorded import RecordedAttempt
+from mailmend.cql.applying import ensure_ledger
+from mailmend.delivery.policy.recorded import RecordedAttempt
 from tests.support.attempts import DAY, attempt, rows_of
 from tests.support.commands import Ended
 from tests.support.queue_commands import QueueShell, queue_shell

@@ -5,11 +5,11 @@ from uuid import UUID
 
 import pytest
 
-from admin.services import delivery
-from model.catalog.ledger import DELIVERY_SUSPENSION
-from model.errors import AccessDenied
-from model.operations import Put
-from repair.ledger.order_history import LedgerOrderHistory
+from mailmend.admin.delivery import delivery_service as delivery
+from mailmend.delivery.ledger.order_history import LedgerOrderHistory
+from mailmend.model.catalog.ledger import DELIVERY_SUSPENSION
+from mailmend.model.errors import AccessDenied
+from mailmend.model.operations import Put
 from tests.support.commands import Ended
 from tests.support.queue_commands import QueueShell, queue_shell
 from tests.unit.admin.test_delivery_command import HOP, StoppingRelay

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from admin.cli import traces
+from mailmend.admin.frame import traces
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace
@@ -88,7 +88,7 @@ def test_the_environment_says_where_they_go(mailmend: CommandLine) -> None:
 )
 def test_nobody_asked_and_nothing_is_imported(environment: dict[str, str]) -> None:
     program = (
-        "import sys; from admin.cli import run; code = run(['version']); "
+        "import sys; from mailmend.admin.main import run; code = run(['version']); "
         "sys.exit(code or any(name.startswith('opentelemetry') for name in sys.modules))"
     )
     ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from admin.advice.measuring import (
+from mailmend.admin.schema.measuring import (
     LONGEST_STAY_SECONDS,
     MAILS_PER_SECOND,
     PEAK_TIMES,
@@ -11,11 +11,11 @@ from admin.advice.measuring import (
     copies_of,
     traffic_figures,
 )
-from cql.statistics import Statistics, TableFigures
-from cql.traffic import ENQUEUED, MessageTraffic, QueueTraffic
-from model.advice.queue_settings import FigureSource, Traffic
-from model.advice.traffic import Rates
-from model.catalog.lifetimes import DAY
+from mailmend.admin.schema.traffic import ENQUEUED, MessageTraffic, QueueTraffic
+from mailmend.cql.schema.advice.traffic import Rates
+from mailmend.cql.statistics import Statistics, TableFigures
+from mailmend.mailqueue.rules.advice import FigureSource, Traffic
+from mailmend.model.catalog.lifetimes import DAY
 
 QUIET = MessageTraffic(None, None)
 BORN = MessageTraffic(Rates(mean=2, peak=9, history_seconds=400 * DAY, looked_at=20_000), 1.2)

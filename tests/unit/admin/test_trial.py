@@ -6,17 +6,15 @@ from uuid import UUID
 
 import pytest
 
-from admin.advice.sampling import NAMES, SampledMessage, draw_sample
-from admin.advice.trial import ROUNDS, SETTLE_SECONDS_MAX, TRACES_SECONDS_MAX, Trial, TrialNode
-from admin.advice.trial_plan import (
-    TABLES,
-)
-from cql.memory import MemoryTables
-from model.catalog.mail import IMAP_UID, MAIL_TABLES, MESSAGE_ID, CompactionChoice
-from model.errors import MailmendError
-from model.operations import Read
-from model.ports import Silent
-from model.schema.keyspace import Schema
+from mailmend.admin.schema.sampling import NAMES, SampledMessage, draw_sample
+from mailmend.admin.schema.trial import ROUNDS, SETTLE_SECONDS_MAX, TRACES_SECONDS_MAX, Trial, TrialNode
+from mailmend.admin.schema.trial_plan import TABLES
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.catalog.mail import IMAP_UID, MAIL_TABLES, MESSAGE_ID, CompactionChoice
+from mailmend.model.errors import MailmendError
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Read
+from mailmend.model.ports import Silent
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.histories import histories
 from tests.support.progress import SilentProgress

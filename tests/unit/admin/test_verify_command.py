@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from admin.present.schema_state import verified_json, verify_document
-from admin.services.schema_history import VerifyResult
-from cql.migrate.files import shipped
-from model.catalog.generations import JAMES_3_8, NEWEST
-from model.catalog.mail import SCHEMA
-from model.migrations.history import Baseline, LedgerRecord, MigrationState, digests
-from model.migrations.plan import declared_by
-from model.migrations.verification import verify_migrations, verify_ours
-from model.schema.keyspace import Index, Schema
-from model.schema.table import Column, Kind, Table, UserType
+from mailmend.admin.schema.history_service import VerifyResult
+from mailmend.admin.schema.state_document import verified_json, verify_document
+from mailmend.cql.migrate.files import shipped
+from mailmend.cql.schema.generations import JAMES_3_8, NEWEST
+from mailmend.cql.schema.migrations.history import Baseline, LedgerRecord, MigrationState, digests
+from mailmend.cql.schema.migrations.plan import declared_by
+from mailmend.cql.schema.migrations.verification import verify_migrations, verify_ours
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.keyspace import Index, Schema
+from mailmend.model.table import Column, Kind, Table, UserType
 from tests.support.documents import text_of
 from tests.support.migrating import SHOP, applied, folder
 from tests.support.schemas import columns_of, served, with_columns, without_tables

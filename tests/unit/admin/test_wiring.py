@@ -11,14 +11,8 @@ from typing import Any
 
 import pytest
 
-from admin.cli import COMMANDS
-from admin.cli.command import Command, CommandGroup, Late
-from admin.extras import EXTRAS, imported
-from admin.local.java import find_java
-from admin.services.mending import RepairRequest, target_of
-from admin.settings import ConnectionSettings, Tls
-from admin.wiring import cluster as wiring_cluster
-from admin.wiring.cluster import (
+from mailmend.admin.frame import cluster as wiring_cluster
+from mailmend.admin.frame.cluster import (
     EngineWanted,
     OpenCluster,
     chosen_engine,
@@ -29,14 +23,20 @@ from admin.wiring.cluster import (
     repair_tools,
     state_folder,
 )
-from model.catalog.mail import MAILBOX_PATH, MESSAGES
-from model.errors import BadSettings, SchemaMismatch, UnknownKeyspace, UnknownRun, WrongUse
-from model.operations import Level, Put
-from repair.decisions.engines import EngineChoice
-from repair.mending.engine import RepairSettings
-from repair.mending.limits import Pace
-from repair.scanners.lookup import Target, Targeted, TargetMailboxes, TargetMessages
-from spark_repair import session as spark_session
+from mailmend.admin.frame.command import Command, CommandGroup, Late
+from mailmend.admin.frame.extras import EXTRAS, imported
+from mailmend.admin.frame.settings import ConnectionSettings, Tls
+from mailmend.admin.local.java import find_java
+from mailmend.admin.main import COMMANDS
+from mailmend.admin.messages.mending_service import RepairRequest, target_of
+from mailmend.model.catalog.mail import MAILBOX_PATH, MESSAGES
+from mailmend.model.errors import BadSettings, SchemaMismatch, UnknownKeyspace, UnknownRun, WrongUse
+from mailmend.model.operations import Level, Put
+from mailmend.repair.decisions.engines import EngineChoice
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.limits import Pace
+from mailmend.repair.scanners.lookup import Target, Targeted, TargetMailboxes, TargetMessages
+from mailmend.spark_repair import session as spark_session
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace
@@ -200,8 +200,8 @@ class TestEngines:
         cluster.rows_recorded = rows
         monkeypatch.setattr(wiring_cluster, "find_spec", lambda name: None if name == without else name)
         found = [] if without == "java" else [Path("java")]
-        monkeypatch.setattr("admin.local.java.candidates", lambda _: found)
-        monkeypatch.setattr("admin.local.java.USUAL_PLACES", ())
+        monkeypatch.setattr("mailmend.admin.local.java.candidates", lambda _: found)
+        monkeypatch.setattr("mailmend.admin.local.java.USUAL_PLACES", ())
         monkeypatch.setattr(wiring_cluster, "find_java", lambda program, env: find_java(program, env, lambda _: 17))
 
         said: list[str] = []
@@ -306,7 +306,11 @@ def test_only_commands_of_the_queue_need_its_libraries() -> None:
     code = f"import sys, {', '.join(modules)}; print([one for one in {libraries} if one in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert {"admin.present.mending", "admin.services.doctor", "admin.services.blobs"} <= set(modules)
+    assert {
+        "mailmend.admin.messages.mending_document",
+        "mailmend.admin.local.doctor_service",
+        "mailmend.admin.messages.blobs_service",
+    } <= set(modules)
     assert ended.stdout == "[]\n"
 
 

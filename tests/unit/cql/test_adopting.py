@@ -5,21 +5,21 @@ from typing import Any
 
 import pytest
 
-from cql.memory import MemoryTables, Surround
-from cql.migrate.adoption import VersionWritten, adopt, forget, look_at, version_step, write_version
-from cql.migrate.files import shipped
-from cql.migrate.history import History
-from cql.statements import Operation
-from model.catalog.generations import JAMES_3_8, NEWEST
-from model.catalog.james_tables import SCHEMA_VERSION
-from model.catalog.ledger import SCHEMA_BASELINE, SCHEMA_MIGRATION
-from model.catalog.mail import SCHEMA
-from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, SchemaMismatch, UnknownKeyspace, UnsafeRequest
-from model.migrations.adoption import Standing
-from model.migrations.history import MigrationState, digests, fingerprint_of
-from model.operations import PutIfAbsent, Read, Scan
-from model.schema.keyspace import Schema
-from repair.ledger.leases import TTL_SECONDS, Leases
+from mailmend.cql.memory import MemoryTables, Surround
+from mailmend.cql.migrate.adoption import VersionWritten, adopt, forget, look_at, version_step, write_version
+from mailmend.cql.migrate.files import shipped
+from mailmend.cql.migrate.history import History
+from mailmend.cql.row_statements import Operation
+from mailmend.cql.schema.generations import JAMES_3_8, NEWEST
+from mailmend.cql.schema.migrations.adoption import Standing
+from mailmend.cql.schema.migrations.history import MigrationState, digests, fingerprint_of
+from mailmend.model.catalog.james_tables import SCHEMA_VERSION
+from mailmend.model.catalog.ledger import SCHEMA_BASELINE, SCHEMA_MIGRATION
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, SchemaMismatch, UnknownKeyspace, UnsafeRequest
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import PutIfAbsent, Read, Scan
+from mailmend.repair.ledger.leases import TTL_SECONDS, Leases
 from tests.support.clock import VirtualClock
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import served, without_tables

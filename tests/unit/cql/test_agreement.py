@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.migrate.agreement import POLL_SECONDS, Agreement, NodeVersions
-from model.errors import SchemaDisagreement
+from mailmend.cql.migrate.agreement import POLL_SECONDS, Agreement, NodeVersions
+from mailmend.model.errors import SchemaDisagreement
 from tests.support.clock import VirtualClock
 
 NEW, OLD = UUID(int=1), UUID(int=2)

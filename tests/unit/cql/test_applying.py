@@ -2,14 +2,15 @@
 
 import pytest
 
-from cql.applying import ensure_ledger
-from cql.migrate.files import shipped
-from cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
-from cql.replication import in_every_data_centre, parse_replication
-from model.catalog.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
-from model.catalog.ledger import LEDGER_TABLES, REPAIR_RUN
-from model.catalog.mail import SCHEMA
-from model.errors import (
+from mailmend.cql.applying import ensure_ledger
+from mailmend.cql.migrate.files import shipped
+from mailmend.cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
+from mailmend.cql.replication import in_every_data_centre, parse_replication
+from mailmend.cql.schema.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
+from mailmend.cql.schema.migrations.history import LedgerRecord
+from mailmend.model.catalog.ledger import LEDGER_TABLES, REPAIR_RUN
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.errors import (
     BadIdentifier,
     BadMigration,
     LikeAnotherKeyspace,
@@ -18,9 +19,8 @@ from model.errors import (
     TablesOfOthers,
     UnknownKeyspace,
 )
-from model.migrations.history import LedgerRecord
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Table, columns
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Table, columns
 from tests.support.applying import apply_schema
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import columns_of, served, with_columns, without_tables

@@ -6,12 +6,12 @@ from uuid import UUID
 import pytest
 from cassandra import OperationTimedOut, Unauthorized
 
-from cql.driver.nodes import CassandraNodes, ask_every_node, sizes_in, sstables_in
-from cql.driver.session import CassandraCluster
-from model.errors import AccessDenied, BadIdentifier, SchemaMismatch, TimedOut, WrongUse
-from model.schema.keyspace import Schema
-from model.schema.sizes import TableSize
-from model.schema.table import Row
+from mailmend.cql.driver.nodes import CassandraNodes, ask_every_node, sizes_in, sstables_in
+from mailmend.cql.driver.session import CassandraCluster
+from mailmend.model.errors import AccessDenied, BadIdentifier, SchemaMismatch, TimedOut, WrongUse
+from mailmend.model.keyspace import Schema
+from mailmend.model.sizes import TableSize
+from mailmend.model.table import Row
 from tests.support.clock import VirtualClock
 from tests.support.nodes_twin import Node, NodesTwin
 

@@ -20,11 +20,11 @@ from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionException, ConnectionShutdown
 from cassandra.protocol import ConfigurationException, OverloadedErrorMessage, ServerError, SyntaxException
 
-from cql.driver.driver_errors import failure_kind
-from cql.driver.failures import DriverFailure, Purpose, failure_of, no_contact, purpose_of, tls_failure
-from cql.statements import Operation
-from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS
-from model.errors import (
+from mailmend.cql.driver.driver_errors import failure_kind
+from mailmend.cql.driver.failures import DriverFailure, Purpose, failure_of, no_contact, purpose_of, tls_failure
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS
+from mailmend.model.errors import (
     AccessDenied,
     CannotReach,
     DoubtfulWrite,
@@ -37,7 +37,7 @@ from model.errors import (
     UnknownKeyspace,
     WrongUse,
 )
-from model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Scan
+from mailmend.model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Scan
 
 KEY = (1, 2, 3)
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from cql.granting import create_role_cql, drop_role_cql, grant_cql, holding_of, login_cql, revoke_cql
-from model.errors import AccessDenied, BadIdentifier, MailmendError, WrongUse
-from model.schema.grants import ROLES, Grant, HeldGrant, Keyspaces, Resource, grants_of
-from model.schema.table import Row
+from mailmend.cql.granting import create_role_cql, drop_role_cql, grant_cql, holding_of, login_cql, revoke_cql
+from mailmend.cql.schema.grants import ROLES, Grant, HeldGrant, Keyspaces, Resource, grants_of
+from mailmend.model.errors import AccessDenied, BadIdentifier, MailmendError, WrongUse
+from mailmend.model.table import Row
 from tests.support.schema_twin import SchemaTwin
 
 READS = Grant(Resource("mail", "t"), "SELECT")

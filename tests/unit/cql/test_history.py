@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.statements import Operation
-from model.errors import DoubtfulWrite, LeaseLost
-from model.migrations.history import MigrationState, StatementState
-from model.operations import ChangeIf, PutIfAbsent
-from repair.ledger.leases import TTL_SECONDS
+from mailmend.cql.row_statements import Operation
+from mailmend.cql.schema.migrations.history import MigrationState, StatementState
+from mailmend.model.errors import DoubtfulWrite, LeaseLost
+from mailmend.model.operations import ChangeIf, PutIfAbsent
+from mailmend.repair.ledger.leases import TTL_SECONDS
 from tests.support.migrating import folder
 from tests.support.migration_twin import Stage
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from cql.introspect import beside_model, keyspace_exists, live_schema, unknown_keyspace
-from cql.lint_sources import live_subject, release_of, statements_of
-from model.catalog.generations import GENERATIONS, Generation
-from model.catalog.mail import SCHEMA
-from model.errors import BadIdentifier, CqlSyntaxError, MailmendError, UnknownKeyspace, WrongUse
-from model.schema.difference import differences
-from model.schema.keyspace import Index, Schema, View
-from model.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge
-from model.schema.lint.servers import ServerRelease
-from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Row, Table, UserType
+from mailmend.cql.introspect import beside_model, keyspace_exists, live_schema, unknown_keyspace
+from mailmend.cql.lint_sources import live_subject, release_of, statements_of
+from mailmend.cql.schema.difference import differences
+from mailmend.cql.schema.generations import GENERATIONS, Generation
+from mailmend.cql.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge
+from mailmend.cql.schema.lint.servers import ServerRelease
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.errors import BadIdentifier, CqlSyntaxError, MailmendError, UnknownKeyspace, WrongUse
+from mailmend.model.keyspace import Index, Schema, View
+from mailmend.model.table import COMPACT_STORAGE, Column, Compaction, Kind, Row, Table, UserType
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import served
 

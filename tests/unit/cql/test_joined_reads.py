@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.driver.joined_reads import KEYS_MAX, RowsOrError, read_joined
-from cql.memory import MemoryTables
-from model.errors import CannotReach
-from model.operations import Level, Put, Read
+from mailmend.cql.driver.joined_reads import KEYS_MAX, RowsOrError, read_joined
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.errors import CannotReach
+from mailmend.model.operations import Level, Put, Read
 from tests.support.tables import MARKS
 
 

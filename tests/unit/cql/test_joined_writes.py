@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.driver.joined_writes import BYTES_MAX, PARTITIONS_MAX, WRITES_MAX, JoinedWrite, write_joined
-from cql.memory import MemoryTables
-from model.errors import CannotReach, MailmendError, TimedOut, WrongUse
-from model.operations import Change, Count, Put, Read, Remove, Write
+from mailmend.cql.driver.joined_writes import BYTES_MAX, PARTITIONS_MAX, WRITES_MAX, JoinedWrite, write_joined
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.errors import CannotReach, MailmendError, TimedOut, WrongUse
+from mailmend.model.operations import Change, Count, Put, Read, Remove, Write
 from tests.support.clock import uuid_at
 from tests.support.tables import CELLS, COUNTERS, MARKS
 

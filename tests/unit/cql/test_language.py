@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.language.parser import parse
-from cql.language.stream import DEPTH
-from model.errors import CqlSyntaxError
-from model.schema.statements import (
+from mailmend.cql.language.parser import parse
+from mailmend.cql.language.stream import DEPTH
+from mailmend.cql.statements import (
     CreateIndex,
     CreateTable,
     CreateType,
@@ -19,7 +18,8 @@ from model.schema.statements import (
     Statement,
     WriteRows,
 )
-from model.schema.table import Kind, Table
+from mailmend.model.errors import CqlSyntaxError
+from mailmend.model.table import Kind, Table
 
 
 def one(text: str) -> Statement:

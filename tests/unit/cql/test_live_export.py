@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql import export
-from cql.export import SCHEMA_FILE, live_file_text, schema_file_text
-from cql.language.parser import parse
-from cql.render import table_cql
-from cql.replication import in_every_data_centre
-from model.catalog.generations import GENERATIONS, Generation
-from model.catalog.mail import SCHEMA
-from model.schema.difference import differences
-from model.schema.keyspace import Index, Schema, View
-from model.schema.statements import CreateIndex, CreateKeyspace, CreateTable, CreateType, CreateView, apply_all
-from model.schema.table import Column, Kind, Table, UserType
+from mailmend.cql import export
+from mailmend.cql.export import SCHEMA_FILE, live_file_text, schema_file_text
+from mailmend.cql.language.parser import parse
+from mailmend.cql.render import table_cql
+from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.schema.difference import differences
+from mailmend.cql.schema.generations import GENERATIONS, Generation
+from mailmend.cql.statements import CreateIndex, CreateKeyspace, CreateTable, CreateType, CreateView, apply_all
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.keyspace import Index, Schema, View
+from mailmend.model.table import Column, Kind, Table, UserType
 from tests.support.schemas import served
 from tests.support.statements import LITERALS, PLAIN, TEXTS
 
@@ -96,7 +96,7 @@ def test_the_check_of_the_schema_file_fails_on_a_difference(
     assert export.main(["--check"]) == 0
     (tmp_path / "schema.cql").write_text("-- mine", encoding="utf-8")
     assert export.main(["--check"]) == 1
-    assert "python -m cql.export" in capsys.readouterr().err
+    assert "python -m mailmend.cql.export" in capsys.readouterr().err
 
 
 def test_a_change_of_the_catalog_changes_the_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.memory import MemoryTables, token_of
-from cql.statements import Operation
-from model.catalog.mail import MAILBOX, MESSAGE_V3, PATHS
-from model.errors import DoubtfulWrite, MailmendError, TimedOut
-from model.operations import Applied, Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, Scan, Seen, Write
-from model.ports import NodeClocks, Tables
+from mailmend.cql.memory import MemoryTables, token_of
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import MAILBOX, MESSAGE_V3, PATHS
+from mailmend.model.errors import DoubtfulWrite, MailmendError, TimedOut
+from mailmend.model.operations import (
+    Applied,
+    Change,
+    ChangeIf,
+    Count,
+    Put,
+    PutIfAbsent,
+    Read,
+    Remove,
+    Scan,
+    Seen,
+    Write,
+)
+from mailmend.model.ports import NodeClocks, Tables
 from tests.support.clock import START, VirtualClock
 from tests.support.tables import CELLS, COUNTERS, MARKS
 

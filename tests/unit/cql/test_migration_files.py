@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from cql.migrate.files import read_folder, shipped
-from model.catalog.mail import SCHEMA
-from model.errors import BadMigration, CqlSyntaxError
-from model.migrations.migration import Phase
-from model.migrations.plan import declared_by
-from model.schema.difference import differences
-from model.schema.statements import CreateTable, CreateType
+from mailmend.cql.migrate.files import read_folder, shipped
+from mailmend.cql.schema.difference import differences
+from mailmend.cql.schema.migrations.migration import Phase
+from mailmend.cql.schema.migrations.plan import declared_by
+from mailmend.cql.statements import CreateTable, CreateType
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.errors import BadMigration, CqlSyntaxError
 from tests.support.migrating import HEAD, SHOP, folder, written
 
 

@@ -4,8 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cql.migrate.rollout import RolloutRequest
-from model.errors import (
+from mailmend.cql.migrate.rollout import RolloutRequest
+from mailmend.cql.schema.migrations.history import MigrationState, StatementState
+from mailmend.cql.schema.migrations.migration import Phase
+from mailmend.cql.schema.migrations.plan import declared_by
+from mailmend.model.errors import (
     BadMigration,
     CannotReach,
     HistoryMismatch,
@@ -15,11 +18,8 @@ from model.errors import (
     SchemaDisagreement,
     TablesOfOthers,
 )
-from model.migrations.history import MigrationState, StatementState
-from model.migrations.migration import Phase
-from model.migrations.plan import declared_by
-from model.schema.keyspace import Schema
-from repair.ledger.leases import TTL_SECONDS
+from mailmend.model.keyspace import Schema
+from mailmend.repair.ledger.leases import TTL_SECONDS
 from tests.support.migrating import SHOP, folder
 from tests.support.migration_twin import KEYSPACE, OLD_VERSION, Killed, Stage
 from tests.support.thorough import few_or

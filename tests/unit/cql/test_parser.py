@@ -4,11 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from cql.language.parser import parse
-from model.errors import CqlSyntaxError, ExitCode
-from model.schema.keyspace import Index
-from model.schema.relations import CellChange, CellOperator, Compared, LeftSide
-from model.schema.statements import (
+from mailmend.cql.language.parser import parse
+from mailmend.cql.statements import (
     AddColumns,
     AddField,
     AlterKeyspace,
@@ -37,7 +34,10 @@ from model.schema.statements import (
     WriteKind,
     WriteRows,
 )
-from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Table
+from mailmend.cql.statements.relations import CellChange, CellOperator, Compared, LeftSide
+from mailmend.model.errors import CqlSyntaxError, ExitCode
+from mailmend.model.keyspace import Index
+from mailmend.model.table import COMPACT_STORAGE, Column, Compaction, Kind, Table
 
 
 def one(text: str) -> Statement:

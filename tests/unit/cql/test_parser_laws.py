@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.language.lexer import TokenKind, tokens_of
-from cql.language.parser import parse
-from cql.render import ddl_cql
-from model.errors import CqlSyntaxError
-from model.schema.statements import Batch, Other, Statement, WriteRows
+from mailmend.cql.language.lexer import TokenKind, tokens_of
+from mailmend.cql.language.parser import parse
+from mailmend.cql.render import ddl_cql
+from mailmend.cql.statements import Batch, Other, Statement, WriteRows
+from mailmend.model.errors import CqlSyntaxError
 from tests.support.statements import BY_KIND, KINDS, STATEMENTS, written_otherwise
 
 WRITES = (

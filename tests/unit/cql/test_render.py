@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cql.render import (
+from mailmend.cql.render import (
     CASSANDRA_5,
     ServerVersion,
     ddl_cql,
@@ -15,17 +15,17 @@ from cql.render import (
     table_cql,
     type_cql,
 )
-from cql.replication import in_every_data_centre
-from model.catalog.generations import GENERATIONS
-from model.catalog.james_tables import EMAIL_QUERY_VIEW, EVENT_STORE, THREAD
-from model.catalog.ledger import LEDGER_TABLES
-from model.catalog.mail import ATTACHMENTS, MESSAGE_ID, SCHEMA, CompactionChoice, compacted
-from model.catalog.mail_queue import ENQUEUED_MAILS
-from model.errors import BadIdentifier, CqlSyntaxError, WrongUse
-from model.schema.keyspace import Index
-from model.schema.names import text_literal
-from model.schema.statements import AddColumns, CreateIndex, Name, Other, SetOptions, Statement, Truncate
-from model.schema.table import COMPACT_STORAGE, Column, Kind, Table, UserType
+from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.schema.generations import GENERATIONS
+from mailmend.cql.statements import AddColumns, CreateIndex, Name, Other, SetOptions, Statement, Truncate
+from mailmend.model.catalog.james_tables import EMAIL_QUERY_VIEW, EVENT_STORE, THREAD
+from mailmend.model.catalog.ledger import LEDGER_TABLES
+from mailmend.model.catalog.mail import ATTACHMENTS, MESSAGE_ID, SCHEMA, CompactionChoice, compacted
+from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
+from mailmend.model.errors import BadIdentifier, CqlSyntaxError, WrongUse
+from mailmend.model.keyspace import Index
+from mailmend.model.names import text_literal
+from mailmend.model.table import COMPACT_STORAGE, Column, Kind, Table, UserType
 
 CASSANDRA_4_1 = ServerVersion(4, 1)
 KEY = Column("id", "uuid", Kind.PARTITION)

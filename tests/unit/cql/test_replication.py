@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.replication import Replication, in_every_data_centre, parse_replication, replication_from
-from model.errors import WrongUse
+from mailmend.cql.replication import Replication, in_every_data_centre, parse_replication, replication_from
+from mailmend.model.errors import WrongUse
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,10}", fullmatch=True).filter(
     lambda name: name.lower() != "class" and name != "SimpleStrategy"

@@ -4,19 +4,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cql.applying import creations
-from cql.migrate.files import shipped
-from cql.migrate.migrator import RolloutResult
-from cql.migrate.rollout import RolloutRequest, plan_rollout
-from cql.migrate.spelling import Spelling
-from cql.render import CASSANDRA_5, parse_version
-from model.catalog.generations import JAMES_3_9, recognise
-from model.catalog.mail import SCHEMA, CompactionChoice
-from model.errors import LeaseHeld, SchemaDisagreement, WrongUse
-from model.migrations.history import LedgerRecord, MigrationState
-from model.migrations.upgrade_notes import optional_migration
-from model.schema.difference import differences
-from model.schema.keyspace import Schema
+from mailmend.cql.applying import creations
+from mailmend.cql.migrate.files import shipped
+from mailmend.cql.migrate.migrator import RolloutResult
+from mailmend.cql.migrate.rollout import RolloutRequest, plan_rollout
+from mailmend.cql.migrate.spelling import Spelling
+from mailmend.cql.render import CASSANDRA_5, parse_version
+from mailmend.cql.schema.difference import differences
+from mailmend.cql.schema.generations import JAMES_3_9, recognise
+from mailmend.cql.schema.migrations.history import LedgerRecord, MigrationState
+from mailmend.cql.schema.migrations.upgrade_notes import optional_migration
+from mailmend.model.catalog.mail import SCHEMA, CompactionChoice
+from mailmend.model.errors import LeaseHeld, SchemaDisagreement, WrongUse
+from mailmend.model.keyspace import Schema
 from tests.support.migration_twin import KEYSPACE, OLD_VERSION, Killed, Stage
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 from tests.support.thorough import few_or

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.rows import (
+from mailmend.cql.row_statements import selection_of
+from mailmend.cql.rows import (
     adaptation_of,
     answer_of,
     applied_of,
@@ -26,10 +27,21 @@ from cql.rows import (
     row_reader,
     seen_reader,
 )
-from cql.statements import selection_of
-from model.errors import BadIdentifier
-from model.operations import Applied, Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Scan, Seen
-from model.schema.table import Column
+from mailmend.model.errors import BadIdentifier
+from mailmend.model.operations import (
+    Applied,
+    Change,
+    ChangeIf,
+    Count,
+    Put,
+    PutIfAbsent,
+    Read,
+    Remove,
+    RemoveIf,
+    Scan,
+    Seen,
+)
+from mailmend.model.table import Column
 from tests.support.tables import CELLS, COUNTERS
 
 M = UUID("71158c60-e509-11f1-b512-b9fb9d6f173b")
@@ -228,7 +240,7 @@ class TestJson:
 
 @pytest.mark.skipif(not JAMES_ROWS.exists(), reason="the rows that James wrote are not here")
 def test_rows_that_james_wrote_come_back() -> None:
-    from model.catalog.mail import IMAP_UID, MAILBOX  # noqa: PLC0415 - beside what it is for
+    from mailmend.model.catalog.mail import IMAP_UID, MAILBOX  # noqa: PLC0415 - beside what it is for
 
     for table in (IMAP_UID, MAILBOX):
         with gzip.open(JAMES_ROWS / f"{table.name}.jsonl.gz", "rt", encoding="utf-8") as lines:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from cassandra.connection import Connection
 
-from cql.driver.contact import tls_context, with_tls_texts
-from cql.driver.session import Contact, Keyspace, connect
-from model.errors import BadSettings, CannotReach
-from model.operations import Read, Remove
+from mailmend.cql.driver.contact import tls_context, with_tls_texts
+from mailmend.cql.driver.session import Contact, Keyspace, connect
+from mailmend.model.errors import BadSettings, CannotReach
+from mailmend.model.operations import Read, Remove
 from tests.support.certificates import authority
 from tests.support.tables import CELLS
 

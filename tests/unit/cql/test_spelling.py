@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.language.parser import parse
-from cql.migrate.spelling import qualified, sent
-from model.ids import micros_of
-from model.schema.statements import CreateTable, WriteRows
+from mailmend.cql.language.parser import parse
+from mailmend.cql.migrate.spelling import qualified, sent
+from mailmend.cql.statements import CreateTable, WriteRows
+from mailmend.model.ids import micros_of
 from tests.support.clock import uuid_at
 
 AT = 1_788_000_000_000_123

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.statements import Operation, render, selection_of, shape_of, values_of
-from model.catalog.mail import FAMILIES, IMAP_UID, MAILBOX_COUNTERS, PATHS
-from model.errors import BadIdentifier
-from model.operations import Change, ChangeIf, Count, Level, Put, PutIfAbsent, Read, Remove, RemoveIf, Scan
-from model.schema.table import Column, Kind, Table
+from mailmend.cql.row_statements import Operation, render, selection_of, shape_of, values_of
+from mailmend.model.catalog.mail import FAMILIES, IMAP_UID, MAILBOX_COUNTERS, PATHS
+from mailmend.model.errors import BadIdentifier
+from mailmend.model.operations import Change, ChangeIf, Count, Level, Put, PutIfAbsent, Read, Remove, RemoveIf, Scan
+from mailmend.model.table import Column, Kind, Table
 
 T = Table(
     "someTable",

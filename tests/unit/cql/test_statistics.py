@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cql.statistics import MIB, VIEWS, NodeAnswer, NodeFigure, TableFigures, read_statistics
-from model.errors import AccessDenied, CannotReach, MailmendError, SchemaMismatch
-from model.schema.table import Row
+from mailmend.cql.statistics import MIB, VIEWS, NodeAnswer, NodeFigure, TableFigures, read_statistics
+from mailmend.model.errors import AccessDenied, CannotReach, MailmendError, SchemaMismatch
+from mailmend.model.table import Row
 
 MAIL = "mail"
 

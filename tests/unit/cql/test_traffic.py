@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cql.traffic import (
+from mailmend.admin.schema.traffic import (
     IDS_MAX,
     MAILBOXES_MAX,
     PARTITIONS_MAX,
@@ -20,12 +20,12 @@ from cql.traffic import (
     queue_settings,
     queue_traffic,
 )
-from model.catalog.lifetimes import HOUR
-from model.catalog.mail import MAIL_TABLES
-from model.errors import AccessDenied, BadIdentifier, CannotReach, MailmendError
-from model.queue.configuration import AGGREGATE, QueueConfiguration, event_json
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Kind, Row, Table
+from mailmend.mailqueue.rules.configuration import AGGREGATE, QueueConfiguration, event_json
+from mailmend.model.catalog.lifetimes import HOUR
+from mailmend.model.catalog.mail import MAIL_TABLES
+from mailmend.model.errors import AccessDenied, BadIdentifier, CannotReach, MailmendError
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Kind, Row, Table
 from tests.support.clock import uuid_at
 from tests.support.queues import configured
 from tests.support.schema_twin import SchemaTwin

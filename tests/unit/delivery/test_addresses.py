@@ -2,7 +2,8 @@
 
 import pytest
 
-from delivery.addresses import (
+from mailmend.delivery.mail.attempts import SourceAddress
+from mailmend.delivery.smtp.outgoing.addresses import (
     BOTH_FAMILIES,
     IpFamily,
     OwnHost,
@@ -11,8 +12,7 @@ from delivery.addresses import (
     loopback_of,
     reachable_families,
 )
-from model.delivery.attempts import SourceAddress
-from model.grammar import address_of_literal, ascii_domain
+from mailmend.model.grammar import address_of_literal, ascii_domain
 
 
 @pytest.mark.parametrize(

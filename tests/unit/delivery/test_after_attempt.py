@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from delivery.envelopes import queued_entries
-from mailqueue.codec import attribute
-from model.catalog.ledger import DELIVERY_INTENT
-from model.delivery.entries import EntryId, EntryState
-from model.delivery.journal import AttemptOutcome
-from model.delivery.queued import EntryAction, EntryChange, QueuedEntry
-from model.errors import CannotReach
-from model.operations import Read
+from mailmend.delivery.mail.entries import EntryId, EntryState
+from mailmend.delivery.mail.envelopes import queued_entries
+from mailmend.delivery.mail.journal import AttemptOutcome
+from mailmend.delivery.mail.queued import EntryAction, EntryChange, QueuedEntry
+from mailmend.mailqueue.codec import attribute
+from mailmend.model.catalog.ledger import DELIVERY_INTENT
+from mailmend.model.errors import CannotReach
+from mailmend.model.operations import Read
 from tests.support.deliveries import ACCEPTED, LATER, MINUTE, NEVER, DeliverySite
 from tests.unit.delivery.test_held_entries import change, states
 

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery.client_input import CLIENT_VERBS, COMMAND_BYTES_MAX, ClientInput, InputEnded, NotSmtp
-from delivery.esmtp import transparent
+from mailmend.delivery.smtp.incoming.client_input import (
+    CLIENT_VERBS,
+    COMMAND_BYTES_MAX,
+    ClientInput,
+    InputEnded,
+    NotSmtp,
+)
+from mailmend.delivery.smtp.outgoing.esmtp import transparent
 
 LINES = st.lists(
     st.one_of(

@@ -9,17 +9,30 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from delivery.orders import EngineTime, HeededConditions
-from model.catalog.ledger import DELIVERY_CONDITION
-from model.errors import CannotReach
-from model.ids import QueueName
-from model.operations import Change, Read
-from model.pickup.conditions import MadeCondition, ServedPolicies, condition_id, normal_texts, with_conditions
-from model.pickup.engine import Picked, PickupEngine
-from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, Threshold, ThresholdCondition, pattern_of
-from model.pickup.rates import RateAlgorithm
-from model.pickup.sub_queues import ActiveMail, CounterEntry
-from model.pickup.suspensions import MadeSuspension
+from mailmend.delivery.policy.conditions import (
+    MadeCondition,
+    ServedPolicies,
+    condition_id,
+    normal_texts,
+    with_conditions,
+)
+from mailmend.delivery.policy.engine import Picked, PickupEngine
+from mailmend.delivery.policy.policy import (
+    CounterPolicy,
+    FieldGroup,
+    PickupField,
+    Threshold,
+    ThresholdCondition,
+    pattern_of,
+)
+from mailmend.delivery.policy.rates import RateAlgorithm
+from mailmend.delivery.policy.sub_queues import ActiveMail, CounterEntry
+from mailmend.delivery.policy.suspensions import MadeSuspension
+from mailmend.delivery.shared.orders import EngineTime, HeededConditions
+from mailmend.model.catalog.ledger import DELIVERY_CONDITION
+from mailmend.model.errors import CannotReach
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import Change, Read
 from tests.support.clock import VirtualClock
 from tests.support.deliveries import DeliverySite
 from tests.support.thorough import few_or

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from dns import rcode
 
-from delivery.addresses import LOOPBACK, IpFamily, OwnHost, ip_of
-from delivery.dns import DnsNextHops, DnsSettings
-from model.delivery.attempts import NextHop, NoNextHop
+from mailmend.delivery.mail.attempts import NextHop, NoNextHop
+from mailmend.delivery.smtp.outgoing.addresses import LOOPBACK, IpFamily, OwnHost, ip_of
+from mailmend.delivery.smtp.outgoing.dns import DnsNextHops, DnsSettings
 from tests.support.clock import VirtualClock
 from tests.support.dns_twin import HOST, DnsTwin
 

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from delivery.envelopes import REMEMBERED, mail_again, outgoing_of, plain_attributes
-from mailqueue.codec import attribute, payload_of
-from mailqueue.codec.admission import admitted
-from mailqueue.memory import MemoryDequeued, MemoryMailQueue
-from model.delivery.entries import DeliveryEntry, EntryId, EntryOrder, OrderKind, OutgoingMail
-from model.delivery.notices import NoticeCondition, NoticeWish, ReturnedPart
-from model.ids import BlobId, EnqueueId, QueueName
-from model.pickup.policy import PickupField
-from model.queue.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
-from model.texts import noted
+from mailmend.delivery.mail.entries import DeliveryEntry, EntryId, EntryOrder, OrderKind, OutgoingMail
+from mailmend.delivery.mail.envelopes import REMEMBERED, mail_again, outgoing_of, plain_attributes
+from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
+from mailmend.delivery.policy.policy import PickupField
+from mailmend.mailqueue.codec import attribute, payload_of
+from mailmend.mailqueue.codec.admission import admitted
+from mailmend.mailqueue.memory import MemoryDequeued, MemoryMailQueue
+from mailmend.mailqueue.rules.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
+from mailmend.model.ids import BlobId, EnqueueId, QueueName
+from mailmend.model.texts import noted
 from tests.support.clock import VirtualClock
 
 _NO_BLOBS = MailBlobs(BlobId("header"), BlobId("body"))

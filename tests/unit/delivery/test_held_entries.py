@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery.envelopes import changed_mail, part_of_mail, queued_entries
-from delivery.hooks import DeliveryHooks
-from mailqueue.queue import Changed
-from model.delivery.entries import HELD_FOR, EntryState
-from model.delivery.hooks import HoldRecipient
-from model.delivery.queued import EntryAction, EntryChange, EntryFilter, QueuedEntry
+from mailmend.delivery.mail.entries import HELD_FOR, EntryState
+from mailmend.delivery.mail.envelopes import changed_mail, part_of_mail, queued_entries
+from mailmend.delivery.mail.hooks import HoldRecipient
+from mailmend.delivery.mail.queued import EntryAction, EntryChange, EntryFilter, QueuedEntry
+from mailmend.delivery.server.hooks import DeliveryHooks
+from mailmend.mailqueue.queue import Changed
 from tests.support.deliveries import ACCEPTED, LATER, MINUTE, DeliverySite
 from tests.unit.delivery.test_hooks import deciding
 

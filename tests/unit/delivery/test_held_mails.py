@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from delivery.envelopes import outgoing_of
-from delivery.held_mails import HeldMail
-from model.delivery.entries import EndedEntry, EntryEnd, EntryStage
+from mailmend.delivery.mail.entries import EndedEntry, EntryEnd, EntryStage
+from mailmend.delivery.mail.envelopes import outgoing_of
+from mailmend.delivery.server.held_mails import HeldMail
 from tests.support.deliveries import DeliverySite
 
 WAITING, DELIVERING = EntryStage.WAITING, EntryStage.DELIVERING

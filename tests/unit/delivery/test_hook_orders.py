@@ -10,22 +10,22 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from cql.memory import MemoryTables
-from delivery import hook_orders
-from delivery.hooks import DeliveryHooks
-from delivery.orders import SharedOrders
-from model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_ORDER_HISTORY, DELIVERY_SUSPENSION
-from model.delivery.entries import EntryEnd
-from model.delivery.hooks import HookedAttempt, HookOrder, HookResult, LimitMails, PostDecision, SuspendMails
-from model.errors import AccessDenied, CannotReach, WrongUse
-from model.ids import QueueName
-from model.operations import Put
-from model.pickup.conditions import MadeCondition
-from model.pickup.engine import PickupEngine
-from model.pickup.policy import CounterPolicy, PickupField, Threshold
-from model.pickup.suspensions import MadeSuspension
-from repair.ledger.order_history import OrderEvent
-from repair.ledger.orders import LedgerOrders
+from mailmend.cql.memory import MemoryTables
+from mailmend.delivery.ledger.order_history import OrderEvent
+from mailmend.delivery.ledger.orders import LedgerOrders
+from mailmend.delivery.mail.entries import EntryEnd
+from mailmend.delivery.mail.hooks import HookedAttempt, HookOrder, HookResult, LimitMails, PostDecision, SuspendMails
+from mailmend.delivery.policy.conditions import MadeCondition
+from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
+from mailmend.delivery.policy.suspensions import MadeSuspension
+from mailmend.delivery.server.hooks import DeliveryHooks
+from mailmend.delivery.shared import hook_orders
+from mailmend.delivery.shared.orders import SharedOrders
+from mailmend.model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_ORDER_HISTORY, DELIVERY_SUSPENSION
+from mailmend.model.errors import AccessDenied, CannotReach, WrongUse
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import Put
 from tests.support.clock import VirtualClock
 from tests.support.deliveries import ACCEPTED, LATER, MINUTE, DeliverySite
 from tests.support.in_turn import InTurn

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from delivery.hooks import DeliveryHooks
-from mailqueue.codec import attribute
-from model.delivery.attempts import SourceAddress, TlsLevel
-from model.delivery.entries import EntryEnd
-from model.delivery.hooks import (
+from mailmend.delivery.mail.attempts import SourceAddress, TlsLevel
+from mailmend.delivery.mail.entries import EntryEnd
+from mailmend.delivery.mail.hooks import (
     BounceRecipient,
     DeleteRecipient,
     HookedAttempt,
@@ -23,8 +21,10 @@ from model.delivery.hooks import (
     PutOffDelivery,
     TryDelivery,
 )
-from model.pickup.policy import CounterPolicy, PickupField, Threshold
-from repair.clock import SystemClock
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
+from mailmend.delivery.server.hooks import DeliveryHooks
+from mailmend.mailqueue.codec import attribute
+from mailmend.repair.clock import SystemClock
 from tests.support.deliveries import ACCEPTED, LATER, MINUTE, NEVER, DeliverySite
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from delivery import intake
-from delivery.policy_errors import BadPolicyFile
-from delivery.policy_file import policies_of
-from delivery.reception import HEADER_READ_MAX, header_values, without_fields
-from mailqueue.codec import admission, attribute_value
-from model.delivery.attempts import DeliveryProtocol
-from model.delivery.incoming import IncomingRule
-from model.errors import BrokerUnreachable
-from model.pickup.lint import lint_policies
+from mailmend.delivery.mail.attempts import DeliveryProtocol
+from mailmend.delivery.policy.file.errors import BadPolicyFile
+from mailmend.delivery.policy.file.reading import policies_of
+from mailmend.delivery.policy.incoming import IncomingRule
+from mailmend.delivery.policy.lint import lint_policies
+from mailmend.delivery.smtp.incoming import intake
+from mailmend.delivery.smtp.incoming.reception import HEADER_READ_MAX, header_values, without_fields
+from mailmend.mailqueue.codec import admission, attribute_value
+from mailmend.model.errors import BrokerUnreachable
 from tests.support.mail_clients import MAIL, RCPT, entrance
 
 CY = "RCPT TO:<cy@example.net>"

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from delivery.envelopes import first_id, lacking_mail, queued_entries
-from delivery.hooks import DeliveryHooks
-from delivery.metrics import UNCERTAIN
-from mailqueue.codec import attribute
-from mailqueue.upkeep import Redriven
-from model.delivery.attempts import AttemptStage, NextHop, SmtpReply, SourceAddress
-from model.delivery.entries import EntryState
-from model.delivery.hooks import DeleteRecipient, PutOffDelivery
-from model.delivery.journal import AttemptOutcome, UncertainPolicy
-from model.delivery.queued import QueuedEntry
-from model.errors import BadPayload, CannotReach, WrongUse
-from model.ids import BlobId, EnqueueId
-from model.pickup.policy import CounterPolicy, PickupField, Threshold
-from model.pickup.rates import SECOND, DeliveryRate
-from model.queue.mails import Mail, MailBlobs, QueuedMail
+from mailmend.delivery.mail.attempts import AttemptStage, NextHop, SmtpReply, SourceAddress
+from mailmend.delivery.mail.entries import EntryState
+from mailmend.delivery.mail.envelopes import first_id, lacking_mail, queued_entries
+from mailmend.delivery.mail.hooks import DeleteRecipient, PutOffDelivery
+from mailmend.delivery.mail.journal import AttemptOutcome, UncertainPolicy
+from mailmend.delivery.mail.queued import QueuedEntry
+from mailmend.delivery.metrics import UNCERTAIN
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
+from mailmend.delivery.policy.rates import SECOND, DeliveryRate
+from mailmend.delivery.server.hooks import DeliveryHooks
+from mailmend.mailqueue.codec import attribute
+from mailmend.mailqueue.rules.mails import Mail, MailBlobs, QueuedMail
+from mailmend.mailqueue.upkeep import Redriven
+from mailmend.model.errors import BadPayload, CannotReach, WrongUse
+from mailmend.model.ids import BlobId, EnqueueId
 from tests.support.deliveries import ACCEPTED, FULL, LATER, NEVER, DeliverySite
 from tests.support.thorough import first_of
 from tests.unit.delivery.test_hooks import deciding

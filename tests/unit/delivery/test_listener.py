@@ -9,11 +9,11 @@ from ipaddress import ip_network
 
 import pytest
 
-from delivery.listener import MailListener
-from delivery.mail_lines import canonical_lines
-from delivery.settings import ListenAddress, ListenerSettings
-from model.delivery.attempts import DeliveryProtocol
-from model.errors import BrokerUnreachable, MailmendError, PublishFailed, WrongUse
+from mailmend.delivery.mail.attempts import DeliveryProtocol
+from mailmend.delivery.mail.mail_lines import canonical_lines
+from mailmend.delivery.settings import ListenAddress, ListenerSettings
+from mailmend.delivery.smtp.incoming.listener import MailListener
+from mailmend.model.errors import BrokerUnreachable, MailmendError, PublishFailed, WrongUse
 from tests.support.logs import logged
 from tests.support.mail_clients import HOST, LIMIT_SECONDS, MAIL, RCPT, SlowQueue, entrance
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from delivery import client_connections, listener
-from delivery.client_connections import RECIPIENTS_BEYOND
-from delivery.metrics import CONNECTIONS, REFUSED, TAKEN
-from delivery.replies import CROWDED_ADDRESS, FAULTY, IDLE, NO_MAIL, REFUSALS, TALKATIVE
-from model.errors import BrokerUnreachable
+from mailmend.delivery.metrics import CONNECTIONS, REFUSED, TAKEN
+from mailmend.delivery.smtp.incoming import client_connections, listener
+from mailmend.delivery.smtp.incoming.client_connections import RECIPIENTS_BEYOND
+from mailmend.delivery.smtp.incoming.replies import CROWDED_ADDRESS, FAULTY, IDLE, NO_MAIL, REFUSALS, TALKATIVE
+from mailmend.model.errors import BrokerUnreachable
 from tests.support.mail_clients import MAIL, RCPT, entrance
 
 CONTENT = b"Subject: hello\r\n\r\nThe body.\r\n"

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from delivery import client_connections
-from delivery.client_connections import GIVES_WAY_AFTER
-from delivery.listener import MailListener
-from delivery.listener_tls import ListenerTls
-from delivery.settings import ListenAddress, ListenerSettings
-from model.delivery.attempts import DeliveryProtocol
-from model.errors import WrongUse
+from mailmend.delivery.mail.attempts import DeliveryProtocol
+from mailmend.delivery.settings import ListenAddress, ListenerSettings
+from mailmend.delivery.smtp.incoming import client_connections
+from mailmend.delivery.smtp.incoming.client_connections import GIVES_WAY_AFTER
+from mailmend.delivery.smtp.incoming.listener import MailListener
+from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
+from mailmend.model.errors import WrongUse
 from tests.support.certificates import Authority, Signed, authority
 from tests.support.mail_clients import HOST, LIMIT_SECONDS, MAIL, RCPT, MailClient, MailEntrance, SlowQueue, entrance
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from delivery.envelopes import outgoing_of
-from model.delivery.notices import NoticeCondition, NoticeWish, ReturnedPart
+from mailmend.delivery.mail.envelopes import outgoing_of
+from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
 from tests.support.mail_clients import MAIL, RCPT, entrance
 
 CONTENT = b"Subject: hello\r\n\r\nThe body.\r\n"

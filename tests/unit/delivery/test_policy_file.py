@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from delivery.policy_errors import BadPolicyFile
-from delivery.policy_file import policies_of, read_policies
-from model.errors import WrongUse
-from model.pickup.engine import PickupEngine
-from model.pickup.policies import PickupPolicies
-from model.pickup.policy import CounterPolicy, PickupField, Threshold, ThresholdCondition, pattern_of
-from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
-from model.pickup.sub_queues import ActiveMail
+from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.policy.file.errors import BadPolicyFile
+from mailmend.delivery.policy.file.reading import policies_of, read_policies
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold, ThresholdCondition, pattern_of
+from mailmend.delivery.policy.rates import SECOND, DeliveryRate, RateAlgorithm
+from mailmend.delivery.policy.sub_queues import ActiveMail
+from mailmend.model.errors import WrongUse
 
 LOCAL_IP, MX, REMOTE_IP = PickupField.LOCAL_IP, PickupField.REMOTE_MX, PickupField.REMOTE_IP
 DOMAIN, JOB = PickupField.RECIPIENT_DOMAIN, PickupField.JOB_ID

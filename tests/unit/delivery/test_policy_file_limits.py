@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from delivery.policy_errors import BadPolicyFile
-from delivery.policy_file import policies_of, read_policies
-from delivery.policy_nodes import DEPTH_MAX, FILE_BYTES_MAX
-from model.errors import WrongUse
+from mailmend.delivery.policy.file.errors import BadPolicyFile
+from mailmend.delivery.policy.file.nodes import DEPTH_MAX, FILE_BYTES_MAX
+from mailmend.delivery.policy.file.reading import policies_of, read_policies
+from mailmend.model.errors import WrongUse
 from tests.support.thorough import share
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from delivery.policy_file import policies_of
-from delivery.policy_schema import FILE_PARTS, THRESHOLD_PARTS
-from model.pickup.lint import lint_policies
+from mailmend.delivery.policy.file.reading import policies_of
+from mailmend.delivery.policy.file.schema import FILE_PARTS, THRESHOLD_PARTS
+from mailmend.delivery.policy.lint import lint_policies
 
 PAGE = Path("docs/policy-file.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from delivery.policy_errors import REFUSED_MAX, REFUSED_SHOWN, BadPolicyFile
-from delivery.policy_file import policies_of
+from mailmend.delivery.policy.file.errors import REFUSED_MAX, REFUSED_SHOWN, BadPolicyFile
+from mailmend.delivery.policy.file.reading import policies_of
 
 WRONG_VALUES = """\
 lists:

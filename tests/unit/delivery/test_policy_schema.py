@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from delivery import policy_schema
-from delivery.policy_errors import BadPolicyFile
-from delivery.policy_file import policies_of
-from model.pickup.policy import PickupField
-from model.pickup.rates import RateAlgorithm
+from mailmend.delivery.policy.file import schema as policy_schema
+from mailmend.delivery.policy.file.errors import BadPolicyFile
+from mailmend.delivery.policy.file.reading import policies_of
+from mailmend.delivery.policy.policy import PickupField
+from mailmend.delivery.policy.rates import RateAlgorithm
 from tests.unit.delivery.test_policy_file import PER_ADDRESS, PER_DOMAIN, ROLLED_UP
 
 SCHEMA = policy_schema.policy_schema()
@@ -317,6 +317,6 @@ def test_a_published_schema_that_is_not_is_reported_and_written_anew(
 ) -> None:
     monkeypatch.setattr(policy_schema, "PAGE", tmp_path / "policy.schema.json")
     assert policy_schema.main(["--check"]) == 1
-    assert "python -m delivery.policy_schema" in capsys.readouterr().err
+    assert "python -m mailmend.delivery.policy.file.schema" in capsys.readouterr().err
     assert policy_schema.main([]) == 0
     assert policy_schema.main(["--check"]) == 0

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from delivery.envelopes import counted_mail
-from delivery.metrics import QUOTA_COUNTED, QUOTA_REFUSED, QUOTA_USED
-from delivery.policy_errors import BadPolicyFile
-from delivery.policy_file import policies_of
-from delivery.quotas import QueueQuotas
-from mailqueue.codec import attribute
-from mailqueue.memory import MemoryMailQueue
-from model.delivery.attempts import DeliveryProtocol
-from model.errors import CannotReach
-from model.ids import QueueName
-from model.pickup.lint import lint_policies
-from model.pickup.policies import PickupPolicies
-from model.pickup.policy import PickupField
-from model.pickup.quotas import QueuedAmount, QuotaLimit, QuotaUsage
-from model.queue.mails import Listed, Mail
+from mailmend.delivery.mail.attempts import DeliveryProtocol
+from mailmend.delivery.mail.envelopes import counted_mail
+from mailmend.delivery.metrics import QUOTA_COUNTED, QUOTA_REFUSED, QUOTA_USED
+from mailmend.delivery.policy.file.errors import BadPolicyFile
+from mailmend.delivery.policy.file.reading import policies_of
+from mailmend.delivery.policy.lint import lint_policies
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.policy import PickupField
+from mailmend.delivery.policy.quotas import QueuedAmount, QuotaLimit, QuotaUsage
+from mailmend.delivery.shared.quotas import QueueQuotas
+from mailmend.mailqueue.codec import attribute
+from mailmend.mailqueue.memory import MemoryMailQueue
+from mailmend.mailqueue.rules.mails import Listed, Mail
+from mailmend.model.errors import CannotReach
+from mailmend.model.ids import QueueName
 from tests.support.clock import VirtualClock
 from tests.support.mail_clients import MAIL, RCPT, MailEntrance, entrance
 

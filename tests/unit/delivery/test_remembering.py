@@ -5,11 +5,11 @@ from uuid import uuid4
 
 import pytest
 
-from model.catalog.ledger import DELIVERY_RATE
-from model.operations import Put, Scan
-from model.pickup.policy import CounterPolicy, PickupField, Threshold
-from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
-from model.pickup.servers import ServerLife, ServerName, ServerView
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
+from mailmend.delivery.policy.rates import SECOND, DeliveryRate, RateAlgorithm
+from mailmend.delivery.policy.servers import ServerLife, ServerName, ServerView
+from mailmend.model.catalog.ledger import DELIVERY_RATE
+from mailmend.model.operations import Put, Scan
 from tests.support.sharing import Ledger, SharingServer, Wire
 
 BY_DOMAIN = (PickupField.RECIPIENT_DOMAIN,)

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from model.pickup.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
-from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
+from mailmend.delivery.policy.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
+from mailmend.delivery.policy.rates import SECOND, DeliveryRate, RateAlgorithm
 from tests.support.sharing import Ledger, SharingServer, Wire
 from tests.support.thorough import run_stories
 

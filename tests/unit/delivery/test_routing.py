@@ -7,17 +7,17 @@ from datetime import timedelta
 
 from dns import rcode
 
-from delivery.addresses import LOOPBACK, OwnHost, ip_of
-from delivery.dns import DnsNextHops, DnsSettings
-from delivery.server import DeliveryServer
-from delivery.settings import DeliverySettings
-from delivery.smtp import SmtpRelay
-from mailqueue.memory import MemoryMailQueue
-from model.delivery.attempts import NextHop
-from model.ids import QueueName
-from model.pickup.engine import PickupEngine
-from model.queue.mails import Mail
-from repair.clock import SystemClock
+from mailmend.delivery.mail.attempts import NextHop
+from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.server.serving import DeliveryServer
+from mailmend.delivery.settings import DeliverySettings
+from mailmend.delivery.smtp.outgoing.addresses import LOOPBACK, OwnHost, ip_of
+from mailmend.delivery.smtp.outgoing.dns import DnsNextHops, DnsSettings
+from mailmend.delivery.smtp.outgoing.relay import SmtpRelay
+from mailmend.mailqueue.memory import MemoryMailQueue
+from mailmend.mailqueue.rules.mails import Mail
+from mailmend.model.ids import QueueName
+from mailmend.repair.clock import SystemClock
 from tests.support.dns_twin import HOST, DnsTwin
 from tests.support.smtp_sink import SmtpSink
 
@@ -28,7 +28,7 @@ OWN = OwnHost(addresses=frozenset({ip_of("127.0.0.77")}), has=lambda _: False)
 
 @dataclass(frozen=True)
 class AtPort:
-    """Implements `model.delivery.attempts.NextHops`: servers that listen at a port of a test."""
+    """Implements `delivery.mail.attempts.NextHops`: servers that listen at a port of a test."""
 
     hops: DnsNextHops
     port: int

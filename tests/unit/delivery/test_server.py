@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from delivery import server
-from delivery.envelopes import outgoing_of
-from delivery.metrics import LOST_REPORTS
-from mailqueue.codec import attribute
-from model.delivery.attempts import NextHop, SmtpReply, SourceAddress
-from model.errors import BadPayload, WrongUse
-from model.pickup.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
-from model.pickup.rates import SECOND, DeliveryRate
-from model.queue.mails import Mail
+from mailmend.delivery.mail.attempts import NextHop, SmtpReply, SourceAddress
+from mailmend.delivery.mail.envelopes import outgoing_of
+from mailmend.delivery.metrics import LOST_REPORTS
+from mailmend.delivery.policy.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
+from mailmend.delivery.policy.rates import SECOND, DeliveryRate
+from mailmend.delivery.server import serving as server
+from mailmend.mailqueue.codec import attribute
+from mailmend.mailqueue.rules.mails import Mail
+from mailmend.model.errors import BadPayload, WrongUse
 from tests.support.deliveries import (
     ACCEPTED,
     BUSY,

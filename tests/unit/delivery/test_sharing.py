@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from model.delivery.entries import EntryEnd
-from model.errors import CannotReach, ServerNameTaken
-from model.pickup.policy import CounterPolicy, PickupField, Threshold
-from model.pickup.rates import DeliveryRate, RateAlgorithm
+from mailmend.delivery.mail.entries import EntryEnd
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
+from mailmend.delivery.policy.rates import DeliveryRate, RateAlgorithm
+from mailmend.model.errors import CannotReach, ServerNameTaken
 from tests.support.deliveries import DeliverySite
 from tests.support.sharing import Ledger, SharingServer, Wire
 from tests.unit.delivery.test_conditions_heeded import condition

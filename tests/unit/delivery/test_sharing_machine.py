@@ -6,11 +6,11 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from model.pickup.engine import Picked
-from model.pickup.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
-from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
-from model.pickup.servers import ShareState
-from model.pickup.shares import turn_of
+from mailmend.delivery.policy.engine import Picked
+from mailmend.delivery.policy.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
+from mailmend.delivery.policy.rates import SECOND, DeliveryRate, RateAlgorithm
+from mailmend.delivery.policy.servers import ShareState
+from mailmend.delivery.policy.shares import turn_of
 from tests.support.sharing import Ledger, SharingServer, Wire
 from tests.support.thorough import run_stories
 

@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from delivery import smtp
-from delivery.esmtp import ServerExtensions, fitted_lines
-from delivery.smtp import ConnectionReuse
-from model.delivery.attempts import AttemptStage, SmtpReply
-from model.errors import CannotReach
-from model.texts import NOTE_BYTES_MAX, noted
+from mailmend.delivery.mail.attempts import AttemptStage, SmtpReply
+from mailmend.delivery.smtp.outgoing import relay as smtp
+from mailmend.delivery.smtp.outgoing.esmtp import ServerExtensions, fitted_lines
+from mailmend.delivery.smtp.outgoing.relay import ConnectionReuse
+from mailmend.model.errors import CannotReach
+from mailmend.model.texts import NOTE_BYTES_MAX, noted
 from tests.support.smtp_attempts import CONTENT, SHORT, attempt, deliver, envelope_for, limits, relay
 from tests.support.smtp_sink import DEAF, DROP, STALL, AfterAnswer, Answer, SmtpSink, say
 

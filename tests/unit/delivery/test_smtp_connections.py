@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from delivery.smtp import ConnectionReuse
-from model.delivery.attempts import AttemptStage, SourceAddress, TlsLevel
+from mailmend.delivery.mail.attempts import AttemptStage, SourceAddress, TlsLevel
+from mailmend.delivery.smtp.outgoing.relay import ConnectionReuse
 from tests.support.certificates import Authority, authority
 from tests.support.smtp_attempts import CONTENT, SHORT, attempt, deliver, envelope_for, limits, relay
 from tests.support.smtp_sink import DEAF, DROP, STALL, Answer, SmtpSink, say
@@ -299,7 +299,7 @@ async def test_an_attempt_that_is_given_up_leaves_no_connection(word: str) -> No
 
 async def test_the_end_waits_for_no_server(monkeypatch: pytest.MonkeyPatch, localhost: ssl.SSLContext) -> None:
     """One that does not answer to the end of a secured connection is left; one that reads no more too."""
-    monkeypatch.setattr("delivery.smtp._LEAVING_MAX", SHORT)
+    monkeypatch.setattr("mailmend.delivery.smtp.outgoing.relay._LEAVING_MAX", SHORT)
     sink = SmtpSink({"QUIT": [DEAF]}, tls=localhost)
 
     async with sink.running(), relay() as made:

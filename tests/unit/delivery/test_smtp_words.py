@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from admin.local.ports import free_port
-from model.delivery.attempts import AttemptStage, EnvelopeRecipient, NextHop, SourceAddress
-from model.delivery.notices import NoticeCondition, NoticeWish, ReturnedPart
+from mailmend.admin.local.ports import free_port
+from mailmend.delivery.mail.attempts import AttemptStage, EnvelopeRecipient, NextHop, SourceAddress
+from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
 from tests.support.smtp_attempts import BOTH, CONTENT, attempt, deliver, envelope_for, relay
 from tests.support.smtp_sink import HOST, Answer, SmtpSink, say
 

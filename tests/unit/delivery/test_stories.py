@@ -11,11 +11,11 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from delivery.metrics import UNCERTAIN
-from model.delivery.attempts import SmtpReply
-from model.delivery.journal import UncertainPolicy
-from model.pickup.policy import CounterPolicy, PickupField, Threshold
-from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
+from mailmend.delivery.mail.attempts import SmtpReply
+from mailmend.delivery.mail.journal import UncertainPolicy
+from mailmend.delivery.metrics import UNCERTAIN
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
+from mailmend.delivery.policy.rates import SECOND, DeliveryRate, RateAlgorithm
 from tests.support.deliveries import ACCEPTED, BUSY, FULL, LATER, NEVER, DeliverySite, reported
 from tests.support.thorough import few_or
 

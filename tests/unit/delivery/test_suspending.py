@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from mailqueue.codec import attribute
-from model.catalog.ledger import DELIVERY_SUSPENSION
-from model.errors import CannotReach
-from model.operations import Put, Read
-from model.pickup.policy import CounterPolicy, PickupField, Threshold
-from model.pickup.suspensions import MadeSuspension
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
+from mailmend.delivery.policy.suspensions import MadeSuspension
+from mailmend.mailqueue.codec import attribute
+from mailmend.model.catalog.ledger import DELIVERY_SUSPENSION
+from mailmend.model.errors import CannotReach
+from mailmend.model.operations import Put, Read
 from tests.support.deliveries import DeliverySite
 
 ONE = "bob@one.example"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from model.schema.lint.rule import Severity
+from mailmend.cql.schema.lint.rule import Severity
 from tests.support.linting import UNIFIED, WINDOWED, findings, pointed_at, table, windows
 
 PLAIN = table("p", "k int, c int, v int, PRIMARY KEY (k, c)")

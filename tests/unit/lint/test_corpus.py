@@ -2,7 +2,7 @@
 
 import pytest
 
-from model.schema.lint.servers import ServerRelease
+from mailmend.cql.schema.lint.servers import ServerRelease
 from tests.support.lint_corpus import refusals, stories
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from cql.lint_sources import statements_of
-from model.errors import WrongUse
-from model.schema.lint.ignores import Ignore, notes_among, parse_ignore, unused_among, with_reasons
-from model.schema.lint.rules import lint, rules_named
+from mailmend.cql.lint_sources import statements_of
+from mailmend.cql.schema.lint.ignores import Ignore, notes_among, parse_ignore, unused_among, with_reasons
+from mailmend.cql.schema.lint.rules import lint, rules_named
+from mailmend.model.errors import WrongUse
 from tests.support.linting import subject_of, table, windows
 
 REASON = "it may"

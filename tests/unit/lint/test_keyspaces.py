@@ -2,8 +2,8 @@
 
 import pytest
 
-from model.schema.lint.rule import Severity
-from model.schema.lint.servers import ServerRelease
+from mailmend.cql.schema.lint.rule import Severity
+from mailmend.cql.schema.lint.servers import ServerRelease
 from tests.support.linting import findings, pointed_at, table
 
 BY_TOPOLOGY = "{'class': 'NetworkTopologyStrategy', 'dc1': 3}"

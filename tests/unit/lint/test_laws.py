@@ -6,15 +6,15 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.lint_sources import statements_of
-from model.schema.keyspace import Index, Schema, View
-from model.schema.lint.ignores import notes_among, with_reasons
-from model.schema.lint.knowledge import Knowledge
-from model.schema.lint.rule import LintFinding
-from model.schema.lint.rules import lint
-from model.schema.lint.servers import ServerRelease
-from model.schema.lint.subject import Subject, subjects_of
-from model.schema.table import Column, Compaction, Kind, Table
+from mailmend.cql.lint_sources import statements_of
+from mailmend.cql.schema.lint.ignores import notes_among, with_reasons
+from mailmend.cql.schema.lint.knowledge import Knowledge
+from mailmend.cql.schema.lint.rule import LintFinding
+from mailmend.cql.schema.lint.rules import lint
+from mailmend.cql.schema.lint.servers import ServerRelease
+from mailmend.cql.schema.lint.subject import Subject, subjects_of
+from mailmend.model.keyspace import Index, Schema, View
+from mailmend.model.table import Column, Compaction, Kind, Table
 
 TYPES = st.sampled_from(
     [

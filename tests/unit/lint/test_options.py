@@ -2,13 +2,13 @@
 
 import pytest
 
-from model.errors import WrongUse
-from model.schema.keyspace import Schema
-from model.schema.lint.rule import Severity
-from model.schema.lint.rules import lint, rules_named
-from model.schema.lint.servers import COMPACTIONS, TABLE_OPTIONS, ServerRelease, parse_release
-from model.schema.lint.subject import Subject
-from model.schema.table import Column, Kind, Table
+from mailmend.cql.schema.lint.rule import Severity
+from mailmend.cql.schema.lint.rules import lint, rules_named
+from mailmend.cql.schema.lint.servers import COMPACTIONS, TABLE_OPTIONS, ServerRelease, parse_release
+from mailmend.cql.schema.lint.subject import Subject
+from mailmend.model.errors import WrongUse
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Kind, Table
 from tests.support.linting import findings, pointed_at, table, windows
 
 C3, C40, C41, C5 = (

@@ -7,11 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import cql
-from admin.services.lint import LintSettings, lint_files, lint_schema
-from model.catalog.ledger import HISTORY_TABLES, LEDGER_TABLES
-from model.catalog.lint_ignores import CATALOG_IGNORES
-from model.catalog.mail import (
+from mailmend import cql
+from mailmend.admin.schema.lint_service import LintSettings, lint_files, lint_schema
+from mailmend.cql.schema.lint.catalog_ignores import CATALOG_IGNORES
+from mailmend.cql.schema.lint.ignores import unused_among
+from mailmend.cql.schema.lint.knowledge import Knowledge, known_of
+from mailmend.cql.schema.lint.rule import Severity
+from mailmend.cql.schema.lint.servers import ServerRelease
+from mailmend.cql.schema.lint.subject import Subject
+from mailmend.model.catalog.ledger import HISTORY_TABLES, LEDGER_TABLES
+from mailmend.model.catalog.mail import (
     FAMILIES,
     IMAP_UID,
     MAILBOX_PATH,
@@ -21,15 +26,10 @@ from model.catalog.mail import (
     CompactionChoice,
     compacted,
 )
-from model.catalog.mail_queue import QUEUE_TABLES
-from model.errors import ExitCode
-from model.schema.keyspace import Schema
-from model.schema.lint.ignores import unused_among
-from model.schema.lint.knowledge import Knowledge, known_of
-from model.schema.lint.rule import Severity
-from model.schema.lint.servers import ServerRelease
-from model.schema.lint.subject import Subject
-from model.schema.table import Column, Compaction, Kind, Table
+from mailmend.model.catalog.mail_queue import QUEUE_TABLES
+from mailmend.model.errors import ExitCode
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Compaction, Kind, Table
 from tests.support.james import SCHEMA_FILE
 from tests.support.schemas import served, without_tables
 

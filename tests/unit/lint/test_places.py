@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from cql.lint_sources import statements_of
-from model.errors import WrongUse
-from model.schema.keyspace import Schema
-from model.schema.lint.rule import Hit, Severity, rule
-from model.schema.lint.rules import RULES, lint, rules_named
-from model.schema.lint.subject import Subject, subjects_of
-from model.schema.table import Column, Compaction, Kind, Table
+from mailmend.cql.lint_sources import statements_of
+from mailmend.cql.schema.lint.rule import Hit, Severity, rule
+from mailmend.cql.schema.lint.rules import RULES, lint, rules_named
+from mailmend.cql.schema.lint.subject import Subject, subjects_of
+from mailmend.model.errors import WrongUse
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Compaction, Kind, Table
 from tests.support.linting import FILE, findings, pointed_at, subject_of, table, windows
 
 TEXT = (

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.schema.keyspace import Schema
-from model.schema.lint.subject import (
+from mailmend.cql.schema.lint.subject import (
     GC_GRACE_DEFAULT,
     Subject,
     gc_grace_of,
@@ -17,7 +16,8 @@ from model.schema.lint.subject import (
     window_of,
     words,
 )
-from model.schema.table import Column, Compaction, Kind, Table
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Compaction, Kind, Table
 from tests.support.linting import subject_of, table
 
 KEY = (Column("k", "int", Kind.PARTITION),)

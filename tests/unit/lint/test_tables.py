@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from model.schema.lint.rule import Severity
+from mailmend.cql.schema.lint.rule import Severity
 from tests.support.linting import DAY, findings, pointed_at, table
 
 HOURS_3 = 3 * 3600

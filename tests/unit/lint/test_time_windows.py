@@ -2,8 +2,8 @@
 
 import pytest
 
-from model.schema.lint.rule import Severity
-from model.schema.lint.servers import ServerRelease
+from mailmend.cql.schema.lint.rule import Severity
+from mailmend.cql.schema.lint.servers import ServerRelease
 from tests.support.linting import DAY, UNIFIED, findings, pointed_at, table, windows
 
 HOUR = 3600

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cql.language.parser import parse
-from model.schema.lint.requirements import refused_by_version
-from model.schema.lint.servers import ServerRelease
+from mailmend.cql.language.parser import parse
+from mailmend.cql.schema.lint.requirements import refused_by_version
+from mailmend.cql.schema.lint.servers import ServerRelease
 from tests.support.linting import findings, pointed_at
 
 C3, C40, C41, C5, SCYLLA = ServerRelease

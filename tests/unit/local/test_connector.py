@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from admin.local.connector import connector_is_here, connector_program
-from admin.local.jars import jars_listed, pins_of
-from spark_repair.session import CONNECTORS
+from mailmend.admin.local.connector import connector_is_here, connector_program
+from mailmend.admin.local.jars import jars_listed, pins_of
+from mailmend.spark_repair.session import CONNECTORS
 
 
 @pytest.mark.parametrize("coordinates", CONNECTORS.values())

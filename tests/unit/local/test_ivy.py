@@ -5,8 +5,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from admin.local.cassandra_settings import RELEASES
-from admin.local.jars import (
+from mailmend.admin.local.cassandra_settings import RELEASES
+from mailmend.admin.local.jars import (
     JarProgram,
     differences,
     event_in,
@@ -17,9 +17,9 @@ from admin.local.jars import (
     problem_in,
     resolve_command,
 )
-from admin.local.java import Java
-from admin.local.pulsar import PULSAR
-from admin.local.s3proxy import S3PROXY
+from mailmend.admin.local.java import Java
+from mailmend.admin.local.pulsar import PULSAR
+from mailmend.admin.local.s3proxy import S3PROXY
 from tests.support.james_jars import PINNED
 from tests.support.james_jars import PROGRAM as JAMES
 

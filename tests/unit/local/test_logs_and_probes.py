@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from admin.local.probes import frame, login_body, query_body, startup_body
-from admin.local.server import tail, why_ended
+from mailmend.admin.local.probes import frame, login_body, query_body, startup_body
+from mailmend.admin.local.server import tail, why_ended
 
 LOG = """INFO  [main] 2026-11-20 19:00:36,000 A.java:1 - fine
 ERROR [main] 2026-11-20 19:00:36,100 B.java:2 - first trouble

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from admin.local.cassandra_node import DAEMON, asks_passwords, node_command, properties_of, render, yaml_of
-from admin.local.cassandra_settings import ClusterRequest, ClusterSettings, first_settings
-from admin.local.folders import ClusterFolder, NodeFolder, cache_home, cluster_folder, data_home
-from admin.local.java import Java
+from mailmend.admin.local.cassandra_node import DAEMON, asks_passwords, node_command, properties_of, render, yaml_of
+from mailmend.admin.local.cassandra_settings import ClusterRequest, ClusterSettings, first_settings
+from mailmend.admin.local.folders import ClusterFolder, NodeFolder, cache_home, cluster_folder, data_home
+from mailmend.admin.local.java import Java
 
 FOLDERS = ClusterFolder(Path("/srv/local")).node(2)
 JARS = (Path("/jars/cassandra-all-5.0.9.jar"), Path("/jars/jamm-0.4.0.jar"))

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.local.s3proxy import HEAP_MIB, S3PROXY, Keys, ObjectStore, conf_of, keys_file, keys_of
-from admin.local.server_kind import Site
-from model.errors import LocalServerError
+from mailmend.admin.local.s3proxy import HEAP_MIB, S3PROXY, Keys, ObjectStore, conf_of, keys_file, keys_of
+from mailmend.admin.local.server_kind import Site
+from mailmend.model.errors import LocalServerError
 
 STORE = ObjectStore()
 KEYS = Keys("access-of-a-test", "secret-of-a-test")

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.local.rabbitmq import MEMORY_MIB, BrokerCertificates, RabbitMq, conf_of, environment_of
-from admin.local.rabbitmq_parts import Installation
-from admin.local.server_kind import Launch, Site
-from mailqueue.broker_http import basic
-from model.errors import LocalServerError
+from mailmend.admin.local.rabbitmq import MEMORY_MIB, BrokerCertificates, RabbitMq, conf_of, environment_of
+from mailmend.admin.local.rabbitmq_parts import Installation
+from mailmend.admin.local.server_kind import Launch, Site
+from mailmend.mailqueue.broker_http import basic
+from mailmend.model.errors import LocalServerError
 
 PORTS = {"amqp": 5672, "management": 15672, "erlang": 25672, "epmd": 4369, "amqps": 5671, "management-tls": 15671}
 SITE = Site(Path("/srv/mail box/rabbitmq"), PORTS)

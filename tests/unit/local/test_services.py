@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.local.folders import write_json
-from admin.local.processes import ServerRecord, StartedProcess, read_record
-from admin.local.server_kind import Launch, Machine, Site
-from admin.local.servers import SERVICES, parse_names
-from model.errors import LocalServerError, WrongUse
+from mailmend.admin.local.folders import write_json
+from mailmend.admin.local.processes import ServerRecord, StartedProcess, read_record
+from mailmend.admin.local.server_kind import Launch, Machine, Site
+from mailmend.admin.local.servers import SERVICES, parse_names
+from mailmend.model.errors import LocalServerError, WrongUse
 
 
 @pytest.mark.parametrize("text", ["rabbitmq", " rabbitmq ", "rabbitmq,rabbitmq", "rabbitmq,"])

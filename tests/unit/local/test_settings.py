@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from admin.local.cassandra_settings import (
+from mailmend.admin.local.cassandra_settings import (
     NEWEST,
     RELEASES,
     ClusterRequest,
@@ -15,8 +15,8 @@ from admin.local.cassandra_settings import (
     later_settings,
     release_named,
 )
-from admin.local.jars import JarProgram
-from model.errors import WrongUse
+from mailmend.admin.local.jars import JarProgram
+from mailmend.model.errors import WrongUse
 
 STORAGE_PORT = 17_001
 

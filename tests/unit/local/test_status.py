@@ -9,15 +9,15 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.cli.command import made
-from admin.cli.local import LOCAL
-from admin.local import ClusterRequest, ClusterState, ClusterStatus, LocalStatus, NodeStatus, ServerState
-from admin.local.cassandra_settings import first_settings
-from admin.local.server_kind import ServerStatus
-from admin.local.servers import SERVICES
-from admin.present.tools import service_line, status_json, summary_line
-from admin.services.local_servers import exit_code
-from model.errors import ExitCode
+from mailmend.admin.frame.command import made
+from mailmend.admin.local import ClusterRequest, ClusterState, ClusterStatus, LocalStatus, NodeStatus, ServerState
+from mailmend.admin.local.cassandra_settings import first_settings
+from mailmend.admin.local.command import LOCAL
+from mailmend.admin.local.server_kind import ServerStatus
+from mailmend.admin.local.servers import SERVICES
+from mailmend.admin.local.servers_service import exit_code
+from mailmend.admin.local.tools_document import service_line, status_json, summary_line
+from mailmend.model.errors import ExitCode
 
 SETTINGS = first_settings(ClusterRequest(nodes=3, native_port=9142), 17_001)
 UP, SILENT, DEAD, STOPPED = ServerState.UP, ServerState.SILENT, ServerState.DEAD, ServerState.STOPPED

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import mailmend
-from admin.settings import ConnectionSettings
+from mailmend.admin.frame.settings import ConnectionSettings
 from tests.support.cluster_twin import cluster_in_memory
 from tests.support.queues import CONTENT, TwinQueue, mail
 

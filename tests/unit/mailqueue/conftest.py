@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from tests.support.queues import Process, TwinQueue, twin_queue
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.codec import attribute, listed_of, queued_of
-from mailqueue.codec.admission import admissible, check_room, is_address, parted
-from model.catalog.mail_queue import ENQUEUED_MAILS
-from model.errors import WrongUse
-from model.queue.mails import Mail, RecipientHeader
+from mailmend.mailqueue.codec import attribute, listed_of, queued_of
+from mailmend.mailqueue.codec.admission import admissible, check_room, is_address, parted
+from mailmend.mailqueue.rules.mails import Mail, RecipientHeader
+from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
+from mailmend.model.errors import WrongUse
 from tests.support.james_queue import james_messages, james_queue_rows
 from tests.support.queued_mails import queued_mail
 from tests.support.queues import CONTENT, listed, twin_queue

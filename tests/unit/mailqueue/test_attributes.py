@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.codec import attribute, attribute_value, priority_of, queued_of, with_priority
-from model.errors import BadPayload, WrongUse
-from model.queue.mails import PRIORITY_ATTRIBUTE, PRIORITY_NORMAL, Mail
+from mailmend.mailqueue.codec import attribute, attribute_value, priority_of, queued_of, with_priority
+from mailmend.mailqueue.rules.mails import PRIORITY_ATTRIBUTE, PRIORITY_NORMAL, Mail
+from mailmend.model.errors import BadPayload, WrongUse
 from tests.support.james_queue import james_messages
 from tests.support.queued_mails import TEXTS
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from mailqueue import background
-from mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, run_jobs
-from mailqueue.concurrency import finished
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.errors import BlobsUnreachable, CannotReach
-from model.ids import BlobId
-from model.queue.mails import MailBlobs
-from model.queue.size import SizeKind
+from mailmend.mailqueue import background
+from mailmend.mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, run_jobs
+from mailmend.mailqueue.concurrency import finished
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rules.mails import MailBlobs
+from mailmend.mailqueue.rules.size import SizeKind
+from mailmend.model.errors import BlobsUnreachable, CannotReach
+from mailmend.model.ids import BlobId
 from tests.support.clock import VirtualClock
 from tests.support.logs import logged
 from tests.support.memory_broker import Fate

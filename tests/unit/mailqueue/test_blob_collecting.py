@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.memory import MemoryTables
-from mailqueue.blobs.cassandra import CassandraStore
-from mailqueue.maintenance.blob_collection import (
+from mailmend.cql.memory import MemoryTables
+from mailmend.mailqueue.blobs.cassandra import CassandraStore
+from mailmend.mailqueue.collection.collecting import (
     GROUP,
     BlobCollection,
     CollectableStore,
@@ -25,16 +25,16 @@ from mailqueue.maintenance.blob_collection import (
     Removing,
     TablesStore,
 )
-from mailqueue.maintenance.blob_references import KnownReferences, Reference, ReferenceSource
-from mailqueue.maintenance.blob_scan import LocalBlobScanner
-from model.blob_collection import BlobVerdict, CollectionRule, ListedBlob
-from model.catalog.james_tables import BLOB_PARTS, BLOBS
-from model.errors import BlobsUnreachable, LeaseLost, SourceUnread
-from model.ids import BlobId
-from model.instants import instant_of
-from model.operations import Remove, Scan
-from model.ports import Silent
-from model.queue.blob_ids import BlobNaming, BlobsMode
+from mailmend.mailqueue.collection.references import KnownReferences, Reference, ReferenceSource
+from mailmend.mailqueue.collection.scan import LocalBlobScanner
+from mailmend.mailqueue.rules.blob_collection import BlobVerdict, CollectionRule, ListedBlob
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
+from mailmend.model.errors import BlobsUnreachable, LeaseLost, SourceUnread
+from mailmend.model.ids import BlobId
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import Remove, Scan
+from mailmend.model.ports import Silent
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 from tests.support.memory_blobs import MemoryStore

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.blobs.files import blob_id_of, file_name
-from model.errors import BadPayload
-from model.ids import BlobId
-from model.queue.blob_ids import ID_BYTES_MAX, checked
+from mailmend.mailqueue.blobs.files import blob_id_of, file_name
+from mailmend.mailqueue.rules.blob_ids import ID_BYTES_MAX, checked
+from mailmend.model.errors import BadPayload
+from mailmend.model.ids import BlobId
 from tests.support.blobs import BAD_IDS, RANDOM_IDS, SHARED_IDS
 from tests.support.james_queue import james_blobs
 

@@ -5,13 +5,13 @@ from uuid import UUID
 
 import pytest
 
-from cql.memory import MemoryTables
-from mailqueue.maintenance.blob_references import table_references
-from model.catalog.mail import SCHEMA
-from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
-from model.operations import Put
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Kind, Table
+from mailmend.cql.memory import MemoryTables
+from mailmend.mailqueue.collection.references import table_references
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Put
+from mailmend.model.table import Column, Kind, Table
 from tests.support.schemas import served
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from mailqueue.maintenance.broker_references import broker_references
-from model.errors import SourceUnread
-from model.queue.broker import Message
+from mailmend.mailqueue.broker import Message
+from mailmend.mailqueue.collection.broker_references import broker_references
+from mailmend.model.errors import SourceUnread
 from tests.support.queues import QUEUE, TwinQueue, enqueued
 
 

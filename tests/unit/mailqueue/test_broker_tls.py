@@ -2,8 +2,8 @@
 
 import pytest
 
-from mailqueue.broker_tls import tls_error
-from model.errors import ExitCode
+from mailmend.mailqueue.broker_tls import tls_error
+from mailmend.model.errors import ExitCode
 
 AT = "RabbitMQ at 10.0.0.1:5671"
 VERIFY = "[Errno 1] [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "

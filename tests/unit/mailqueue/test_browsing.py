@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cql.statements import Operation
-from mailqueue.codec import BrokenRow, row_of
-from mailqueue.concurrency import all_of, in_order
-from mailqueue.rabbitmq.view import queue_view
-from mailqueue.rabbitmq.view import slices as browsing
-from mailqueue.rabbitmq.view.marks import Marks
-from mailqueue.rabbitmq.view.slices import SliceContents, Slices
-from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS
-from model.errors import TimedOut
-from model.operations import Put, Read, Remove, Scan
-from model.queue.filters import MailFilter
-from model.queue.mails import Listed, Whereabouts
-from model.queue.positions import ListingPosition
-from model.queue.slices import bucket_of
-from repair.retries import AsyncRetries
+from mailmend.cql.row_statements import Operation
+from mailmend.mailqueue.codec import BrokenRow, row_of
+from mailmend.mailqueue.concurrency import all_of, in_order
+from mailmend.mailqueue.rabbitmq.view import queue_view
+from mailmend.mailqueue.rabbitmq.view import slices as browsing
+from mailmend.mailqueue.rabbitmq.view.marks import Marks
+from mailmend.mailqueue.rabbitmq.view.slices import SliceContents, Slices
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.mailqueue.rules.positions import ListingPosition
+from mailmend.mailqueue.rules.slices import bucket_of
+from mailmend.model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS
+from mailmend.model.errors import TimedOut
+from mailmend.model.operations import Put, Read, Remove, Scan
+from mailmend.repair.retries import AsyncRetries
 from tests.support.logs import logged
 from tests.support.queues import HOUR, MINUTE, NOON, QUEUE, Process, TwinQueue, names_of, queued, twin_queue
 from tests.support.striking import Strike, of

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.memory import MemoryTables
-from mailqueue.blobs.cassandra import (
+from mailmend.cql.memory import MemoryTables
+from mailmend.mailqueue.blobs.cassandra import (
     PAGE_BLOBS,
     PART_BYTES,
     PARTS_AT_ONCE,
@@ -16,12 +16,12 @@ from mailqueue.blobs.cassandra import (
     open_cassandra,
     parts_of,
 )
-from model.blobs import BlobKind
-from model.catalog.james_tables import BLOB_PARTS, BLOBS
-from model.errors import BlobMissing, BlobsUnreachable, SchemaMismatch, TimedOut
-from model.ids import BlobId
-from model.operations import Put, Read, Remove
-from model.queue.blob_ids import BlobNaming, BlobsMode
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
+from mailmend.model.blobs import BlobKind
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
+from mailmend.model.errors import BlobMissing, BlobsUnreachable, SchemaMismatch, TimedOut
+from mailmend.model.ids import BlobId
+from mailmend.model.operations import Put, Read, Remove
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 from tests.support.james_queue import james_blobs, james_queue_rows

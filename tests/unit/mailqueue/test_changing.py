@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
-from mailqueue.queue import ChangedMail
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.catalog.mail_queue import DUE_MAILS
-from model.operations import Put, Remove
-from model.queue.mails import Listed
+from mailmend.mailqueue.queue import ChangedMail
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.model.catalog.mail_queue import DUE_MAILS
+from mailmend.model.operations import Put, Remove
 from tests.support.queues import CONTENT, HOUR, MINUTE, TwinQueue, all_delivered, delayed, listed, mail, names, until
 from tests.support.striking import Refusing, of
 

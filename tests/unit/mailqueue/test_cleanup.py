@@ -7,23 +7,23 @@ from uuid import UUID
 
 import pytest
 
-from cql.memory import MemoryTables
-from mailqueue.codec import row_of
-from mailqueue.maintenance.cleanup import CleanupSettings, QueueCleanup
-from mailqueue.maintenance.cleanup_scan import LocalQueueScan, LocalQueueScanner, QueueScanner
-from mailqueue.maintenance.cleanup_writes import CleanedQueue, FindingsRecord
-from mailqueue.rabbitmq.view.queue_view import QueueView
-from model.catalog.ledger import REPAIR_FINDING
-from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, SLICE_TALLIES
-from model.instants import MICROS
-from model.operations import Put, Remove
-from model.ports import Progress
-from model.projections.verdicts import HARMLESS, Verdict
-from model.queue.cleanup import MarksRule
-from model.schema.table import Row
-from repair.ledger.runs import Ledger, RunState
-from repair.mending.limits import Pace, PacedAsyncTables
-from repair.mending.runner import close_killed
+from mailmend.cql.memory import MemoryTables
+from mailmend.mailqueue.cleanup.cleaning import CleanupSettings, QueueCleanup
+from mailmend.mailqueue.cleanup.scan import LocalQueueScan, LocalQueueScanner, QueueScanner
+from mailmend.mailqueue.cleanup.writes import CleanedQueue, FindingsRecord
+from mailmend.mailqueue.codec import row_of
+from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
+from mailmend.mailqueue.rules.cleanup import MarksRule
+from mailmend.model.catalog.ledger import REPAIR_FINDING
+from mailmend.model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, SLICE_TALLIES
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Put, Remove
+from mailmend.model.ports import Progress
+from mailmend.model.projections.verdicts import HARMLESS, Verdict
+from mailmend.model.table import Row
+from mailmend.repair.ledger.runs import Ledger, RunState
+from mailmend.repair.mending.limits import Pace, PacedAsyncTables
+from mailmend.repair.mending.runner import close_killed
 from tests.support.progress import SilentProgress
 from tests.support.queue_world import Fortune, outlived
 from tests.support.queues import (

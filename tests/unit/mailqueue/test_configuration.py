@@ -7,14 +7,20 @@ from datetime import timedelta
 
 import pytest
 
-from cql.memory import MemoryTables
-from mailqueue.configuration import EVENTS, ROUNDS_MAX, Configurations
-from model.catalog.james_tables import EVENT_STORE
-from model.errors import ConfigurationRefused, Contended, NotEnoughReplicas, TimedOut
-from model.operations import Level, PutIfAbsent, Read
-from model.ports import Tables
-from model.queue.configuration import AGGREGATE, DEFAULT, ConfigurationEvent, QueueConfiguration, event_json
-from model.queue.slices import Slicing
+from mailmend.cql.memory import MemoryTables
+from mailmend.mailqueue.configuration import EVENTS, ROUNDS_MAX, Configurations
+from mailmend.mailqueue.rules.configuration import (
+    AGGREGATE,
+    DEFAULT,
+    ConfigurationEvent,
+    QueueConfiguration,
+    event_json,
+)
+from mailmend.mailqueue.rules.slices import Slicing
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.errors import ConfigurationRefused, Contended, NotEnoughReplicas, TimedOut
+from mailmend.model.operations import Level, PutIfAbsent, Read
+from mailmend.model.ports import Tables
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 from tests.support.mishaps import Actor, Killed, Kind, Mishap, Network, wire

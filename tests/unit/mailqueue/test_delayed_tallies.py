@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cql.statements import Operation
-from mailqueue.maintenance.move_due import CLOSE_AFTER, TTL_SECONDS
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from mailqueue.rabbitmq.view import delayed as module
-from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
-from mailqueue.rabbitmq.view.tallies import SILENT_SECONDS
-from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, SLICE_TALLIES
-from model.catalog.queue_tables import OwnTables
-from model.errors import LeaseHeld
-from model.instants import instant_of
-from model.operations import Remove
-from model.queue.filters import MailFilter
-from model.queue.positions import ListingPosition
-from model.queue.size import DUE_TALLIED, CountedBy, Size, SizeKind, is_of_due
-from model.queue.slices import EPOCH
-from model.schema.table import Table
+from mailmend.cql.row_statements import Operation
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rabbitmq.move_due import CLOSE_AFTER, TTL_SECONDS
+from mailmend.mailqueue.rabbitmq.view import delayed as module
+from mailmend.mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
+from mailmend.mailqueue.rabbitmq.view.tallies import SILENT_SECONDS
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.positions import ListingPosition
+from mailmend.mailqueue.rules.size import DUE_TALLIED, CountedBy, Size, SizeKind, is_of_due
+from mailmend.mailqueue.rules.slices import EPOCH
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, SLICE_TALLIES
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.errors import LeaseHeld
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import Remove
+from mailmend.model.table import Table
 from tests.support.queue_world import outlived, working
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, listed, mail, names, next_of, twin_queue
 from tests.support.striking import Strike, of, passing

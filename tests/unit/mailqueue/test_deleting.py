@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq import remove as removing
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
-from model.errors import CannotReach, StateUnwritable
-from model.operations import Put, Scan
-from model.queue.filters import MailFilter
-from model.queue.mails import Listed, Whereabouts
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.rabbitmq import remove as removing
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from mailmend.model.errors import CannotReach, StateUnwritable
+from mailmend.model.operations import Put, Scan
 from tests.support.memory_blobs import BlobVerb
 from tests.support.queues import (
     CONTENT,

@@ -7,21 +7,21 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.codec import message_of, payload_of, queued_of
-from mailqueue.content_room import LOADS_MAX
-from mailqueue.metrics import QueueCount
-from mailqueue.queue import Dequeued
-from mailqueue.rabbitmq.dequeue import HOLD, DeliveryLookup
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from mailqueue.rabbitmq.verdicts import DeliveryVerdict, verdict_of
-from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS
-from model.errors import WrongUse
-from model.operations import Remove
-from model.queue.blob_ids import BlobNaming, BlobsMode
-from model.queue.broker import SLICE_HEADER, Message
-from model.queue.filters import MailFilter
-from model.queue.mails import Listed
-from model.queue.size import SizeKind
+from mailmend.mailqueue.broker import SLICE_HEADER, Message
+from mailmend.mailqueue.codec import message_of, payload_of, queued_of
+from mailmend.mailqueue.content_room import LOADS_MAX
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.queue import Dequeued
+from mailmend.mailqueue.rabbitmq.dequeue import HOLD, DeliveryLookup
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rabbitmq.verdicts import DeliveryVerdict, verdict_of
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.size import SizeKind
+from mailmend.model.catalog.mail_queue import BROWSE_START, DELETED_MAILS
+from mailmend.model.errors import WrongUse
+from mailmend.model.operations import Remove
 from tests.support.logs import logged
 from tests.support.memory_blobs import BlobVerb
 from tests.support.queues import (

@@ -5,11 +5,11 @@ import gc
 
 import pytest
 
-from mailqueue.rabbitmq.broker.amqp import Link
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from model.errors import BrokerUnreachable
-from repair.clock import SystemClock
-from repair.retries import AsyncRetries
+from mailmend.mailqueue.rabbitmq.broker.amqp import Link
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailmend.model.errors import BrokerUnreachable
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.retries import AsyncRetries
 
 
 def test_nothing_of_a_dial_that_failed_is_left_to_the_collector() -> None:

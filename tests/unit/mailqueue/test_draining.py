@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.draining import Drain, checked_prefetch, next_turn, weight_of
-from model.errors import WrongUse
-from model.queue.mails import PRIORITIES
+from mailmend.mailqueue.draining import Drain, checked_prefetch, next_turn, weight_of
+from mailmend.mailqueue.rules.mails import PRIORITIES
+from mailmend.model.errors import WrongUse
 
 LEVELS = st.sets(st.sampled_from(PRIORITIES), min_size=1)
 

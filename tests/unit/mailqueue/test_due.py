@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mailqueue.maintenance.move_due import AT_ONCE, CLOSE_AFTER, LATE, UNREADABLE_PAUSE
-from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, in_millis_after
-from model.catalog.mail_queue import DUE_MAILS
-from model.errors import BrokerUnreachable, MailmendError
-from model.operations import Change, Remove, Scan
-from model.queue.mails import Listed, Whereabouts
-from model.queue.slices import EPOCH, slice_of
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rabbitmq.move_due import AT_ONCE, CLOSE_AFTER, LATE, UNREADABLE_PAUSE
+from mailmend.mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, in_millis_after
+from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.mailqueue.rules.slices import EPOCH, slice_of
+from mailmend.model.catalog.mail_queue import DUE_MAILS
+from mailmend.model.errors import BrokerUnreachable, MailmendError
+from mailmend.model.operations import Change, Remove, Scan
 from tests.support.clock import VirtualClock
 from tests.support.memory_broker import Fate
 from tests.support.queue_wires import Errors, Side, WiredTables

@@ -7,14 +7,17 @@ from uuid import uuid4
 
 import pytest
 
-from mailqueue.blobs.stores import split
-from mailqueue.codec import message_of, payload_of, priority_of, queued_of
-from mailqueue.metrics import QueueCount
-from mailqueue.queue import due_time
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_STATE
-from model.catalog.queue_tables import OwnTables
-from model.errors import (
+from mailmend.mailqueue.blobs.stores import split
+from mailmend.mailqueue.broker import ATTEMPTS_HEADER, SLICE_HEADER
+from mailmend.mailqueue.codec import message_of, payload_of, priority_of, queued_of
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.queue import due_time
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rules.mails import DELAY_MAX, PRIORITY_NORMAL, Whereabouts
+from mailmend.mailqueue.rules.slices import EPOCH, slice_of
+from mailmend.model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_STATE
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.errors import (
     BlobsUnreachable,
     BrokerUnreachable,
     CannotReach,
@@ -23,11 +26,8 @@ from model.errors import (
     PublishFailed,
     WrongUse,
 )
-from model.ids import EnqueueId
-from model.operations import Put, Read
-from model.queue.broker import ATTEMPTS_HEADER, SLICE_HEADER
-from model.queue.mails import DELAY_MAX, PRIORITY_NORMAL, Whereabouts
-from model.queue.slices import EPOCH, slice_of
+from mailmend.model.ids import EnqueueId
+from mailmend.model.operations import Put, Read
 from tests.support.memory_blobs import BlobVerb
 from tests.support.memory_broker import Fate
 from tests.support.queue_world import working

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mailqueue.health import judged
-from mailqueue.metrics import TrafficSums, pace_between
-from mailqueue.rabbitmq.figures import figures_of, slack_of, sums_of
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.catalog.queue_tables import OwnTables
-from model.queue.broker import SETTLING, Depth
-from model.queue.health import HealthProblem
+from mailmend.mailqueue.broker import SETTLING, Depth
+from mailmend.mailqueue.health import judged
+from mailmend.mailqueue.metrics import TrafficSums, pace_between
+from mailmend.mailqueue.rabbitmq.figures import figures_of, slack_of, sums_of
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rules.health import HealthProblem
+from mailmend.model.catalog.queue_tables import OwnTables
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, drained, enqueued, mail, twin_queue
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

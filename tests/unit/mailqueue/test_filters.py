@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.ids import EnqueueId
-from model.queue.filters import EVERYTHING, MailFilter
-from model.queue.mails import Listed, Whereabouts
+from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
+from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.model.ids import EnqueueId
 from tests.support.queues import queued
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)

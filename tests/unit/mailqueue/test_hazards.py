@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from cql.memory import MemoryTables
-from cql.statements import Operation
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, LIVES
-from model.operations import Read, Remove, Scan
-from model.queue.blob_ids import BlobNaming, BlobsMode
-from model.queue.mails import Whereabouts
-from model.queue.slices import EPOCH, slice_of
+from mailmend.cql.memory import MemoryTables
+from mailmend.cql.row_statements import Operation
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
+from mailmend.mailqueue.rules.mails import Whereabouts
+from mailmend.mailqueue.rules.slices import EPOCH, slice_of
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, LIVES
+from mailmend.model.operations import Read, Remove, Scan
 from tests.support.james_beside import James
 from tests.support.queue_world import Worker, dead
 from tests.support.queues import (

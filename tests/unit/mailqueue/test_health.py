@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mailqueue.health import BROWSE_START_AGE_MAX, QueueFigures, judged, marks_that_stay
-from model.ids import QueueName
-from model.queue.broker import Depth
-from model.queue.health import HealthProblem, days
+from mailmend.mailqueue.broker import Depth
+from mailmend.mailqueue.health import BROWSE_START_AGE_MAX, QueueFigures, judged, marks_that_stay
+from mailmend.mailqueue.rules.health import HealthProblem, days
+from mailmend.model.ids import QueueName
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR, DAY, MOMENT = timedelta(hours=1), timedelta(days=1), timedelta(microseconds=1)

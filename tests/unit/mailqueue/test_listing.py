@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.blobs import listing
-from mailqueue.blobs.listing import PAGES_AT_ONCE, KeyParts, ListedPage, listed_in_parts
-from model.blobs import StoredBlob
-from model.errors import BlobsUnreachable
-from model.ids import BlobId
+from mailmend.mailqueue.blobs import listing
+from mailmend.mailqueue.blobs.listing import PAGES_AT_ONCE, KeyParts, ListedPage, listed_in_parts
+from mailmend.model.blobs import StoredBlob
+from mailmend.model.errors import BlobsUnreachable
+from mailmend.model.ids import BlobId
 
 WHEN = datetime(2026, 11, 20, tzinfo=UTC)
 ORDERS: dict[str, Callable[[str], Any]] = {"bytes": str.encode, "UTF-16": lambda key: key.encode("utf-16-be")}

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from mailqueue.broker_tls import BrokerTls
-from mailqueue.rabbitmq.broker.management import DELIVERY_LIMIT_DEFAULT, Management, QueueFacts, facts_of
-from mailqueue.rabbitmq.broker.settings import ManagementSettings
-from model.errors import BrokerDenied, BrokerUnreachable
+from mailmend.mailqueue.broker_tls import BrokerTls
+from mailmend.mailqueue.rabbitmq.broker.management import DELIVERY_LIMIT_DEFAULT, Management, QueueFacts, facts_of
+from mailmend.mailqueue.rabbitmq.broker.settings import ManagementSettings
+from mailmend.model.errors import BrokerDenied, BrokerUnreachable
 
 PASSWORD = "of-nobody-at-all"
 QUORUM = {"type": "quorum", "messages_unacknowledged": 0}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.rabbitmq.view.marks import TOGETHER_MAX, MarkLookups
-from model.errors import CannotReach, TimedOut
-from model.ids import EnqueueId
+from mailmend.mailqueue.rabbitmq.view.marks import TOGETHER_MAX, MarkLookups
+from mailmend.model.errors import CannotReach, TimedOut
+from mailmend.model.ids import EnqueueId
 from tests.support.queues import until
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from cql.statements import Operation
-from mailqueue.rabbitmq.view import marks as module
-from mailqueue.rabbitmq.view.marks import RememberedMarks
-from model.ids import QueueName
-from model.operations import Read
-from repair.retries import AsyncRetries
+from mailmend.cql.row_statements import Operation
+from mailmend.mailqueue.rabbitmq.view import marks as module
+from mailmend.mailqueue.rabbitmq.view.marks import RememberedMarks
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import Read
+from mailmend.repair.retries import AsyncRetries
 from tests.support.queues import QUEUE, TwinQueue, queued
 
 IDS = [queued(number).enqueue_id for number in range(30)]

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.health import QueueFigures
-from mailqueue.metrics import QueueCount, QueueRates
-from mailqueue.prometheus import PrometheusCounts, gauges_text, metrics_text, samples_in
-from model.ids import QueueName
-from model.metrics import Metric, MetricSample
-from model.queue.broker import Depth
+from mailmend.mailqueue.broker import Depth
+from mailmend.mailqueue.health import QueueFigures
+from mailmend.mailqueue.metrics import QueueCount, QueueRates
+from mailmend.mailqueue.prometheus import PrometheusCounts, gauges_text, metrics_text, samples_in
+from mailmend.model.ids import QueueName
+from mailmend.model.metrics import Metric, MetricSample
 
 SPOOL, OUTGOING = QueueName("spool"), QueueName("outgoing")
 

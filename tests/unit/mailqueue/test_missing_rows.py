@@ -10,20 +10,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.statements import Operation
-from mailqueue.codec import payload_of, row_of
-from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.dequeue import SECOND_LOOK_SECONDS
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
-from model.catalog.queue_tables import OwnTables
-from model.operations import Put, Read
-from model.queue.blob_ids import BlobNaming, BlobsMode
-from model.queue.broker import Message
-from model.queue.filters import MailFilter
-from model.queue.mails import Listed
-from model.queue.slices import EPOCH, slice_of
-from model.queue.starts import GRACE_MIN, ageing_before, grace_of, mark_may_have_expired, rows_lapsed_before, slack_of
+from mailmend.cql.row_statements import Operation
+from mailmend.mailqueue.broker import Message
+from mailmend.mailqueue.codec import payload_of, row_of
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.rabbitmq.dequeue import SECOND_LOOK_SECONDS
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.slices import EPOCH, slice_of
+from mailmend.mailqueue.rules.starts import (
+    GRACE_MIN,
+    ageing_before,
+    grace_of,
+    mark_may_have_expired,
+    rows_lapsed_before,
+    slack_of,
+)
+from mailmend.model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.operations import Put, Read
 from tests.support.logs import logged
 from tests.support.queues import (
     CONTENT,

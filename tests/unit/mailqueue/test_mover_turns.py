@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.maintenance.move_due import TTL_SECONDS, MoverTurn, MoverTurns
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from mailqueue.rabbitmq.view.due_mails import DuePartition
-from model.catalog.mail_queue import DUE_MAILS
-from model.errors import DoubtfulWrite, LeaseHeld
-from model.operations import ChangeIf
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rabbitmq.move_due import TTL_SECONDS, MoverTurn, MoverTurns
+from mailmend.mailqueue.rabbitmq.view.due_mails import DuePartition
+from mailmend.model.catalog.mail_queue import DUE_MAILS
+from mailmend.model.errors import DoubtfulWrite, LeaseHeld
+from mailmend.model.operations import ChangeIf
 from tests.support.queues import HOUR, QUEUE, TwinQueue, all_delivered, delayed
 from tests.support.striking import Strike, of
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from mailqueue.blobs.stores import NamedBlobs
-from model.blobs import BlobKind
-from model.errors import BlobsUnreachable
-from model.ids import BlobId
-from model.queue.blob_ids import BlobNaming, BlobsMode
+from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
+from mailmend.model.blobs import BlobKind
+from mailmend.model.errors import BlobsUnreachable
+from mailmend.model.ids import BlobId
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import BlobCall, MemoryBlobs, MemoryStore
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.codec import attribute, payload_of, queued_of
-from mailqueue.codec.messages import BODY_BYTES_MAX
-from model.errors import BadPayload
-from model.queue.mails import Mail, QueuedMail, RecipientHeader
+from mailmend.mailqueue.codec import attribute, payload_of, queued_of
+from mailmend.mailqueue.codec.messages import BODY_BYTES_MAX
+from mailmend.mailqueue.rules.mails import Mail, QueuedMail, RecipientHeader
+from mailmend.model.errors import BadPayload
 from tests.support.james_queue import JamesMessage, james_enqueued, james_messages
 from tests.support.queued_mails import QUEUED, queued_mail
 

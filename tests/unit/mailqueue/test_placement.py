@@ -5,15 +5,15 @@ from datetime import datetime
 
 import pytest
 
-from cql.memory import MemoryTables
-from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
-from model.errors import BrokerUnreachable, CannotReach, TimedOut
-from model.operations import Put, Read
-from model.queue.broker import SLICE_HEADER
-from model.queue.size import SizeKind
-from model.queue.slices import EPOCH
+from mailmend.cql.memory import MemoryTables
+from mailmend.mailqueue.broker import SLICE_HEADER
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rules.size import SizeKind
+from mailmend.mailqueue.rules.slices import EPOCH
+from mailmend.model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
+from mailmend.model.errors import BrokerUnreachable, CannotReach, TimedOut
+from mailmend.model.operations import Put, Read
 from tests.support.queues import (
     CONTENT,
     HOUR,

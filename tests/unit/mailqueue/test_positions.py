@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import WrongUse
-from model.ids import EnqueueId
-from model.queue.mails import Listed, Whereabouts
-from model.queue.positions import ListingPosition, is_behind
+from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.mailqueue.rules.positions import ListingPosition, is_behind
+from mailmend.model.errors import WrongUse
+from mailmend.model.ids import EnqueueId
 from tests.support.queues import queued
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.codec import priority_of
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
+from mailmend.mailqueue.codec import priority_of
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rules.mails import PRIORITIES, PRIORITY_NORMAL
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, listed, mail, next_of
 
 HOUR = timedelta(hours=1)

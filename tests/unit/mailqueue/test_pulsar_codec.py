@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mailqueue.codec.pulsar import (
+from mailmend.mailqueue.codec.pulsar import (
     JamesFilter,
     PulsarForm,
     filter_of,
@@ -14,8 +14,8 @@ from mailqueue.codec.pulsar import (
     pulsar_payload_of,
     pulsar_queued_of,
 )
-from model.errors import BadPayload
-from model.queue.deletions import FilterKind
+from mailmend.mailqueue.rules.deletions import FilterKind
+from mailmend.model.errors import BadPayload
 from tests.support.james_pulsar import filters, mails
 
 FORMS = pytest.mark.parametrize("form", PulsarForm)

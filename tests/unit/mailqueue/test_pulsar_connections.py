@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pulsar import MessageId
 
-from mailqueue.pulsar.client import PulsarClient, TopicReader
-from mailqueue.pulsar.settings import PulsarSettings
-from mailqueue.pulsar.topics import TopicMessage
-from model.errors import BrokerUnreachable
+from mailmend.mailqueue.pulsar.broker.client import PulsarClient, TopicReader
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.model.errors import BrokerUnreachable
 from tests.support.clock import VirtualClock
 
 SETTINGS = PulsarSettings("pulsar://p:6650", "http://p:8080", answer_seconds=0.01)

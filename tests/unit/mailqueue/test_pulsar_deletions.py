@@ -6,10 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.codec.deletions import FOR_NO_MAIL, deleted_in, deleted_text, progress_in, progress_text
-from mailqueue.codec.pulsar import PulsarForm, filter_of, filter_text
-from mailqueue.pulsar.deletions import DELETED, FRESH, Deletions, filter_topics, notice_of
-from mailqueue.pulsar.names import (
+from mailmend.mailqueue.codec.deletions import FOR_NO_MAIL, deleted_in, deleted_text, progress_in, progress_text
+from mailmend.mailqueue.codec.pulsar import PulsarForm, filter_of, filter_text
+from mailmend.mailqueue.pulsar.broker.names import (
     OWN_SUBSCRIPTION,
     dead_topic,
     filter_topic,
@@ -17,14 +16,15 @@ from mailqueue.pulsar.names import (
     out_topic,
     scheduled_topic,
 )
-from mailqueue.pulsar.topics import Following, StoredMessage
-from model.errors import BadPayload, BrokerUnreachable
-from model.ids import EnqueueId
-from model.queue.deletions import SETTLED, WRITTEN, DeletedMail, Deletion, FilterKind, TopicProgress
-from model.queue.filters import MailFilter
-from model.queue.mails import Listed
-from model.queue.places import UNPARTITIONED, MessagePlace, TopicPlace
-from model.queue.size import SizeKind
+from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage
+from mailmend.mailqueue.pulsar.view.deletions import DELETED, FRESH, Deletions, filter_topics, notice_of
+from mailmend.mailqueue.rules.deletions import SETTLED, WRITTEN, DeletedMail, Deletion, FilterKind, TopicProgress
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.places import UNPARTITIONED, MessagePlace, TopicPlace
+from mailmend.mailqueue.rules.size import SizeKind
+from mailmend.model.errors import BadPayload, BrokerUnreachable
+from mailmend.model.ids import EnqueueId
 from tests.support.clock import VirtualClock
 from tests.support.queue_wires import StepFault
 from tests.support.queue_world import Died, QueueMishap
@@ -155,7 +155,7 @@ async def test_a_mail_in_hand_may_be_finished_and_does_not_come_again(taker: Top
 async def test_a_mail_in_hand_is_remembered_for_longer_than_its_deletion_lives(
     world: TopicWorld, taker: TopicWorker, other: TopicWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mailqueue.pulsar.deletions.HEARD_MAX", 0)
+    monkeypatch.setattr("mailmend.mailqueue.pulsar.view.deletions.HEARD_MAX", 0)
     await enqueued(other.queue, "a")
     (one,) = await taker.taken(1, 1)
     await other.queue.purge()
@@ -175,7 +175,7 @@ async def test_deletions_that_lay_there_are_read_once_however_many_they_are(
     world: TopicWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that read them anew each time would know nothing that is fresh, and hand nothing out."""
-    monkeypatch.setattr("mailqueue.pulsar.deletions.HEARD_MAX", 2)
+    monkeypatch.setattr("mailmend.mailqueue.pulsar.view.deletions.HEARD_MAX", 2)
     follow, followed = world.topics.follow, list[str]()
 
     async def counted(topic: str, subscription: str) -> Following:

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from mailqueue.pulsar.names import (
+from mailmend.mailqueue.pulsar.broker.names import (
     OWN_SUBSCRIPTION,
     mover_lease,
     out_subscription,
@@ -16,13 +16,13 @@ from mailqueue.pulsar.names import (
     scheduled_subscription,
     scheduled_topic,
 )
-from mailqueue.pulsar.topics import TopicMessage
-from mailqueue.queue import ChangedMail
-from model.queue.delayed_index import DelayedIndex
-from model.queue.deletions import WRITTEN
-from model.queue.filters import MailFilter
-from model.queue.mails import Listed
-from model.queue.places import Backlog
+from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.queue import ChangedMail
+from mailmend.mailqueue.rules.delayed_index import DelayedIndex
+from mailmend.mailqueue.rules.deletions import WRITTEN
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.places import Backlog
 from tests.support.queue_wires import Side, StepFault
 from tests.support.queue_world import Died, QueueMishap
 from tests.support.queues import CONTENT, QUEUE, delayed, mail, names
@@ -149,7 +149,7 @@ async def test_an_index_stands_while_others_flush_delete_and_change(
 async def test_more_than_an_index_has_room_for_comes_in_its_time(
     world: TopicWorld, one: TopicWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mailqueue.pulsar.moving.DelayedIndex", partial(DelayedIndex, 4))
+    monkeypatch.setattr("mailmend.mailqueue.pulsar.changes.moving.DelayedIndex", partial(DelayedIndex, 4))
     for number in range(30):
         await one.queue.enqueue(mail(f"{number}"), CONTENT, delay=(number % 3 + 1) * MINUTE)
     for moved in (0, 10, 10, 10):

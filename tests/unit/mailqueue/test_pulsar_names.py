@@ -1,8 +1,8 @@
 """The names of topics and subscriptions are James's, as its golden data have them."""
 
-from mailqueue.codec.pulsar import PulsarForm
-from mailqueue.pulsar import names
-from model.ids import QueueName
+from mailmend.mailqueue.codec.pulsar import PulsarForm
+from mailmend.mailqueue.pulsar.broker import names
+from mailmend.model.ids import QueueName
 from tests.support.james_pulsar import messages
 
 QUEUE = QueueName("golden")

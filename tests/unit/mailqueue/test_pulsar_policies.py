@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mailqueue.pulsar.policies import TopicPolicy, policies_of
-from model.queue.topic_health import BacklogQuota, QuotaKind, TopicPolicies
+from mailmend.mailqueue.pulsar.broker.policies import TopicPolicy, policies_of
+from mailmend.mailqueue.rules.topic_health import BacklogQuota, QuotaKind, TopicPolicies
 
 UNLIMITED = {"limit": -1, "limitSize": -1, "limitTime": -1, "policy": "producer_request_hold"}
 FRESH = {

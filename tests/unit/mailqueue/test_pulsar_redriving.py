@@ -7,18 +7,18 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.pulsar.names import (
+from mailmend.mailqueue.pulsar.broker.names import (
     DEAD_SUBSCRIPTION,
     dead_topic,
     out_subscription,
     out_topic,
     redrive_lease,
 )
-from mailqueue.pulsar.topics import TopicMessage
-from mailqueue.upkeep import Redriven
-from model.errors import LeaseHeld, PublishFailed, UnsafeRequest
-from model.queue.filters import MailFilter
-from model.queue.mails import Mail, QueuedMail
+from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Mail, QueuedMail
+from mailmend.mailqueue.upkeep import Redriven
+from mailmend.model.errors import LeaseHeld, PublishFailed, UnsafeRequest
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_broker import Fate

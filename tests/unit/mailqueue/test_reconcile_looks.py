@@ -2,7 +2,7 @@
 
 import pytest
 
-from mailqueue.maintenance.reconcile import LAST_LOOK_SECONDS, PATIENCE_SECONDS, dead_letters_named, patience
+from mailmend.mailqueue.rabbitmq.reconcile import LAST_LOOK_SECONDS, PATIENCE_SECONDS, dead_letters_named, patience
 from tests.support.queues import QUEUE, TwinQueue, enqueued
 
 

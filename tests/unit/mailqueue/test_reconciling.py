@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.codec import BrokenRow
-from mailqueue.maintenance.comparison import (
+from mailmend.mailqueue.broker import SETTLING, Depth
+from mailmend.mailqueue.codec import BrokenRow
+from mailmend.mailqueue.comparison import (
     DRAIN_MAX,
     MEANINGS,
     Drained,
@@ -24,11 +25,10 @@ from mailqueue.maintenance.comparison import (
     refuse_drain,
     republishable,
 )
-from mailqueue.queue import refuse_too_many
-from model.errors import UnsafeRequest
-from model.ids import BlobId, EnqueueId, QueueName
-from model.queue.broker import SETTLING, Depth
-from model.queue.mails import MailBlobs
+from mailmend.mailqueue.queue import refuse_too_many
+from mailmend.mailqueue.rules.mails import MailBlobs
+from mailmend.model.errors import UnsafeRequest
+from mailmend.model.ids import BlobId, EnqueueId, QueueName
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

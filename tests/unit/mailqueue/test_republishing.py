@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.errors import BrokerUnreachable, PublishFailed
-from model.queue.broker import SLICE_HEADER
-from model.queue.filters import MailFilter
+from mailmend.mailqueue.broker import SLICE_HEADER
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.model.errors import BrokerUnreachable, PublishFailed
 from tests.support.memory_broker import Fate
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, drained, enqueued, mail, names, twin_queue
 

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.arrivals import RemovedMail, RestoreResult
-from mailqueue.maintenance.comparison import LiveMail
-from mailqueue.maintenance.restore import return_of
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
-from model.catalog.queue_tables import OwnTables
-from model.errors import CannotReach, Delayed, MailmendError, PublishFailed, WrongUse
-from model.ids import BlobId, EnqueueId, QueueName, restored_id
-from model.operations import Scan
-from model.queue.mails import MailBlobs, Whereabouts
+from mailmend.mailqueue.arrivals import RemovedMail, RestoreResult
+from mailmend.mailqueue.comparison import LiveMail
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rabbitmq.restore import return_of
+from mailmend.mailqueue.rules.mails import MailBlobs, Whereabouts
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.errors import CannotReach, Delayed, MailmendError, PublishFailed, WrongUse
+from mailmend.model.ids import BlobId, EnqueueId, QueueName, restored_id
+from mailmend.model.operations import Scan
 from tests.support.memory_broker import Fate
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names, twin_queue
 from tests.support.striking import Refusing, reads_of, writes_of

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.codec import due_listed_of, due_row_of, listed_of, queued_of, row_of
-from model.catalog.james_tables import EVENT_STORE
-from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
-from model.errors import BadPayload
-from model.ids import EnqueueId
-from model.queue.configuration import configuration_of
-from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
-from model.queue.slices import Slicing, bucket_of, slice_of
-from model.schema.table import Row
+from mailmend.mailqueue.codec import due_listed_of, due_row_of, listed_of, queued_of, row_of
+from mailmend.mailqueue.rules.configuration import configuration_of
+from mailmend.mailqueue.rules.mails import Listed, Mail, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.slices import Slicing, bucket_of, slice_of
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from mailmend.model.errors import BadPayload
+from mailmend.model.ids import EnqueueId
+from mailmend.model.table import Row
 from tests.support.james_queue import SPOOL, james_enqueued, james_messages, james_queue_rows
 from tests.support.queued_mails import INSTANTS, QUEUED, queued_mail
 

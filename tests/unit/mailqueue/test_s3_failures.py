@@ -2,8 +2,8 @@
 
 import pytest
 
-from mailqueue.blobs.s3 import S3Settings, code_in, failure, refuse_compressed
-from model.errors import BlobsUnreachable, BucketMissing, ExitCode
+from mailmend.mailqueue.blobs.s3 import S3Settings, code_in, failure, refuse_compressed
+from mailmend.model.errors import BlobsUnreachable, BucketMissing, ExitCode
 
 SETTINGS = S3Settings("https://s3.example.org", "mail-blobs", "AKIA", "secret")
 ANSWER = (

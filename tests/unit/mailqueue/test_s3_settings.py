@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mailqueue.blobs.s3 import S3Settings
-from model.errors import BadSettings, ExitCode
+from mailmend.mailqueue.blobs.s3 import S3Settings
+from mailmend.model.errors import BadSettings, ExitCode
 
 ACCESS, SECRET = "AKIA-of-nobody", "wJalr-of-nobody"
 

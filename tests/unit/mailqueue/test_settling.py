@@ -8,16 +8,16 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.codec import payload_of
-from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from mailqueue.rabbitmq.unacked import REQUEUE_PAUSE, UnackedMail
-from model.backoff import RETRY
-from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
-from model.catalog.queue_tables import OwnTables
-from model.errors import CannotReach, Delayed, MailmendError, WrongUse
-from model.queue.broker import ATTEMPTS_HEADER, Message
-from model.queue.mails import Whereabouts
+from mailmend.mailqueue.broker import ATTEMPTS_HEADER, Message
+from mailmend.mailqueue.codec import payload_of
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rabbitmq.unacked import REQUEUE_PAUSE, UnackedMail
+from mailmend.mailqueue.rules.mails import Whereabouts
+from mailmend.model.backoff import RETRY
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.errors import CannotReach, Delayed, MailmendError, WrongUse
 from tests.support.queue_world import working
 from tests.support.queues import (
     CONTENT,

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from mailqueue.rabbitmq.view.known_queues import SharedReads
-from model.errors import TimedOut
+from mailmend.mailqueue.rabbitmq.view.known_queues import SharedReads
+from mailmend.model.errors import TimedOut
 
 
 class Counter:

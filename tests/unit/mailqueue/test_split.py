@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.blobs.stores import split
-from mailqueue.codec import queued_of
+from mailmend.mailqueue.blobs.stores import split
+from mailmend.mailqueue.codec import queued_of
 from tests.support.james_queue import james_blobs, james_enqueued, james_messages
 
 MAILS = [queued_of(message.body) for message in james_messages()]

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.queue.slices import slice_of
-from model.queue.starts import (
+from mailmend.mailqueue.rules.slices import slice_of
+from mailmend.mailqueue.rules.starts import (
     GRACE_MIN,
     ageing_before,
     furthest_browse_start,

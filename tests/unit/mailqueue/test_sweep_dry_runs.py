@@ -10,16 +10,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cql.statements import Operation
-from mailqueue.codec import row_of
-from mailqueue.maintenance.clean_slices import NAMED_MAX, SECOND_LOOK_SECONDS
-from mailqueue.maintenance.sweep import Moved
-from mailqueue.upkeep import Swept
-from model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, LIVES, QUEUE_TABLES
-from model.catalog.queue_tables import OwnTables
-from model.ids import EnqueueId
-from model.operations import Conditional, Remove, Write
-from model.queue.filters import MailFilter
+from mailmend.cql.row_statements import Operation
+from mailmend.mailqueue.codec import row_of
+from mailmend.mailqueue.rabbitmq.clean_slices import NAMED_MAX, SECOND_LOOK_SECONDS
+from mailmend.mailqueue.rabbitmq.sweep import Moved
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.upkeep import Swept
+from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, LIVES, QUEUE_TABLES
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.ids import EnqueueId
+from mailmend.model.operations import Conditional, Remove, Write
 from tests.support.queues import (
     CONTENT,
     EXPIRING,

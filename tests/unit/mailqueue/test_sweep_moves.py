@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.maintenance.sweep import Moved
-from mailqueue.upkeep import Swept
-from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
-from model.errors import DoubtfulWrite
-from model.operations import ChangeIf, Read, Scan
+from mailmend.mailqueue.rabbitmq.sweep import Moved
+from mailmend.mailqueue.upkeep import Swept
+from mailmend.model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
+from mailmend.model.errors import DoubtfulWrite
+from mailmend.model.operations import ChangeIf, Read, Scan
 from tests.support.clock import VirtualClock
 from tests.support.queues import (
     HOUR,

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.codec import row_of
-from model.catalog.mail_queue import ENQUEUED_MAILS, LIVES, SLICE_TALLIES
-from model.operations import Put, Remove
-from model.queue.starts import ROUNDS_PER_SLACK
+from mailmend.mailqueue.codec import row_of
+from mailmend.mailqueue.rules.starts import ROUNDS_PER_SLACK
+from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS, LIVES, SLICE_TALLIES
+from mailmend.model.operations import Put, Remove
 from tests.support.queues import (
     EXPIRING,
     NOON,

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from mailqueue.codec import BrokenRow, row_of
-from mailqueue.maintenance.clean_slices import SECOND_LOOK_SECONDS
-from mailqueue.metrics import QueueCount
-from mailqueue.upkeep import Swept
-from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, SLICE_TALLIES
-from model.ids import QueueName
-from model.operations import Put, Remove
-from model.queue.size import CountedBy, SizeKind
+from mailmend.mailqueue.codec import BrokenRow, row_of
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.rabbitmq.clean_slices import SECOND_LOOK_SECONDS
+from mailmend.mailqueue.rules.size import CountedBy, SizeKind
+from mailmend.mailqueue.upkeep import Swept
+from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, SLICE_TALLIES
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import Put, Remove
 from tests.support.queue_wires import StepFault
 from tests.support.queue_world import DEATHS, Fortune, QueueMishap, outlived
 from tests.support.queues import (

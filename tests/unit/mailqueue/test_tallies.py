@@ -5,12 +5,12 @@ from datetime import datetime
 
 import pytest
 
-from mailqueue.rabbitmq.view import tallies as module
-from mailqueue.rabbitmq.view.tallies import Changes, SliceTallies
-from model.catalog.mail_queue import SLICE_TALLIES
-from model.errors import TimedOut
-from model.operations import Put
-from model.queue.size import CountedBy, SizeKind, SliceCount, tallied
+from mailmend.mailqueue.rabbitmq.view import tallies as module
+from mailmend.mailqueue.rabbitmq.view.tallies import Changes, SliceTallies
+from mailmend.mailqueue.rules.size import CountedBy, SizeKind, SliceCount, tallied
+from mailmend.model.catalog.mail_queue import SLICE_TALLIES
+from mailmend.model.errors import TimedOut
+from mailmend.model.operations import Put
 from tests.support.queue_wires import StepFault
 from tests.support.queue_world import DEATHS, Died, Fortune, QueueMishap
 from tests.support.queues import HOUR, NOON, OF_JAMES, QUEUE, TwinQueue, queued, twin_queue

@@ -6,15 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from mailqueue.maintenance.topic_references import topic_references
-from mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
-from mailqueue.pulsar.names import mail_topics, out_subscription, out_topic, scheduled_subscription, scheduled_topic
-from mailqueue.pulsar.topics import StoredMessage, TopicMessage
-from model.errors import BrokerUnreachable, SourceUnread
-from model.ids import QueueName
-from model.queue.filters import EVERYTHING, MailFilter
-from model.queue.mails import Whereabouts
-from model.queue.places import Backlog, MessagePlace
+from mailmend.mailqueue.collection.topic_references import topic_references
+from mailmend.mailqueue.pulsar.broker.names import (
+    mail_topics,
+    out_subscription,
+    out_topic,
+    scheduled_subscription,
+    scheduled_topic,
+)
+from mailmend.mailqueue.pulsar.broker.topics import StoredMessage, TopicMessage
+from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
+from mailmend.mailqueue.rules.mails import Whereabouts
+from mailmend.mailqueue.rules.places import Backlog, MessagePlace
+from mailmend.model.errors import BrokerUnreachable, SourceUnread
+from mailmend.model.ids import QueueName
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.memory_topics import MemoryTopics

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.rabbitmq.broker.topology import (
+from mailmend.mailqueue.rabbitmq.broker.topology import (
     Form,
     QueueForm,
     died_in,
@@ -13,9 +13,9 @@ from mailqueue.rabbitmq.broker.topology import (
     priority_of,
     topology_of,
 )
-from model.errors import WrongUse
-from model.ids import QueueName
-from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
+from mailmend.mailqueue.rules.mails import PRIORITIES, PRIORITY_NORMAL
+from mailmend.model.errors import WrongUse
+from mailmend.model.ids import QueueName
 
 SPOOL = QueueName("spool")
 DEAD = {"x-dead-letter-exchange": "JamesMailQueue-dead-letter-exchange-spool"}

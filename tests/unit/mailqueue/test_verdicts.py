@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.verdicts import DeliveryVerdict, LookedUp, RowState, Settling, verdict_of
-from model.ids import BlobId, EnqueueId
-from model.queue.mails import Mail, MailBlobs, QueuedMail
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.rabbitmq.verdicts import DeliveryVerdict, LookedUp, RowState, Settling, verdict_of
+from mailmend.mailqueue.rules.mails import Mail, MailBlobs, QueuedMail
+from mailmend.model.ids import BlobId, EnqueueId
 
 QUEUED = QueuedMail(EnqueueId(UUID(int=1)), Mail("m", ("bob@example.org",)), MailBlobs(BlobId("h"), BlobId("b")))
 

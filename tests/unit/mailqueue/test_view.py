@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from cql.statements import Operation
-from mailqueue.codec import row_of
-from mailqueue.rabbitmq.view.marks import LOOKED_UP_TOGETHER
-from mailqueue.rabbitmq.view.rows import PLACES_MAX
-from model.catalog.mail_queue import (
+from mailmend.cql.row_statements import Operation
+from mailmend.mailqueue.codec import row_of
+from mailmend.mailqueue.rabbitmq.view.marks import LOOKED_UP_TOGETHER
+from mailmend.mailqueue.rabbitmq.view.rows import PLACES_MAX
+from mailmend.mailqueue.rules.size import SizeKind
+from mailmend.mailqueue.rules.slices import bucket_of
+from mailmend.model.catalog.mail_queue import (
     BROWSE_START,
     CONTENT_START,
     DELETED_MAILS,
@@ -21,12 +23,10 @@ from model.catalog.mail_queue import (
     QUEUE_TABLES,
     SLICE_TALLIES,
 )
-from model.catalog.queue_tables import OwnTables
-from model.errors import Contended, DoubtfulWrite, NotEnoughReplicas, TimedOut
-from model.ids import QueueName
-from model.operations import Conditional, Put, Read, Remove
-from model.queue.size import SizeKind
-from model.queue.slices import bucket_of
+from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.errors import Contended, DoubtfulWrite, NotEnoughReplicas, TimedOut
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import Conditional, Put, Read, Remove
 from tests.support.clock import VirtualClock
 from tests.support.queue_wires import Errors, Side
 from tests.support.queues import (

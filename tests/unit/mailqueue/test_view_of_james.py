@@ -4,12 +4,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from mailqueue.codec import BrokenRow
-from model.catalog.james_tables import EVENT_STORE
-from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
-from model.ids import QueueName
-from model.queue.filters import MailFilter
-from model.queue.size import CountedBy, SizeKind
+from mailmend.mailqueue.codec import BrokenRow
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.size import CountedBy, SizeKind
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
+from mailmend.model.ids import QueueName
 from tests.support.james_queue import SPOOL, james_enqueued, james_queue_rows, put_james_queue
 from tests.support.queues import HOUR, OF_JAMES, Process, TwinQueue, names_of, twin_queue
 

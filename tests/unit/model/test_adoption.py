@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog.generations import AUGUST_2026, GENERATIONS, JAMES_3_8, JAMES_3_9, NEWEST, Generation
-from model.catalog.mail import MAIL_TABLES, SCHEMA
-from model.errors import ExitCode, UnsafeRequest, WrongUse
-from model.migrations.adoption import SUPPORTED, Standing, VersionStep, decide_adoption, decide_version
-from model.migrations.history import Baseline, Entry, LedgerRecord, MigrationState, digests
-from model.migrations.migration import FileName, Phase
-from model.schema.difference import Aspect
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Kind, Table
+from mailmend.cql.schema.difference import Aspect
+from mailmend.cql.schema.generations import AUGUST_2026, GENERATIONS, JAMES_3_8, JAMES_3_9, NEWEST, Generation
+from mailmend.cql.schema.migrations.adoption import SUPPORTED, Standing, VersionStep, decide_adoption, decide_version
+from mailmend.cql.schema.migrations.history import Baseline, Entry, LedgerRecord, MigrationState, digests
+from mailmend.cql.schema.migrations.migration import FileName, Phase
+from mailmend.model.catalog.mail import MAIL_TABLES, SCHEMA
+from mailmend.model.errors import ExitCode, UnsafeRequest, WrongUse
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Kind, Table
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from model.advice.queue_settings import (
+from mailmend.mailqueue.rules.advice import (
     PARTITION_BYTES_MAX,
     PARTITION_ROWS_MAX,
     SLICE_WINDOWS,
@@ -19,7 +19,9 @@ from model.advice.queue_settings import (
     history_window_days,
     span,
 )
-from model.catalog.lifetimes import (
+from mailmend.mailqueue.rules.configuration import QueueConfiguration
+from mailmend.mailqueue.rules.slices import SECOND
+from mailmend.model.catalog.lifetimes import (
     BLOOM_CHANCES,
     DAY,
     FALSE_READS_MAX,
@@ -31,9 +33,7 @@ from model.catalog.lifetimes import (
     window_compaction,
     windows_over,
 )
-from model.queue.configuration import QueueConfiguration
-from model.queue.slices import SECOND
-from model.schema.sizes import MIB
+from mailmend.model.sizes import MIB
 from tests.support.queues import configured
 
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog.generations import AUGUST_2026, GENERATIONS, JAMES_3_8, NEWEST, Generation
-from model.catalog.mail import IMAP_UID, MESSAGES, PATHS, SCHEMA
-from model.errors import SchemaMismatch, WrongUse
-from model.projections.binding import bind, bound, left_out, live_form, missing_columns, missing_tables
-from model.projections.family import Family
-from model.schema.keyspace import Schema
-from model.schema.table import Canonical, Column, Kind
+from mailmend.cql.schema.generations import AUGUST_2026, GENERATIONS, JAMES_3_8, NEWEST, Generation
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGES, PATHS, SCHEMA
+from mailmend.model.errors import SchemaMismatch, WrongUse
+from mailmend.model.keyspace import Schema
+from mailmend.model.projections.family import Family
+from mailmend.model.table import Canonical, Column, Kind
+from mailmend.repair.binding import bind, bound, left_out, live_form, missing_columns, missing_tables
 from tests.support.james import james_families, james_rows
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
@@ -189,7 +189,7 @@ def test_a_table_that_the_generation_never_had_is_not_missed(monkeypatch: pytest
     """What `schema verify` compares with decides; here a generation without messageDeleted and save_date."""
     older = without_column(without_tables(SCHEMA, "messageDeleted"), "messageidtable", "save_date")
     generations = tuple(replace(one, schema=older) for one in GENERATIONS)
-    monkeypatch.setattr("model.catalog.generations.GENERATIONS", generations)
+    monkeypatch.setattr("mailmend.cql.schema.generations.GENERATIONS", generations)
     found = bound("mail", served(older), (MESSAGES,))
     assert (found.missing_tables, found.missing_columns, found.unseen) == ((), (), ("messageDeleted",))
     assert found.whole("mail") == found.families

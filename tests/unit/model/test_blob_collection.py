@@ -6,11 +6,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model.blob_collection import BlobName, BlobVerdict, CollectionRule, ListedBlob, blob_name, referred_as
-from model.catalog.blob_columns import naming_blobs
-from model.errors import WrongUse
-from model.ids import BlobId
-from model.schema.table import Column, Kind, Table
+from mailmend.mailqueue.rules.blob_collection import (
+    BlobName,
+    BlobVerdict,
+    CollectionRule,
+    ListedBlob,
+    blob_name,
+    referred_as,
+)
+from mailmend.model.catalog.blob_columns import naming_blobs
+from mailmend.model.errors import WrongUse
+from mailmend.model.ids import BlobId
+from mailmend.model.table import Column, Kind, Table
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 DAY, MONTH = timedelta(days=1), timedelta(days=30)

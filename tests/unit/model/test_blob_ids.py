@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import BadPayload, WrongUse
-from model.ids import BlobId
-from model.queue.blob_ids import (
+from mailmend.mailqueue.rules.blob_ids import (
     ID_BYTES_MAX,
     BlobNaming,
     BlobsMode,
@@ -22,6 +20,8 @@ from model.queue.blob_ids import (
     naming_of,
     spelled,
 )
+from mailmend.model.errors import BadPayload, WrongUse
+from mailmend.model.ids import BlobId
 from tests.support.blobs import BAD_IDS, RANDOM_IDS, SHARED_IDS
 from tests.support.james_queue import james_blobs
 

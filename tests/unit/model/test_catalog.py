@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.language.parser import parse
-from model.advice.queue_settings import Figure, FigureSource, Traffic, advise_queue
-from model.catalog.generations import GENERATIONS, Generation
-from model.catalog.ledger import (
+from mailmend.cql.language.parser import parse
+from mailmend.cql.schema.generations import GENERATIONS, Generation
+from mailmend.cql.schema.lint.subject import gc_grace_of, option_text, strategy_of, ttl_of, window_of
+from mailmend.cql.statements import CreateTable
+from mailmend.mailqueue.rules.advice import Figure, FigureSource, Traffic, advise_queue
+from mailmend.model.catalog.ledger import (
     DELIVERY_ATTEMPT,
     DELIVERY_ORDER_HISTORY,
     DELIVERY_TABLES,
@@ -26,9 +28,9 @@ from model.catalog.ledger import (
     day_of,
     days_back,
 )
-from model.catalog.lifetimes import DAY, HOUR, WINDOWS, window_compaction
-from model.catalog.mail import IMAP_UID, MESSAGE_COMPACTIONS, SCHEMA, CompactionChoice, compacted
-from model.catalog.mail_queue import (
+from mailmend.model.catalog.lifetimes import DAY, HOUR, WINDOWS, window_compaction
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_COMPACTIONS, SCHEMA, CompactionChoice, compacted
+from mailmend.model.catalog.mail_queue import (
     BROWSE_START,
     CONTENT_START,
     DELETED_MAILS,
@@ -44,14 +46,12 @@ from model.catalog.mail_queue import (
     SLICE_SECONDS,
     SLICE_TALLIES,
 )
-from model.catalog.purposes import CANONICAL, purpose_of, why_compacted
-from model.catalog.queue_tables import OwnTables, queue_tables_of, time_to_live
-from model.errors import SchemaMismatch
-from model.ids import micros_of
-from model.schema.keyspace import Schema
-from model.schema.lint.subject import gc_grace_of, option_text, strategy_of, ttl_of, window_of
-from model.schema.statements import CreateTable
-from model.schema.table import Canonical, Column, Compaction, Kind, Table, identifier
+from mailmend.model.catalog.purposes import CANONICAL, purpose_of, why_compacted
+from mailmend.model.catalog.queue_tables import OwnTables, queue_tables_of, time_to_live
+from mailmend.model.errors import SchemaMismatch
+from mailmend.model.ids import micros_of
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Canonical, Column, Compaction, Kind, Table, identifier
 from tests.support.james import ROWS
 from tests.support.schemas import served
 

@@ -4,13 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from model.catalog.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
-from model.catalog.james_tables import BESIDE_TABLES
-from model.catalog.mail import SCHEMA
-from model.schema.changes import Gap, Include, SchemaChange, changes
-from model.schema.keyspace import Index, Schema, View
-from model.schema.risk import Risk
-from model.schema.statements import (
+from mailmend.cql.schema.changes import Gap, Include, SchemaChange, changes
+from mailmend.cql.schema.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
+from mailmend.cql.schema.risk import Risk
+from mailmend.cql.statements import (
     AddColumns,
     AddField,
     CreateIndex,
@@ -28,7 +25,10 @@ from model.schema.statements import (
     SetViewOptions,
     Statement,
 )
-from model.schema.table import Column, Compaction, Kind, Table, UserType
+from mailmend.model.catalog.james_tables import BESIDE_TABLES
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.keyspace import Index, Schema, View
+from mailmend.model.table import Column, Compaction, Kind, Table, UserType
 from tests.support.schemas import served, without_tables
 
 ID, NUMBER, NOTE = (

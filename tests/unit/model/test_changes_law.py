@@ -6,11 +6,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.schema.changes import Gap, Include, SchemaChange, changes
-from model.schema.difference import differences
-from model.schema.keyspace import EMPTY, Index, Schema, View
-from model.schema.names import name_of
-from model.schema.table import Column, Compaction, Kind, Table, UserType
+from mailmend.cql.schema.changes import Gap, Include, SchemaChange, changes
+from mailmend.cql.schema.difference import differences
+from mailmend.model.keyspace import EMPTY, Index, Schema, View
+from mailmend.model.names import name_of
+from mailmend.model.table import Column, Compaction, Kind, Table, UserType
 
 TYPES = ("text", "int", "set<text>", "frozen<size>", "frozen<list<frozen<place>>>")
 FIELDS = (("bytes", "bigint"), ("lines", "int"), ("name", "text"))

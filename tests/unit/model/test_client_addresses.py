@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery.addresses import ip_of
-from delivery.settings import ListenerSettings
-from model.client_addresses import counted_address
-from model.grammar import read_address, read_network, read_server, unmapped
+from mailmend.delivery.settings import ListenerSettings
+from mailmend.delivery.smtp.outgoing.addresses import ip_of
+from mailmend.model.client_addresses import counted_address
+from mailmend.model.grammar import read_address, read_network, read_server, unmapped
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.advice.compaction import MEASURES, ReadCost, TrialResult, choose
-from model.catalog.mail import CompactionChoice
-from model.schema.sizes import MIB
+from mailmend.cql.schema.advice.compaction import MEASURES, ReadCost, TrialResult, choose
+from mailmend.model.catalog.mail import CompactionChoice
+from mailmend.model.sizes import MIB
 
 TWCS, UNIFIED, LEVELED = CompactionChoice
 ALL = frozenset(CompactionChoice)

@@ -5,11 +5,11 @@ from uuid import uuid1
 
 import pytest
 
-from model.catalog.mail import MESSAGES, PATHS, PROJECTIONS
-from model.operations import Seen
-from model.projections.comparison import TRUTHS_SHOWN, Comparison, compared, mailbox_in
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import Verdict
+from mailmend.model.catalog.mail import MESSAGES, PATHS, PROJECTIONS
+from mailmend.model.operations import Seen
+from mailmend.model.projections.comparison import TRUTHS_SHOWN, Comparison, compared, mailbox_in
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import Verdict
 from tests.support.repairing import MAILBOX, message, mirror_row, truth_row
 
 MIRROR = MESSAGES.mirror

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.queue.delayed_index import DelayedIndex
-from model.queue.places import UNPARTITIONED, Backlog, MessagePlace
+from mailmend.mailqueue.rules.delayed_index import DelayedIndex
+from mailmend.mailqueue.rules.places import UNPARTITIONED, Backlog, MessagePlace
 
 
 def place(entry: int) -> MessagePlace:

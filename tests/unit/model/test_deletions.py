@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.ids import BlobId, EnqueueId
-from model.queue.deletions import (
+from mailmend.mailqueue.rules.deletions import (
     MERGED_FROM,
     MERGED_MAX,
     SETTLED,
@@ -26,8 +25,9 @@ from model.queue.deletions import (
     progress_of,
     tending,
 )
-from model.queue.mails import Listed, Mail, MailBlobs, QueuedMail, Whereabouts
-from model.queue.places import UNPARTITIONED, Backlog, MessagePlace, PartitionBacklog, TopicPlace
+from mailmend.mailqueue.rules.mails import Listed, Mail, MailBlobs, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.places import UNPARTITIONED, Backlog, MessagePlace, PartitionBacklog, TopicPlace
+from mailmend.model.ids import BlobId, EnqueueId
 
 AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog.mail import MAILBOX_BASE, SCHEMA
-from model.schema.difference import (
+from mailmend.cql.schema.difference import (
     Aspect,
     Difference,
     differences,
@@ -16,9 +15,10 @@ from model.schema.difference import (
     option_text,
     with_lifetimes,
 )
-from model.schema.keyspace import Index, Schema, View
-from model.schema.names import map_literal
-from model.schema.table import Column, Compaction, Kind, Table, UserType, columns
+from mailmend.model.catalog.mail import MAILBOX_BASE, SCHEMA
+from mailmend.model.keyspace import Index, Schema, View
+from mailmend.model.names import map_literal
+from mailmend.model.table import Column, Compaction, Kind, Table, UserType, columns
 
 KEY, CLUSTER = Column("mailboxId", "timeuuid", Kind.PARTITION), Column("uid", "bigint", Kind.CLUSTERING)
 VALUE, OWNER = Column("note", "text"), Column("owner", "text", Kind.STATIC)

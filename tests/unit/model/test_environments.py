@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from model.environments import environment_of_others
+from mailmend.admin.frame.environments import environment_of_others
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("admin", "cql", "delivery", "mailqueue", "model", "repair", "spark_repair")

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from model.errors import (
+from mailmend.model.errors import (
     BadIdentifier,
     CannotReach,
     DoubtfulWrite,

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import BadPayload
-from model.queue.james_json import (
+from mailmend.mailqueue.rules.james_json import (
     filled_text_of,
     in_millis,
     instant_of,
@@ -25,7 +24,8 @@ from model.queue.james_json import (
     whole_number_of,
     whole_seconds_of,
 )
-from model.queue.slices import EPOCH
+from mailmend.mailqueue.rules.slices import EPOCH
+from mailmend.model.errors import BadPayload
 
 ID = "912bac27-58d8-4e7e-a603-760fc1ab303f"
 TAKERS = (filled_text_of, instant_of, mapping_of, text_of, texts_of, uuid_of)

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from model.catalog.mail import IMAP_UID, MESSAGES, PATHS
-from model.errors import BadPayload, TimedOut
-from model.operations import Put, PutIfAbsent, Seen
-from model.projections.findings import Finding, Look, RepairPolicy, Suspect, counts_of, failed, merged
-from model.projections.verdicts import MENDABLE, Verdict
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGES, PATHS
+from mailmend.model.errors import BadPayload, TimedOut
+from mailmend.model.operations import Put, PutIfAbsent, Seen
+from mailmend.model.projections.findings import Finding, Look, RepairPolicy, Suspect, counts_of, failed, merged
+from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from tests.support.repairing import MAILBOX, message, mirror_row, mirror_suspect, truth_row
 
 SUSPECT = mirror_suspect(truth_row(1), Verdict.AMEND)

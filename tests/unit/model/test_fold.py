@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from model.errors import SchemaRefused
-from model.schema.difference import differences
-from model.schema.keyspace import EMPTY
-from model.schema.statements import Statement
-from model.schema.table import COMPACT_STORAGE, Column
+from mailmend.cql.schema.difference import differences
+from mailmend.cql.statements import Statement
+from mailmend.model.errors import SchemaRefused
+from mailmend.model.keyspace import EMPTY
+from mailmend.model.table import COMPACT_STORAGE, Column
 from tests.support.ddl_stories import BEFORE, after, stories
 
 HONOURED = (

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from cql.language.parser import parse
-from model.errors import SchemaRefused
-from model.schema.keyspace import EMPTY
-from model.schema.statements import CreateType, Name, NamedStatement, apply_all
-from model.schema.table import UserType
+from mailmend.cql.language.parser import parse
+from mailmend.cql.statements import CreateType, Name, NamedStatement, apply_all
+from mailmend.model.errors import SchemaRefused
+from mailmend.model.keyspace import EMPTY
+from mailmend.model.table import UserType
 from tests.support.ddl_stories import BEFORE, after
 
 REFUSED: tuple[tuple[str, str], ...] = (

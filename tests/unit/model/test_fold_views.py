@@ -2,8 +2,8 @@
 
 import pytest
 
-from model.errors import SchemaRefused
-from model.schema.table import Column, Kind
+from mailmend.model.errors import SchemaRefused
+from mailmend.model.table import Column, Kind
 from tests.support.ddl_stories import BEFORE, after
 
 

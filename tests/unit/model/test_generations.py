@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from model.catalog.generations import (
+from mailmend.cql.schema.changes import Include, SchemaChange, changes
+from mailmend.cql.schema.difference import Aspect
+from mailmend.cql.schema.generations import (
     AUGUST_2026,
     GENERATIONS,
     JAMES_3_8,
@@ -17,16 +19,14 @@ from model.catalog.generations import (
     tables_of_others,
     was_made_here,
 )
-from model.catalog.ledger import LEDGER_TABLES
-from model.catalog.mail import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
-from model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, SLICE_TALLIES
-from model.migrations.upgrade_notes import due_migrations
-from model.schema.changes import Include, SchemaChange, changes
-from model.schema.difference import Aspect
-from model.schema.keyspace import EMPTY, Index, Schema
-from model.schema.risk import Risk
-from model.schema.statements import CreateTable, DropColumns, SetOptions
-from model.schema.table import Canonical, Column, Compaction, Kind, Table, UserType, columns
+from mailmend.cql.schema.migrations.upgrade_notes import due_migrations
+from mailmend.cql.schema.risk import Risk
+from mailmend.cql.statements import CreateTable, DropColumns, SetOptions
+from mailmend.model.catalog.ledger import LEDGER_TABLES
+from mailmend.model.catalog.mail import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
+from mailmend.model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, SLICE_TALLIES
+from mailmend.model.keyspace import EMPTY, Index, Schema
+from mailmend.model.table import Canonical, Column, Compaction, Kind, Table, UserType, columns
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
 JMAP = ("message_fast_view_projection", "email_query_view_received_at")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import WrongUse
-from model.grammar import comparable_mailbox, wanted_domain, wanted_mailbox
+from mailmend.model.errors import WrongUse
+from mailmend.model.grammar import comparable_mailbox, wanted_domain, wanted_mailbox
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.statistics import VIEWS
-from cql.traffic import BROWSE_START, ENQUEUED, EVENTS
-from model.catalog.blob_columns import naming_blobs
-from model.catalog.ledger import DELIVERY_TABLES, HISTORY_TABLES, LEDGER_TABLES, REPAIR_LEASE
-from model.catalog.mail import FAMILIES, MESSAGES, SCHEMA
-from model.catalog.mail_queue import QUEUE_TABLES
-from model.schema.grants import (
+from mailmend.admin.schema.traffic import BROWSE_START, ENQUEUED, EVENTS
+from mailmend.cql.schema.grants import (
     ADVISER,
     COLLECTOR,
     LOADER,
@@ -36,6 +31,11 @@ from model.schema.grants import (
     grants_of,
     has_work,
 )
+from mailmend.cql.statistics import VIEWS
+from mailmend.model.catalog.blob_columns import naming_blobs
+from mailmend.model.catalog.ledger import DELIVERY_TABLES, HISTORY_TABLES, LEDGER_TABLES, REPAIR_LEASE
+from mailmend.model.catalog.mail import FAMILIES, MESSAGES, SCHEMA
+from mailmend.model.catalog.mail_queue import QUEUE_TABLES
 
 PLACES = Keyspaces("mail", "ledger")
 TABLE, KEYSPACE, EVERYTHING = Resource("mail", "t"), Resource("mail"), Resource()

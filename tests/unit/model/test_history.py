@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog.generations import GENERATIONS
-from model.catalog.mail import SCHEMA
-from model.migrations.history import (
+from mailmend.cql.schema.generations import GENERATIONS
+from mailmend.cql.schema.migrations.history import (
     Baseline,
     HistoryDrift,
     MigrationState,
@@ -24,9 +23,10 @@ from model.migrations.history import (
     fingerprint_of,
     history_drift,
 )
-from model.migrations.migration import Migration, checksum_of, in_order
-from model.schema.keyspace import Index, Schema, View
-from model.schema.table import Column, Compaction, Kind, Table, UserType
+from mailmend.cql.schema.migrations.migration import Migration, checksum_of, in_order
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.keyspace import Index, Schema, View
+from mailmend.model.table import Column, Compaction, Kind, Table, UserType
 from tests.support.migrating import SHOP, applied, folder, migration
 from tests.support.schemas import served, with_columns, without_tables
 

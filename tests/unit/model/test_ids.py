@@ -5,7 +5,7 @@ from uuid import UUID, uuid1
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.ids import micros_of
+from mailmend.model.ids import micros_of
 
 
 def test_a_time_uuid_of_now_is_of_this_century() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.queue.james_json import json_bytes, json_text, seconds_of
+from mailmend.mailqueue.rules.james_json import json_bytes, json_text, seconds_of
 
 TEXTS = st.text(st.characters(codec="utf-8"))
 VALUES = st.recursive(

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from model.errors import WrongUse
-from model.matching import (
+from mailmend.mailqueue.rules.filters import EVERYTHING
+from mailmend.model.errors import WrongUse
+from mailmend.model.matching import (
     EXPRESSION_LENGTH_MAX,
     EXPRESSION_SEES_MAX,
     WILDCARD_LENGTH_MAX,
@@ -18,7 +19,6 @@ from model.matching import (
     is_found,
     text_fits,
 )
-from model.queue.filters import EVERYTHING
 
 
 def fits_by_definition(wanted: str, found: str) -> bool:

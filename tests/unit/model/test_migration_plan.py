@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.language.parser import parse
-from model.errors import BadMigration, HistoryMismatch, WrongUse
-from model.migrations.history import LedgerRecord, MigrationState, StatementEntry, StatementState
-from model.migrations.migration import Migration, Phase, checksum_of
-from model.migrations.plan import MigrationPlan, MigrationTarget, Way, decide, declared_by
-from model.schema.keyspace import EMPTY, Schema
-from model.schema.risk import Risk
-from model.schema.statements import apply_all
+from mailmend.cql.language.parser import parse
+from mailmend.cql.schema.migrations.history import LedgerRecord, MigrationState, StatementEntry, StatementState
+from mailmend.cql.schema.migrations.migration import Migration, Phase, checksum_of
+from mailmend.cql.schema.migrations.plan import MigrationPlan, MigrationTarget, Way, decide, declared_by
+from mailmend.cql.schema.risk import Risk
+from mailmend.cql.statements import apply_all
+from mailmend.model.errors import BadMigration, HistoryMismatch, WrongUse
+from mailmend.model.keyspace import EMPTY, Schema
 from tests.support.migrating import SHOP, applied, folder
 
 FOLDER = folder()

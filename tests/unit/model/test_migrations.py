@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import BadMigration
-from model.migrations.migration import Phase, checksum_of, file_name, head_of, in_order, next_link, normalised
+from mailmend.cql.schema.migrations.migration import (
+    Phase,
+    checksum_of,
+    file_name,
+    head_of,
+    in_order,
+    next_link,
+    normalised,
+)
+from mailmend.model.errors import BadMigration
 from tests.support.migrating import HEAD, SHOP, folder, migration
 
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=8)

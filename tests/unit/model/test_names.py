@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import BadIdentifier
-from model.schema.keyspace import EMPTY, Schema, in_order_of_use
-from model.schema.names import (
+from mailmend.model.errors import BadIdentifier
+from mailmend.model.keyspace import EMPTY, Schema, in_order_of_use
+from mailmend.model.names import (
     checked_spelling,
     columns_of,
     keyspace_spelling,
@@ -22,7 +22,7 @@ from model.schema.names import (
     text_literal,
     text_of,
 )
-from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Table, UserType
+from mailmend.model.table import COMPACT_STORAGE, Column, Compaction, Kind, Table, UserType
 
 
 @given(st.text(min_size=1))

@@ -4,8 +4,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from model.errors import BadPayload
-from model.queue.places import UNPARTITIONED, Backlog, MessagePlace, PartitionBacklog, position_of, stretches_of
+from mailmend.mailqueue.rules.places import (
+    UNPARTITIONED,
+    Backlog,
+    MessagePlace,
+    PartitionBacklog,
+    position_of,
+    stretches_of,
+)
+from mailmend.model.errors import BadPayload
 
 PARTITION = PartitionBacklog((5, 1), stretches_of("[(5:3..5:5],(5:7..6:2]]"), (6, 9), count=7)
 

@@ -6,14 +6,14 @@ from uuid import UUID
 
 import pytest
 
-from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES, PATHS
-from model.operations import Change, Conditional, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
-from model.projections.findings import Finding, Look, Suspect
-from model.projections.groups import within
-from model.projections.mirror import exactly
-from model.projections.projection import Projection
-from model.projections.verdicts import Verdict
-from model.schema.table import Column, Row
+from mailmend.model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES, PATHS
+from mailmend.model.operations import Change, Conditional, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
+from mailmend.model.projections.findings import Finding, Look, Suspect
+from mailmend.model.projections.groups import within
+from mailmend.model.projections.mirror import exactly
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Column, Row
 from tests.support.repairing import LONG_AGO, MAILBOX, T, message, mirror_row, place, truth_row
 
 MIRROR, UNSEEN, LABELS, COUNTS = MESSAGES.mirror, MESSAGES.filters[0], MESSAGES.unions[0], MESSAGES.counts[0]

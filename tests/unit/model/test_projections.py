@@ -2,9 +2,9 @@
 
 from uuid import uuid1
 
-from model.catalog.mail import FAMILIES, MESSAGES, PATHS
-from model.projections.mirror import Mirror
-from model.projections.projection import Condition
+from mailmend.model.catalog.mail import FAMILIES, MESSAGES, PATHS
+from mailmend.model.projections.mirror import Mirror
+from mailmend.model.projections.projection import Condition
 
 MAILBOX, MESSAGE = uuid1(), uuid1()
 TRUTH = {"messageid": MESSAGE, "mailboxid": MAILBOX, "uid": 7, "modseq": 3, "flagseen": True, "userflags": {"a"}}

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.advice.queue_settings import SLICE_WINDOWS, Figure, FigureSource, Traffic
-from model.advice.queue_slices import (
+from mailmend.mailqueue.rules.advice import SLICE_WINDOWS, Figure, FigureSource, Traffic
+from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration, change
+from mailmend.mailqueue.rules.slice_advice import (
     MOVES_PER_SLICE,
     PACE_MAX,
     PACE_MIN,
@@ -16,9 +17,8 @@ from model.advice.queue_slices import (
     advise_configuration,
     pace_for,
 )
-from model.catalog.lifetimes import DAY, HOUR
-from model.queue.configuration import DEFAULT, QueueConfiguration, change
-from model.queue.slices import Slicing
+from mailmend.mailqueue.rules.slices import Slicing
+from mailmend.model.catalog.lifetimes import DAY, HOUR
 from tests.support.queues import configured
 
 AIMED = 10_000 / HOUR

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.projections.findings import Suspect
-from model.projections.verdicts import QUEUE_VERDICTS, Verdict
-from model.queue.cleanup import (
+from mailmend.mailqueue.rules.cleanup import (
     BrokerSide,
     QueuePartition,
     QueuePlace,
@@ -25,7 +23,9 @@ from model.queue.cleanup import (
     judged,
     why_marks_stay,
 )
-from model.queue.starts import furthest_browse_start
+from mailmend.mailqueue.rules.starts import furthest_browse_start
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.verdicts import QUEUE_VERDICTS, Verdict
 from tests.support.queues import HOUR, NOON, QUEUE
 
 NOW = NOON + 10 * HOUR

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from model.catalog.james_tables import EVENT_STORE
-from model.errors import BadPayload, ConfigurationRefused
-from model.queue.configuration import (
+from mailmend.mailqueue.rules.configuration import (
     DEFAULT,
     ConfigurationEvent,
     QueueConfiguration,
@@ -22,7 +20,9 @@ from model.queue.configuration import (
     nearest_windows,
     window_text,
 )
-from model.queue.slices import SECOND, Slicing
+from mailmend.mailqueue.rules.slices import SECOND, Slicing
+from mailmend.model.catalog.james_tables import EVENT_STORE
+from mailmend.model.errors import BadPayload, ConfigurationRefused
 from tests.support.james_queue import james_queue_rows
 
 SECONDS = st.integers(1, 100_000) | st.sampled_from([60, 300, 900, 1_800, 3_600, 7_200, 86_400])

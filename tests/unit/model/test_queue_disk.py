@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from model.errors import BadPayload
-from model.queue.disk import OnDisk, Rewritten, compactions, key_text, on_disk
+from mailmend.mailqueue.rules.disk import OnDisk, Rewritten, compactions, key_text, on_disk
+from mailmend.model.errors import BadPayload
 
 STATS = {
     "total_number_of_tables": 2,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.queue.size import (
+from mailmend.mailqueue.rules.size import (
     CountedBy,
     SizeKind,
     SliceCount,
@@ -20,7 +20,7 @@ from model.queue.size import (
     size_of,
     tallied,
 )
-from model.queue.slices import EPOCH, slice_of
+from mailmend.mailqueue.rules.slices import EPOCH, slice_of
 
 DAY = timedelta(days=1)
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)

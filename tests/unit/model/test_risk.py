@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from model.catalog.mail import IMAP_UID, SCHEMA
-from model.schema.keyspace import Index, Schema, View
-from model.schema.risk import DroppedColumns, Risk
-from model.schema.statements import (
+from mailmend.cql.schema.risk import DroppedColumns, Risk
+from mailmend.cql.statements import (
     AddColumns,
     AddField,
     AlterKeyspace,
@@ -37,7 +35,9 @@ from model.schema.statements import (
     WriteKind,
     WriteRows,
 )
-from model.schema.table import Column, Compaction, Kind, Table, UserType
+from mailmend.model.catalog.mail import IMAP_UID, SCHEMA
+from mailmend.model.keyspace import Index, Schema, View
+from mailmend.model.table import Column, Compaction, Kind, Table, UserType
 from tests.support.statements import KINDS
 
 NOTES = Table(

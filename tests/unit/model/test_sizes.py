@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.schema.sizes import TableSize, bytes_text, table_sizes
-from model.schema.table import Row
+from mailmend.model.sizes import TableSize, bytes_text, table_sizes
+from mailmend.model.table import Row
 
 MIB = 1024 * 1024
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.queue.slices import EPOCH, SECOND, bucket_of, java_hash, slice_of, slices_between
+from mailmend.mailqueue.rules.slices import EPOCH, SECOND, bucket_of, java_hash, slice_of, slices_between
 
 INSTANTS = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - given one
 WINDOWS = st.integers(1, 7 * 86_400).map(lambda seconds: timedelta(seconds=seconds))

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
-from model.errors import BadIdentifier
-from model.schema.cql_types import normal_type, parse_type
-from model.schema.table import Canonical, Column, canonical_value, identifier, rows_agree
+from mailmend.model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
+from mailmend.model.cql_types import normal_type, parse_type
+from mailmend.model.errors import BadIdentifier
+from mailmend.model.table import Canonical, Column, canonical_value, identifier, rows_agree
 
 
 @pytest.mark.parametrize("name", ["apache_james", "a", "Keyspace1", "x" * 48])

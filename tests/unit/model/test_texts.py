@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.texts import Place, cut, escaped_json, noted, place_of, printable
+from mailmend.model.texts import Place, cut, escaped_json, noted, place_of, printable
 
 TEXT = "one\r\ntwo three\n\nfour"
 

@@ -6,10 +6,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 
-from cql.language.parser import parse
-from model.errors import SchemaRefused
-from model.schema.keyspace import Schema
-from model.schema.statements import (
+from mailmend.cql.language.parser import parse
+from mailmend.cql.statements import (
     AddColumns,
     AddField,
     CreateTable,
@@ -23,7 +21,9 @@ from model.schema.statements import (
     WriteRows,
     apply_all,
 )
-from model.schema.table import Column, Kind, Table, UserType
+from mailmend.model.errors import SchemaRefused
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Kind, Table, UserType
 from tests.support.ddl_stories import stories
 from tests.support.linting import UNIFIED
 from tests.support.migrating import folder

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from model.ids import QueueName
-from model.queue.health import HealthProblem, HealthReason
-from model.queue.mails import DELAY_MAX
-from model.queue.topic_health import (
+from mailmend.mailqueue.rules.health import HealthProblem, HealthReason
+from mailmend.mailqueue.rules.mails import DELAY_MAX
+from mailmend.mailqueue.rules.topic_health import (
     ACK_STRETCHES_MAX,
     DELETIONS_MAX,
     OVERDUE_MAX,
@@ -19,6 +18,7 @@ from model.queue.topic_health import (
     TopicPolicies,
     judged_topics,
 )
+from mailmend.model.ids import QueueName
 
 HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)
 OUT, LATER = "James-spool", "spool-scheduled"

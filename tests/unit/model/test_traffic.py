@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.advice.traffic import (
+from mailmend.cql.schema.advice.traffic import (
     RECENT_SECONDS,
     Rates,
     births_of,
@@ -17,7 +17,7 @@ from model.advice.traffic import (
     rates_of_slices,
     slice_gap,
 )
-from model.catalog.lifetimes import DAY, HOUR
+from mailmend.model.catalog.lifetimes import DAY, HOUR
 from tests.support.histories import time_uuid
 
 NOW = 1_700_000_000_000_000

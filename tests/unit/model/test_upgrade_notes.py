@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from model.catalog.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
-from model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
-from model.errors import WrongUse
-from model.migrations.upgrade_notes import (
+from mailmend.cql.schema.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
+from mailmend.cql.schema.migrations.upgrade_notes import (
     MAIL_QUEUE,
     OPTIONAL,
     UPGRADE_NOTES,
@@ -16,11 +14,13 @@ from model.migrations.upgrade_notes import (
     note_adding,
     optional_migration,
 )
-from model.schema.keyspace import Schema
-from model.schema.names import pairs_of
-from model.schema.risk import Risk
-from model.schema.statements import AddColumns, CreateTable, DropTable, Name, SetOptions
-from model.schema.table import Column, Compaction, Kind, Table
+from mailmend.cql.schema.risk import Risk
+from mailmend.cql.statements import AddColumns, CreateTable, DropTable, Name, SetOptions
+from mailmend.model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
+from mailmend.model.errors import WrongUse
+from mailmend.model.keyspace import Schema
+from mailmend.model.names import pairs_of
+from mailmend.model.table import Column, Compaction, Kind, Table
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
 ID = Column("id", "timeuuid", Kind.PARTITION)

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from model.catalog.generations import JAMES_3_8
-from model.catalog.mail import SCHEMA
-from model.migrations.history import (
+from mailmend.cql.schema.difference import Aspect
+from mailmend.cql.schema.generations import JAMES_3_8
+from mailmend.cql.schema.migrations.history import (
     Baseline,
     Entry,
     LedgerRecord,
@@ -20,12 +20,12 @@ from model.migrations.history import (
     Tampering,
     digests,
 )
-from model.migrations.migration import Migration, checksum_of
-from model.migrations.plan import declared_by
-from model.migrations.verification import expected_after, verify_migrations, verify_ours
-from model.schema.difference import Aspect
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Kind, Table, UserType
+from mailmend.cql.schema.migrations.migration import Migration, checksum_of
+from mailmend.cql.schema.migrations.plan import declared_by
+from mailmend.cql.schema.migrations.verification import expected_after, verify_migrations, verify_ours
+from mailmend.model.catalog.mail import SCHEMA
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Kind, Table, UserType
 from tests.support.migrating import SHOP, applied, folder
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 

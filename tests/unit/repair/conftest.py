@@ -2,7 +2,7 @@
 
 import pytest
 
-from model.messages.message import Stored
+from mailmend.repair.store.message import Stored
 from tests.support.repairing import World
 from tests.support.writing import Desk, mail
 

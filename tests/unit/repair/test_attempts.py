@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from cql.memory import MemoryTables
-from model.errors import WrongUse
-from model.ids import QueueName
-from model.operations import Level, Put
-from model.pickup.policies import PickupPolicies
-from model.ports import Tables
-from repair.scanners.attempts import AttemptsWanted, LocalAttempts, read_attempts
+from mailmend.cql.memory import MemoryTables
+from mailmend.delivery.ledger.recorded_attempts import AttemptsWanted, LocalAttempts, read_attempts
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.model.errors import WrongUse
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import Level, Put
+from mailmend.model.ports import Tables
 from tests.support.attempts import DAY, attempt, drawn_attempts, row_of, rows_of
 from tests.support.progress import SilentProgress
 

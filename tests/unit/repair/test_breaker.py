@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.statements import Operation
-from model.catalog.mail import MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID, MESSAGES, MODSEQ
-from model.errors import CannotReach, ExitCode, MailmendError, TimedOut
-from model.operations import Count, Put, Read
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import Verdict
-from repair.clock import Timing
-from repair.ledger.leases import Leases
-from repair.ledger.runs import RunState
-from repair.mending import limits
-from repair.mending.counters import CounterMender
-from repair.mending.engine import RepairSettings
-from repair.mending.limits import COUNTERS_UNREACHED_MAX, UNREACHED_MAX, Breaker
-from repair.mending.runner import RepairTools, check, repair
-from repair.mending.undo import UndoSettings, UndoTools, undo
-from repair.scanners.local import LocalEngine
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID, MESSAGES, MODSEQ
+from mailmend.model.errors import CannotReach, ExitCode, MailmendError, TimedOut
+from mailmend.model.operations import Count, Put, Read
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.clock import Timing
+from mailmend.repair.ledger.leases import Leases
+from mailmend.repair.ledger.runs import RunState
+from mailmend.repair.mending import limits
+from mailmend.repair.mending.counters import CounterMender
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.limits import COUNTERS_UNREACHED_MAX, UNREACHED_MAX, Breaker
+from mailmend.repair.mending.runner import RepairTools, check, repair
+from mailmend.repair.mending.undo import UndoSettings, UndoTools, undo
+from mailmend.repair.scanners.local import LocalEngine
 from tests.support.clock import START, uuid_at
 from tests.support.progress import SilentProgress
 from tests.support.repairing import World, mirror_suspect, place, truth_row
@@ -81,8 +81,8 @@ class Gone:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """An empty mail keyspace; a breaker that opens after one batch of four, of which one is under way at a time."""
     monkeypatch.setattr(limits, "BATCHES_AT_ONCE", 1)
-    monkeypatch.setattr("repair.mending.fixer.BATCH_SUSPECTS", 4)
-    monkeypatch.setattr("repair.mending.undo.BATCH_SUSPECTS", 4)
+    monkeypatch.setattr("mailmend.repair.mending.fixer.BATCH_SUSPECTS", 4)
+    monkeypatch.setattr("mailmend.repair.mending.undo.BATCH_SUSPECTS", 4)
     monkeypatch.setattr(limits.Breaker.__init__, "__defaults__", (4,))
     return World()
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import ClocksDiffer, UnsafeRequest
-from model.ids import micros_of
-from model.instants import MICROS
-from repair.clock import ClockReading, SystemClock, Timing, as_of, take_as_of
+from mailmend.model.errors import ClocksDiffer, UnsafeRequest
+from mailmend.model.ids import micros_of
+from mailmend.model.instants import MICROS
+from mailmend.repair.clock import ClockReading, SystemClock, Timing, as_of, take_as_of
 from tests.support.clock import START, VirtualClock
 
 seconds = st.floats(0, 1000, allow_nan=False)

@@ -7,17 +7,17 @@ from typing import Any, cast
 
 import pytest
 
-from cql.memory import MemoryTables
-from cql.statements import Operation
-from model.catalog.mail import IMAP_UID
-from model.errors import DoubtfulWrite, NotEnoughReplicas
-from model.operations import Change, Count, Level, Read, Scan
-from model.projections.findings import Suspect
-from model.projections.verdicts import Verdict
-from repair.clock import Timing
-from repair.ledger.before_images import key_text
-from repair.ledger.leases import Leases, TakenLease
-from repair.mending.counters import GROUPS_AT_ONCE, LEASE_SECONDS
+from mailmend.cql.memory import MemoryTables
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import IMAP_UID
+from mailmend.model.errors import DoubtfulWrite, NotEnoughReplicas
+from mailmend.model.operations import Change, Count, Level, Read, Scan
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.clock import Timing
+from mailmend.repair.ledger.before_images import key_text
+from mailmend.repair.ledger.leases import Leases, TakenLease
+from mailmend.repair.mending.counters import GROUPS_AT_ONCE, LEASE_SECONDS
 from tests.support.clock import START, uuid_at
 from tests.support.counting import COUNTS, SUSPECT, Counting, three_messages
 from tests.support.repairing import MAILBOX, mirror_suspect, truth_row

@@ -12,16 +12,16 @@ from typing import Any, cast
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from cql.memory import MemoryTables
-from cql.statements import Operation
-from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES
-from model.instants import MICROS
-from model.operations import Count, Put, Read, Remove
-from model.projections.findings import Suspect
-from model.projections.verdicts import Verdict
-from repair.clock import Timing
-from repair.ledger.leases import Leases
-from repair.mending.counters import CounterMender
+from mailmend.cql.memory import MemoryTables
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Count, Put, Read, Remove
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.clock import Timing
+from mailmend.repair.ledger.leases import Leases
+from mailmend.repair.mending.counters import CounterMender
 from tests.support.clock import START, VirtualClock
 from tests.support.repairing import MAILBOX, World, content_row, mirror_row, truth_row
 from tests.support.thorough import few_or

@@ -6,12 +6,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog.mail import MESSAGES
-from model.operations import Seen
-from model.projections.findings import Suspect
-from model.projections.verdicts import Verdict
-from repair.mending.counter_reads import Tally
-from repair.mending.counters import mending, truths_beside
+from mailmend.model.catalog.mail import MESSAGES
+from mailmend.model.operations import Seen
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.mending.counter_reads import Tally
+from mailmend.repair.mending.counters import mending, truths_beside
 from tests.support.clock import START, uuid_at
 from tests.support.counting import COUNTS, SUSPECT
 from tests.support.repairing import MAILBOX, mirror_suspect, truth_row

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.projections.verdicts import Verdict
+from mailmend.model.projections.verdicts import Verdict
 from tests.support.counting import Counting, three_messages
 from tests.support.repairing import truth_row
 from tests.support.striking import passing

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from model.projections.content import Content, ContentSymptoms
-from model.projections.filters import Filter, FilterSymptoms
-from model.projections.groups import Group, GroupSymptoms
-from model.projections.mirror import Mirror, MirrorSymptoms
-from model.projections.verdicts import DETECTED, MENDABLE, Verdict
+from mailmend.model.projections.content import Content, ContentSymptoms
+from mailmend.model.projections.filters import Filter, FilterSymptoms
+from mailmend.model.projections.groups import Group, GroupSymptoms
+from mailmend.model.projections.mirror import Mirror, MirrorSymptoms
+from mailmend.model.projections.verdicts import DETECTED, MENDABLE, Verdict
 
 MIRROR, FILTER, GROUP, CONTENT = Mirror.verdicts, Filter.verdicts, Group.verdicts, Content.verdicts
 

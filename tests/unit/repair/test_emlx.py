@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.messages.flags import parse_flags
-from repair.writing.emlx import BrokenEmlx, apple_mail
-from repair.writing.loading import Folder, Loader
-from repair.writing.mail_files import FolderKind, Found, Refused, WhyNotStored, kind_of, mail_in, mail_of
+from mailmend.repair.store.emlx import BrokenEmlx, apple_mail
+from mailmend.repair.store.flags import parse_flags
+from mailmend.repair.store.loading import Folder, Loader
+from mailmend.repair.store.mail_files import FolderKind, Found, Refused, WhyNotStored, kind_of, mail_in, mail_of
 from tests.support.progress import SilentProgress
 from tests.support.writing import Desk
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from model.schema.sizes import TableSize
-from repair.decisions.engines import SPARK_ROWS_MIN, EngineChoice, choose_engine, estimated_rows
+from mailmend.model.sizes import TableSize
+from mailmend.repair.decisions.engines import SPARK_ROWS_MIN, EngineChoice, choose_engine, estimated_rows
 
 MASTER, NO_JAVA = "--master was given", "there is no Java at all"
 SMALL, LARGE = SPARK_ROWS_MIN - 1, SPARK_ROWS_MIN

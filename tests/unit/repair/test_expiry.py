@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog.mail import (
+from mailmend.model.catalog.mail import (
     APPLICABLE_FLAG,
     FIRST_UNSEEN,
     IMAP_UID,
@@ -15,15 +15,15 @@ from model.catalog.mail import (
     MESSAGE_V3,
     MESSAGES,
 )
-from model.instants import MICROS
-from model.operations import Change, Put, PutIfAbsent, Seen, lasting, run_out
-from model.projections.findings import Finding, Look, Suspect
-from model.projections.projection import row_writes
-from model.projections.verdicts import Verdict
-from model.schema.table import Row, Table
-from repair.ledger.before_images import image_digest, image_from, image_text
-from repair.mending import fixer
-from repair.mending.undo import UndoSettings, UndoTools, still_alive, undo
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Change, Put, PutIfAbsent, Seen, lasting, run_out
+from mailmend.model.projections.findings import Finding, Look, Suspect
+from mailmend.model.projections.projection import row_writes
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Row, Table
+from mailmend.repair.ledger.before_images import image_digest, image_from, image_text
+from mailmend.repair.mending import fixer
+from mailmend.repair.mending.undo import UndoSettings, UndoTools, still_alive, undo
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
 from tests.support.repairing import LONG_AGO, MAILBOX, World, content_row, mirror_row, mirror_suspect, place, truth_row

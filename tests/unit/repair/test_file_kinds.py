@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import BadMail
-from repair.writing.mail_files import FolderKind, Refused, WhyNotStored, kind_of, mail_in
+from mailmend.model.errors import BadMail
+from mailmend.repair.store.mail_files import FolderKind, Refused, WhyNotStored, kind_of, mail_in
 
 MAIL = b"From: a@example.org\nSubject: x\n\nhello\n"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cql.statements import Operation
-from model.catalog.mail import (
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import (
     APPLICABLE_FLAG,
     FIRST_UNSEEN,
     IMAP_UID,
@@ -18,12 +18,12 @@ from model.catalog.mail import (
     MESSAGES,
     PATHS,
 )
-from model.instants import MICROS
-from model.operations import Change, Put, Read
-from model.projections.findings import Suspect
-from model.projections.verdicts import Verdict
-from repair.mending.fixer import BATCH_SUSPECTS, Fixer
-from repair.mending.limits import BURST_SECONDS, Pace
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Change, Put, Read
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.mending.fixer import BATCH_SUSPECTS, Fixer
+from mailmend.repair.mending.limits import BURST_SECONDS, Pace
 from tests.support.clock import START
 from tests.support.repairing import LONG_AGO, T, World, mirror_row, mirror_suspect, place, truth_row
 from tests.support.repairing import MAILBOX as MAILBOX_ID

@@ -4,12 +4,12 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from cql.statements import Operation
-from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3
-from model.instants import MICROS
-from model.operations import RemoveIf
-from model.projections.findings import Suspect
-from model.projections.verdicts import Verdict
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import RemoveIf
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.verdicts import Verdict
 from tests.support.clock import START
 from tests.support.repairing import LONG_AGO, World, content_row, message, mirror_suspect, place, truth_row
 

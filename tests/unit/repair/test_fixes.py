@@ -6,14 +6,14 @@ from itertools import chain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cql.memory import MemoryTables
-from model.catalog.mail import MESSAGE_ID, MESSAGES
-from model.operations import Change, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
-from model.projections.findings import Finding, Look, RepairPolicy
-from model.projections.verdicts import MENDABLE, Verdict
-from model.schema.table import Row
-from repair.decisions.recheck import rule
-from repair.mending.fixer import shows
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.catalog.mail import MESSAGE_ID, MESSAGES
+from mailmend.model.operations import Change, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
+from mailmend.model.projections.findings import Finding, Look, RepairPolicy
+from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.model.table import Row
+from mailmend.repair.decisions.recheck import rule
+from mailmend.repair.mending.fixer import shows
 from tests.support.clock import START
 from tests.support.repairing import LONG_AGO, MAILBOX, T, World, mirror_row, mirror_suspect, place, truth_row
 

@@ -5,15 +5,15 @@ from uuid import UUID
 
 import pytest
 
-from cql.memory import MemoryTables
-from model.catalog.mail import MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MESSAGES, MODSEQ
-from model.errors import AccessDenied, DoubtfulWrite, MailmendError, SchemaMismatch
-from model.ids import MailboxId
-from model.operations import ChangeIf, Put, PutIfAbsent, Read, Remove, Scan
-from model.schema.table import Table
-from repair.joins.records import Spill, Workshop
-from repair.mending import generators
-from repair.mending.generators import BehindGenerator, Generators, GeneratorWatch
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.catalog.mail import MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MESSAGES, MODSEQ
+from mailmend.model.errors import AccessDenied, DoubtfulWrite, MailmendError, SchemaMismatch
+from mailmend.model.ids import MailboxId
+from mailmend.model.operations import ChangeIf, Put, PutIfAbsent, Read, Remove, Scan
+from mailmend.model.table import Table
+from mailmend.repair.joins.records import Spill, Workshop
+from mailmend.repair.mending import generators
+from mailmend.repair.mending.generators import BehindGenerator, Generators, GeneratorWatch
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.writing import Faults, on
 

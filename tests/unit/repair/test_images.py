@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import MailmendError
-from model.operations import Seen
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import DETECTED, Verdict
-from repair.ledger.before_images import (
+from mailmend.model.errors import MailmendError
+from mailmend.model.operations import Seen
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import DETECTED, Verdict
+from mailmend.repair.ledger.before_images import (
     image_digest,
     image_from,
     image_text,

@@ -7,12 +7,12 @@ from uuid import uuid1
 
 import pytest
 
-from cql.memory import MemoryTables
-from model.errors import DoubtfulWrite, Outweighed
-from model.operations import PutIfAbsent
-from repair.ledger.jobs import JobRuns
-from repair.ledger.run_limits import RunLimit, RunLimits
-from repair.ledger.tasks import AdminTasks, TaskStatus
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.errors import DoubtfulWrite, Outweighed
+from mailmend.model.operations import PutIfAbsent
+from mailmend.repair.ledger.jobs import JobRuns
+from mailmend.repair.ledger.run_limits import RunLimit, RunLimits
+from mailmend.repair.ledger.tasks import AdminTasks, TaskStatus
 from tests.support.clock import VirtualClock
 from tests.support.skewed import SkewedClock
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, MAILBOX_COUNTERS, MESSAGES
-from model.projections.filters import Filter, FilterSymptoms
-from model.projections.findings import Suspect, merged
-from model.projections.mirror import Mirror, MirrorSymptoms
-from model.projections.verdicts import Verdict
-from model.schema.table import Row
-from repair.joins.parts import (
+from mailmend.model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, MAILBOX_COUNTERS, MESSAGES
+from mailmend.model.projections.filters import Filter, FilterSymptoms
+from mailmend.model.projections.findings import Suspect, merged
+from mailmend.model.projections.mirror import Mirror, MirrorSymptoms
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Row
+from mailmend.repair.joins.parts import (
     GroupSums,
     Places,
     Tag,
@@ -26,7 +26,7 @@ from repair.joins.parts import (
     place_record,
     place_suspects,
 )
-from repair.joins.records import Forms, Spill, Workshop, packing_key
+from mailmend.repair.joins.records import Forms, Spill, Workshop, packing_key
 from tests.support.clock import uuid_at
 from tests.support.repairing import MAILBOX, message, mirror_row, truth_row
 

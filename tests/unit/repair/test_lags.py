@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cql.memory import MemoryTables
-from model.catalog.ledger import REPAIR_LAG
-from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
-from model.errors import CannotReach, DoubtfulWrite, TimedOut, Unjournalled
-from model.instants import MICROS
-from model.operations import Count, Put, Read, Remove, Scan
-from model.projections.findings import Finding, Suspect, merged
-from model.projections.verdicts import Verdict
-from repair.clock import Timing
-from repair.ledger.before_images import suspect_from
-from repair.ledger.lags import LagJournal, Spool
-from repair.mending.lag_repair import LAGS_MAX, repair_lags
-from repair.writing.message_store import MessageStore
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.catalog.ledger import REPAIR_LAG
+from mailmend.model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
+from mailmend.model.errors import CannotReach, DoubtfulWrite, TimedOut, Unjournalled
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Count, Put, Read, Remove, Scan
+from mailmend.model.projections.findings import Finding, Suspect, merged
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.clock import Timing
+from mailmend.repair.ledger.before_images import suspect_from
+from mailmend.repair.ledger.lags import LagJournal, Spool
+from mailmend.repair.mending.lag_repair import LAGS_MAX, repair_lags
+from mailmend.repair.store.message_store import MessageStore
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.disk import full_after
 from tests.support.memory_blobs import MemoryBlobs

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from cql.memory import MemoryTables
-from cql.statements import Operation
-from model.catalog.ledger import REPAIR_LEASE
-from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, MailmendError, NotEnoughReplicas
-from model.operations import ChangeIf, PutIfAbsent, Read, RemoveIf
-from repair.ledger.leases import TTL_SECONDS, Lease, Leases, TakenLease, beat_once
+from mailmend.cql.memory import MemoryTables
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.ledger import REPAIR_LEASE
+from mailmend.model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, MailmendError, NotEnoughReplicas
+from mailmend.model.operations import ChangeIf, PutIfAbsent, Read, RemoveIf
+from mailmend.repair.ledger.leases import TTL_SECONDS, Lease, Leases, TakenLease, beat_once
 from tests.support.clock import VirtualClock
 from tests.support.skewed import SkewedClock
 

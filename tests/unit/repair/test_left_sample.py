@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from repair.decisions.left_sample import SAMPLED, LeftSample, first_seen, oldest
+from mailmend.repair.decisions.left_sample import SAMPLED, LeftSample, first_seen, oldest
 
 KEYS = st.sets(st.integers(0, 2_000), max_size=600)
 

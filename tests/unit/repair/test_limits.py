@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from model.catalog.mail import FAMILIES, MESSAGES, PATHS
-from model.errors import ExitCode, FixLimit
-from model.ids import RunId
-from model.instants import MICROS
-from model.ports import Progress
-from model.projections.findings import Excess, Finding, RepairPolicy, Suspect, counts_of
-from model.projections.verdicts import Verdict
-from repair.mending.engine import Detection, RepairSettings
-from repair.mending.fix_limit import excess_over, stop_at_limit
-from repair.mending.limits import Pace, batches_at_once, side_by_side
-from repair.mending.throttle import Throttle
+from mailmend.model.catalog.mail import FAMILIES, MESSAGES, PATHS
+from mailmend.model.errors import ExitCode, FixLimit
+from mailmend.model.ids import RunId
+from mailmend.model.instants import MICROS
+from mailmend.model.ports import Progress
+from mailmend.model.projections.findings import Excess, Finding, RepairPolicy, Suspect, counts_of
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.mending.engine import Detection, RepairSettings
+from mailmend.repair.mending.fix_limit import excess_over, stop_at_limit
+from mailmend.repair.mending.limits import Pace, batches_at_once, side_by_side
+from mailmend.repair.mending.throttle import Throttle
 from tests.support.clock import START, VirtualClock
 from tests.support.repairing import DAY_SECONDS, MAILBOX, message
 

@@ -8,13 +8,21 @@ from typing import Any
 
 import pytest
 
-from cql.statements import Operation
-from model.catalog.mail import IMAP_UID, MESSAGE_ID
-from model.errors import AccessDenied, BadMail, MailmendError, StateUnwritable, Unjournalled, UnsafeRequest, WrongUse
-from model.messages.flags import SystemFlag, flags_of
-from model.operations import PutIfAbsent
-from repair.writing.loading import Folder, Loaded, Loader, LoadJournal, LoadLimits, message_id_of
-from repair.writing.mail_files import Refused, kind_of
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID
+from mailmend.model.errors import (
+    AccessDenied,
+    BadMail,
+    MailmendError,
+    StateUnwritable,
+    Unjournalled,
+    UnsafeRequest,
+    WrongUse,
+)
+from mailmend.model.operations import PutIfAbsent
+from mailmend.repair.store.flags import SystemFlag, flags_of
+from mailmend.repair.store.loading import Folder, Loaded, Loader, LoadJournal, LoadLimits, message_id_of
+from mailmend.repair.store.mail_files import Refused, kind_of
 from tests.support.awkward import AWKWARD, NO_MAIL, mbox_of
 from tests.support.clock import uuid_at
 from tests.support.disk import full_after

@@ -14,20 +14,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cql.memory import MemoryTables
-from model.catalog.mail import FAMILIES, MAILBOX, MAILBOX_PATH, MESSAGES, PATHS
-from model.errors import NotEnoughReplicas
-from model.operations import Count, Put
-from model.projections.family import Family
-from model.projections.findings import RepairPolicy, Suspect
-from model.projections.groups import Counts
-from model.projections.verdicts import Verdict
-from model.schema.table import Row, rows_agree
-from repair.joins.records import fingerprinting
-from repair.ledger.runs import Ledger
-from repair.mending.engine import RepairSettings
-from repair.mending.limits import Pace
-from repair.scanners.local import LocalDetection, LocalEngine
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.catalog.mail import FAMILIES, MAILBOX, MAILBOX_PATH, MESSAGES, PATHS
+from mailmend.model.errors import NotEnoughReplicas
+from mailmend.model.operations import Count, Put
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import RepairPolicy, Suspect
+from mailmend.model.projections.groups import Counts
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Row, rows_agree
+from mailmend.repair.joins.records import fingerprinting
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.limits import Pace
+from mailmend.repair.scanners.local import LocalDetection, LocalEngine
 from tests.support.clock import START, VirtualClock, uuid_at
 from tests.support.james import damages, james_families, put_james
 from tests.support.oracle import Rows, expected_suspects
@@ -205,7 +205,7 @@ def test_paths_are_checked_by_the_same_code(registry: list[Row], boxes: list[Row
 
 @given(compared, compared)
 def test_fingerprints_are_equal_exactly_where_rows_agree(one: Row, other: Row) -> None:
-    """The canonical form of `model.schema.table`, kept in sixteen bytes."""
+    """The canonical form of `model.table`, kept in sixteen bytes."""
     columns = MESSAGES.mirror.compared
     left, right = (MESSAGES.mirror.row_of({**truth_row(1), **row}) for row in (one, other))
     mark = fingerprinting(columns, {})

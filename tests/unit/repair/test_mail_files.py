@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.errors import BadMail
-from repair.writing.mail_files import FolderKind, Found, Refused, WhyNotStored, kind_of, mail_in, mbox_messages
+from mailmend.model.errors import BadMail
+from mailmend.repair.store.mail_files import FolderKind, Found, Refused, WhyNotStored, kind_of, mail_in, mbox_messages
 from tests.support.awkward import AWKWARD, NO_MAIL, mbox_of, quoted
 
 LINE = b"From a@b.example Fri Mar  6 10:11:12 2026\n"

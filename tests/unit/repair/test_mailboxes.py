@@ -2,13 +2,13 @@
 
 import pytest
 
-from cql.memory import MemoryTables
-from model.catalog.mail import MAILBOX, MAILBOX_PATH, PRIVATE
-from model.errors import CannotReach, DoubtfulWrite, MailmendError, TimedOut
-from model.ids import MailboxId
-from model.messages.mailbox_names import BadName
-from model.operations import Put, PutIfAbsent, Read, Remove, Scan
-from repair.writing.mailboxes import Mailboxes
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.catalog.mail import MAILBOX, MAILBOX_PATH, PRIVATE
+from mailmend.model.errors import CannotReach, DoubtfulWrite, MailmendError, TimedOut
+from mailmend.model.ids import MailboxId
+from mailmend.model.operations import Put, PutIfAbsent, Read, Remove, Scan
+from mailmend.repair.store.mailbox_names import BadName
+from mailmend.repair.store.mailboxes import Mailboxes
 from tests.support.clock import VirtualClock
 from tests.support.writing import Faults, on
 

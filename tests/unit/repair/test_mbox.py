@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repair.writing import mbox
-from repair.writing.mail_files import FolderKind, Found, Refused, kind_of, mail_in, mbox_messages
-from repair.writing.mbox import MboxEntry, entries_in
+from mailmend.repair.store import mbox
+from mailmend.repair.store.mail_files import FolderKind, Found, Refused, kind_of, mail_in, mbox_messages
+from mailmend.repair.store.mbox import MboxEntry, entries_in
 from tests.support.thorough import few_or
 
 DATE = b"Tue Mar  3 10:00:00 2015"

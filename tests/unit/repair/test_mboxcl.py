@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from repair.writing import mbox
-from repair.writing.mail_files import Found, mbox_messages
-from repair.writing.mbox import MboxEntry, entries_in
+from mailmend.repair.store import mbox
+from mailmend.repair.store.mail_files import Found, mbox_messages
+from mailmend.repair.store.mbox import MboxEntry, entries_in
 
 LINE = b"From a@example.org Tue Mar  3 10:00:00 2015\n"
 INNER = LINE + b"Subject: a mail in a mail\n\nhello\n"

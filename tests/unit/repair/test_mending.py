@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from cql.driver.joined_writes import JoinedWrite, write_joined
-from cql.statements import Operation
-from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
-from model.errors import DoubtfulWrite, MailmendError, NotEnoughReplicas, TimedOut
-from model.operations import Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Write
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import Verdict
-from repair.clock import Timing
-from repair.mending.counters import CounterMender
-from repair.mending.undo import UndoSettings, UndoTools, undo
+from mailmend.cql.driver.joined_writes import JoinedWrite, write_joined
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
+from mailmend.model.errors import DoubtfulWrite, MailmendError, NotEnoughReplicas, TimedOut
+from mailmend.model.operations import Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Write
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.clock import Timing
+from mailmend.repair.mending.counters import CounterMender
+from mailmend.repair.mending.undo import UndoSettings, UndoTools, undo
 from tests.support.progress import SilentProgress
 from tests.support.repairing import MAILBOX, World, mirror_row, mirror_suspect, place, truth_row
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from model.catalog.mail import (
+from mailmend.model.catalog.mail import (
     APPLICABLE_FLAG,
     FIRST_UNSEEN,
     IMAP_UID,
@@ -19,17 +19,24 @@ from model.catalog.mail import (
     MESSAGES,
     PATHS,
 )
-from model.errors import MailmendError, TimedOut, WrongUse
-from model.ids import MailboxId, MessageId
-from model.messages.mailbox_names import BadName
-from model.operations import Count, Read, Scan, Seen
-from model.ports import Tables
-from model.projections.verdicts import Verdict
-from model.schema.table import Row
-from repair.mending.engine import RepairSettings
-from repair.mending.limits import BURST_SECONDS, Pace
-from repair.scanners import lookup as online
-from repair.scanners.lookup import Target, Targeted, TargetMailboxes, TargetMessages, TargetSuspects, mailboxes_of
+from mailmend.model.errors import MailmendError, TimedOut, WrongUse
+from mailmend.model.ids import MailboxId, MessageId
+from mailmend.model.operations import Count, Read, Scan, Seen
+from mailmend.model.ports import Tables
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Row
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.limits import BURST_SECONDS, Pace
+from mailmend.repair.scanners import lookup as online
+from mailmend.repair.scanners.lookup import (
+    Target,
+    Targeted,
+    TargetMailboxes,
+    TargetMessages,
+    TargetSuspects,
+    mailboxes_of,
+)
+from mailmend.repair.store.mailbox_names import BadName
 from tests.support.clock import uuid_at
 from tests.support.progress import SilentProgress
 from tests.support.repairing import LONG_AGO, MAILBOX, World, content_row, message, mirror_row, place, truth_row

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.memory import MemoryTables
-from model.instants import MICROS
-from model.operations import Put, PutIfAbsent, Read, Scan
-from repair.mending.limits import BURST_SECONDS, Pace, PacedTables, granted_until, share
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Put, PutIfAbsent, Read, Scan
+from mailmend.repair.mending.limits import BURST_SECONDS, Pace, PacedTables, granted_until, share
 from tests.support.clock import START, VirtualClock
 from tests.support.repairing import Meter
 from tests.support.tables import MARKS

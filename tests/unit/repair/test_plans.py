@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.memory import MemoryTables
-from model.catalog.mail import (
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.catalog.mail import (
     APPLICABLE_FLAG,
     FIRST_UNSEEN,
     IMAP_UID,
@@ -20,13 +20,13 @@ from model.catalog.mail import (
     MESSAGE_ID,
     MESSAGES,
 )
-from model.messages.flags import Flags, SystemFlag
-from model.operations import Change, Count, Put, Read, Remove
-from model.projections.filters import Filter
-from model.projections.findings import Suspect
-from model.projections.verdicts import Verdict
-from model.schema.table import Column, Row, canonical_value
-from repair.writing.plans import (
+from mailmend.model.operations import Change, Count, Put, Read, Remove
+from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Column, Row, canonical_value
+from mailmend.repair.store.flags import Flags, SystemFlag
+from mailmend.repair.store.plans import (
     Consequence,
     counts_for,
     merged_counts,

@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from repair.decisions.pressure import (
-    BACK_OFF,
-    CUT_ABOVE,
-    FLOOR,
-    LOOK_SECONDS,
-    Observation,
-    Pressure,
-    Strain,
-)
+from mailmend.repair.decisions.pressure import BACK_OFF, CUT_ABOVE, FLOOR, LOOK_SECONDS, Observation, Pressure, Strain
 
 BASE = 0.004
 ABLE = 20_000.0

@@ -11,12 +11,12 @@ from itertools import chain
 
 import pytest
 
-from model.operations import Change, Lasting, Put
-from model.projections.findings import Finding
-from model.projections.verdicts import Verdict
-from repair.decisions import recheck
-from repair.mending import fixer
-from repair.mending.fixer import Mending
+from mailmend.model.operations import Change, Lasting, Put
+from mailmend.model.projections.findings import Finding
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.decisions import recheck
+from mailmend.repair.mending import fixer
+from mailmend.repair.mending.fixer import Mending
 from tests.support.protocol import Setting, Story
 from tests.support.protocol_stories import every_story, stories
 from tests.support.thorough import first_of, share

@@ -5,16 +5,16 @@ from uuid import uuid1
 
 import pytest
 
-from model.catalog.mail import MESSAGES, PATHS
-from model.ids import RunId
-from model.instants import MICROS
-from model.operations import Seen
-from model.projections.ages import DAY_MICROS
-from model.projections.findings import Finding, RepairPolicy, Suspect
-from model.projections.projection import Projection
-from model.projections.reasons import Reason, Why
-from model.projections.verdicts import Verdict
-from repair.decisions.recheck import reason_of
+from mailmend.model.catalog.mail import MESSAGES, PATHS
+from mailmend.model.ids import RunId
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Seen
+from mailmend.model.projections.ages import DAY_MICROS
+from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.reasons import Reason, Why
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.decisions.recheck import reason_of
 from tests.support.clock import uuid_at
 
 NOW = 1_760_000_000 * MICROS

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog.mail import MESSAGES
-from model.operations import Seen
-from model.projections.content import Content
-from model.projections.findings import Look, Suspect
-from model.projections.projection import Projection
-from model.projections.verdicts import MENDABLE, Verdict
-from model.schema.table import Key
-from repair.decisions.recheck import judge
+from mailmend.model.catalog.mail import MESSAGES
+from mailmend.model.operations import Seen
+from mailmend.model.projections.content import Content
+from mailmend.model.projections.findings import Look, Suspect
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.model.table import Key
+from mailmend.repair.decisions.recheck import judge
 
 T = 1_000_000
 NOW, SKEW = T + 30_000_000, 5_000_000

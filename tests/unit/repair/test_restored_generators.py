@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from model.catalog.mail import IMAP_UID, MESSAGE_COUNTER, MESSAGE_ID, MODSEQ
-from model.errors import Contended
-from model.ids import MessageId
-from model.messages.message import Stored
-from model.operations import Change, Put, Read, Remove
-from repair.writing.truth_writes import WriterSettings
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_COUNTER, MESSAGE_ID, MODSEQ
+from mailmend.model.errors import Contended
+from mailmend.model.ids import MessageId
+from mailmend.model.operations import Change, Put, Read, Remove
+from mailmend.repair.store.message import Stored
+from mailmend.repair.store.truth_writes import WriterSettings
 from tests.support.writing import SEEN, Desk, change, mail
 
 SEEN_NO_MORE = change("remove", r"\Seen")

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from cql.memory import MemoryTables
-from model.catalog.mail import FIRST_UNSEEN, MAILBOX_COUNTERS
-from model.errors import AccessDenied, CannotReach, DoubtfulWrite, MailmendError, TimedOut
-from model.operations import Count, Put, Write
-from repair.retries import FOREVER, AsyncRetries, Retries, RetryPolicy
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.catalog.mail import FIRST_UNSEEN, MAILBOX_COUNTERS
+from mailmend.model.errors import AccessDenied, CannotReach, DoubtfulWrite, MailmendError, TimedOut
+from mailmend.model.operations import Count, Put, Write
+from mailmend.repair.retries import FOREVER, AsyncRetries, Retries, RetryPolicy
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.in_turn import InTurn
 

@@ -6,15 +6,15 @@ from uuid import UUID
 
 import pytest
 
-from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES, PATHS
-from model.operations import Change, Put, PutIfAbsent, Remove, Seen, Write
-from model.projections.ages import older_than_a_day
-from model.projections.findings import Finding, Look, RepairPolicy, Suspect
-from model.projections.mirror import exactly
-from model.projections.projection import Projection
-from model.projections.verdicts import MENDABLE, Verdict
-from model.schema.table import Key, Row
-from repair.decisions.recheck import fixed_at, judge, rule
+from mailmend.model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES, PATHS
+from mailmend.model.operations import Change, Put, PutIfAbsent, Remove, Seen, Write
+from mailmend.model.projections.ages import older_than_a_day
+from mailmend.model.projections.findings import Finding, Look, RepairPolicy, Suspect
+from mailmend.model.projections.mirror import exactly
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.model.table import Key, Row
+from mailmend.repair.decisions.recheck import fixed_at, judge, rule
 from tests.support.clock import START, uuid_at
 from tests.support.repairing import LONG_AGO, MAILBOX, T, World, content_row, mirror_row, place, truth_row
 

@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from cql.memory import MemoryTables
-from model.catalog.ledger import KeyspaceLease
-from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
-from model.errors import ClocksDiffer, ExitCode, FixLimit, LeaseHeld, UnsafeRequest
-from model.instants import MICROS
-from model.operations import Count, Put
-from model.projections.findings import Finding, RepairPolicy
-from model.projections.verdicts import Verdict
-from model.schema.table import Row
-from repair.clock import Timing
-from repair.ledger.leases import Leases
-from repair.ledger.runs import RunState
-from repair.mending.counters import CounterMender
-from repair.mending.engine import RepairSettings
-from repair.mending.runner import RepairTools, check, repair
-from repair.scanners.local import LocalEngine
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.catalog.ledger import KeyspaceLease
+from mailmend.model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from mailmend.model.errors import ClocksDiffer, ExitCode, FixLimit, LeaseHeld, UnsafeRequest
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Count, Put
+from mailmend.model.projections.findings import Finding, RepairPolicy
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Row
+from mailmend.repair.clock import Timing
+from mailmend.repair.ledger.leases import Leases
+from mailmend.repair.ledger.runs import RunState
+from mailmend.repair.mending.counters import CounterMender
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.runner import RepairTools, check, repair
+from mailmend.repair.scanners.local import LocalEngine
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
 from tests.support.repairing import LONG_AGO, MAILBOX, World, content_row, message, mirror_row, place, truth_row

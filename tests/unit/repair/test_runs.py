@@ -11,23 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.memory import MemoryTables
-from cql.statements import Operation
-from model.catalog.ledger import REPAIR_FINDING
-from model.errors import (
-    MailmendError,
-    NotEnoughReplicas,
-    SchemaMismatch,
-    TableOpening,
-    TimedOut,
-    UnknownRun,
-)
-from model.ids import RunId
-from model.instants import MICROS
-from model.operations import Put, Read, Seen
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import Verdict
-from repair.ledger.runs import Ledger, RunState, without_secrets
+from mailmend.cql.memory import MemoryTables
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.ledger import REPAIR_FINDING
+from mailmend.model.errors import MailmendError, NotEnoughReplicas, SchemaMismatch, TableOpening, TimedOut, UnknownRun
+from mailmend.model.ids import RunId
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Put, Read, Seen
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.ledger.runs import Ledger, RunState, without_secrets
 from tests.support.clock import START, VirtualClock
 from tests.support.writing import Faults
 

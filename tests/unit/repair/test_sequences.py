@@ -4,13 +4,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from cql.memory import MemoryTables
-from model.catalog.mail import MESSAGE_COUNTER
-from model.errors import AccessDenied, CannotReach, Contended, DoubtfulWrite
-from model.ids import MailboxId
-from model.operations import ChangeIf, PutIfAbsent, Read
-from repair.retries import Retries
-from repair.writing.mailboxes import Sequence
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.catalog.mail import MESSAGE_COUNTER
+from mailmend.model.errors import AccessDenied, CannotReach, Contended, DoubtfulWrite
+from mailmend.model.ids import MailboxId
+from mailmend.model.operations import ChangeIf, PutIfAbsent, Read
+from mailmend.repair.retries import Retries
+from mailmend.repair.store.mailboxes import Sequence
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.writing import Faults, on
 
@@ -135,7 +135,7 @@ def test_rounds_are_bounded() -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The least recently used mailboxes are forgotten."""
-    monkeypatch.setattr("repair.writing.mailboxes.MAILBOXES_REMEMBERED", 10)
+    monkeypatch.setattr("mailmend.repair.store.mailboxes.MAILBOXES_REMEMBERED", 10)
     uids = Place().uids()
     for number in range(15):
         uids.take(MailboxId(uuid_at(1, number)))

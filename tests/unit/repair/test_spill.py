@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.errors import MailmendError
-from model.projections.findings import Suspect
-from model.projections.verdicts import Verdict
-from repair.joins.records import FAN_OUT, Record, Spill, SuspectFile, Workshop
+from mailmend.model.errors import MailmendError
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.joins.records import FAN_OUT, Record, Spill, SuspectFile, Workshop
 from tests.support.thorough import few_or
 
 keys = st.tuples(st.binary(max_size=2), st.integers(0, 50))

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.services.staging import ROW_BYTES
-from model.catalog.mail import FAMILIES, MESSAGES
-from model.schema.sizes import TableSize
-from model.schema.table import Column, Row
-from repair.staging.area import SEGMENTS_MAX, SEGMENTS_UNKNOWN, bounds, segments_for
-from repair.staging.parquet import BATCH_ROWS, SegmentWriter, batches_in, rows_of, schema_of
+from mailmend.admin.messages.staging import ROW_BYTES
+from mailmend.model.catalog.mail import FAMILIES, MESSAGES
+from mailmend.model.sizes import TableSize
+from mailmend.model.table import Column, Row
+from mailmend.repair.staging.area import SEGMENTS_MAX, SEGMENTS_UNKNOWN, bounds, segments_for
+from mailmend.repair.staging.parquet import BATCH_ROWS, SegmentWriter, batches_in, rows_of, schema_of
 
 ABOUT = {"area": "a", "table": "t", "segment": 3}
 VALUES = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from repair.synced_files import append_synced, create_folder, make_own_folder, open_own, warn_if_open
+from mailmend.repair.synced_files import append_synced, create_folder, make_own_folder, open_own, warn_if_open
 
 
 def mode_of(path: Path) -> int:

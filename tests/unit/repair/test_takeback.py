@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGES
-from model.ids import RunId
-from model.operations import Change, Put, Remove, Seen
-from model.projections.findings import Finding, Suspect
-from model.projections.projection import row_back
-from model.projections.verdicts import Verdict
-from model.schema.table import Row
-from repair.mending.undo import UndoSettings, UndoTools, known_again, undo
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGES
+from mailmend.model.ids import RunId
+from mailmend.model.operations import Change, Put, Remove, Seen
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.projection import row_back
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Row
+from mailmend.repair.mending.undo import UndoSettings, UndoTools, known_again, undo
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
 from tests.support.repairing import T, World, message, mirror_row, mirror_suspect, place, truth_row

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.memory import MemoryTables
-from cql.statements import Operation
-from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
-from model.errors import TimedOut
-from model.operations import Change, Count, Put, Read, Scan
-from repair.joins.records import Spill
-from repair.mending import counter_reads as tallies
-from repair.mending.counter_reads import Tallies, Tally
+from mailmend.cql.memory import MemoryTables
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from mailmend.model.errors import TimedOut
+from mailmend.model.operations import Change, Count, Put, Read, Scan
+from mailmend.repair.joins.records import Spill
+from mailmend.repair.mending import counter_reads as tallies
+from mailmend.repair.mending.counter_reads import Tallies, Tally
 from tests.support.clock import START, uuid_at
 from tests.support.repairing import MAILBOX, World, message, mirror_row, place, truth_row
 

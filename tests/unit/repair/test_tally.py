@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import ExitCode
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import DETECTED, MENDABLE, Verdict
-from repair.mending.runner import RepairResult
+from mailmend.model.errors import ExitCode
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import DETECTED, MENDABLE, Verdict
+from mailmend.repair.mending.runner import RepairResult
 
 RESULTS = (None, Verdict.FIXED, Verdict.HIDDEN, Verdict.MOVED, Verdict.AHEAD)
 

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from cql.memory import MemoryTables
-from cql.statements import Operation
-from model.catalog.mail import IMAP_UID, MESSAGES
-from model.errors import AccessDenied, CannotReach, MailmendError, SchemaMismatch, TimedOut
-from model.ids import RunId
-from model.instants import MICROS
-from model.operations import Put, Read, Scan
-from model.projections.findings import RepairPolicy
-from repair.decisions.pressure import FLOOR, LOOK_SECONDS, Strain
-from repair.ledger.run_limits import TO_END, RunLimit, RunLimits
-from repair.mending.engine import RepairSettings
-from repair.mending.limits import Pace, PacedAsyncTables
-from repair.mending.throttle import HEAR_SECONDS, SmallRead, Throttle
-from repair.scanners.local import LocalEngine
+from mailmend.cql.memory import MemoryTables
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGES
+from mailmend.model.errors import AccessDenied, CannotReach, MailmendError, SchemaMismatch, TimedOut
+from mailmend.model.ids import RunId
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Put, Read, Scan
+from mailmend.model.projections.findings import RepairPolicy
+from mailmend.repair.decisions.pressure import FLOOR, LOOK_SECONDS, Strain
+from mailmend.repair.ledger.run_limits import TO_END, RunLimit, RunLimits
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.limits import Pace, PacedAsyncTables
+from mailmend.repair.mending.throttle import HEAR_SECONDS, SmallRead, Throttle
+from mailmend.repair.scanners.local import LocalEngine
 from tests.support.clock import START, VirtualClock
 from tests.support.in_turn import InTurn
 from tests.support.logs import logged

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.catalog.mail import IMAP_UID, MESSAGE_V3
-from model.errors import MailmendError
-from model.ids import MailboxId, MessageId, ModSeq, Uid
-from model.messages.flags import Flags, FlagsChange, FlagsMode, SystemFlag, flags_of, parse_flags
-from model.messages.message import Attachment, MessageKey, NewMail, split_mail
-from model.operations import Change, ChangeIf, PutIfAbsent, RemoveIf, Seen
-from model.schema.table import Column
-from repair.writing.truth_rows import (
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_V3
+from mailmend.model.errors import MailmendError
+from mailmend.model.ids import MailboxId, MessageId, ModSeq, Uid
+from mailmend.model.operations import Change, ChangeIf, PutIfAbsent, RemoveIf, Seen
+from mailmend.model.table import Column
+from mailmend.repair.store.flags import Flags, FlagsChange, FlagsMode, SystemFlag, flags_of, parse_flags
+from mailmend.repair.store.message import Attachment, MessageKey, NewMail, split_mail
+from mailmend.repair.store.truth_rows import (
     BlobIds,
     Position,
     change_between,

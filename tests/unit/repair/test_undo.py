@@ -4,18 +4,18 @@ from collections.abc import Iterable
 
 import pytest
 
-from model.catalog.generations import AUGUST_2026, NEWEST, Generation
-from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
-from model.errors import ExitCode, UnknownRun, WrongUse
-from model.ids import RunId
-from model.instants import MICROS
-from model.projections.binding import bind
-from model.projections.family import Family
-from model.projections.findings import Finding, Suspect
-from model.projections.verdicts import Verdict
-from model.schema.table import Key, Row, Table
-from repair.mending.runner import RepairResult
-from repair.mending.undo import UndoSettings, UndoTools, undo
+from mailmend.cql.schema.generations import AUGUST_2026, NEWEST, Generation
+from mailmend.model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from mailmend.model.errors import ExitCode, UnknownRun, WrongUse
+from mailmend.model.ids import RunId
+from mailmend.model.instants import MICROS
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Key, Row, Table
+from mailmend.repair.binding import bind
+from mailmend.repair.mending.runner import RepairResult
+from mailmend.repair.mending.undo import UndoSettings, UndoTools, undo
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
 from tests.support.repairing import (

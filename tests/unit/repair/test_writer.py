@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from model.catalog.mail import (
+from mailmend.model.catalog.mail import (
     APPLICABLE_FLAG,
     FIRST_UNSEEN,
     IMAP_UID,
@@ -15,12 +15,12 @@ from model.catalog.mail import (
     MESSAGE_ID,
     MESSAGE_V3,
 )
-from model.errors import UnknownMessage
-from model.ids import MessageId, Uid
-from model.instants import MICROS
-from model.messages.message import Attachment, MessageKey, Stored
-from model.operations import Count, Read, Remove, Seen
-from repair.writing.truth_writes import StampSource, WriterSettings
+from mailmend.model.errors import UnknownMessage
+from mailmend.model.ids import MessageId, Uid
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Count, Read, Remove, Seen
+from mailmend.repair.store.message import Attachment, MessageKey, Stored
+from mailmend.repair.store.truth_writes import StampSource, WriterSettings
 from tests.support.clock import START
 from tests.support.writing import SEEN, Desk, change, mail
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cql.statements import Operation
-from model.catalog.mail import (
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import (
     APPLICABLE_FLAG,
     FIRST_UNSEEN,
     IMAP_UID,
@@ -18,11 +18,11 @@ from model.catalog.mail import (
     MESSAGES,
     MODSEQ,
 )
-from model.errors import AccessDenied, CannotReach, Contended, DoubtfulWrite, MailmendError, TimedOut
-from model.ids import MessageId, ModSeq
-from model.messages.message import Stored
-from model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf
-from repair.writing.truth_writes import StampSource, WriterSettings
+from mailmend.model.errors import AccessDenied, CannotReach, Contended, DoubtfulWrite, MailmendError, TimedOut
+from mailmend.model.ids import MessageId, ModSeq
+from mailmend.model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf
+from mailmend.repair.store.message import Stored
+from mailmend.repair.store.truth_writes import StampSource, WriterSettings
 from tests.support.clock import START
 from tests.support.writing import SEEN, Desk, change, mail, on
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import AnalysisException
 
-from cql.driver.contact import Contact
-from repair.retries import Retries
-from spark_repair.connector import contact_options, opened, page_options
-from spark_repair.throttled import grain_of, nanos_of, pause_of
+from mailmend.cql.driver.contact import Contact
+from mailmend.repair.retries import Retries
+from mailmend.spark_repair.connector import contact_options, opened, page_options
+from mailmend.spark_repair.throttled import grain_of, nanos_of, pause_of
 from tests.support.clock import VirtualClock
 
 

@@ -7,14 +7,14 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from cql.driver.contact import Contact
-from cql.memory import MemoryTables
-from model.operations import Level
-from repair.ledger.run_limits import RunLimit, RunLimits
-from repair.mending.throttle import HEAR_SECONDS, SmallRead, Throttle
-from spark_repair import executor_pace
-from spark_repair.executor_pace import ThrottledPlace, at_pace, place_of
-from spark_repair.throttled import paced
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.operations import Level
+from mailmend.repair.ledger.run_limits import RunLimit, RunLimits
+from mailmend.repair.mending.throttle import HEAR_SECONDS, SmallRead, Throttle
+from mailmend.spark_repair import executor_pace
+from mailmend.spark_repair.executor_pace import ThrottledPlace, at_pace, place_of
+from mailmend.spark_repair.throttled import paced
 from tests.support.clock import VirtualClock
 from tests.support.tables import MARKS
 

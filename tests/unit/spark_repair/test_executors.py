@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from model.errors import CannotReach, ExitCode
-from spark_repair.executors import LOOK_SECONDS, STEADY_LOOKS, WAIT_SECONDS_MAX, await_executors, steady_number
-from spark_repair.session import SparkSettings, _start_failure
+from mailmend.model.errors import CannotReach, ExitCode
+from mailmend.spark_repair.executors import LOOK_SECONDS, STEADY_LOOKS, WAIT_SECONDS_MAX, await_executors, steady_number
+from mailmend.spark_repair.session import SparkSettings, _start_failure
 from tests.support.clock import VirtualClock
 
 AWAY = "spark://somewhere:7077"

@@ -3,8 +3,8 @@
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from cql.driver.contact import Contact
-from model.errors import (
+from mailmend.cql.driver.contact import Contact
+from mailmend.model.errors import (
     AccessDenied,
     CannotReach,
     ExitCode,
@@ -15,8 +15,8 @@ from model.errors import (
     TimedOut,
     UnknownKeyspace,
 )
-from spark_repair.failures import failure_of, translated
-from spark_repair.session import SparkSettings
+from mailmend.spark_repair.failures import failure_of, translated
+from mailmend.spark_repair.session import SparkSettings
 
 CONTACT = Contact(("far",), 9999, username="me", password="hunter2")
 TRACE = """An error occurred while calling o99.collectToPython.

@@ -11,14 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.driver.contact import Contact
-from model.catalog.mail import FAMILIES, MESSAGES
-from model.operations import Seen
-from model.projections.findings import Finding, RepairPolicy, Suspect
-from model.projections.verdicts import MENDABLE, Verdict
-from repair.mending.limits import BURST_SECONDS, Breaker
-from spark_repair import executor_pace, fixing
-from spark_repair.fixing import TASKS_MAX, Workplace, finding_from, finding_text, findings_of, suspect_of, tasks_for
+from mailmend.cql.driver.contact import Contact
+from mailmend.model.catalog.mail import FAMILIES, MESSAGES
+from mailmend.model.operations import Seen
+from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
+from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.repair.mending.limits import BURST_SECONDS, Breaker
+from mailmend.spark_repair import executor_pace, fixing
+from mailmend.spark_repair.fixing import (
+    TASKS_MAX,
+    Workplace,
+    finding_from,
+    finding_text,
+    findings_of,
+    suspect_of,
+    tasks_for,
+)
 from tests.support.clock import START
 from tests.support.repairing import MAILBOX, T, World, message, truth_row
 

@@ -11,12 +11,12 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from cql.driver.contact import Contact
-from model.errors import ExitCode, SparkFailed
-from spark_repair import session as spark_session
-from spark_repair.failures import translated
-from spark_repair.lost_java import forget_ended_session, has_ended, java_ended, note_log
-from spark_repair.session import SparkSettings, session_for_a_command
+from mailmend.cql.driver.contact import Contact
+from mailmend.model.errors import ExitCode, SparkFailed
+from mailmend.spark_repair import session as spark_session
+from mailmend.spark_repair.failures import translated
+from mailmend.spark_repair.lost_java import forget_ended_session, has_ended, java_ended, note_log
+from mailmend.spark_repair.session import SparkSettings, session_for_a_command
 
 Started = Callable[[str], "subprocess.Popen[bytes]"]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import CannotReach, JavaMissing, WrongUse
-from spark_repair import session
-from spark_repair.session import SparkSettings, connector_coordinates, launch_options
+from mailmend.model.errors import CannotReach, JavaMissing, WrongUse
+from mailmend.spark_repair import session
+from mailmend.spark_repair.session import SparkSettings, connector_coordinates, launch_options
 
 
 def test_each_lane_has_its_connector() -> None:

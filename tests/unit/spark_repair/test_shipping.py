@@ -9,9 +9,9 @@ from zipfile import ZipFile
 
 import pytest
 
-from spark_repair import executors
-from spark_repair.executors import PACKAGES, ZIP, runs_here, ship_packages, write_zip
-from spark_repair.session import SparkSettings, executors_python, launch_options
+from mailmend.spark_repair import executors
+from mailmend.spark_repair.executors import PACKAGES, ZIP, runs_here, ship_packages, write_zip
+from mailmend.spark_repair.session import SparkSettings, executors_python, launch_options
 
 
 @dataclass
@@ -52,16 +52,17 @@ def test_only_threads_of_the_driver_are_at_home(master: str, *, here: bool) -> N
 def test_a_zip_is_enough_to_import_what_executors_run(tmp_path: Path) -> None:
     file = write_zip(tmp_path / ZIP)
     libraries = [path for path in sys.path if path.endswith("site-packages")]
-    script = f"import sys; sys.path[:0] = {[str(file), *libraries]}; import spark_repair.fixing as f; print(f.__file__)"
+    begin = f"import sys; sys.path[:0] = {[str(file), *libraries]}"
+    script = f"{begin}; from mailmend.spark_repair import fixing; print(fixing.__file__)"
 
     said = subprocess.run(
         [sys.executable, "-S", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
     )
 
-    assert said.stdout.strip() == str(file / "spark_repair" / "fixing.py")
+    assert said.stdout.strip() == str(file / "mailmend" / "spark_repair" / "fixing.py")
     names = ZipFile(file).namelist()
-    assert {"cql/schema.cql", *(f"{package}/py.typed" for package in PACKAGES)} <= set(names)
-    assert not [name for name in names if name.endswith(".pyc") or name.startswith("admin")]
+    assert {"mailmend/cql/schema.cql", *(f"mailmend/{package}/py.typed" for package in PACKAGES)} <= set(names)
+    assert not [name for name in names if name.endswith(".pyc") or name.startswith("mailmend/admin")]
 
 
 def test_the_same_packages_give_the_same_bytes(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_one_process_is_sent_nothing(folder: Path, master: str) -> None:
 
 
 def test_what_spark_submit_was_given_is_not_sent_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "__file__", "/spark/files/mailmend.zip/spark_repair/executors.py")
+    monkeypatch.setattr(executors, "__file__", "/spark/files/mailmend.zip/mailmend/spark_repair/executors.py")
     ours: Any = Context("yarn", submitted="file:/home/me/mailmend.zip")
     listed: Any = Context("yarn", files=["spark://driver:1/files/mailmend.zip"])
     others: Any = Context("yarn", submitted="file:/home/me/others.zip,hdfs:/x.py")

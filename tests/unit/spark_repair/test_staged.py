@@ -8,16 +8,16 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from cql.driver.contact import Contact
-from cql.memory import MemoryTables
-from model.catalog.mail import IMAP_UID, MESSAGES
-from model.errors import StagingRefused
-from model.operations import Put, Scan
-from repair.staging.area import StagedScope, columns_of, opened_area
-from repair.staging.folder import StagingFolder
-from repair.staging.parquet import rows_of, schema_of
-from spark_repair import executor_pace
-from spark_repair.staged import StagedSource, segments_read
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGES
+from mailmend.model.errors import StagingRefused
+from mailmend.model.operations import Put, Scan
+from mailmend.repair.staging.area import StagedScope, columns_of, opened_area
+from mailmend.repair.staging.folder import StagingFolder
+from mailmend.repair.staging.parquet import rows_of, schema_of
+from mailmend.spark_repair import executor_pace
+from mailmend.spark_repair.staged import StagedSource, segments_read
 from tests.support.clock import VirtualClock
 from tests.support.repairing import truth_row
 from tests.support.writing import Faults

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_repair import progress as engine
-from spark_repair.progress import watched
+from mailmend.spark_repair import progress as engine
+from mailmend.spark_repair.progress import watched
 from tests.support.progress import SilentProgress
 
 

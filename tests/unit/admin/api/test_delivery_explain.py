@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from model.ids import EnqueueId
+from mailmend.model.ids import EnqueueId
 from tests.support.deliveries import LATER
 from tests.support.delivery_desk import DeliveryWorld
 

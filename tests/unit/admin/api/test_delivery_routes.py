@@ -9,13 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
-from admin.api.access import Access, parse_tokens
-from admin.api.callers import BODY_BYTES_MAX
-from admin.services.delivery_desk import READERS_MAX
-from mailqueue.prometheus import CONTENT_TYPE
-from model.errors import CannotReach
-from repair.ledger.order_history import LedgerOrderHistory
-from repair.log_fields import text_line
+from mailmend.admin.delivery.desk import READERS_MAX
+from mailmend.admin.frame.http.access import Access, parse_tokens
+from mailmend.admin.frame.http.callers import BODY_BYTES_MAX
+from mailmend.delivery.ledger.order_history import LedgerOrderHistory
+from mailmend.mailqueue.prometheus import CONTENT_TYPE
+from mailmend.model.errors import CannotReach
+from mailmend.repair.log_fields import text_line
 from tests.support.delivery_desk import DeliveryWorld
 from tests.support.metrics import Scraped
 

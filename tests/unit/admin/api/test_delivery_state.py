@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from admin.api.access import Access
-from admin.api.delivery.policies import PoliciesAnswer
-from admin.services.desk import ASKED_EVERY
-from mailqueue.background import cancelled
-from model.errors import CannotReach
-from repair.ledger.suspensions import LedgerSuspensions
+from mailmend.admin.delivery.http.policies import PoliciesAnswer
+from mailmend.admin.frame.http.access import Access
+from mailmend.admin.frame.http.desk import ASKED_EVERY
+from mailmend.delivery.ledger.suspensions import LedgerSuspensions
+from mailmend.mailqueue.background import cancelled
+from mailmend.model.errors import CannotReach
 from tests.support.delivery_desk import DeliveryWorld
 from tests.unit.admin.api.test_delivery_routes import POLICIES, TOKENS
 

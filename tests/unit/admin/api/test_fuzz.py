@@ -14,10 +14,10 @@ from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
-from admin.api.access import Access, parse_tokens
-from admin.api.application import application
-from admin.api.delivery.routes import DELIVERIES
-from admin.api.jobs.routes import JOBS
+from mailmend.admin.delivery.http.routes import DELIVERIES
+from mailmend.admin.frame.http.access import Access, parse_tokens
+from mailmend.admin.frame.http.application import application
+from mailmend.admin.jobs.http.routes import JOBS
 from tests.support.delivery_desk import DeliveryWorld
 from tests.support.task_desk import TaskWorld
 

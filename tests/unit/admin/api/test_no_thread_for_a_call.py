@@ -7,9 +7,9 @@ import pytest
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from admin.api.application import Api
-from admin.api.delivery.routes import DELIVERIES
-from admin.api.jobs.routes import JOBS
+from mailmend.admin.delivery.http.routes import DELIVERIES
+from mailmend.admin.frame.http.application import Api
+from mailmend.admin.jobs.http.routes import JOBS
 
 
 def with_all_below(dependant: Dependant) -> Iterator[Dependant]:

@@ -14,21 +14,14 @@ import pytest
 from openapi_spec_validator import validate
 from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
-from admin.api import reference
-from admin.api.access import (
-    Access,
-    Listening,
-    TokenRole,
-    parse_listening,
-    parse_tokens,
-    read_tokens,
-)
-from admin.api.jobs.routes import JOBS
-from admin.api.server import listen
-from cql.memory import MemoryTables
-from mailqueue.prometheus import CONTENT_TYPE
-from model.errors import BadSettings, CannotReach, MailmendError, WrongUse
-from repair.log_fields import text_line
+from mailmend.admin import http_reference as reference
+from mailmend.admin.frame.http.access import Access, Listening, TokenRole, parse_listening, parse_tokens, read_tokens
+from mailmend.admin.frame.http.server import listen
+from mailmend.admin.jobs.http.routes import JOBS
+from mailmend.cql.memory import MemoryTables
+from mailmend.mailqueue.prometheus import CONTENT_TYPE
+from mailmend.model.errors import BadSettings, CannotReach, MailmendError, WrongUse
+from mailmend.repair.log_fields import text_line
 from tests.support.metrics import Scraped
 from tests.support.task_desk import MESSAGE, TaskWorld
 

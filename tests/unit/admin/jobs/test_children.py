@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from admin.jobs.children import ChildProcess
+from mailmend.admin.jobs.children import ChildProcess
 
 Begun = Callable[[str], Awaitable[tuple[ChildProcess, list[str], bytearray]]]
 

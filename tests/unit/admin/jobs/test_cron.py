@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.jobs.cron import parse_cron
-from model.errors import WrongUse
+from mailmend.admin.jobs.cron import parse_cron
+from mailmend.model.errors import WrongUse
 
 BERLIN = ZoneInfo("Europe/Berlin")  # in 2026: 02:00 becomes 03:00 on 29 March, 03:00 becomes 02:00 on 25 October
 LORD_HOWE = ZoneInfo("Australia/Lord_Howe")  # its clocks change by half an hour

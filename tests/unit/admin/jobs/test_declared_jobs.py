@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from admin.jobs.declaration import FIELDS
-from cql.driver import session
+from mailmend.admin.jobs.declaration import FIELDS
+from mailmend.cql.driver import session
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
 from tests.support.jobs import NIGHTLY, NOON, Declare, Shell, only, unreachable

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from admin.cli import endings
-from cql.driver import session
-from cql.statements import Operation
-from model.operations import Scan
-from repair.ledger.jobs import JobRuns
-from repair.ledger.leases import TTL_SECONDS, Leases
-from repair.scanners.local import LocalEngine
+from mailmend.admin.frame import endings
+from mailmend.cql.driver import session
+from mailmend.cql.row_statements import Operation
+from mailmend.model.operations import Scan
+from mailmend.repair.ledger.jobs import JobRuns
+from mailmend.repair.ledger.leases import TTL_SECONDS, Leases
+from mailmend.repair.scanners.local import LocalEngine
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended
 from tests.support.jobs import NIGHT, NIGHTLY, NOON, Declare, Shell, only, unreachable
@@ -192,7 +192,7 @@ def test_a_window_that_ends_in_mid_segment_loses_that_segment_and_the_next_windo
     night.clock.advance(1)
     place, read = mailmend.home / "staged", list[Scan]()
     declare(NIGHTLY.replace("--delay 0", f"--delay 0 --json --staging {place}").replace("4h", "8h"))
-    monkeypatch.setattr("repair.staging.area.SEGMENTS_UNKNOWN", 3)
+    monkeypatch.setattr("mailmend.repair.staging.area.SEGMENTS_UNKNOWN", 3)
     monkeypatch.setattr(threading, "Timer", TurnedTimer)
 
     def within_a_segment(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -237,7 +237,7 @@ def test_a_killed_run_is_running_while_it_may_be_and_then_was_killed(
 ) -> None:
     declare(NIGHTLY)
     with monkeypatch.context() as patched:
-        patched.setattr("repair.ledger.jobs.JobRuns.finish", lambda *_: None)
+        patched.setattr("mailmend.repair.ledger.jobs.JobRuns.finish", lambda *_: None)
         mailmend("jobs", "run", "nightly-repair")
     assert only(mailmend("jobs", "list", "--json"))["state"] == "RUNNING"
 
@@ -352,7 +352,7 @@ def test_an_end_that_cannot_be_recorded_does_not_change_the_exit(
     mailmend: CommandLine, declare: Declare, night: ClusterTwin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declare(NIGHTLY)
-    monkeypatch.setattr("repair.ledger.jobs.JobRuns.finish", unreachable)
+    monkeypatch.setattr("mailmend.repair.ledger.jobs.JobRuns.finish", unreachable)
 
     ended = mailmend("jobs", "run", "nightly-repair")
 

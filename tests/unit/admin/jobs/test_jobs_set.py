@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from repair.ledger.leases import TTL_SECONDS
-from repair.ledger.runs import Ledger
-from repair.scanners.local import LocalEngine
+from mailmend.repair.ledger.leases import TTL_SECONDS
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.scanners.local import LocalEngine
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended
 from tests.support.mail_states import MailKeyspace

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from admin.jobs.cron import parse_cron
-from admin.jobs.declaration import DailyWindow, Job, Missed
-from admin.jobs.schedule import (
+from mailmend.admin.jobs.cron import parse_cron
+from mailmend.admin.jobs.declaration import DailyWindow, Job, Missed
+from mailmend.admin.jobs.schedule import (
     LATE,
     counts_from,
     due_turn,

@@ -14,18 +14,18 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from admin.jobs.children import Child, ChildProcess, Say
-from admin.jobs.cron import parse_cron
-from admin.jobs.declaration import Job, Missed
-from admin.jobs.schedule import turn_meant
-from admin.jobs.serving import BEAT, TASKS_EVERY, JobServer
-from admin.services.serving import Commands, DeclaredJobs, ServeRequest
-from admin.settings import ConnectionSettings
-from cql.memory import MemoryTables
-from model.errors import CannotReach, MailmendError, WrongUse
-from repair.ledger.jobs import ENDING, JobRuns
-from repair.ledger.leases import TTL_SECONDS, Leases
-from repair.ledger.tasks import AdminTasks, TaskStatus
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.jobs.children import Child, ChildProcess, Say
+from mailmend.admin.jobs.cron import parse_cron
+from mailmend.admin.jobs.declaration import Job, Missed
+from mailmend.admin.jobs.schedule import turn_meant
+from mailmend.admin.jobs.serve_service import Commands, DeclaredJobs, ServeRequest
+from mailmend.admin.jobs.serving import BEAT, TASKS_EVERY, JobServer
+from mailmend.cql.memory import MemoryTables
+from mailmend.model.errors import CannotReach, MailmendError, WrongUse
+from mailmend.repair.ledger.jobs import ENDING, JobRuns
+from mailmend.repair.ledger.leases import TTL_SECONDS, Leases
+from mailmend.repair.ledger.tasks import AdminTasks, TaskStatus
 from tests.support.clock import VirtualClock, VirtualTimers
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
@@ -365,7 +365,7 @@ def test_the_command_begins_what_a_unit_begins_with_settings_that_were_accepted(
         return ChildTwin(JobWorld(cluster.clock, MemoryTables(cluster.clock.micros)))
 
     monkeypatch.setattr(ChildProcess, "begin", begin)
-    monkeypatch.setattr("admin.services.serving.ScheduledTimers", lambda: VirtualTimers(cluster.clock))
+    monkeypatch.setattr("mailmend.admin.jobs.serve_service.ScheduledTimers", lambda: VirtualTimers(cluster.clock))
 
     ended = mailmend("jobs", "serve", "--keyspace", "mail")
 

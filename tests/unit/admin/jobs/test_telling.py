@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from admin.jobs.declaration import Tell
-from admin.jobs.telling import TELLING_SECONDS, tell_all
+from mailmend.admin.jobs.declaration import Tell
+from mailmend.admin.jobs.telling import TELLING_SECONDS, tell_all
 from tests.support.clock import VirtualClock
 
 MESSAGE = {"text": "mailmend: job nightly failed", "exit_code": 3}

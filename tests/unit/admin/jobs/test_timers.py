@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from admin.jobs.schedule import TimeAfter, Timers
-from admin.jobs.timers import ScheduledTimers
-from model.ports import Clock
-from repair.clock import SystemClock
+from mailmend.admin.jobs.schedule import TimeAfter, Timers
+from mailmend.admin.jobs.timers import ScheduledTimers
+from mailmend.model.ports import Clock
+from mailmend.repair.clock import SystemClock
 from tests.support.clock import VirtualClock, VirtualTimers
 
 

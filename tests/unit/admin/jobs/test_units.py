@@ -17,9 +17,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from admin.jobs.cron import parse_cron
-from admin.jobs.declaration import Job, job_of
-from admin.jobs.units import (
+from mailmend.admin.jobs.cron import parse_cron
+from mailmend.admin.jobs.declaration import Job, job_of
+from mailmend.admin.jobs.units import (
     UnitPlace,
     airflow_dags,
     crontab,

@@ -5,14 +5,14 @@ from uuid import UUID
 
 import pytest
 
-from admin.extras import missing_extra
-from admin.services import checking
-from cql.driver import session
-from model.catalog.mail import MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MODSEQ
-from model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
-from model.errors import AccessDenied, ExitCode, MailmendError, TimedOut
-from model.operations import Put, Read, Scan
-from repair.ledger.runs import Ledger
+from mailmend.admin.frame.extras import missing_extra
+from mailmend.admin.messages import checking
+from mailmend.cql.driver import session
+from mailmend.model.catalog.mail import MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MODSEQ
+from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
+from mailmend.model.errors import AccessDenied, ExitCode, MailmendError, TimedOut
+from mailmend.model.operations import Put, Read, Scan
+from mailmend.repair.ledger.runs import Ledger
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import QUICK, CommandLine, Typed
 from tests.support.mail_states import MailKeyspace, register
@@ -190,7 +190,7 @@ class TestEngine:
     def test_targets_and_lags_need_none(
         self, mailmend: CommandLine, cluster: ClusterTwin, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
     ) -> None:
-        monkeypatch.setattr("cql.driver.nodes.sizes_in", lambda *_: pytest.fail("nobody asks how large it is"))
+        monkeypatch.setattr("mailmend.cql.driver.nodes.sizes_in", lambda *_: pytest.fail("nobody asks how large it is"))
         cluster.clock.advance(1)
 
         ended = mailmend(*command, "--delay", "0", "--json")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import ExitCode
+from mailmend.model.errors import ExitCode
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import QUICK, CommandLine, Typed
 from tests.support.mail_states import MailKeyspace

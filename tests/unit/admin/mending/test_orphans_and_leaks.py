@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from admin.services.runbooks import page_named
-from model.catalog.james_tables import BLOB_PARTS, BLOBS
-from model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGE_V3
-from model.instants import MICROS
-from model.operations import Change, Put, Remove, Scan
+from mailmend.admin.frame.runbooks import page_named
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGE_V3
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Change, Put, Remove, Scan
 from tests.support.clock import START
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import QUICK, CommandLine, Ended, Typed
@@ -60,7 +60,7 @@ class TestDangling:
     def test_a_person_at_a_terminal_is_asked(  # noqa: PLR0917 - fixtures
         self, mail: MailKeyspace, mend: Typed, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, back: bool
     ) -> None:
-        monkeypatch.setattr("admin.cli.asking.someone_is_there", lambda: True)
+        monkeypatch.setattr("mailmend.admin.frame.asking.someone_is_there", lambda: True)
         monkeypatch.setattr("click.termui.visible_prompt_func", lambda *_: answer.strip())
 
         ended = mend("--dangling", "restore", "--only", "WITHDRAW")

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from admin.services.mending import CheckRequest, RepairRequest, given
-from admin.settings import ConnectionSettings
-from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES
-from model.errors import ExitCode
-from model.instants import MICROS
-from model.operations import Count, Level, Put, Read
-from model.projections.verdicts import Verdict
-from model.schema.table import Table
-from repair.ledger.lags import LagJournal
-from repair.mending.limits import BURST_SECONDS
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.messages.mending_service import CheckRequest, RepairRequest, given
+from mailmend.model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from mailmend.model.errors import ExitCode
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Count, Level, Put, Read
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.table import Table
+from mailmend.repair.ledger.lags import LagJournal
+from mailmend.repair.mending.limits import BURST_SECONDS
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import QUICK, CommandLine, Typed
 from tests.support.mail_states import MailKeyspace, register

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from cql.memory import Surround
-from cql.statements import Operation
-from model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGE_V3
-from model.errors import TimedOut
-from model.instants import MICROS
-from model.operations import Change, Put, Read, Scan
-from repair.mending import limits
-from repair.staging import area as areas
-from repair.staging.folder import StagingFolder
+from mailmend.cql.memory import Surround
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGE_V3
+from mailmend.model.errors import TimedOut
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Change, Put, Read, Scan
+from mailmend.repair.mending import limits
+from mailmend.repair.staging import area as areas
+from mailmend.repair.staging.folder import StagingFolder
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import QUICK, CommandLine, Ended, Typed
 from tests.support.mail_states import MailKeyspace

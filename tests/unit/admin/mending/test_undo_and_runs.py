@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from model.catalog.mail import MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3
-from model.errors import ExitCode
-from model.operations import Count, Put, Read
+from mailmend.model.catalog.mail import MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3
+from mailmend.model.errors import ExitCode
+from mailmend.model.operations import Count, Put, Read
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Typed
 from tests.support.mail_states import MailKeyspace

@@ -8,26 +8,26 @@ from typing import Any, cast
 
 import pytest
 
-from admin.jobs.declaration import Job, job_of
-from admin.jobs.schedule import longest_wait
-from admin.metrics.declared import FINDING_OLDEST, METRICS, RUN_LEFT
-from admin.metrics.of_ledger import repair_samples
-from admin.services import metrics
-from admin.services.metrics import FRESH_MICROS, Exposition
-from admin.settings import ConnectionSettings
-from admin.wiring.cluster import OpenCluster
-from cql.driver import session
-from model.catalog.mail_queue import BROWSE_START, CONTENT_START
-from model.errors import AccessDenied, CannotReach
-from model.instants import instant_of
-from model.operations import Put
-from model.projections.verdicts import Verdict
-from repair.decisions.left_sample import LEFT_SAMPLE, LeftSample
-from repair.ledger.jobs import JobRuns
-from repair.ledger.lags import LagJournal
-from repair.ledger.leases import Leases
-from repair.ledger.runs import Ledger, RunState
-from repair.scanners.local import LocalEngine
+from mailmend.admin.frame.cluster import OpenCluster
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.jobs.declaration import Job, job_of
+from mailmend.admin.jobs.schedule import longest_wait
+from mailmend.admin.metrics import metrics_service as metrics
+from mailmend.admin.metrics.declared import FINDING_OLDEST, METRICS, RUN_LEFT
+from mailmend.admin.metrics.metrics_service import FRESH_MICROS, Exposition
+from mailmend.admin.metrics.of_ledger import repair_samples
+from mailmend.cql.driver import session
+from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START
+from mailmend.model.errors import AccessDenied, CannotReach
+from mailmend.model.instants import instant_of
+from mailmend.model.operations import Put
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.decisions.left_sample import LEFT_SAMPLE, LeftSample
+from mailmend.repair.ledger.jobs import JobRuns
+from mailmend.repair.ledger.lags import LagJournal
+from mailmend.repair.ledger.leases import Leases
+from mailmend.repair.ledger.runs import Ledger, RunState
+from mailmend.repair.scanners.local import LocalEngine
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace

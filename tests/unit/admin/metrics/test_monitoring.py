@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from admin.metrics.alerts import ALERTS, AlertRule
-from admin.metrics.dashboard import PANELS, DashboardPanel, dashboard_json
-from admin.metrics.declared import METRICS
-from admin.services.runbooks import RunbookPage, pages
-from model.metrics import Metric, MetricKind
-from model.queue.health import HealthProblem
+from mailmend.admin.frame.runbooks import RunbookPage, pages
+from mailmend.admin.metrics.alerts import ALERTS, AlertRule
+from mailmend.admin.metrics.dashboard import PANELS, DashboardPanel, dashboard_json
+from mailmend.admin.metrics.declared import METRICS
+from mailmend.mailqueue.rules.health import HealthProblem
+from mailmend.model.metrics import Metric, MetricKind
 from tests.support.commands import CommandLine
 
 DECLARED = {one.name: one for one in METRICS}

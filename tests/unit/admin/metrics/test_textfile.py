@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from admin.metrics import of_runs
-from admin.metrics.declared import (
+from mailmend.admin.metrics import of_runs
+from mailmend.admin.metrics.declared import (
     RUN_DURATION,
     RUN_END,
     RUN_FAILED,
@@ -18,13 +18,13 @@ from admin.metrics.declared import (
     RUN_ROWS_PER_SECOND,
     RUNS,
 )
-from admin.metrics.of_runs import RunName, RunTextfile, result_samples
-from cql.driver import session
-from mailqueue.prometheus import samples_in
-from model.errors import CannotReach, ResultUnwritten
-from model.metrics import MetricSample
-from repair.ledger.leases import Leases
-from repair.scanners.local import LocalEngine
+from mailmend.admin.metrics.of_runs import RunName, RunTextfile, result_samples
+from mailmend.cql.driver import session
+from mailmend.mailqueue.prometheus import samples_in
+from mailmend.model.errors import CannotReach, ResultUnwritten
+from mailmend.model.metrics import MetricSample
+from mailmend.repair.ledger.leases import Leases
+from mailmend.repair.scanners.local import LocalEngine
 from tests.support.clock import START, VirtualClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine

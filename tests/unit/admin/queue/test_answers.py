@@ -8,11 +8,11 @@ from typing import Any
 import click
 import pytest
 
-from admin.cli.command import DeclaredGroup, made
-from admin.cli.queue import QUEUE
-from cql.statements import Operation
-from model.catalog.mail_queue import BROWSE_START
-from model.operations import Conditional, Write
+from mailmend.admin.frame.command import DeclaredGroup, made
+from mailmend.admin.queue.group import QUEUE
+from mailmend.cql.row_statements import Operation
+from mailmend.model.catalog.mail_queue import BROWSE_START
+from mailmend.model.operations import Conditional, Write
 from tests.support.commands import Ended
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queues import CONTENT

@@ -11,17 +11,17 @@ from uuid import uuid4
 
 import pytest
 
-from admin.services.runbooks import page_named
-from admin.wiring import queues
-from mailqueue.blobs.listing import PAGE_KEYS
-from mailqueue.blobs.object_storage import open_s3
-from mailqueue.codec import queued_of
-from mailqueue.pulsar.mail_queue import open_queue
-from mailqueue.pulsar.topics import TopicMessage
-from model.catalog.mail_queue import ENQUEUED_MAILS
-from model.ids import BlobId, EnqueueId, QueueName
-from model.operations import Remove
-from model.queue.mails import Listed
+from mailmend.admin.frame.runbooks import page_named
+from mailmend.admin.queue import connections as queues
+from mailmend.mailqueue.blobs.listing import PAGE_KEYS
+from mailmend.mailqueue.blobs.object_storage import open_s3
+from mailmend.mailqueue.codec import queued_of
+from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.pulsar.mail_queue import open_queue
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
+from mailmend.model.ids import BlobId, EnqueueId, QueueName
+from mailmend.model.operations import Remove
 from tests.support.memory_topics import MemoryTopics
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queue_reconciled import row_of, stray_blob

@@ -11,10 +11,10 @@ from typing import cast
 
 import pytest
 
-from admin.services.queue.consumers import ConsumerOutcome, consumer_in_command, outcome_of
-from mailqueue.queue import Dequeued
-from model.ids import QueueName
-from model.queue.mails import Whereabouts
+from mailmend.admin.queue.consumers import ConsumerOutcome, consumer_in_command, outcome_of
+from mailmend.mailqueue.queue import Dequeued
+from mailmend.mailqueue.rules.mails import Whereabouts
+from mailmend.model.ids import QueueName
 from tests.support.queue_commands import QueueShell, ids_in
 from tests.support.queues import CONTENT
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from admin.services.queue.enqueue import AT_ONCE
-from admin.services.queue.letters import FIRST_BYTES
-from mailqueue.codec import admission, attribute_value, priority_of
-from model.queue.mails import Mail, Whereabouts
+from mailmend.admin.queue.enqueue import AT_ONCE
+from mailmend.admin.queue.letters import FIRST_BYTES
+from mailmend.mailqueue.codec import admission, attribute_value, priority_of
+from mailmend.mailqueue.rules.mails import Mail, Whereabouts
 from tests.support.memory_broker import Fate
 from tests.support.queue_commands import QueueShell
 

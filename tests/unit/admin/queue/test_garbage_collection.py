@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from admin.nodetool import Nodetool
-from admin.services.queue.garbage_collection import GarbageCollection, GarbageCollector, what_it_costs
-from cql.memory import MemoryTables
-from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
-from model.errors import CannotReach, WrongUse
-from model.operations import Put
-from model.queue.disk import Rewritten
+from mailmend.admin.frame.nodetool import Nodetool
+from mailmend.admin.queue.garbage_collection import GarbageCollection, GarbageCollector, what_it_costs
+from mailmend.cql.memory import MemoryTables
+from mailmend.mailqueue.rules.disk import Rewritten
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
+from mailmend.model.errors import CannotReach, WrongUse
+from mailmend.model.operations import Put
 from tests.support.clock import VirtualClock
 from tests.support.in_turn import InTurn
 
@@ -142,6 +142,6 @@ def test_a_failure_says_where_and_why_and_nothing_of_the_words_behind_the_first(
 
 
 async def test_what_does_not_answer_is_killed_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admin.nodetool.ANSWER_SECONDS_MAX", 0.05)
+    monkeypatch.setattr("mailmend.admin.frame.nodetool.ANSWER_SECONDS_MAX", 0.05)
     with pytest.raises(CannotReach, match="no answer in"):
         await Nodetool.parse("sh -c 'exec sleep 60' {host}").ask("10.0.0.1", "flush")

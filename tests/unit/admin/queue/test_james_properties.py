@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from admin.james_properties import parse_pulsar_properties, properties_in
-from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
-from model.errors import BadSettings
+from mailmend.admin.queue.james_properties import parse_pulsar_properties, properties_in
+from mailmend.mailqueue.pulsar.broker.settings import PulsarAuth, PulsarSettings
+from mailmend.model.errors import BadSettings
 
 PLACE = "broker.uri=pulsar://pulsar.example.org:6650/\nadmin.uri=http://pulsar.example.org:8090\nnamespace=mail/james\n"
 FOUND = PulsarSettings("pulsar://pulsar.example.org:6650", "http://pulsar.example.org:8090", "mail/james")

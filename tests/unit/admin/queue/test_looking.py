@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, SLICE_TALLIES
-from model.ids import QueueName
-from model.operations import Change, Scan
+from mailmend.model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, SLICE_TALLIES
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import Change, Scan
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queues import CONTENT
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from admin.wiring import queues
-from mailqueue.pulsar.names import out_subscription, out_topic
-from mailqueue.queue import MailQueue
-from model.ids import EnqueueId, moved_id
-from model.ports import Clock
-from model.queue.mails import Listed
+from mailmend.admin.queue import connections as queues
+from mailmend.mailqueue.pulsar.broker.names import out_subscription, out_topic
+from mailmend.mailqueue.queue import MailQueue
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.model.ids import EnqueueId, moved_id
+from mailmend.model.ports import Clock
 from tests.support.commands import Ended
 from tests.support.disk import full_after
 from tests.support.queue_commands import SPOOL

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mailqueue.pulsar.names import dead_topic
-from model.queue.topic_health import TopicPolicies
+from mailmend.mailqueue.pulsar.broker.names import dead_topic
+from mailmend.mailqueue.rules.topic_health import TopicPolicies
 from tests.support.pulsar_commands import SPOOL, PulsarShell, pulsar_shell
 
 

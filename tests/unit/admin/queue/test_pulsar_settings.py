@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from admin.settings import is_pulsar, parse_pulsar
-from mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
-from model.errors import WrongUse
+from mailmend.admin.frame.settings import is_pulsar, parse_pulsar
+from mailmend.mailqueue.pulsar.broker.settings import PulsarAuth, PulsarSettings
+from mailmend.model.errors import WrongUse
 from tests.support.commands import command_line
 
 

@@ -7,25 +7,25 @@ from typing import Any
 import click
 import pytest
 
-from admin.cli import queue_options as options
-from admin.cli.command import DeclaredGroup, made
-from admin.cli.queue import QUEUE
-from admin.cli.queue_options import local_blobs
-from admin.local.s3proxy import keys_file
-from admin.local.server_kind import Site
-from admin.services.caller import Caller
-from admin.services.queue.maintenance import SweepRequest
-from admin.services.queue.request import QueueAnswer
-from admin.settings import BlobsAddress, BlobsSettings, QueueSettings, Store
-from admin.wiring import queues
-from cql.driver import session
-from mailqueue.blobs.s3 import S3Settings
-from mailqueue.blobs.stores import NamedBlobs
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from mailqueue.rabbitmq.broker.topology import Form
-from mailqueue.upkeep import Swept
-from model.catalog.generations import AUGUST_2026
-from model.errors import BrokerUnreachable
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.command import DeclaredGroup, made
+from mailmend.admin.frame.settings import BlobsAddress, BlobsSettings, QueueSettings, Store
+from mailmend.admin.local.s3proxy import keys_file
+from mailmend.admin.local.server_kind import Site
+from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue import options
+from mailmend.admin.queue.group import QUEUE
+from mailmend.admin.queue.maintenance_service import SweepRequest
+from mailmend.admin.queue.options import local_blobs
+from mailmend.admin.queue.request import QueueAnswer
+from mailmend.cql.driver import session
+from mailmend.cql.schema.generations import AUGUST_2026
+from mailmend.mailqueue.blobs.s3 import S3Settings
+from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailmend.mailqueue.rabbitmq.broker.topology import Form
+from mailmend.mailqueue.upkeep import Swept
+from mailmend.model.errors import BrokerUnreachable
 from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended, command_line
@@ -52,7 +52,7 @@ def settings_seen(monkeypatch: pytest.MonkeyPatch) -> list[QueueSettings]:
         found.append(request.settings)
         return QueueAnswer(request, Swept())
 
-    monkeypatch.setattr("admin.services.queue.maintenance.sweep", look)
+    monkeypatch.setattr("mailmend.admin.queue.maintenance_service.sweep", look)
     return found
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from model.blobs import BlobKind
-from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS
-from model.ids import BlobId, EnqueueId
-from model.operations import Put, Read, Remove, Scan
-from model.schema.table import Table
+from mailmend.model.blobs import BlobKind
+from mailmend.model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS
+from mailmend.model.ids import BlobId, EnqueueId
+from mailmend.model.operations import Put, Read, Remove, Scan
+from mailmend.model.table import Table
 from tests.support.commands import Ended, Typed
 from tests.support.fuzzing import sealed
 from tests.support.queue_commands import KEYSPACE, QueueShell

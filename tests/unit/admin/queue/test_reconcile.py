@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from mailqueue.codec import message_of
-from model.catalog.mail_queue import ENQUEUED_MAILS
-from model.ids import BlobId
-from model.operations import Change, Put, Remove
-from model.queue.broker import Message
+from mailmend.mailqueue.broker import Message
+from mailmend.mailqueue.codec import message_of
+from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
+from mailmend.model.ids import BlobId
+from mailmend.model.operations import Change, Put, Remove
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queue_reconciled import found, row_of, settled
 from tests.support.queues import parts_of

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from admin.services.queue.removed_mails import read_removed_mails
-from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
-from model.errors import TimedOut
-from model.operations import Change, Remove, Scan
+from mailmend.admin.queue.removed_mails import read_removed_mails
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from mailmend.model.errors import TimedOut
+from mailmend.model.operations import Change, Remove, Scan
 from tests.support.mortal_commands import Shells
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queue_reconciled import Moving, found, row_of, settled

@@ -9,12 +9,12 @@ from uuid import UUID
 
 import pytest
 
-from mailqueue.pulsar.mail_queue import PulsarMailQueue
-from mailqueue.pulsar.names import out_topic, scheduled_topic
-from mailqueue.pulsar.topics import TopicMessage
-from model.ids import BlobId, EnqueueId
-from model.queue.mails import Listed
-from model.queue.places import Backlog
+from mailmend.mailqueue.pulsar.broker.names import out_topic, scheduled_topic
+from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.places import Backlog
+from mailmend.model.ids import BlobId, EnqueueId
 from tests.support.pulsar_commands import SPOOL, PulsarShell, pulsar_shell
 from tests.support.queues import listed
 

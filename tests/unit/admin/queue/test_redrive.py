@@ -6,20 +6,20 @@ from datetime import timedelta
 
 import pytest
 
-from cql.applying import ensure_ledger
-from mailqueue.codec import queued_of
-from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.catalog.mail_queue import ENQUEUED_MAILS
-from model.delivery.attempts import AttemptStage
-from model.delivery.entries import EntryId
-from model.delivery.journal import AttemptOutcome, JournalledAttempt
-from model.errors import BlobsUnreachable
-from model.ids import EnqueueId
-from model.operations import Change, Put, Scan
-from model.queue.blob_ids import BlobNaming, BlobsMode
-from model.queue.broker import Message
-from model.queue.mails import Listed, Whereabouts
-from repair.ledger.attempts import LedgerAttempts
+from mailmend.cql.applying import ensure_ledger
+from mailmend.delivery.ledger.attempts import LedgerAttempts
+from mailmend.delivery.mail.attempts import AttemptStage
+from mailmend.delivery.mail.entries import EntryId
+from mailmend.delivery.mail.journal import AttemptOutcome, JournalledAttempt
+from mailmend.mailqueue.broker import Message
+from mailmend.mailqueue.codec import queued_of
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
+from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
+from mailmend.model.errors import BlobsUnreachable
+from mailmend.model.ids import EnqueueId
+from mailmend.model.operations import Change, Put, Scan
 from tests.support.in_turn import InTurn
 from tests.support.memory_blobs import BlobCall
 from tests.support.memory_broker import Fate

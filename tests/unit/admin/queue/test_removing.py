@@ -10,11 +10,11 @@ from uuid import uuid4
 
 import pytest
 
-from mailqueue.codec import admission
-from model.errors import TimedOut
-from model.ids import QueueName
-from model.operations import Put
-from model.queue.mails import Whereabouts
+from mailmend.mailqueue.codec import admission
+from mailmend.mailqueue.rules.mails import Whereabouts
+from mailmend.model.errors import TimedOut
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import Put
 from tests.support.mortal_commands import Shells, killed
 from tests.support.queue_commands import KEYSPACE, QueueShell, ids_in
 from tests.support.queue_reconciled import Moving

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from admin.present.values import IDS_SHOWN
-from model.catalog.mail_queue import BROWSE_START
-from model.ids import QueueName
-from model.queue.mails import Whereabouts
+from mailmend.admin.frame.values import IDS_SHOWN
+from mailmend.mailqueue.rules.mails import Whereabouts
+from mailmend.model.catalog.mail_queue import BROWSE_START
+from mailmend.model.ids import QueueName
 from tests.support.commands import Ended
 from tests.support.queue_commands import QueueShell
 

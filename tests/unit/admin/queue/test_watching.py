@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from mailqueue.rabbitmq.mail_queue import open_queue
-from model.catalog.mail_queue import BROWSE_START
-from model.ids import QueueName
-from model.operations import Put
-from model.queue.broker import Message
-from model.queue.slices import slice_of
+from mailmend.mailqueue.broker import Message
+from mailmend.mailqueue.rabbitmq.mail_queue import open_queue
+from mailmend.mailqueue.rules.slices import slice_of
+from mailmend.model.catalog.mail_queue import BROWSE_START
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import Put
 from tests.support.in_turn import InTurn
 from tests.support.queue_commands import KEYSPACE, SPOOL, QueueShell
 from tests.support.queues import CONTENT, mail, parts_of

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from admin.services import schema
-from admin.services.caller import Caller
-from admin.services.schema import ApplyRequest
-from admin.settings import ConnectionSettings
-from model.catalog.generations import JAMES_3_9
-from model.errors import ExitCode, RisksNotAllowed
-from model.schema.risk import Risk
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.schema import schema_service as schema
+from mailmend.admin.schema.schema_service import ApplyRequest
+from mailmend.cql.schema.generations import JAMES_3_9
+from mailmend.cql.schema.risk import Risk
+from mailmend.model.errors import ExitCode, RisksNotAllowed
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.migrating import SHOP
 from tests.support.migration_cluster import MigrationCluster

@@ -5,13 +5,13 @@ from uuid import UUID
 
 import pytest
 
-from admin.services import schema
-from admin.services.caller import Caller
-from admin.services.schema import ApplyRequest
-from admin.settings import ConnectionSettings
-from model.catalog.generations import AUGUST_2026
-from model.errors import LikeAnotherKeyspace
-from repair.ledger.leases import Leases
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.schema import schema_service as schema
+from mailmend.admin.schema.schema_service import ApplyRequest
+from mailmend.cql.schema.generations import AUGUST_2026
+from mailmend.model.errors import LikeAnotherKeyspace
+from mailmend.repair.ledger.leases import Leases
 from tests.support.commands import CommandLine
 from tests.support.migrating import SHOP, written
 from tests.support.migration_cluster import MigrationCluster
@@ -186,7 +186,7 @@ def test_on_several_nodes_a_person_is_asked_for_the_copies_and_a_script_is_refus
         assert "--replication dc1=3" in refused.err
     assert cluster.untouched
 
-    monkeypatch.setattr("admin.cli.asking.someone_is_there", lambda: True)
+    monkeypatch.setattr("mailmend.admin.frame.asking.someone_is_there", lambda: True)
     monkeypatch.setattr("click.prompt", lambda *_, **__: 3)
     answered = mailmend("schema", "apply")
     assert answered.code == 0, answered.err

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from admin.present import presenter
-from model.errors import AccessDenied
-from repair.ledger.leases import TTL_SECONDS
+from mailmend.admin.frame import presenter
+from mailmend.model.errors import AccessDenied
+from mailmend.repair.ledger.leases import TTL_SECONDS
 from tests.support.commands import CommandLine
 from tests.support.migrating import SHOP, folder, written
 from tests.support.migration_cluster import MigrationCluster, migration_cluster
@@ -19,8 +19,8 @@ NEW = ("--replication-factor", "1")
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
-    monkeypatch.setattr("admin.migrating.owner_name", lambda: "carol@ops pid 7")
-    monkeypatch.setattr("admin.migrating.version", lambda _: "1.2.3")
+    monkeypatch.setattr("mailmend.admin.schema.migrating.owner_name", lambda: "carol@ops pid 7")
+    monkeypatch.setattr("mailmend.admin.schema.migrating.version", lambda _: "1.2.3")
     return migration_cluster(monkeypatch)
 
 

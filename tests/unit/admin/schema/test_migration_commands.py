@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import pytest
 
-from repair.ledger.leases import Leases
+from mailmend.repair.ledger.leases import Leases
 from tests.support.commands import CommandLine, command_line
 from tests.support.migrating import EVERYTHING_ALLOWED, SHOP
 from tests.support.migration_cluster import MigrationCluster
@@ -146,7 +146,7 @@ def test_on_a_terminal_the_lease_is_ended_only_when_a_person_says_so(
         asked.append(question)
         return answer
 
-    monkeypatch.setattr("admin.cli.asking.someone_is_there", lambda: True)
+    monkeypatch.setattr("mailmend.admin.frame.asking.someone_is_there", lambda: True)
     monkeypatch.setattr(click, "confirm", confirm)
     ended = mailmend("schema", "force-unlock", "--reason", "evicted")
     assert ended.code == (0 if answer else 2)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from model.catalog.generations import AUGUST_2026
-from model.catalog.mail import SCHEMA
+from mailmend.cql.schema.generations import AUGUST_2026
+from mailmend.model.catalog.mail import SCHEMA
 from tests.support.commands import CommandLine
 from tests.support.migrating import SHOP
 from tests.support.migration_cluster import MigrationCluster

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.delivery.attempts import (
+from mailmend.delivery.mail.attempts import (
     AttemptStage,
     EnvelopeRecipient,
     MailEnvelope,

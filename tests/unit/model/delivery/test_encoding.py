@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from delivery.mail_lines import canonical_lines
-from model.delivery.encoding import LINE_BYTES_MAX, CannotEncode, fits, fitted, has_long_line
+from mailmend.delivery.mail.encoding import LINE_BYTES_MAX, CannotEncode, fits, fitted, has_long_line
+from mailmend.delivery.mail.mail_lines import canonical_lines
 
 GREETING = "Grüße\r\n".encode()
 SIMPLE = (

@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from model.delivery.entries import NEXT_STAGES, DeliveryEntry, EntryId, EntryStage, EntryState
-from model.ids import EnqueueId
+from mailmend.delivery.mail.entries import NEXT_STAGES, DeliveryEntry, EntryId, EntryStage, EntryState
+from mailmend.model.ids import EnqueueId
 
 MAIL = EnqueueId(UUID(int=7))
 ENTRY = DeliveryEntry(EntryId(MAIL, 2), "bob@Example.ORG")

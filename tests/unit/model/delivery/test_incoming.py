@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery.policy_file import policies_of
-from model.delivery.incoming import (
+from mailmend.delivery.policy.file.reading import policies_of
+from mailmend.delivery.policy.incoming import (
     EXPIRES,
     IncomingField,
     IncomingOutcome,
@@ -20,9 +20,9 @@ from model.delivery.incoming import (
     rules_before_header,
     unknown_name,
 )
-from model.errors import WrongUse
-from model.pickup.policy import pattern_of
-from model.queue.mails import PRIORITY_ATTRIBUTE
+from mailmend.delivery.policy.policy import pattern_of
+from mailmend.mailqueue.rules.mails import PRIORITY_ATTRIBUTE
+from mailmend.model.errors import WrongUse
 
 NOW: Final = datetime(2026, 5, 1, 8, tzinfo=UTC)
 

@@ -5,10 +5,10 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.delivery.entries import EntryEnd, EntryId
-from model.delivery.journal import ENDS, OUTCOMES, AttemptOutcome, JournalledAttempt, UncertainPolicy, decisive
-from model.ids import EnqueueId
-from model.pickup.policy import PickupField
+from mailmend.delivery.mail.entries import EntryEnd, EntryId
+from mailmend.delivery.mail.journal import ENDS, OUTCOMES, AttemptOutcome, JournalledAttempt, UncertainPolicy, decisive
+from mailmend.delivery.policy.policy import PickupField
+from mailmend.model.ids import EnqueueId
 from tests.support.clock import VirtualClock
 
 CLOCK = VirtualClock()

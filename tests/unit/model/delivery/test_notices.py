@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.delivery.encoding import fits
-from model.delivery.notices import (
+from mailmend.delivery.mail.encoding import fits
+from mailmend.delivery.mail.notices import (
     RETURNED_BYTES_MAX,
     NoticeKind,
     NoticeWish,

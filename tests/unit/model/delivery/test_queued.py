@@ -7,11 +7,19 @@ from uuid import UUID
 
 import pytest
 
-from model.delivery.entries import HELD_FOR, DeliveryEntry, EntryId, EntryOrder, EntryState, OrderKind, OutgoingMail
-from model.delivery.queued import EntryAction, EntryChange, EntryField, EntryFilter, QueuedEntry
-from model.errors import WrongUse
-from model.ids import EnqueueId
-from model.pickup.policy import PickupField
+from mailmend.delivery.mail.entries import (
+    HELD_FOR,
+    DeliveryEntry,
+    EntryId,
+    EntryOrder,
+    EntryState,
+    OrderKind,
+    OutgoingMail,
+)
+from mailmend.delivery.mail.queued import EntryAction, EntryChange, EntryField, EntryFilter, QueuedEntry
+from mailmend.delivery.policy.policy import PickupField
+from mailmend.model.errors import WrongUse
+from mailmend.model.ids import EnqueueId
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
 FIRST, NOW = EnqueueId(UUID(int=7)), EnqueueId(UUID(int=8))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.delivery.retries import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule, spread_of
-from model.errors import WrongUse
+from mailmend.delivery.mail.retries import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule, spread_of
+from mailmend.model.errors import WrongUse
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -6,12 +6,12 @@ from uuid import UUID
 
 import pytest
 
-from model.delivery.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryId, OutgoingMail
-from model.delivery.notices import NoticeCondition, NoticeKind, NoticeWish, RecipientNotice
-from model.delivery.retries import RetryInterval, RetrySchedule
-from model.delivery.settling import MailSettlement, settlement_of
-from model.ids import EnqueueId
-from model.pickup.policy import PickupField
+from mailmend.delivery.mail.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryId, OutgoingMail
+from mailmend.delivery.mail.notices import NoticeCondition, NoticeKind, NoticeWish, RecipientNotice
+from mailmend.delivery.mail.retries import RetryInterval, RetrySchedule
+from mailmend.delivery.mail.settling import MailSettlement, settlement_of
+from mailmend.delivery.policy.policy import PickupField
+from mailmend.model.ids import EnqueueId
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

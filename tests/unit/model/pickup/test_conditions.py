@@ -8,12 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import WrongUse
-from model.ids import QueueName
-from model.pickup.conditions import MadeCondition, condition_id, normal_texts, with_conditions
-from model.pickup.covering import pattern_text
-from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, Threshold, ThresholdCondition, pattern_of
-from model.pickup.rates import SLIDING_COUNT_MAX, DeliveryRate, RateAlgorithm
+from mailmend.delivery.policy.conditions import MadeCondition, condition_id, normal_texts, with_conditions
+from mailmend.delivery.policy.covering import pattern_text
+from mailmend.delivery.policy.policy import (
+    CounterPolicy,
+    FieldGroup,
+    PickupField,
+    Threshold,
+    ThresholdCondition,
+    pattern_of,
+)
+from mailmend.delivery.policy.rates import SLIDING_COUNT_MAX, DeliveryRate, RateAlgorithm
+from mailmend.model.errors import WrongUse
+from mailmend.model.ids import QueueName
 
 DOMAIN, LOCAL_IP, JOB = PickupField.RECIPIENT_DOMAIN, PickupField.LOCAL_IP, PickupField.JOB_ID
 QUEUE = QueueName("outgoing")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.pickup.covering import CoverIndex, FieldPatterns, covers, never_meet, pattern_text
-from model.pickup.policy import PickupField, pattern_of
+from mailmend.delivery.policy.covering import CoverIndex, FieldPatterns, covers, never_meet, pattern_text
+from mailmend.delivery.policy.policy import PickupField, pattern_of
 
 DOMAIN, ADDRESS, JOB = PickupField.RECIPIENT_DOMAIN, PickupField.LOCAL_IP, PickupField.JOB_ID
 TEXTS = {

@@ -5,13 +5,27 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.pickup.engine import PickupEngine
-from model.pickup.explaining import NextSource, PolicyShare, SourceExplanation, explain_by, explain_mail, next_source
-from model.pickup.policies import PickupPolicies
-from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, Threshold, ThresholdCondition, pattern_of
-from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
-from model.pickup.sub_queues import UNKNOWN, ActiveMail
-from model.pickup.suspensions import Suspension
+from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.policy.explaining import (
+    NextSource,
+    PolicyShare,
+    SourceExplanation,
+    explain_by,
+    explain_mail,
+    next_source,
+)
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.policy import (
+    CounterPolicy,
+    FieldGroup,
+    PickupField,
+    Threshold,
+    ThresholdCondition,
+    pattern_of,
+)
+from mailmend.delivery.policy.rates import SECOND, DeliveryRate, RateAlgorithm
+from mailmend.delivery.policy.sub_queues import UNKNOWN, ActiveMail
+from mailmend.delivery.policy.suspensions import Suspension
 
 DOMAIN, LOCAL_IP, MX = PickupField.RECIPIENT_DOMAIN, PickupField.LOCAL_IP, PickupField.REMOTE_MX
 FIRST, SECOND_ONE = "192.0.2.1", "192.0.2.2"

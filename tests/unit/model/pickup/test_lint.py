@@ -8,11 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.pickup.lint import POLICY_RULES, PolicyFinding, lint_policies
-from model.pickup.policies import PickupPolicies
-from model.pickup.policy import CounterPolicy, FieldGroup, PickupField, Threshold, ThresholdCondition, pattern_of
-from model.pickup.rates import SECOND, DeliveryRate
-from model.pickup.suspensions import Suspension
+from mailmend.delivery.policy.lint import POLICY_RULES, PolicyFinding, lint_policies
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.policy import (
+    CounterPolicy,
+    FieldGroup,
+    PickupField,
+    Threshold,
+    ThresholdCondition,
+    pattern_of,
+)
+from mailmend.delivery.policy.rates import SECOND, DeliveryRate
+from mailmend.delivery.policy.suspensions import Suspension
 
 DOMAIN, MX, JOB, LOCAL_IP = (
     PickupField.RECIPIENT_DOMAIN,

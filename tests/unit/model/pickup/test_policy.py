@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.delivery.incoming import IncomingField
-from model.errors import WrongUse
-from model.pickup.covering import pattern_text
-from model.pickup.policy import (
+from mailmend.delivery.policy.covering import pattern_text
+from mailmend.delivery.policy.incoming import IncomingField
+from mailmend.delivery.policy.policy import (
     CounterPolicy,
     ExactValue,
     FieldGroup,
@@ -18,7 +17,8 @@ from model.pickup.policy import (
     kept_pattern,
     pattern_of,
 )
-from model.pickup.rates import DeliveryRate
+from mailmend.delivery.policy.rates import DeliveryRate
+from mailmend.model.errors import WrongUse
 
 LOCAL_IP, REMOTE_MX, DOMAIN = PickupField.LOCAL_IP, PickupField.REMOTE_MX, PickupField.RECIPIENT_DOMAIN
 JOB = PickupField.JOB_ID

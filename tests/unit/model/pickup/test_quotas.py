@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
-from model.pickup.policy import FieldGroup, PickupField, ThresholdCondition, pattern_of
-from model.pickup.quotas import (
+from mailmend.delivery.policy.policy import FieldGroup, PickupField, ThresholdCondition, pattern_of
+from mailmend.delivery.policy.quotas import (
     CountedMail,
     QueuedAmount,
     QueueQuota,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from model.errors import WrongUse
-from model.pickup.rates import SECOND, SLIDING_COUNT_MAX, DeliveryRate, RateAlgorithm, RateState
+from mailmend.delivery.policy.rates import SECOND, SLIDING_COUNT_MAX, DeliveryRate, RateAlgorithm, RateState
+from mailmend.model.errors import WrongUse
 
 RATES = st.builds(DeliveryRate, st.integers(1, 30), st.integers(1, 100))
 PAUSES = st.lists(st.integers(0, 40), max_size=120)

@@ -2,10 +2,18 @@
 
 import pytest
 
-from model.pickup.policies import PickupPolicies
-from model.pickup.policy import CounterKey, CounterPolicy, ExactValue, FieldGroup, PickupField, Threshold, ValuePattern
-from model.pickup.recorded import groups_of, sources_of, values_of, with_concurrency
-from model.pickup.suspensions import Suspension
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.policy import (
+    CounterKey,
+    CounterPolicy,
+    ExactValue,
+    FieldGroup,
+    PickupField,
+    Threshold,
+    ValuePattern,
+)
+from mailmend.delivery.policy.recorded import groups_of, sources_of, values_of, with_concurrency
+from mailmend.delivery.policy.suspensions import Suspension
 from tests.support.attempts import attempt
 
 TENANT, DOMAIN, SOURCE = PickupField.TENANT_ID, PickupField.RECIPIENT_DOMAIN, PickupField.LOCAL_IP

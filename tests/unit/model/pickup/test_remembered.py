@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from model.pickup.policy import CounterPolicy, ExactValue, FieldGroup, PickupField
-from model.pickup.rates import LONG_AGO, SECOND, DeliveryRate, RateAlgorithm
-from model.pickup.remembered import CounterMemory, KeptRates, SavedRate, policy_names, saved_rate
+from mailmend.delivery.policy.policy import CounterPolicy, ExactValue, FieldGroup, PickupField
+from mailmend.delivery.policy.rates import LONG_AGO, SECOND, DeliveryRate, RateAlgorithm
+from mailmend.delivery.policy.remembered import CounterMemory, KeptRates, SavedRate, policy_names, saved_rate
 
 RATE = DeliveryRate(200, 100 * SECOND)
 """Four may begin before the next row; of what is not urgent a row is due after two seconds."""

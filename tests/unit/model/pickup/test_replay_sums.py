@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.pickup.policies import PickupPolicies
-from model.pickup.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
-from model.pickup.recorded import RecordedAttempt
-from model.pickup.replay_sums import DelayedValue, ReplaySums, WaitSums, most_delayed
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
+from mailmend.delivery.policy.recorded import RecordedAttempt
+from mailmend.delivery.policy.replay_sums import DelayedValue, ReplaySums, WaitSums, most_delayed
 from tests.support.attempts import START, attempt
 
 DOMAIN, TENANT = PickupField.RECIPIENT_DOMAIN, PickupField.TENANT_ID

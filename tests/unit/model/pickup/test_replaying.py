@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import WrongUse
-from model.pickup.policies import PickupPolicies
-from model.pickup.policy import (
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.policy import (
     NO_GROUPS,
     CounterPolicy,
     ExactValue,
@@ -19,11 +18,12 @@ from model.pickup.policy import (
     Threshold,
     ThresholdCondition,
 )
-from model.pickup.rates import SECOND, DeliveryRate, RateAlgorithm
-from model.pickup.recorded import MILLI, RecordedAttempt, groups_of, tells_sources, with_concurrency
-from model.pickup.replay_sums import ReplaySums, most_delayed
-from model.pickup.replaying import AttemptReplay, BegunAttempt, CounterUse, LimitKind, most_refusing
-from model.pickup.suspensions import Suspension
+from mailmend.delivery.policy.rates import SECOND, DeliveryRate, RateAlgorithm
+from mailmend.delivery.policy.recorded import MILLI, RecordedAttempt, groups_of, tells_sources, with_concurrency
+from mailmend.delivery.policy.replay_sums import ReplaySums, most_delayed
+from mailmend.delivery.policy.replaying import AttemptReplay, BegunAttempt, CounterUse, LimitKind, most_refusing
+from mailmend.delivery.policy.suspensions import Suspension
+from mailmend.model.errors import WrongUse
 from tests.support.attempts import START, attempt
 
 FIELDS = (PickupField.RECIPIENT_DOMAIN, PickupField.TENANT_ID, PickupField.LOCAL_IP)

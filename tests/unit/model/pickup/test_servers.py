@@ -5,8 +5,16 @@ from uuid import UUID
 
 import pytest
 
-from model.pickup.servers import NOTHING_ADOPTED, SeatState, ServerLife, ServerName, ServerSeat, ServerView, first_view
-from model.pickup.shares import NO_SHARE, LimitShare
+from mailmend.delivery.policy.servers import (
+    NOTHING_ADOPTED,
+    SeatState,
+    ServerLife,
+    ServerName,
+    ServerSeat,
+    ServerView,
+    first_view,
+)
+from mailmend.delivery.policy.shares import NO_SHARE, LimitShare
 
 A, B, C, D = (ServerName(one) for one in "abcd")
 NOW = datetime(2026, 11, 27, tzinfo=UTC)

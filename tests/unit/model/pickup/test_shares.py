@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.pickup.policy import CounterPolicy, PickupField, Threshold
-from model.pickup.rates import LONG_AGO, SECOND, DeliveryRate, RateAlgorithm
-from model.pickup.remembered import policy_names
-from model.pickup.shares import NO_SHARE, WHOLE, LimitShare, ServerShare, shared, turn_of
-from model.pickup.sub_queues import UNKNOWN, CounterEntry
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
+from mailmend.delivery.policy.rates import LONG_AGO, SECOND, DeliveryRate, RateAlgorithm
+from mailmend.delivery.policy.remembered import policy_names
+from mailmend.delivery.policy.shares import NO_SHARE, WHOLE, LimitShare, ServerShare, shared, turn_of
+from mailmend.delivery.policy.sub_queues import UNKNOWN, CounterEntry
 
 POLICY = CounterPolicy(
     (PickupField.RECIPIENT_DOMAIN,),

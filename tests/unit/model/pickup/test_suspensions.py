@@ -4,10 +4,10 @@ from uuid import UUID
 
 import pytest
 
-from model.errors import WrongUse
-from model.ids import QueueName
-from model.pickup.policy import PickupField
-from model.pickup.suspensions import MadeSuspension, normal_values
+from mailmend.delivery.policy.policy import PickupField
+from mailmend.delivery.policy.suspensions import MadeSuspension, normal_values
+from mailmend.model.errors import WrongUse
+from mailmend.model.ids import QueueName
 
 DOMAIN, LOCAL_IP = PickupField.RECIPIENT_DOMAIN, PickupField.LOCAL_IP
 ID = UUID("6e0ab5e0-8d1c-11f0-9a5e-0242ac120002")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.pickup.engine import Picked, PickupEngine
-from model.pickup.policy import CounterPolicy, PickupField, Threshold
-from model.pickup.rates import RateAlgorithm
-from model.pickup.sub_queues import ActiveMail, PickupFigures, SubQueue
-from model.pickup.turns import WHOLE_TURN, TenantTurns
+from mailmend.delivery.policy.engine import Picked, PickupEngine
+from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
+from mailmend.delivery.policy.rates import RateAlgorithm
+from mailmend.delivery.policy.sub_queues import ActiveMail, PickupFigures, SubQueue
+from mailmend.delivery.policy.turns import WHOLE_TURN, TenantTurns
 
 DOMAIN, TENANT = PickupField.RECIPIENT_DOMAIN, PickupField.TENANT_ID
 PER_DOMAIN = CounterPolicy((DOMAIN,))

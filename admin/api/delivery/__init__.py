@@ -1,1 +1,0 @@
-"""The HTTP side of a server of deliveries: recipients, suspensions, policies, and why a mail waits."""

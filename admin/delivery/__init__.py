@@ -1,0 +1,1 @@
+"""`mailmend delivery`, `policy` and `suspend`."""

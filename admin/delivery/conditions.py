@@ -1,0 +1,183 @@
+"""Declarations of the commands of `mailmend policy` that set limits for a while, on all servers of a queue."""
+
+import math
+from typing import Any, Final
+
+import click
+
+from mailmend.admin.delivery.suspend import HISTORY_OPTIONS, OF_A_QUEUE
+from mailmend.admin.frame.command import Command, Shared, Values
+from mailmend.admin.frame.kinds import Duration, ParsedValue
+from mailmend.admin.frame.options import flag, option
+from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT
+from mailmend.delivery.policy.conditions import normal_condition_value
+from mailmend.delivery.policy.policy import PickupField, Threshold, field_named
+from mailmend.delivery.policy.rates import SECOND, DeliveryRate
+from mailmend.delivery.policy.suspensions import ORDER_MAX
+from mailmend.model.errors import WrongUse
+
+_NAMES: Final = ", ".join(field.value for field in PickupField)
+
+
+def _fields(value: Any) -> tuple[str, ...]:
+    return tuple(name for word in str(value).split(",") if (name := word.strip()))
+
+
+def _value(value: Any) -> tuple[str, str]:
+    name, is_there, text = str(value).partition("=")
+    if not name or not is_there:
+        raise WrongUse(f"{value!r} is no field with a value", mend="Write it like recipientdomain=example.org.")
+    return name, normal_condition_value(field_named(name), text)
+
+
+def _nanos(value: Any) -> int:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= ORDER_MAX.total_seconds():
+        raise WrongUse(f"{value!r} is no number of seconds", mend="Write it like 5, or 0.5.")
+    return max(1, round(seconds * SECOND))
+
+
+_WHICH: Final = Shared(
+    "values",
+    {
+        "For which mails": (
+            option(
+                "--if",
+                "A field of the policy, and its value as in a policy file: itself, *.domain, a network, /regex/, "
+                "#group; may be given again: of the same field one is enough, each field must match.",
+                "conditions",
+                type=ParsedValue("condition", _value),
+                multiple=True,
+                metavar="FIELD=VALUE",
+            ),
+        )
+    },
+    lambda own, _others, _context: _by_field(own["conditions"]),
+)
+
+
+def _by_field(given: Any) -> dict[str, tuple[str, ...]]:
+    found = dict[str, tuple[str, ...]]()
+    for name, text in given:
+        found[name] = (*found.get(name, ()), text)
+    return found
+
+
+def _threshold(own: Values, _others: Values, _context: click.Context) -> Threshold:
+    return Threshold(own["concurrency"], own["rate"], own["connect_interval"], own["stop"], own["cluster"])
+
+
+_LIMITS: Final = Shared(
+    "threshold",
+    {
+        "Limits": (
+            option(
+                "--concurrency",
+                "Attempts to deliver at once; 0 lets none begin. [default: no limit]",
+                type=click.IntRange(0, 1_000_000),
+                metavar="N",
+            ),
+            option(
+                "--rate",
+                "X deliveries in Y seconds as X/Y, or X alone for each second. [default: no limit]",
+                type=ParsedValue("rate", lambda value: DeliveryRate.parse(str(value))),
+                metavar="X/Y",
+            ),
+            option(
+                "--connect-interval",
+                "Seconds between two new connections. [default: none]",
+                type=ParsedValue("seconds", _nanos),
+                metavar="S",
+            ),
+            flag("--stop", "Later policies of the file neither limit nor count such a mail."),
+            option(
+                "--cluster/--no-cluster",
+                "Whether the servers of the queue share these limits; else each has all of them. [default: they do]",
+                default=True,
+            ),
+        )
+    },
+    _threshold,
+)
+
+ADD: Final = Command(
+    name="add",
+    summary="Set limits for a while, on all servers of a queue, before those of their policy files.",
+    about="""It is of the policies that count by exactly the fields named, and is tested before the file's own
+    conditions, the earliest first; its limits replace the file's, all of them. As in a file, the servers of the queue
+    share them, unless each is to have all of them: cluster: false there, --no-cluster here. What has begun counts on.
+    It makes no counter: where no policy counts by these fields it is parked, until a policy file that does is read. A
+    value that a policy counts as part of a group means the group there, and the answer says so.
+
+    Who set it, and why, is kept over restarts and reloads. With --for it ends by itself. The same fields and values
+    again are one condition, with the later command's limits, end and reason.""",
+    service="mailmend.admin.delivery.conditions_service:add_condition",
+    present="mailmend.admin.delivery.conditions_document:add_document",
+    options=(
+        QUEUE_ARGUMENT,
+        option(
+            "--fields",
+            f"What the policies count by, with commas between: {_NAMES}; '' is everything together.",
+            type=ParsedValue("fields", _fields),
+            required=True,
+            metavar="FIELDS",
+        ),
+        flag("--all", "All of them: whatever such a policy counts.", "everything"),
+        flag("--unlimited", "No limit: what the file limits is not limited so long."),
+        option("--for", "How long. [default: until it is removed]", "lasts", type=Duration(zero=False)),
+        option(
+            "--condition-id",
+            "Its id, for scripts. [default: it follows from fields and values]",
+            "id",
+            type=click.UUID,
+            metavar="ID",
+        ),
+        option("--why", "Why: shown to whoever finds mails waiting.", required=True, metavar="TEXT"),
+        DRY_RUN,
+    ),
+    shared=(_WHICH, _LIMITS, OF_A_QUEUE),
+    examples="""
+        mailmend policy add outgoing --fields recipientdomain --if recipientdomain=example.org --rate 100/60 \\
+            --for 2h --why 'they throttle us'
+        mailmend policy add outgoing --fields localip,remotemx --if localip=192.0.2.7 --if 'remotemx=*.example.net' \\
+            --concurrency 1 --why 'a new address; ticket 12'
+        mailmend policy add outgoing --fields '' --all --concurrency 50 --for 10m --why 'the line is slow'
+        mailmend policy add outgoing --fields localip --if localip=192.0.2.7 --rate 1 --no-cluster --why 'each its own'
+        mailmend policy add outgoing --fields tenantid --if tenantid=acme --unlimited --for 1h --why 'as agreed'""",
+    exits="0 it is set, or parked; 2 wrong use, 4 the cluster cannot be reached (`list` names it, or it is not).",
+)
+
+LIST: Final = Command(
+    name="list",
+    summary="Say which limits are set for a while: for which mails, until when, by whom, why, and which are parked.",
+    about="""In the order in which they are tested. What the servers make of each follows from what they have said of
+    their policies; what the policy files themselves say is not among them. With --history: who set and removed
+    what, and which hooks did. What ends by itself is told of by the end that it was given; a change whose process was
+    killed right behind it may be missing.""",
+    service="mailmend.admin.delivery.conditions_service:list_conditions",
+    present="mailmend.admin.delivery.conditions_document:list_document",
+    options=(QUEUE_ARGUMENT, *HISTORY_OPTIONS),
+    shared=(OF_A_QUEUE,),
+    examples="""
+        mailmend policy list outgoing
+        mailmend policy list outgoing --json
+        mailmend policy list outgoing --history --changes 20      who did what last""",
+    exits="0 done, also where nothing is listed; 2 wrong use, 4 the cluster cannot be reached.",
+)
+
+REMOVE: Final = Command(
+    name="remove",
+    summary="Let the policy files' limits hold again.",
+    service="mailmend.admin.delivery.conditions_service:remove_condition",
+    present="mailmend.admin.delivery.conditions_document:remove_document",
+    options=(QUEUE_ARGUMENT, click.Argument(["id"], type=click.UUID, metavar="ID"), DRY_RUN),
+    shared=(OF_A_QUEUE,),
+    examples="""
+        mailmend policy remove outgoing 6e0ab5e0-8d1c-51f0-9a5e-0242ac120002""",
+    exits="0 it is removed, 2 wrong use or no such condition, 4 the cluster cannot be reached.",
+)
+
+CONDITION_COMMANDS: Final = (ADD, LIST, REMOVE)

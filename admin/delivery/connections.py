@@ -1,0 +1,141 @@
+"""What delivery is connected to besides the queue: DNS, servers of mail, clients, hooks. Its libraries are an extra."""
+
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mailmend.admin.frame.cluster import EngineWanted, OpenCluster, spark_source
+from mailmend.admin.frame.extras import import_or_name_extra
+from mailmend.cql.introspect import tables_of
+from mailmend.delivery.ledger.recorded_attempts import AttemptsWanted, LocalAttempts, read_attempts
+from mailmend.delivery.mail.attempts import MailRelay, NextHops, SourceAddress
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.replay_sums import AttemptRecord
+from mailmend.delivery.smtp.outgoing.addresses import IpNetwork, OwnHost, loopback_of, reachable_families
+from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
+from mailmend.model.errors import WrongUse
+from mailmend.model.operations import Level
+from mailmend.model.ports import Clock, Progress
+from mailmend.repair.mending.limits import Pace
+
+if TYPE_CHECKING:
+    from mailmend.delivery.policy.file.reading import PolicyFile
+    from mailmend.delivery.settings import ListenerSettings
+    from mailmend.delivery.smtp.incoming.listener import MailListener
+    from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
+    from mailmend.mailqueue.queue import MailQueue
+
+PRE_DELIVERY: Final = "mailmend.pre_delivery"
+POST_DELIVERY: Final = "mailmend.post_delivery"
+"""The groups of entry points in which hooks are looked for."""
+
+
+def relay_of(host_name: str, authorities: Path | None, mails_per_connection: int) -> MailRelay:
+    """What passes mails on, under this name; where `authorities` are named nobody else is trusted."""
+    smtp = import_or_name_extra("mailmend.delivery.smtp.outgoing.relay")
+    reuse = smtp.ConnectionReuse(mails_max=mails_per_connection) if mails_per_connection > 1 else None
+    relay: MailRelay = smtp.SmtpRelay(host_name, str(authorities.expanduser()) if authorities else None, reuse)
+    return relay
+
+
+def listener_tls(certificate: Path, key: Path, authority: Path | None) -> "ListenerTls":
+    """What secures the connections of a listener's clients; `authority` signed their own certificates."""
+    tls: ListenerTls = import_or_name_extra("mailmend.delivery.smtp.incoming.listener_tls").ListenerTls(
+        certificate=certificate, key=key, authority=authority
+    )
+    return tls
+
+
+def listener_of(
+    queue: "MailQueue", clock: Clock, settings: "ListenerSettings", tls: "ListenerTls | None"
+) -> "MailListener":
+    """What takes mails from clients and puts them into the queue."""
+    listener: MailListener = import_or_name_extra("mailmend.delivery.smtp.incoming.listener").MailListener(
+        queue=queue, clock=clock, settings=settings, tls=tls
+    )
+    return listener
+
+
+def dns_hops(
+    clock: Clock, own: OwnHost, sources: Sequence[SourceAddress], internal: Sequence[IpNetwork] = ()
+) -> NextHops:
+    """The servers of each domain; none that would send mail round in a circle, or that these addresses do not reach.
+
+    Those in `internal` networks may be next hops though they are not of the Internet.
+    """
+    dns = import_or_name_extra("mailmend.delivery.smtp.outgoing.dns")
+    allowed = (*internal, *loopback_of(sources))
+    settings = dns.DnsSettings(own=own, families=reachable_families(sources), internal=allowed)
+    hops: NextHops = dns.DnsNextHops(clock, settings)
+    return hops
+
+
+def hook_named(group: str, name: str | None) -> Callable[..., Any] | None:
+    """What an installed package declares as an entry point; None where none is named.
+
+    Raises:
+        WrongUse: there is none of that name, or it cannot be imported, or is nothing to call.
+    """
+    if name is None:
+        return None
+    known = {point.name: point for point in entry_points(group=group)}
+    if name not in known:
+        there = f"There are: {', '.join(sorted(known))}." if known else "No installed package has any."
+        raise WrongUse(f"no installed package has an entry point {name!r} in the group {group}", mend=there)
+    try:
+        hook = known[name].load()
+    except (ImportError, AttributeError) as error:
+        raise WrongUse(f"the entry point {name!r} of {group} cannot be loaded: {error}") from error
+    if not callable(hook):
+        raise WrongUse(f"the entry point {name!r} of {group} is no function", mend="Name a function, or a coroutine's.")
+    found: Callable[..., Any] = hook
+    return found
+
+
+def policies_in(file: Path | None) -> PickupPolicies:
+    """What the file says; without one, nothing is limited."""
+    return policy_file(file).said if file else PickupPolicies()
+
+
+def policy_file(file: Path) -> "PolicyFile":
+    """What the file says, and where it says so."""
+    found: PolicyFile = import_or_name_extra("mailmend.delivery.policy.file.reading").read_policies(file)
+    return found
+
+
+def at_ledger(opened: OpenCluster) -> OpenCluster:
+    """The same cluster, with the ledger in the place of the mail keyspace, and that in its place."""
+    connection = opened.connection
+    mail = connection.keyspace
+    ledger = connection.ledger_keyspace
+    return replace(opened, connection=replace(connection, keyspace=ledger, ledger_keyspace=mail))
+
+
+def attempt_record(
+    ledger: OpenCluster, engine: EngineWanted, wanted: AttemptsWanted, level: Level, pace: Pace, *, progress: Progress
+) -> AttemptRecord:
+    """The recorded attempts of a queue, to be replayed; none where the ledger has no table of them.
+
+    Raises:
+        WrongUse: there are more than this process should hold, and it is to read them alone.
+    """
+    if DELIVERY_ATTEMPT.name not in tables_of(ledger.cluster, ledger.connection.keyspace):
+        return LocalAttempts()
+    if engine.name == "local":
+        return read_attempts(pace.over(ledger.mail), wanted, level, progress)
+    read: Callable[..., AttemptRecord] = import_or_name_extra("mailmend.spark_repair.attempts").read_attempts
+    return read(spark_source(ledger, engine, level, pace), wanted, progress)
+
+
+def own_name() -> str:
+    """The name of this host, as the system knows it."""
+    return socket.getfqdn()
+
+
+def own_host(names: Sequence[str], sources: Sequence[SourceAddress], listens_at: Sequence[str]) -> OwnHost:
+    """This host by all of its names: those of the system, of its sources, and these."""
+    known = (own_name(), socket.gethostname(), *(source.helo for source in sources), *names)
+    return OwnHost.known_as(filter(None, known), listens_at)

@@ -1,0 +1,388 @@
+"""A server that delivers the mails of a queue."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mailmend.admin.delivery.connections import (
+    POST_DELIVERY,
+    PRE_DELIVERY,
+    dns_hops,
+    hook_named,
+    listener_of,
+    listener_tls,
+    own_host,
+    own_name,
+    relay_of,
+)
+from mailmend.admin.delivery.desk import DeliveryDesk
+from mailmend.admin.delivery.open_files import allow_open_files
+from mailmend.admin.delivery.policies_in_force import PoliciesInForce
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import owner_name
+from mailmend.admin.frame.event_loop import hangup_calls, stop_signal
+from mailmend.admin.frame.whole_files import refuse_unwritable, write_text
+from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.admin.queue.request import QueueRequest
+from mailmend.delivery.mail.attempts import DeliveryProtocol, NextHops, SourceAddress, TlsLevel
+from mailmend.delivery.mail.entries import EntryEnd
+from mailmend.delivery.mail.journal import UncertainPolicy
+from mailmend.delivery.mail.retries import RetrySchedule
+from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.quotas import QuotaUsage
+from mailmend.delivery.policy.shares import ServerShare
+from mailmend.delivery.server.hooks import DeliveryHooks
+from mailmend.delivery.server.serving import DeliveryServer
+from mailmend.delivery.settings import (
+    CONNECTIONS_BY_ADDRESS_MAX,
+    CONNECTIONS_MAX,
+    IDLE_MAX,
+    LOOPBACK_NETWORKS,
+    MAIL_BYTES_MAX,
+    MAIL_WAIT_MAX,
+    RECIPIENTS_MAX,
+    DeliverySettings,
+    ListenAddress,
+    ListenerSettings,
+)
+from mailmend.delivery.smtp.outgoing.smart_host import SmartHost
+from mailmend.mailqueue.background import cancelled, paused
+from mailmend.mailqueue.prometheus import metrics_text
+from mailmend.mailqueue.queue import MailQueue, no_due_mails
+from mailmend.model.errors import MailmendError, WrongUse
+from mailmend.model.ports import Clock
+from mailmend.repair.log_fields import heard
+
+if TYPE_CHECKING:
+    from mailmend.delivery.smtp.incoming.listener import MailListener
+    from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
+
+_OPEN_FILES_BESIDE: Final = 400
+"""For DNS, the cluster, the broker, the blob store and the clients of --http."""
+
+METRICS_EVERY: Final = timedelta(seconds=15)
+PREFETCH_DEFAULT: Final = 100
+
+DeliveryFace = Callable[[DeliveryDesk, asyncio.Event], Coroutine[Any, Any, None]]
+"""Serves whoever asks at the desk, until the event."""
+CONCURRENCY_DEFAULT: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryRequest(QueueRequest):
+    """Deliver until a signal says otherwise.
+
+    Attributes:
+        next_hop: takes all mail; None: the servers that DNS names for each domain.
+        next_hops_in: networks that are not of the Internet, and whose servers may be next hops that DNS names.
+        own_hosts: further names and addresses of this host.
+        sources: addresses of this machine that mails are sent from; none: the system's choice.
+        helo: the name of this host, in greetings and reports; None: as the system knows it.
+        postmaster: who is told of reports that cannot be delivered; None: nobody.
+        smtp_tls_ca: certificates of the authorities that are trusted; None: those of the system.
+        protocol: SMTP, or LMTP, as its name in settings.
+        mails_per_connection: 1 ends each connection after its mail.
+        concurrency: attempts at once.
+        prefetch: mails of each priority that are held at once.
+        retries: when mails are tried again, by transport; "" is that of the others.
+        waiting_max: how long a recipient waits for its policy before it goes back to the queue.
+        policies: a file of them; None: nothing is limited.
+        server_name: of this one among those of the queue; None: this host's, with a number where that is taken.
+        metrics: a file for node_exporter; None: none is written.
+        pre_delivery: the name of a hook; None: there is none.
+        post_delivery: likewise.
+        hook_limit: how long a hook may take.
+        suspensions_every: how long after a reading of what people suspended the next one begins.
+        uncertain: what becomes of a recipient whose server may have the mail, as its name in settings.
+        listen: where mails are taken from clients; nowhere: all come by the queue.
+        relay_from: networks whose clients may hand over mails; none: loopback.
+        mail_bytes_max: of a mail from a client.
+        mail_recipients_max: likewise.
+        listen_connections: of clients, at once.
+        listen_idle: how long a client may say nothing.
+        listen_tls_cert: the listener's certificate; None: its clients cannot use TLS.
+        listen_tls_key: of that certificate.
+        listen_tls: optional or required.
+        listen_tls_client_ca: whose certificates clients have to show; None: none.
+        face: answers whoever asks over a network; None: nobody is answered.
+    """
+
+    next_hop: SmartHost | None = None
+    next_hops_in: tuple[IPv4Network | IPv6Network, ...] = ()
+    own_hosts: tuple[str, ...] = ()
+    sources: tuple[SourceAddress, ...] = ()
+    helo: str | None = None
+    postmaster: str | None = None
+    smtp_tls: str = TlsLevel.OPTIONAL.value
+    smtp_tls_ca: Path | None = None
+    protocol: str = DeliveryProtocol.SMTP.value
+    mails_per_connection: int = 1
+    concurrency: int = CONCURRENCY_DEFAULT
+    prefetch: int = PREFETCH_DEFAULT
+    retries: Mapping[str, RetrySchedule] = field(default_factory=dict)
+    waiting_max: timedelta = timedelta(minutes=5)
+    policies: Path | None = None
+    server_name: str | None = None
+    metrics: Path | None = None
+    pre_delivery: str | None = None
+    post_delivery: str | None = None
+    hook_limit: timedelta = timedelta(seconds=10)
+    suspensions_every: timedelta = timedelta(seconds=5)
+    uncertain: str = UncertainPolicy.RETRY.value
+    listen: tuple[ListenAddress, ...] = ()
+    relay_from: tuple[IPv4Network | IPv6Network, ...] = ()
+    mail_bytes_max: int = MAIL_BYTES_MAX
+    mail_recipients_max: int = RECIPIENTS_MAX
+    listen_connections: int = CONNECTIONS_MAX
+    listen_connections_by_address: int = CONNECTIONS_BY_ADDRESS_MAX
+    listen_idle: timedelta = IDLE_MAX
+    listen_mail_wait: timedelta = MAIL_WAIT_MAX
+    listen_tls_cert: Path | None = None
+    listen_tls_key: Path | None = None
+    listen_tls: str = "optional"
+    listen_tls_client_ca: Path | None = None
+    face: DeliveryFace | None = None
+
+    def delivery(self) -> DeliverySettings:
+        return DeliverySettings(
+            reporter=self.helo or own_name(),
+            postmaster=self.postmaster or "",
+            sources=self.sources or (SourceAddress(),),
+            tls=TlsLevel(self.smtp_tls),
+            protocol=DeliveryProtocol(self.protocol),
+            prefetch=self.prefetch,
+            concurrency=self.concurrency,
+            waiting_max=self.waiting_max,
+            suspensions_every=self.suspensions_every,
+            schedules=self.retries,
+            uncertain=UncertainPolicy(self.uncertain),
+            seat=self.server_name or own_name(),
+            insists_on_seat=self.server_name is not None,
+        )
+
+    def by_dns(self, clock: Clock) -> NextHops:
+        """The servers that DNS names for each domain, but for this host, and for those that are not of the Internet."""
+        own = own_host((self.helo or "", *self.own_hosts), self.sources, [place.host for place in self.listen])
+        return dns_hops(clock, own, self.sources or (SourceAddress(),), self.next_hops_in)
+
+    @property
+    def open_files(self) -> int:
+        """How many files and sockets it may need: for attempts, kept connections and their successors, and clients."""
+        return 2 * self.concurrency + self.listen_connections + _OPEN_FILES_BESIDE
+
+    def listening(self) -> ListenerSettings:
+        return ListenerSettings(
+            host_name=self.helo or own_name(),
+            addresses=self.listen,
+            relay_from=self.relay_from or LOOPBACK_NETWORKS,
+            mail_bytes_max=self.mail_bytes_max,
+            recipients_max=self.mail_recipients_max,
+            connections_max=self.listen_connections,
+            connections_by_address_max=self.listen_connections_by_address,
+            idle_max=self.listen_idle,
+            mail_wait_max=self.listen_mail_wait,
+            tls_required=self.listen_tls == "required",
+        )
+
+    def listening_tls(self) -> "ListenerTls | None":
+        """The certificate of the listener; None where it needs none.
+
+        Raises:
+            WrongUse: it cannot be read, or something that needs it is asked for without it.
+        """
+        certificate = self.listen_tls_cert
+        key = self.listen_tls_key
+        if certificate and key:
+            return listener_tls(certificate, key, self.listen_tls_client_ca)
+        secured = next((str(address) for address in self.listen if address.secured), "")
+        needs = secured or ("--listen-tls required" if self.listen_tls == "required" else "")
+        if certificate or key or needs or self.listen_tls_client_ca:
+            raise WrongUse(
+                f"{needs or 'TLS'} needs a certificate and its key",
+                mend="Give --listen-tls-cert and --listen-tls-key.",
+            )
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryEnded:
+    """The server was asked to stop, and has.
+
+    Attributes:
+        ended: how often a recipient's active time ended in each way.
+    """
+
+    request: DeliveryRequest
+    ended: Mapping[EntryEnd, int]
+
+
+def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
+    """Deliver until SIGTERM or Ctrl-C; SIGHUP reads the policies again, and the certificate.
+
+    Raises:
+        BadPolicyFile: the policies cannot be used; the message says where.
+        ServerNameTaken: another live server of the queue has the name; that takes a minute to be sure of.
+        WrongUse: there is no such hook, the file of metrics cannot be written, mails cannot be taken at an
+            address, or a certificate is missing or cannot be used.
+        Delayed: the keyspace has no table for delayed mails, so nothing could be tried again.
+        CannotReach: the cluster, the broker or the blob store, at the start; later they are waited for.
+    """
+    policies_in_force = PoliciesInForce(request.policies)
+    allowed = allow_open_files(request.open_files)
+    if allowed < request.open_files:
+        caller.remark(
+            f"The system allows {allowed} open files, and this server may need {request.open_files}: raise the limit "
+            "(LimitNOFILE= of its unit, ulimit -n), or lower --concurrency. Attempts beyond the limit are made later."
+        )
+    if request.metrics:
+        refuse_unwritable(request.metrics)
+    tls = request.listening_tls()
+    pre, post = hook_named(PRE_DELIVERY, request.pre_delivery), hook_named(POST_DELIVERY, request.post_delivery)
+
+    async def served(connections: QueueConnections) -> DeliveryEnded:
+        if not connections.can_delay:
+            raise no_due_mails()
+        settings = request.delivery()
+        limits = policies_in_force.said
+        policies_in_force.read_at = connections.now
+        relay = relay_of(settings.reporter, request.smtp_tls_ca, request.mails_per_connection)
+        connections = connections.with_ledger()
+        async with connections.open() as queue:
+            server = DeliveryServer(
+                name=owner_name(),
+                queue=queue,
+                next_hops=request.next_hop or request.by_dns(connections.clock),
+                relay=relay,
+                engine=PickupEngine(limits.policies, limits.algorithm, share=ServerShare()),
+                clock=connections.clock,
+                settings=settings,
+                hooks=DeliveryHooks(
+                    clock=connections.clock,
+                    pre=pre,
+                    post=post,
+                    pre_name=request.pre_delivery or "",
+                    post_name=request.post_delivery or "",
+                    limit=request.hook_limit,
+                ),
+                ledger=(orders := connections.orders()),
+                servers=orders.servers,
+                journal=connections.attempts(),
+            )
+            where = request.next_hop or "the servers of each domain"
+            caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")
+            server.limit(limits.policies, limits.suspensions, limits.weights)
+            listener = _listener(queue, connections, request, limits, tls) if request.listen else None
+            desk = DeliveryDesk(server=server, connections=connections, policies=policies_in_force, listener=listener)
+
+            def reload() -> None:
+                _reload(desk)
+                _renew(tls)
+
+            with stop_signal() as stop, heard("mailmend.delivery"), hangup_calls(reload):
+                try:
+                    await _listening(listener, caller)
+                    await _until_stopped(desk, stop, _Metrics(desk, caller, request.metrics), request.face)
+                finally:
+                    await relay.close()
+        return DeliveryEnded(request, server.ended)
+
+    return with_queues(request.settings, served)
+
+
+def _listener(
+    queue: MailQueue,
+    connections: QueueConnections,
+    request: DeliveryRequest,
+    limits: PickupPolicies,
+    tls: "ListenerTls | None",
+) -> "MailListener":
+    listener = listener_of(queue, connections.clock, request.listening(), tls)
+    listener.intake.rules = limits.incoming
+    listener.intake.quotas.usage = QuotaUsage(limits.quotas)
+    return listener
+
+
+async def _listening(listener: "MailListener | None", caller: Caller) -> None:
+    if listener:
+        await listener.open()
+        networks = ", ".join(map(str, listener.settings.relay_from))
+        caller.remark(f"Taking mails at {', '.join(map(str, listener.places))} from {networks}.")
+
+
+def _reload(desk: DeliveryDesk) -> None:
+    try:
+        desk.reload()
+    except MailmendError as error:
+        _LOG.error("the policies stay as they were", extra={"error": str(error)})
+
+
+def _renew(tls: "ListenerTls | None") -> None:
+    if tls:
+        try:
+            tls.read_again()
+        except MailmendError as error:
+            _LOG.error("the listener's certificate stays as it was", extra={"error": str(error)})
+        else:
+            _LOG.info("the listener's certificate was read again")
+
+
+@dataclass(frozen=True, slots=True)
+class _Metrics:
+    """Writes what the server tells to a file, where one is named."""
+
+    desk: DeliveryDesk
+    caller: Caller
+    file: Path | None
+
+    async def keep_current(self, stop: asyncio.Event) -> None:
+        """Write until a stop signal; after an error, try again at the next turn."""
+        while self.file and not stop.is_set():
+            await paused(self.desk.server.clock, METRICS_EVERY, stop)
+            self.write()
+
+    def write(self) -> None:
+        try:
+            if self.file:
+                write_text(self.file, metrics_text(self.desk.samples()), masked=False)
+        except MailmendError as error:
+            self.caller.remark(f"{self.file} is not up to date: {error.what}")
+
+
+async def _until_stopped(desk: DeliveryDesk, stop: asyncio.Event, metrics: _Metrics, face: DeliveryFace | None) -> None:
+    """Beside the server runs what has to run beside a queue: due mails move, and slices are swept; mails come in.
+
+    Whoever asks over a network is answered until the server has ended: that it ends is an answer too.
+    """
+    over = asyncio.Event()
+
+    async def serving() -> None:
+        try:
+            await desk.server.serve(stop)
+        finally:
+            stop.set()
+            over.set()
+
+    async def answering(face: DeliveryFace) -> None:
+        watching = asyncio.ensure_future(desk.parts.watch())
+        try:
+            await face(desk, over)
+        finally:
+            await cancelled([watching])
+
+    async with asyncio.TaskGroup() as together:
+        together.create_task(serving())
+        together.create_task(desk.server.queue.maintain(stop))
+        together.create_task(metrics.keep_current(stop))
+        if desk.listener:
+            together.create_task(desk.listener.serve(stop))
+        if face:
+            together.create_task(answering(face))
+    metrics.write()

@@ -1,0 +1,254 @@
+"""The desk of a server of deliveries: what may be asked of it, and ordered, while it delivers.
+
+The work is that of the commands, done over the connections that the server has open, in the name of who asks.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+
+from mailmend.admin.delivery.entry_history import ShowEntryRequest, entry_shown
+from mailmend.admin.delivery.policies_in_force import PoliciesInForce
+from mailmend.admin.delivery.policy_service import reaching
+from mailmend.admin.frame.caller import Caller, Question
+from mailmend.admin.frame.http.desk import HealthStatus, PartHealth, TooManyCalls, WatchedParts
+from mailmend.admin.frame.settings import QueueSettings
+from mailmend.admin.queue.connections import QueueConnections
+from mailmend.delivery.mail.queued import QueuedEntry
+from mailmend.delivery.policy.counters import PolicyChanges
+from mailmend.delivery.policy.explaining import NextSource, SourceExplanation, as_in_file, explain_by, next_source
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.policy import PickupField
+from mailmend.delivery.policy.sub_queues import ActiveMail
+from mailmend.delivery.policy.suspensions import MadeSuspension
+from mailmend.delivery.server.explaining import EntryStanding
+from mailmend.delivery.server.serving import DeliveryServer
+from mailmend.delivery.shared.orders import EngineTime
+from mailmend.mailqueue.prometheus import metrics_text
+from mailmend.model.errors import NotThere, UnsafeRequest
+from mailmend.model.metrics import MetricSample
+
+if TYPE_CHECKING:
+    from mailmend.delivery.smtp.incoming.listener import MailListener
+
+Q = TypeVar("Q")
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
+
+READERS_MAX: Final = 2
+"""How many calls read the queue through at once: each takes time from deliveries."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerMoment:
+    """A server when it was asked.
+
+    Attributes:
+        at: the time.
+        nanos: the same, by the clock that mails are picked by.
+    """
+
+    server: DeliveryServer
+    policies: PoliciesInForce
+    at: datetime
+    nanos: int
+
+    def in_file(self, sources: Sequence[SourceExplanation]) -> tuple[SourceExplanation, ...]:
+        """As `as_in_file`, beside the run-time conditions of now."""
+        return as_in_file(sources, self.server.orders.conditions.placed if self.server.orders else ())
+
+    @property
+    def suspensions(self) -> Mapping[str, MadeSuspension]:
+        """Those by hand that the server heeds, by id."""
+        holding = self.server.orders.suspensions.holding if self.server.orders else {}
+        return {str(name): suspension for name, suspension in holding.items()}
+
+    def at_nanos(self, nanos: int) -> datetime:
+        """An instant of that clock."""
+        return self.at + timedelta(microseconds=(nanos - self.nanos) // 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class MailExplanation:
+    """Why a mail's recipients wait.
+
+    Attributes:
+        here: those that the server has.
+        queued: as the queue knows them, where the server has none.
+    """
+
+    moment: ServerMoment
+    here: tuple[EntryStanding, ...]
+    queued: tuple[QueuedEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesExplanation:
+    """What holds for a mail with these values."""
+
+    moment: ServerMoment
+    mail: ActiveMail
+    sources: tuple[SourceExplanation, ...]
+    goes: NextSource | None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class DeliveryDesk:
+    """Answers for one server; one event loop uses both.
+
+    Attributes:
+        parts: what the server is connected to.
+    """
+
+    server: DeliveryServer
+    connections: QueueConnections
+    policies: PoliciesInForce
+    listener: "MailListener | None" = None
+    parts: WatchedParts = field(init=False)
+    _reading: int = 0
+
+    def __post_init__(self) -> None:
+        self.parts = WatchedParts(self.connections.asks(), self.connections.clock)
+
+    @property
+    def settings(self) -> QueueSettings:
+        return self.connections.settings
+
+    async def done(self, work: Callable[[Q, Caller, QueueConnections], Awaitable[T]], request: Q, by: str = "") -> T:
+        """The result of a command's work, in the name of who asks."""
+        return await work(request, Caller(name=by, ask=_unconfirmed, remark=_log_remark), self.connections)
+
+    async def read_through(
+        self, work: Callable[[Q, Caller, QueueConnections], Awaitable[T]], request: Q, by: str = ""
+    ) -> T:
+        """Likewise, of work that reads the queue through.
+
+        Raises:
+            TooManyCalls: others do already.
+        """
+        if self._reading >= READERS_MAX:
+            raise TooManyCalls(f"{READERS_MAX} calls read the queue through already", mend="Ask again in a moment.")
+        self._reading += 1
+        try:
+            return await self.done(work, request, by)
+        finally:
+            self._reading -= 1
+
+    def reload(self) -> PolicyChanges:
+        """Have the server work by what its policy file says now; where that cannot be used, all stays as it was.
+
+        Raises:
+            BadPolicyFile, WrongUse: it cannot.
+        """
+        changes = self.policies.reload(self._limit, self.connections.now)
+        counts = {"kept": len(changes.kept), "new": len(changes.new), "dropped": len(changes.dropped)}
+        said = self.policies.said
+        others = {"suspensions": len(said.suspensions), "tenants": len(said.weights)}
+        _LOG.info("the policies were read again", extra={**counts, **others})
+        return changes
+
+    def _limit(self, found: PickupPolicies) -> PolicyChanges:
+        changes = self.server.limit(found.policies, found.suspensions, found.weights)
+        if self.listener:
+            self.listener.intake.rules = found.incoming
+            self.listener.intake.quotas.limit(found.quotas)
+        return changes
+
+    def samples(self) -> Iterable[MetricSample]:
+        """What the server, and its listener, tell monitoring."""
+        return chain(self.server.samples(), self.listener.samples() if self.listener else ())
+
+    async def explained(self, name: str) -> MailExplanation:
+        """Why a mail's recipients wait, or one: as this server has them, else as the queue knows them.
+
+        Raises:
+            NotThere: neither has it.
+            TooManyCalls: others read the queue through already.
+        """
+        moment = self._moment()
+        here = self.server.standings(name)
+        queued: Sequence[QueuedEntry] = ()
+        if not here:
+            queued = (await self.read_through(entry_shown, ShowEntryRequest(settings=self.settings, id=name))).entries
+            if not queued:
+                mend = f"What was tried says: mailmend delivery show {self.settings.name} {name}"
+                raise NotThere(f"{self.settings.name} has no {name} any more", mend=mend)
+        return MailExplanation(moment, await self._with_intents(moment, here), tuple(queued))
+
+    async def _with_intents(self, moment: ServerMoment, here: Sequence[EntryStanding]) -> tuple[EntryStanding, ...]:
+        """Those that have not ended with what is ordered for after their attempts; all by the file's conditions."""
+        orders = self.server.orders
+        mails = {standing.entry.id.mail for standing in here if not standing.ended}
+        known = {name: await orders.intents_of(name) for name in mails} if orders else {}
+        found = [known.get(standing.entry.id.mail, {}).get(standing.entry.id.number) for standing in here]
+        lasting = [
+            change if change and (change.until is None or change.until > moment.at) else None for change in found
+        ]
+        return tuple(
+            replace(
+                standing, sources=moment.in_file(standing.sources), after_attempt=None if standing.ended else change
+            )
+            for standing, change in zip(here, lasting, strict=True)
+        )
+
+    def explained_by_values(self, values: Mapping[PickupField, str], local_ip: Sequence[str]) -> ValuesExplanation:
+        """What would hold for a mail that is not there, among all that goes on; from this server's own addresses.
+
+        Raises:
+            WrongUse: something is no value of its field.
+        """
+        normal = {named: named.normal(text) for named, text in values.items()}
+        given = [PickupField.LOCAL_IP.normal(address) for address in local_ip]
+        own = given or [source.address for source in self.server.settings.sources]
+        left = reaching(own, normal.get(PickupField.REMOTE_IP, ""))
+        mail = ActiveMail("", normal, left)
+        moment = self._moment()
+        sources = explain_by(self.server.engine, mail, moment.nanos)
+        return ValuesExplanation(moment, mail, moment.in_file(sources), next_source(self.server.engine, mail, sources))
+
+    def _moment(self) -> ServerMoment:
+        return ServerMoment(self.server, self.policies, self.connections.now, EngineTime(self.server.clock).nanos())
+
+    async def metrics(self) -> bytes:
+        """The same, in Prometheus's text format."""
+        return metrics_text(self.samples()).encode()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the server takes mails, and what it is connected to has answered."""
+        return self.server.is_ready and not self.parts.silent
+
+    def health(self) -> Sequence[PartHealth]:
+        """As far as the server knows without asking others now."""
+        orders = self.server.orders
+        stale = orders is not None and orders.is_failing
+        return (
+            _part("Queue", "" if self.server.is_ready else "nothing is taken: the server starts, or ends"),
+            _part("Departures", _stuck(self.server.stuck)),
+            _part("Ledger", "what is ordered cannot be read, and stays as it was" if stale else ""),
+            *self.parts.health(),
+        )
+
+
+def _log_remark(text: str) -> None:
+    _LOG.warning("a call over HTTP has a remark", extra={"remark": text})
+
+
+def _unconfirmed(question: Question) -> NoReturn:
+    raise UnsafeRequest(f"not confirmed: {question}", mend='Look first with "dry_run": true; then say "confirm": true.')
+
+
+def _stuck(mails: int) -> str:
+    return (
+        f"{mails:,} mails cannot leave the queue yet: the tables, the broker or the store do not answer"
+        if mails
+        else ""
+    )
+
+
+def _part(name: str, trouble: str) -> PartHealth:
+    return PartHealth(name, HealthStatus.DEGRADED if trouble else HealthStatus.HEALTHY, trouble)

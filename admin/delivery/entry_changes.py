@@ -1,0 +1,266 @@
+"""Recipients of a queue's mails on their way out: held, released, retried, deferred, ended.
+
+Only what is held or deferred is changed: an active one is with a server, or on its way to one. What is to follow
+once its attempt has ended may be ordered, and its server does it then.
+"""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from mailmend.admin.delivery.entry_selection import EntrySelection
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import owner_name, state_folder
+from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.admin.queue.remove import LISTED_MAX
+from mailmend.admin.queue.removed_mails import RemovedMailsFile, removed_mails_path
+from mailmend.admin.queue.request import DryRunRequest, confirm
+from mailmend.delivery.mail.entries import EntryId, EntryState
+from mailmend.delivery.mail.envelopes import changed_mail, part_of_mail, queued_entries
+from mailmend.delivery.mail.queued import EntryAction, EntryChange, QueuedEntry
+from mailmend.mailqueue.queue import WAITING, ChangedMail, MailQueue, Unremoved
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.model.errors import ExitCode, WrongUse
+from mailmend.model.ids import EnqueueId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeEntriesRequest(DryRunRequest):
+    """Change entries that are held or deferred.
+
+    Attributes:
+        everything: every entry of the queue; then nothing is selected.
+        why: for those who find them so, and for the sender of one that is bounced.
+        lasts: of DEFER: how long.
+        after_attempt: whether it is ordered of active ones too, for when their attempts have ended.
+        no_keep: of what is bounced or deleted no copy is kept.
+        yes: whether a person has agreed to that already.
+    """
+
+    selection: EntrySelection = field(default_factory=EntrySelection)
+    everything: bool = False
+    why: str = ""
+    lasts: timedelta | None = None
+    after_attempt: bool = False
+    no_keep: bool = False
+    yes: bool = False
+
+
+@dataclass(slots=True)
+class ChangedEntries:
+    """What became of the entries that were selected.
+
+    Attributes:
+        count: entries that were changed, or would be.
+        mails: of how many mails.
+        active: entries that were selected, and left alone as a server may have them.
+        ordered: of how many of them it was ordered for after their attempts, or would be.
+        listed: the first of those that would be changed, in a dry run.
+        kept: the file of what was bounced or deleted; None without one.
+        without_content: how many are kept without bytes, which were missing already.
+    """
+
+    request: ChangeEntriesRequest
+    change: EntryChange
+    count: int = 0
+    mails: int = 0
+    active: int = 0
+    ordered: int = 0
+    listed: list[QueuedEntry] = field(default_factory=list)
+    failed: tuple[Unremoved, ...] = ()
+    kept: Path | None = None
+    without_content: int = 0
+
+    @property
+    def exit(self) -> ExitCode:
+        return ExitCode.PARTLY_FAILED if self.failed else ExitCode.FINE
+
+
+def hold(request: ChangeEntriesRequest, caller: Caller) -> ChangedEntries:
+    """Hold entries until somebody releases them; they do not expire."""
+    return _changed(EntryAction.HOLD, request, caller)
+
+
+def release(request: ChangeEntriesRequest, caller: Caller) -> ChangedEntries:
+    """Let held entries be tried at once."""
+    return _changed(EntryAction.RELEASE, request, caller)
+
+
+def retry(request: ChangeEntriesRequest, caller: Caller) -> ChangedEntries:
+    """Let deferred entries be tried at once."""
+    return _changed(EntryAction.RETRY, request, caller)
+
+
+def defer(request: ChangeEntriesRequest, caller: Caller) -> ChangedEntries:
+    """Let deferred entries be tried later, or earlier, than their schedule says."""
+    return _changed(EntryAction.DEFER, request, caller)
+
+
+def bounce(request: ChangeEntriesRequest, caller: Caller) -> ChangedEntries:
+    """Give entries up, and have a server tell their senders; a copy is kept.
+
+    Raises:
+        UnsafeRequest: no person agreed.
+    """
+    return _changed(EntryAction.BOUNCE, request, caller)
+
+
+def delete(request: ChangeEntriesRequest, caller: Caller) -> ChangedEntries:
+    """Remove entries, and tell nobody; a copy is kept.
+
+    Raises:
+        UnsafeRequest: no person agreed.
+    """
+    return _changed(EntryAction.DELETE, request, caller)
+
+
+def _changed(action: EntryAction, request: ChangeEntriesRequest, caller: Caller) -> ChangedEntries:
+    return with_queues(request.settings, partial(entries_changed, action, request, caller))
+
+
+async def entries_changed(
+    action: EntryAction, request: ChangeEntriesRequest, caller: Caller, connections: QueueConnections
+) -> ChangedEntries:
+    """Carry an action out.
+
+    Raises:
+        WrongUse: nothing is selected, or everything and some.
+        UnsafeRequest: entries would be ended, and nobody agreed; the message says how many.
+    """
+    _refuse_unselected(action, request)
+    now = connections.now
+    until = now + request.lasts if request.lasts else None
+    owner = caller.name or owner_name()
+    change = EntryChange(action=action, at=now, owner=owner, reason=request.why, until=until)
+
+    def one_pass() -> _Changing:
+        return _Changing(connections, caller, ChangedEntries(request, change))
+
+    async with connections.open(dry_run=request.dry_run) as queue:
+        if action.is_final and not request.dry_run and not request.yes:
+            seen = await one_pass().carried_out(queue, dry_run=True)
+            later = f", and {seen.ordered:,} active ones after their attempts" if seen.ordered else ""
+            forgotten = ", without keeping them" if request.no_keep else ""
+            what = f"{action.value.capitalize()} {seen.count:,} recipients of {request.queue}{later}{forgotten}"
+            confirm(f"{what}?", caller, yes=False)
+        caller.progress.stage(f"{action.value} {request.queue}")
+        return await one_pass().carried_out(queue, dry_run=request.dry_run)
+
+
+def _refuse_unselected(action: EntryAction, request: ChangeEntriesRequest) -> None:
+    if request.selection == EntrySelection() and not request.everything:
+        mend = f"Say which, like --domain example.org; every one: mailmend delivery {action.value} --all"
+        raise WrongUse("nothing is selected, so it would be every recipient", mend=mend)
+    if request.selection != EntrySelection() and request.everything:
+        raise WrongUse("--all is every recipient, and others are selected", mend="Leave out the one or the other.")
+
+
+class _Changing:
+    """One pass over a queue: what is delayed is changed; mails without a recipient left are removed behind it.
+
+    What is active is looked at before and behind that, so that nothing escapes by becoming the one or the other.
+    """
+
+    def __init__(self, connections: QueueConnections, caller: Caller, result: ChangedEntries) -> None:
+        request = result.request
+        change = result.change
+        self._connections = connections
+        self._caller = caller
+        self._result = result
+        self._where = request.selection.at(change.at)
+        path = removed_mails_path(state_folder("queue"), request.queue, change.at, change.action.value)
+        self._file = RemovedMailsFile(path, request.queue)
+        self._keeps = change.action.is_final and not request.no_keep
+        self._meant = dict[EnqueueId, Sequence[QueuedEntry]]()
+        self._whole = dict[EnqueueId, Sequence[QueuedEntry]]()
+        self._ordered = set[EntryId]()
+
+    async def carried_out(self, queue: MailQueue, *, dry_run: bool) -> ChangedEntries:
+        result = self._result
+        keep = self._keep if self._keeps else None
+
+        def changed_one(mail: Listed) -> None:
+            self._note(mail.queued.enqueue_id, self._meant)
+
+        try:
+            if result.request.after_attempt:
+                await self._look_at_active(queue, dry_run=dry_run)
+            changed = await queue.change(self._change, dry_run=dry_run, on_change=keep, on_changed=changed_one)
+            removed = await self._removed(queue, dry_run=dry_run)
+            await self._look_at_active(queue, dry_run=dry_run)
+        finally:
+            result.kept = self._file.path if self._file.count else None
+            if result.kept:
+                self._caller.remark(f"Kept in {result.kept}")
+        result.failed = (*changed.failed, *removed)
+        return result
+
+    async def _look_at_active(self, queue: MailQueue, *, dry_run: bool) -> None:
+        """Count what is active, and order of it what is to follow; what is bounced or deleted is kept before."""
+        result = self._result
+        new = dict[EntryId, EntryChange]()
+        result.active = 0
+        async with aclosing(queue.browse(WAITING)) as mails:
+            async for mail in mails:
+                some = [entry for entry in queued_entries(mail, result.change.at) if self._where.matches(entry)]
+                active = [entry for entry in some if entry.state is EntryState.ACTIVE]
+                result.active += len(active)
+                chosen = [entry for entry in active if entry.entry.id not in self._ordered]
+                if not chosen or not result.request.after_attempt:
+                    continue
+                if self._keeps and not dry_run:
+                    await self._keep_part(mail, chosen)
+                new |= {entry.entry.id: result.change.after(entry.entry) for entry in chosen}
+                self._ordered.update(entry.entry.id for entry in chosen)
+        if new and not dry_run:
+            await self._connections.orders().intents.put(queue.name, new, result.change.at)
+        result.ordered = len(self._ordered)
+
+    def _change(self, mail: Listed) -> ChangedMail | None:
+        change = self._result.change
+        chosen, behind = changed_mail(mail, self._where, change, change.at)
+        if chosen:
+            meant = self._whole if behind is None else self._meant
+            meant[mail.queued.enqueue_id] = chosen
+        return behind
+
+    async def _removed(self, queue: MailQueue, *, dry_run: bool) -> Sequence[Unremoved]:
+        """Mails all of whose recipients are deleted."""
+        if not self._whole:
+            return ()
+        where = MailFilter(enqueue_ids=frozenset(self._whole), whereabouts=Whereabouts.DELAYED)
+
+        found = list[EnqueueId]()
+
+        async def removing(mail: Listed) -> None:
+            if self._keeps and not dry_run:
+                await self._keep(mail)
+            found.append(mail.queued.enqueue_id)
+
+        failed = (await queue.delete(where, dry_run=dry_run, on_removed=removing)).failed
+        left = {unremoved.enqueue_id for unremoved in failed}
+        for enqueue_id in found:
+            if enqueue_id not in left:
+                self._note(enqueue_id, self._whole)
+        return failed
+
+    async def _keep(self, mail: Listed) -> None:
+        enqueue_id = mail.queued.enqueue_id
+        await self._keep_part(mail, self._whole.get(enqueue_id) or self._meant[enqueue_id])
+
+    async def _keep_part(self, mail: Listed, chosen: Sequence[QueuedEntry]) -> None:
+        content = (await self._connections.content_of(mail)).content
+        self._result.without_content += content is None
+        await self._file.keep(part_of_mail(mail, chosen), content)
+
+    def _note(self, enqueue_id: EnqueueId, meant: dict[EnqueueId, Sequence[QueuedEntry]]) -> None:
+        chosen = meant.pop(enqueue_id, [])
+        self._result.count += len(chosen)
+        self._result.mails += bool(chosen)
+        if self._result.request.dry_run:
+            self._result.listed += chosen[: LISTED_MAX - len(self._result.listed)]
+        self._caller.progress.advance(len(chosen))

@@ -1,0 +1,390 @@
+"""Routes of recipients: listed, shown, counted by what they have in common, and changed."""
+
+import re
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+from mailmend.admin.delivery.desk import DeliveryDesk
+from mailmend.admin.delivery.entries_document import changed_document, entries_document, entry_document, groups_document
+from mailmend.admin.delivery.entries_service import EntriesRequest, GroupEntriesRequest, entries_grouped, entries_page
+from mailmend.admin.delivery.entry_changes import ChangeEntriesRequest, entries_changed
+from mailmend.admin.delivery.entry_history import ShowEntryRequest, entry_shown
+from mailmend.admin.delivery.entry_selection import EntrySelection, attributes_of, parse_attribute, parse_retries
+from mailmend.admin.delivery.http.shared import (
+    ORDERS,
+    READS_THROUGH,
+    CommandAnswer,
+    DryRun,
+    DurationText,
+    Instant,
+    ReasonText,
+    ServerDesk,
+    StrictBody,
+    answered,
+    normal_at,
+    responses,
+)
+from mailmend.admin.frame.http.callers import Operator, Reader, log_change
+from mailmend.admin.queue.request import PAGE_MAILS
+from mailmend.delivery.mail.attempts import AttemptStage
+from mailmend.delivery.mail.entries import EntryState
+from mailmend.delivery.mail.journal import AttemptOutcome
+from mailmend.delivery.mail.queued import EntryAction, EntryField
+from mailmend.delivery.policy.policy import PickupField
+from mailmend.mailqueue.rules.positions import ListingPosition
+from mailmend.model.durations import parse_duration
+
+PAGE_MAX: Final = 1000
+_VALUES_MAX: Final = 100
+_ADDRESS: Final = re.compile(r"(?<![^\s\"@])[^\s\"@]+@[^\s\"]+")
+_TOKEN: Final = r"^[wd]\.[0-9a-f]{1,11}\.[0-9a-f]{1,11}\.[0-9a-f]{32}$"  # noqa: S105 - of a page
+
+ENTRIES: Final = APIRouter(tags=["recipients"])
+Text = Annotated[str, Field(max_length=1000)]
+Texts = Annotated[tuple[Text, ...], Field(max_length=_VALUES_MAX)]
+Attributes = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[^=]+=", max_length=1000, examples=["campaign=spring"])], ...],
+    Field(max_length=_VALUES_MAX),
+]
+RefusalsText = Annotated[str, Field(pattern=r"^[0-9]{1,6}(-([0-9]{1,6})?)?$", examples=["3-"])]
+
+
+class SelectionBody(StrictBody):
+    """Which recipients: of each condition one of its values, and all conditions. `*` stands for anything in texts."""
+
+    id: Annotated[Texts, Field(description="Of mails, or of recipients as `MAIL:NUMBER`.")] = ()
+    transport: Texts = ()
+    job: Texts = ()
+    tenant: Texts = ()
+    grouping: Texts = ()
+    sender: Annotated[Texts, Field(description="<> is the null sender.")] = ()
+    sender_domain: Texts = ()
+    recipient: Texts = ()
+    domain: Texts = ()
+    remote_mx: Annotated[Texts, Field(description="Name of the server that was tried last.")] = ()
+    reply: Annotated[Texts, Field(description="What it answered, like `421 *`.")] = ()
+    attribute: Attributes = ()
+    in_state: Annotated[tuple[EntryState, ...], Field(max_length=3)] = ()
+    retries: Annotated[
+        RefusalsText | SkipJsonSchema[None], Field(description="How often refused for now: 3, 3- or 3-10.")
+    ] = None
+    older_than: Annotated[DurationText | SkipJsonSchema[None], Field(description="Mails enqueued before.")] = None
+    newer_than: Annotated[DurationText | SkipJsonSchema[None], Field(description="Mails enqueued since.")] = None
+
+    def selection(self, place: str = "query parameter ") -> EntrySelection:
+        """The selection of a query, or of a body where the place is the JSON pointer to it.
+
+        Raises:
+            WrongUse: no recipient can have a text of it; the message says which.
+        """
+        texts = dict[EntryField, tuple[str, ...]]()
+        for named in EntryField:
+            name = named.value.replace("-", "_")
+            texts[named] = tuple(
+                normal_at(f"{place}{name}/{number}", named.wanted, text)
+                for number, text in enumerate(getattr(self, name))
+            )
+        return EntrySelection(
+            ids=self.id,
+            texts={named: some for named, some in texts.items() if some},
+            attributes=attributes_of(map(parse_attribute, self.attribute)),
+            states=self.in_state,
+            retries=parse_retries(self.retries) if self.retries else (0, None),
+            older_than=parse_duration(self.older_than) if self.older_than else None,
+            newer_than=parse_duration(self.newer_than) if self.newer_than else None,
+        )
+
+
+class EntriesQuery(SelectionBody):
+    """A page of recipients."""
+
+    limit: Annotated[int, Field(ge=1, le=PAGE_MAX, description="Mails: their recipients stay together.")] = PAGE_MAILS
+    after: Annotated[
+        Annotated[str, Field(pattern=_TOKEN)] | SkipJsonSchema[None],
+        Field(description="Where the page before ended: its `next`."),
+    ] = None
+
+
+class GroupsQuery(SelectionBody):
+    """Recipients, counted."""
+
+    by: Annotated[tuple[EntryField, ...], Field(max_length=10, description="By what; else by domain.")] = ()
+
+
+class OrderBody(StrictBody):
+    """An order held by a recipient: a server does it in place of an attempt."""
+
+    kind: Literal["hold", "bounce"]
+    owner: str
+    why: str
+    at: Instant
+
+
+class IntentBody(StrictBody):
+    """What a server does with an active recipient once its attempt has ended."""
+
+    kind: Literal["hold", "defer", "bounce", "delete"]
+    owner: str
+    why: str
+    at: Instant
+    until: Instant | None
+
+
+class EntryBody(StrictBody):
+    """A recipient of a mail."""
+
+    id: str = Field(description="The mail's first id, and a number.")
+    mail: str
+    enqueue_id: str = Field(description="Of the mail's present passage through the queue.")
+    recipient: str
+    sender: str | None
+    state: EntryState
+    due_at: Instant | None = Field(description="When a deferred one is tried again.")
+    retries: int
+    reply: str | None
+    host: str | None
+    fields: dict[str, str]
+    attributes: dict[str, str]
+    first_seen_at: Instant
+    expires_at: Instant | None
+    order: OrderBody | None
+    after_attempt: IntentBody | None
+
+
+class EntriesAnswer(CommandAnswer):
+    """A page of recipients, in the order of the queue's listing."""
+
+    entries: list[EntryBody]
+    next: str | None = Field(description="`after` of the next page; null: this is the last one.")
+
+
+class AttemptBody(StrictBody):
+    """One attempt to hand a recipient's mail to a server."""
+
+    first_mail: str
+    number: int = Field(description="Of the recipient.")
+    attempt: str
+    mail: str
+    fields: dict[PickupField, str]
+    sources: list[str]
+    ready_at: Instant | None
+    started_at: Instant
+    ended_at: Instant | None
+    outcome: AttemptOutcome | None = Field(description="null: none is known.")
+    stage: AttemptStage | None
+    status: str | None
+    host: str
+    bytes: int
+    urgent: bool
+    server: str
+
+
+class EntryAnswer(CommandAnswer):
+    """All recipients of one mail, or one, and what was tried; none is left of a mail that is gone."""
+
+    entries: list[EntryBody]
+    attempts: list[AttemptBody]
+
+
+class GroupBody(StrictBody):
+    """Recipients with the same values; no values: the rest, where there are more than 10,000 groups."""
+
+    values: dict[str, str] | None
+    recipients: int
+    hold: int
+    defer: int
+    active: int
+    oldest_at: Instant | None
+    due_at: Instant | None
+
+
+class GroupsAnswer(CommandAnswer):
+    """Groups, the largest first."""
+
+    by: list[str]
+    groups: list[GroupBody]
+
+
+class FailedMail(StrictBody):
+    """A mail that could not be changed; the same call again goes on with it."""
+
+    id: str
+    why: str
+
+
+class ChangedAnswer(CommandAnswer):
+    """What became of the recipients that were selected."""
+
+    dry_run: bool
+    changed: int
+    would_change: int | None
+    mails: int
+    active: int = Field(description="Left alone: a server has them, or they are on their way to one.")
+    after_attempt: int = Field(description="Of how many of these it was ordered for after their attempts.")
+    would_follow_attempt: int | None
+    until: Instant | None
+    failed: list[FailedMail]
+    kept: str | None = Field(description="A file on the server's machine: mailmend queue restore FILE brings it back.")
+    kept_without_content: int
+    entries: list[EntryBody] | None = Field(description="Of a dry run: the first of them.")
+
+
+@ENTRIES.get(
+    "/entries", responses=responses(EntriesAnswer, "A page.", **READS_THROUGH), summary="List recipients, page by page"
+)
+async def entries(desk: ServerDesk, _: Reader, query: Annotated[EntriesQuery, Query()]) -> Response:
+    """As `mailmend delivery list`: held, deferred and active ones."""
+    after = ListingPosition.parse(query.after) if query.after else None
+    request = EntriesRequest(settings=desk.settings, selection=query.selection(), limit=query.limit, after=after)
+    return answered(entries_document(await desk.read_through(entries_page, request)))
+
+
+@ENTRIES.get(
+    "/entries/groups",
+    responses=responses(GroupsAnswer, "The groups.", **READS_THROUGH),
+    summary="Count recipients by what they have in common",
+)
+async def groups(desk: ServerDesk, _: Reader, query: Annotated[GroupsQuery, Query()]) -> Response:
+    """As `mailmend delivery group`."""
+    request = GroupEntriesRequest(settings=desk.settings, selection=query.selection(), by=query.by)
+    return answered(groups_document(await desk.read_through(entries_grouped, request)))
+
+
+@ENTRIES.get(
+    "/entries/{id}",
+    responses=responses(EntryAnswer, "Its recipients.", _404="There is no such mail.", **READS_THROUGH),
+    summary="Show a mail's recipients, or one",
+)
+async def entry(
+    desk: ServerDesk,
+    _: Reader,
+    id: Annotated[str, Path(description="Of a mail, or `MAIL:NUMBER`.")],  # noqa: A002
+) -> Response:
+    """As `mailmend delivery show`."""
+    request = ShowEntryRequest(settings=desk.settings, id=id)
+    return answered(entry_document(await desk.read_through(entry_shown, request)))
+
+
+class ChangeBody(StrictBody):
+    """Which recipients; what is active is left alone, unless it is said what is to follow its attempt."""
+
+    selection: SelectionBody = SelectionBody()
+    everything: Annotated[bool, Field(description="All that are held or deferred; then nothing is selected.")] = False
+    dry_run: DryRun = False
+
+
+AfterAttempt = Annotated[bool, Field(description="Order it of active ones too, for when their attempts have ended.")]
+
+
+class HoldBody(ChangeBody):
+    """Hold them."""
+
+    after_attempt: AfterAttempt = False
+
+    why: Annotated[ReasonText, Field(description="Shown to whoever finds them so.")]
+
+
+class DeferBody(ChangeBody):
+    """Move their next attempt."""
+
+    after_attempt: AfterAttempt = False
+
+    lasts: Annotated[DurationText, Field(alias="for", description="How long from now.")]
+
+
+class FinalBody(ChangeBody):
+    """End them; a copy is kept."""
+
+    after_attempt: AfterAttempt = False
+
+    confirm: Annotated[bool, Field(description="Without it the call is refused with the count.")] = False
+    no_keep: Annotated[bool, Field(description="Keep no copy.")] = False
+
+
+class BounceBody(FinalBody):
+    """End them with a report."""
+
+    why: Annotated[ReasonText, Field(description="The sender reads it.")]
+
+
+_CHANGES: Final = responses(ChangedAnswer, "What was changed.", **ORDERS, **READS_THROUGH)
+_ENDS: Final = responses(
+    ChangedAnswer, "What was changed.", _409="Not confirmed: the message has the count.", **ORDERS, **READS_THROUGH
+)
+
+
+async def _changed(
+    action: EntryAction, desk: DeliveryDesk, by: str, request: Request, given: ChangeBody, **more: Any
+) -> Response:
+    asked = ChangeEntriesRequest(
+        settings=desk.settings,
+        selection=given.selection.selection("/selection/"),
+        everything=given.everything,
+        dry_run=given.dry_run,
+        **more,
+    )
+    result = await desk.read_through(partial(entries_changed, action), asked, by)
+    if not given.dry_run:
+        which = given.selection.model_dump_json(exclude_defaults=True)
+        log_change(
+            request,
+            "recipients were changed",
+            action=action.value,
+            which="everything" if given.everything else _ADDRESS.sub("(address)", which),
+            count=result.count,
+            mails=result.mails,
+            after_attempt=result.ordered,
+            failed=len(result.failed),
+            kept=str(result.kept) if result.kept else None,
+        )
+    return answered(changed_document(result))
+
+
+@ENTRIES.post("/entries/hold", responses=_CHANGES, summary="Hold deferred recipients")
+async def hold(desk: ServerDesk, by: Operator, request: Request, given: HoldBody) -> Response:
+    """Until they are released; they do not expire."""
+    return await _changed(EntryAction.HOLD, desk, by, request, given, why=given.why, after_attempt=given.after_attempt)
+
+
+@ENTRIES.post("/entries/release", responses=_CHANGES, summary="Let held recipients be tried at once")
+async def release(desk: ServerDesk, by: Operator, request: Request, given: ChangeBody) -> Response:
+    """What is deferred stays so."""
+    return await _changed(EntryAction.RELEASE, desk, by, request, given)
+
+
+@ENTRIES.post("/entries/retry", responses=_CHANGES, summary="Let deferred recipients be tried at once")
+async def retry(desk: ServerDesk, by: Operator, request: Request, given: ChangeBody) -> Response:
+    """What is held stays so."""
+    return await _changed(EntryAction.RETRY, desk, by, request, given)
+
+
+@ENTRIES.post("/entries/defer", responses=_CHANGES, summary="Let deferred recipients be tried later, or earlier")
+async def defer(desk: ServerDesk, by: Operator, request: Request, given: DeferBody) -> Response:
+    """Than their schedule says; one that is too old by then is given up then."""
+    return await _changed(
+        EntryAction.DEFER,
+        desk,
+        by,
+        request,
+        given,
+        lasts=parse_duration(given.lasts),
+        after_attempt=given.after_attempt,
+    )
+
+
+@ENTRIES.post("/entries/bounce", responses=_ENDS, summary="Give recipients up, and tell their senders")
+async def bounce(desk: ServerDesk, by: Operator, request: Request, given: BounceBody) -> Response:
+    """The next server that is free makes the reports; a copy is kept on this server's machine."""
+    more = {"why": given.why, "yes": given.confirm, "no_keep": given.no_keep, "after_attempt": given.after_attempt}
+    return await _changed(EntryAction.BOUNCE, desk, by, request, given, **more)
+
+
+@ENTRIES.post("/entries/delete", responses=_ENDS, summary="Remove recipients, and tell nobody")
+async def delete(desk: ServerDesk, by: Operator, request: Request, given: FinalBody) -> Response:
+    """A copy is kept on this server's machine."""
+    more = {"yes": given.confirm, "no_keep": given.no_keep, "after_attempt": given.after_attempt}
+    return await _changed(EntryAction.DELETE, desk, by, request, given, **more)

@@ -1,0 +1,134 @@
+"""What the routes of a server of deliveries share: its desk, kinds of parameters, how answers are described."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from mailmend.admin.delivery.desk import DeliveryDesk
+from mailmend.admin.frame.document import Document
+from mailmend.admin.frame.http.errors import described, error
+from mailmend.admin.frame.http.monitoring import CheckBody, checks_json
+from mailmend.delivery.ledger.order_history import OrderEvent
+from mailmend.model.errors import WrongUse
+from mailmend.model.texts import wellformed
+
+LOG: Final = "mailmend.delivery"
+
+
+async def _desk(request: Request) -> DeliveryDesk:
+    desk: DeliveryDesk = request.app.state.desk
+    return desk
+
+
+def _storable(given: Any) -> Any:
+    return wellformed(given) if isinstance(given, str) else given
+
+
+ServerDesk = Annotated[DeliveryDesk, Depends(_desk)]
+DurationText = Annotated[
+    str,
+    Field(
+        pattern=r"^([1-9][0-9]{0,6}s?|[1-9][0-9]{0,4}m|[1-9][0-9]{0,3}h|[1-9][0-9]{0,2}d)$",
+        examples=["2h"],
+        description="Like 30s, 5m, 2h, 1d.",
+    ),
+]
+ReasonText = Annotated[str, BeforeValidator(_storable), Field(min_length=1, max_length=1000)]
+"""JSON may hold half a surrogate pair, which is no reason to refuse what is ordered."""
+DryRun = Annotated[bool, Field(description="Write nothing, and answer what would be.")]
+
+
+class StrictBody(BaseModel):
+    """What a call brings: nothing beside what is named, so that no slip is passed over."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class CommandAnswer(BaseModel):
+    """What every answer begins with, as that of the command in JSON."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    keyspace: str
+    queue: str
+    exit: int = Field(description="The exit code of the command: 0, or 3 where some of it could not be done.")
+
+
+Instant = Annotated[datetime, Field(examples=["2026-11-23T02:30:00.000Z"])]
+
+
+def answered(document: Document) -> Response:
+    """The JSON of the command."""
+    return JSONResponse(document.json)
+
+
+def responses(model: type[BaseModel], what: str, **meanings: str) -> dict[int | str, dict[str, Any]]:
+    """How a route's answers are described; `_STATUS` of errors beside those that every route has."""
+    known: Mapping[str, str] = {"_400": "The call cannot be read, or cannot be.", **meanings}
+    return {200: {"model": model, "description": what}, **described(**known)}
+
+
+def normal_at(pointer: str, read: Callable[[str], str], text: str) -> str:
+    """What a reader makes of a value of a call; what it refuses is told with its place, a JSON pointer or a name.
+
+    Raises:
+        WrongUse: it is refused.
+    """
+    try:
+        return read(text)
+    except WrongUse as error:
+        raise WrongUse(f"{pointer}: {error.what}", mend=error.mend) from error
+
+
+class OrderRecordBody(StrictBody):
+    """What somebody did to a suspension or a condition."""
+
+    id: UUID
+    at: Instant
+    event: OrderEvent
+    by: str
+
+
+HistoryLimit = Annotated[int, Query(ge=1, le=1_000, description="At most so many, the newest ones.")]
+ORDERS: Final = {"_413": "The body is larger than any that means something."}
+READS_THROUGH: Final = {"_429": "As many calls as may read the queue through already."}
+
+
+class ReadyAnswer(StrictBody):
+    """Whether the server takes mails, and what its parts say, as `/health` does."""
+
+    ready: bool
+    checks: list[CheckBody]
+
+
+READY: Final = APIRouter(tags=["health"])
+
+
+@READY.get(
+    "/ready",
+    responses={
+        200: {"model": ReadyAnswer, "description": "It takes mails."},
+        503: {"model": ReadyAnswer, "description": "It does not, or the broker or Cassandra does not answer."},
+    },
+    summary="Whether it takes mails",
+)
+async def ready(desk: ServerDesk) -> Response:
+    """For probes: it takes no token. A server is ready once it knows what is suspended, and consumes.
+
+    The broker and Cassandra are asked every 10 seconds; while one is silent it is not ready, and delivers what it has.
+    """
+    is_ready = desk.is_ready
+    return JSONResponse({"ready": is_ready, "checks": checks_json(desk.health())}, 200 if is_ready else 503)
+
+
+async def bad_request(_: Request, refused: RequestValidationError) -> Response:
+    """The first thing that is wrong with a call, and where."""
+    first = refused.errors()[0]
+    place = ".".join(str(step) for step in first["loc"])
+    return error(400, "InvalidArgument", "The call cannot be read", f"{place}: {first['msg']}")

@@ -1,0 +1,1 @@
+"""What any command needs: declaration, options, settings, caller, document, presenter."""

@@ -1,0 +1,465 @@
+"""Which adapter stands behind which port of a cluster: its keyspaces, the ledger, the tools of a repair."""
+
+import getpass
+import os
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from mailmend.admin.frame.extras import import_or_name_extra
+from mailmend.admin.frame.plan_files import PlanFile
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.local.connector import connector_jars
+from mailmend.admin.local.folders import data_home, home_of
+from mailmend.admin.local.java import SPARK, find_java
+from mailmend.cql.applying import ensure_ledger
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.introspect import identity_of, live_schema, tables_of
+from mailmend.cql.memory import MemoryTables
+from mailmend.mailqueue.cleanup.scan import LocalQueueScanner, QueueScanner
+from mailmend.mailqueue.collection.scan import BlobScanner, LocalBlobScanner
+from mailmend.model.catalog.ledger import JOB_PAUSE, KEEP, REPAIR_RUN
+from mailmend.model.catalog.mail import FAMILIES, MESSAGES
+from mailmend.model.catalog.mail_queue import JAMES_QUEUE_TABLES
+from mailmend.model.errors import BadSettings, JavaMissing, UnknownRun
+from mailmend.model.operations import Level
+from mailmend.model.ports import Clock, Progress, Tables
+from mailmend.model.projections.family import Family
+from mailmend.model.sizes import TableSize
+from mailmend.model.table import Table
+from mailmend.model.texts import wellformed
+from mailmend.repair.binding import Bound, bound, left_out
+from mailmend.repair.clock import SystemClock, Timing
+from mailmend.repair.decisions.engines import EngineChoice, choose_engine, estimated_rows
+from mailmend.repair.ledger.jobs import JobRuns
+from mailmend.repair.ledger.lags import LagJournal, Spool
+from mailmend.repair.ledger.leases import Leases
+from mailmend.repair.ledger.run_limits import RunLimits
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.ledger.tasks import AdminTasks
+from mailmend.repair.mending.counters import CounterMender
+from mailmend.repair.mending.engine import Engine, KnownSuspects, RepairSettings
+from mailmend.repair.mending.limits import Pace
+from mailmend.repair.mending.runner import RepairTools
+from mailmend.repair.mending.throttle import SmallRead, Throttle
+from mailmend.repair.mending.undo import UndoTools
+from mailmend.repair.scanners.local import LocalEngine
+from mailmend.repair.scanners.lookup import Target, Targeted
+
+if TYPE_CHECKING:
+    from mailmend.cql.driver.session import CassandraCluster, Keyspace
+    from mailmend.repair.staging.area import StagingArea
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCluster:
+    """An open cluster, its mail keyspace, and the ledger keyspace beside it.
+
+    Attributes:
+        with_it: what was opened since, like Spark, and is closed before it.
+    """
+
+    connection: ConnectionSettings
+    cluster: "CassandraCluster"
+    clock: SystemClock
+    with_it: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def mail(self) -> "Keyspace":
+        return self.cluster.keyspace(self.connection.keyspace)
+
+    def families(self, wanted: tuple[Family, ...] = FAMILIES) -> tuple[Family, ...]:
+        """The families as far as the live keyspace has them."""
+        return self.bound(wanted).families
+
+    def bound(self, wanted: tuple[Family, ...], without: Iterable[str] = ()) -> Bound:
+        """The families as far as the live keyspace has them, and what it lacks.
+
+        Raises:
+            WrongUse: a name of `without` is not one of a column or table that can be left out.
+        """
+        mail = self.mail
+        return bound(mail.name, live_schema(self.cluster, mail.name), wanted, left_out(without))
+
+    @property
+    def has_queues(self) -> bool:
+        """Whether the keyspace has any of James's tables of queues."""
+        return not tables_of(self.cluster, self.mail.name).isdisjoint(table.name for table in JAMES_QUEUE_TABLES)
+
+    def identity(self, tables: Iterable[Table]) -> str:
+        """An identity of tables: those of another cluster have another one, and so have these once they are altered."""
+        return identity_of(self.cluster, self.mail.name, {table.name for table in tables})
+
+    def sizes(self) -> Mapping[str, TableSize]:
+        """Estimates of the mail tables' sizes, by name."""
+        from mailmend.cql.driver.nodes import sizes_in  # noqa: PLC0415 - brings the driver
+
+        return sizes_in(self.cluster, self.connection.keyspace)
+
+    def pending_compactions(self) -> int | None:
+        """The pending compactions of the node that has most; None where no node tells."""
+        from mailmend.cql.driver.nodes import pending_compactions  # noqa: PLC0415 - brings the driver
+
+        return pending_compactions(self.cluster)
+
+    def nodes(self) -> tuple[list[str], list[str]]:
+        """The addresses of nodes that are up, and of those that are not."""
+        up = {str(host.address) for host in self.cluster.nodes_up()}
+        return sorted(up), sorted({str(host.address) for host in self.cluster.metadata.all_hosts()} - up)
+
+    def ledger(self, keep: timedelta = KEEP) -> Ledger:
+        """The ledger; its keyspace and tables are created if missing."""
+        ensure_ledger(self.cluster, self.connection.ledger_keyspace, self.connection.keyspace)
+        return Ledger(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, keep, self.connection.job)
+
+    def existing_ledger(self, keep: timedelta = KEEP) -> Ledger | None:
+        """The ledger if there is one, with its table of runs; reading it creates nothing."""
+        name = self.connection.ledger_keyspace
+        if REPAIR_RUN.name not in tables_of(self.cluster, name):
+            return None
+        return Ledger(self.cluster.keyspace(name), self.clock, keep)
+
+    def known_ledger(self, run: UUID) -> Ledger:
+        """The ledger, for a run that it should hold; UnknownRun without any ledger."""
+        ledger = self.existing_ledger()
+        if ledger is None:
+            raise UnknownRun(
+                f"there is no run {run}: keyspace {self.connection.ledger_keyspace!r} holds no ledger",
+                mend="Name the keyspace of the ledger with --ledger-keyspace.",
+            )
+        return ledger
+
+    def job_runs(self) -> JobRuns:
+        """The runs of jobs; the ledger is created if missing."""
+        ensure_ledger(self.cluster, self.connection.ledger_keyspace, self.connection.keyspace)
+        return self._job_runs
+
+    def existing_job_runs(self) -> JobRuns | None:
+        """The runs of jobs, if the ledger has a table of them; reading them creates nothing."""
+        there = tables_of(self.cluster, self.connection.ledger_keyspace)
+        return self._job_runs if JOB_PAUSE.name in there else None
+
+    @property
+    def _job_runs(self) -> JobRuns:
+        tables = self.cluster.keyspace(self.connection.ledger_keyspace)
+        return JobRuns(tables, self.connection.keyspace, self.clock, owner_name())
+
+    def admin_tasks(self) -> AdminTasks:
+        """The administrative tasks; the ledger is there already."""
+        tables = self.cluster.keyspace(self.connection.ledger_keyspace)
+        return AdminTasks(tables, self.connection.keyspace, self.clock, socket.gethostname())
+
+    def leases(self) -> Leases:
+        job = f", job {self.connection.job}" if self.connection.job else ""
+        return Leases(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, owner_name() + job)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineWanted:
+    """The engine of a scan: "spark" (its master and settings), "local" or "auto".
+
+    With a target it only reads by key; with a plan there is no scan. A staged scan goes on where another stopped.
+    `brief` is as in `EngineChoice`.
+    """
+
+    name: str
+    master: str | None = None
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    target: Target | None = None
+    plan: PlanFile | None = None
+    staging: "StagingArea | None" = None
+    brief: bool = False
+
+    def chosen(self, engine: EngineChoice) -> "EngineWanted":
+        return replace(self, name=engine.name, brief=engine.brief)
+
+    @property
+    def of_spark(self) -> str | None:
+        """Why the scan must be Spark's: what was given that no other engine takes; None where nothing was."""
+        if _is_submitted():
+            return "spark-submit runs it"
+        return "--master was given" if self.master else "--spark-conf was given" if self.spark_conf else None
+
+
+@contextmanager
+def open_cluster(connection: ConnectionSettings) -> Iterator[OpenCluster]:
+    """Connect, and close everything at the end."""
+    session = import_or_name_extra("mailmend.cql.driver.session")
+    cluster: Any = session.connect(contact_of(connection))
+    with cluster, ExitStack() as with_it:
+        yield OpenCluster(connection, cluster, SystemClock(), with_it)
+
+
+def repair_tools(
+    opened: OpenCluster,
+    wanted: EngineWanted,
+    settings: RepairSettings,
+    progress: Progress,
+    *,
+    keep: timedelta | None = None,
+    timing: Timing | None = None,
+) -> RepairTools:
+    """Tools of a check or a repair.
+
+    Args:
+        opened: the cluster.
+        wanted: what scans.
+        settings: of the run.
+        progress: receives the progress.
+        keep: how long before-images are kept; None: ledger and leases are in memory, so that nothing can be written.
+        timing: of the looks at counters; None: that of the run.
+    """
+    writes = keep is not None
+    ledger, leases = (opened.ledger(keep), opened.leases()) if keep is not None else _in_memory(opened)
+    throttle = _throttle(opened, settings, ledger if writes else None)
+    mail, images = _paced(opened, settings, ledger, throttle)
+    counters = CounterMender(
+        mail, settings.keyspace, settings.families, opened.clock, timing or settings.timing, images, leases
+    )
+    if plan := wanted.plan:
+        known = (settings.families, plan.verdicts, plan.suspects, "read the plan")
+        engine: Engine = KnownSuspects(mail, images, opened.clock, *known)
+    else:
+        engine = _engine(opened, wanted, mail, images, throttle, writes=writes)
+    tools = RepairTools(engine, opened.clock, opened.cluster, progress, counters, throttle=throttle)
+    if not writes:
+        return tools
+    counters = replace(counters, lags=_lags_in(opened, ledger))
+    return replace(tools, counters=counters, ledger=ledger, leases=leases, mail=opened.mail)
+
+
+def lag_tools(
+    opened: OpenCluster, settings: RepairSettings, progress: Progress, keep: timedelta
+) -> tuple[LagJournal, RepairTools]:
+    """The journal of lags, and tools to mend them; a dry run creates and writes nothing."""
+    ledger, leases = _in_memory(opened) if settings.dry_run else (opened.ledger(keep), opened.leases())
+    if settings.dry_run:
+        ledger = opened.existing_ledger() or ledger
+    throttle = _throttle(opened, settings, None if settings.dry_run else ledger)
+    mail, images = _paced(opened, settings, ledger, throttle)
+    journal = _lags_in(opened, ledger)
+    engine = LocalEngine(mail, ledger, opened.clock)
+    counters = CounterMender(
+        mail, settings.keyspace, settings.families, opened.clock, settings.timing, images, leases, lags=journal
+    )
+    held = None if settings.dry_run else leases
+    parts = (engine, opened.clock, opened.cluster, progress, counters)
+    return journal, RepairTools(*parts, ledger, held, opened.mail, throttle=throttle)
+
+
+def throttle_of(
+    opened: OpenCluster, rows_per_second: int | None, table: Table | None, level: Level, ledger: Ledger | None
+) -> Throttle | None:
+    """What changes the pace of a run; None: a look by hand that is not pressed, for it is on no record.
+
+    Args:
+        opened: the cluster.
+        rows_per_second: the operator's limit.
+        table: of the small reads by which the run sees how the cluster does; None: it is not pressed.
+        level: of these reads.
+        ledger: which has the run on record; None: nothing is written.
+    """
+    job_run = opened.connection.job_run
+    clock = opened.clock
+    ledger = ledger or (opened.existing_ledger() if job_run else None)
+    if not (table or ledger):
+        return None
+    read, compactions = (
+        (SmallRead(opened.mail, table, clock, level), opened.pending_compactions) if table else (None, None)
+    )
+    heard = RunLimits(ledger.tables, clock, opened.connection.ledger_keyspace) if ledger else None
+    return Throttle(clock, rows_per_second, read, compactions, heard, job_run)
+
+
+def _throttle(opened: OpenCluster, settings: RepairSettings, ledger: Ledger | None) -> Throttle | None:
+    truth = settings.families[0].truth if settings.pressed and settings.families else None
+    return throttle_of(opened, settings.policy.rows_per_second, truth, settings.level, ledger)
+
+
+def _paced(
+    opened: OpenCluster, settings: RepairSettings, ledger: Ledger, throttle: Throttle | None
+) -> tuple[Tables, Ledger]:
+    """The mail and the before-images, at the one pace of the run; who closes the run does not wait for it."""
+    pace = Pace(settings.policy.rows_per_second, opened.clock, throttle)
+    return pace.over(opened.mail), replace(ledger, tables=pace.over(ledger.tables))
+
+
+def undo_tools(
+    opened: OpenCluster, families: tuple[Family, ...], progress: Progress, *, no_writers: bool = False
+) -> UndoTools:
+    ledger = opened.ledger()
+    leases = opened.leases()
+    timing = Timing(no_writers=no_writers)
+    mail = opened.mail
+    counters = CounterMender(mail, mail.name, families, opened.clock, timing, ledger, leases)
+    return UndoTools(mail, ledger, opened.clock, progress, leases, counters)
+
+
+def _in_memory(opened: OpenCluster) -> tuple[Ledger, Leases]:
+    nowhere = MemoryTables(opened.clock.micros)
+    return Ledger(nowhere, opened.clock), Leases(nowhere, opened.clock, owner_name())
+
+
+def _engine(
+    opened: OpenCluster, wanted: EngineWanted, mail: Tables, ledger: Ledger, throttle: Throttle | None, *, writes: bool
+) -> Engine:
+    if wanted.target is not None:
+        return Targeted(mail, ledger, opened.clock, wanted.target)
+    if wanted.name == "local":
+        return LocalEngine(mail, ledger, opened.clock, staging=wanted.staging)
+    engine: Callable[..., Engine] = import_or_name_extra("mailmend.spark_repair.message_inconsistencies").SparkEngine
+    ledger_keyspace = opened.connection.ledger_keyspace if writes else None
+    place = (contact_of(opened.connection), opened.mail.name, ledger_keyspace, ledger.keep)
+    return engine(_spark(opened, wanted), *place, throttle, wanted.staging)
+
+
+def _spark(opened: OpenCluster, wanted: EngineWanted) -> Any:
+    """The session: the first who asks starts it, and it runs until the cluster is closed."""
+    if takes_any_name(opened.connection):
+        raise BadSettings(
+            "Spark's connections check no host names, so any certificate of a public authority would do for a node",
+            mend="Name the authority of the nodes with --tls-ca, or use --engine local.",
+        )
+    session = import_or_name_extra("mailmend.spark_repair.session")
+    master = wanted.master or "local[*]"
+    java = _java_home_of_spark()
+    options = wanted.spark_conf
+    jars = _connector_of_spark(session)
+    settings = session.SparkSettings(master, java_home=java, jars=jars, options=options, brief=wanted.brief)
+    return opened.with_it.enter_context(session.session_for_a_command(settings))
+
+
+def queue_scanner(opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace) -> QueueScanner:
+    """What reads the tables of all queues whole; workers of Spark keep a pace of their own of as many rows a second."""
+    if wanted.name == "local":
+        return LocalQueueScanner(pace.over(opened.mail), opened.clock, level)
+    scanner: Callable[[Any], QueueScanner] = import_or_name_extra(
+        "mailmend.spark_repair.queue_cleanup"
+    ).SparkQueueScanner
+    return scanner(spark_source(opened, wanted, level, pace))
+
+
+def blob_scanner(opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace) -> BlobScanner:
+    """What reads every reference to blobs, and the tables of blobs, whole."""
+    if wanted.name == "local":
+        return LocalBlobScanner(pace.over(opened.mail), level)
+    scanner: Callable[[Any], BlobScanner] = import_or_name_extra(
+        "mailmend.spark_repair.blob_collection"
+    ).SparkBlobScanner
+    return scanner(spark_source(opened, wanted, level, pace))
+
+
+def spark_source(opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace) -> Any:
+    """The keyspace as Spark reads it."""
+    connector = import_or_name_extra("mailmend.spark_repair.connector")
+    spark = _spark(opened, wanted)
+    rate = pace.rows_per_second if pace.throttle is None else pace.throttle.limit
+    return connector.Source(spark, contact_of(opened.connection), opened.mail.name, level, rate, pace.throttle)
+
+
+def chosen_engine(
+    opened: OpenCluster, wanted: EngineWanted, remark: Callable[[str], None], largest: Table = MESSAGES.truth
+) -> EngineChoice:
+    """The engine of a scan of the whole keyspace; `auto` goes by the estimated rows of `largest`, and remarks which."""
+
+    def rows() -> int | None:
+        return estimated_rows(opened.sizes().get(largest.name))
+
+    engine = choose_engine(wanted.name, wanted.of_spark, rows, partial(_lacking_for_spark, opened.connection))
+    if wanted.name == "auto":
+        remark(f"Engine: {engine.name} ({engine.why}).")
+    return engine
+
+
+def takes_any_name(connection: ConnectionSettings) -> bool:
+    """Whether Spark would trust every name that a public authority has signed: it checks no names."""
+    return connection.tls is not None and connection.tls.authority is None
+
+
+def _lacking_for_spark(connection: ConnectionSettings) -> str | None:
+    if find_spec("pyspark") is None:
+        return "PySpark is not installed"
+    if takes_any_name(connection):
+        return "no --tls-ca is given, and Spark checks no host names"
+    try:
+        _java_home_of_spark()
+    except JavaMissing as error:
+        return error.what
+    return None
+
+
+def _java_home_of_spark() -> str | None:
+    """The same search as for Cassandra; within spark-submit the JVM runs already."""
+    return None if _is_submitted() else str(find_java(SPARK, os.environ).home)
+
+
+def _connector_of_spark(session: Any) -> Sequence[Path]:
+    """Within spark-submit the connector is what --packages or --jars named."""
+    return () if _is_submitted() else connector_jars(session.coordinates_here())
+
+
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def this_clock() -> Clock:
+    """The system's clock, for what needs no cluster."""
+    return SystemClock()
+
+
+def contact_of(connection: ConnectionSettings) -> Contact:
+    tls = connection.tls
+    authority = (tls.authority or _system_authorities()) if tls else None
+    return Contact(
+        hosts=connection.hosts,
+        port=connection.port,
+        local_dc=connection.local_dc,
+        username=connection.username,
+        password=connection.password,
+        tls_ca=str(authority) if authority else None,
+        tls_cert=str(tls.certificate) if tls and tls.certificate else None,
+        tls_key=str(tls.key) if tls and tls.key else None,
+        tls_hostnames=bool(tls and (tls.hostnames or tls.authority is None)),
+    )
+
+
+def state_folder(name: str) -> Path:
+    """A folder of this user: `loads` (progress), `queue` (removed mails), `spool` (lags that the ledger refused).
+
+    It is below the data folder that the XDG base directory specification names.
+    """
+    return data_home(os.environ, home_of(os.environ)) / name
+
+
+def lag_journal(opened: OpenCluster, ledger: Ledger | None = None) -> LagJournal:
+    return _lags_in(opened, ledger or opened.ledger())
+
+
+def _lags_in(opened: OpenCluster, ledger: Ledger) -> LagJournal:
+    spool = Spool(state_folder("spool"), opened.mail.name)
+    return LagJournal(ledger.tables, opened.mail.name, opened.clock, spool)
+
+
+def owner_name() -> str:
+    """Name of this process, shown to those who find the lease taken."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = str(os.getuid())
+    return wellformed(f"{user}@{socket.gethostname()} pid {os.getpid()}")
+
+
+def _system_authorities() -> str:
+    paths = ssl.get_default_verify_paths()
+    found = paths.cafile or paths.openssl_cafile
+    if not found or not os.path.isfile(found):  # noqa: PTH113 - a text from OpenSSL
+        raise BadSettings("TLS is asked for, but this system names no authorities", mend="Name one with --tls-ca.")
+    return found

@@ -1,0 +1,181 @@
+"""What a person sees of findings: a few of each kind, in whose mailboxes they are, and when their rows were written.
+
+Kept while findings are streamed, within bounds: a report stays small whatever was found.
+"""
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+from uuid import UUID
+
+from mailmend.admin.frame.caller import Caller, ignore
+from mailmend.admin.frame.owners import Owner, owner_in, owners_of
+from mailmend.model.catalog.mail import PATHS, PROJECTIONS
+from mailmend.model.instants import MICROS
+from mailmend.model.ports import Tables
+from mailmend.model.projections.comparison import TRUTHS_SHOWN, mailbox_in
+from mailmend.model.projections.findings import Finding
+from mailmend.model.projections.reasons import Why
+from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.model.table import Key
+from mailmend.repair.ledger.runs import Run
+
+EXAMPLES_MAX: Final = 5
+"""Examples kept per projection and verdict."""
+
+MAILBOXES_MAX: Final = 10_000
+"""Mailboxes whose findings are counted apart: the first that come."""
+
+MAILBOXES_SHOWN: Final = 100
+"""How many mailboxes are named: those with the most findings."""
+
+HOURS_MAX: Final = 20_000
+"""Hours in which rows of findings were written that are counted apart: more than two years without a gap."""
+
+_HOUR: Final = 3600 * MICROS
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One finding that is shown, without what it would have written."""
+
+    finding: Finding
+
+    @property
+    def projection(self) -> str:
+        return self.finding.suspect.projection
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.finding.verdict
+
+    @property
+    def key(self) -> str:
+        return key_text(self.finding.suspect.key)
+
+    @property
+    def result(self) -> str:
+        return result_text(self.finding)
+
+    @property
+    def mailbox(self) -> UUID | None:
+        return mailbox_in(self.finding, PROJECTIONS.get(self.projection))
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxFindings:
+    """The findings in one mailbox by verdict, those of them that are not mended, and what of these a repair mends."""
+
+    counts: Counter[Verdict] = field(default_factory=Counter)
+    left: Counter[Verdict] = field(default_factory=Counter)
+    due: set[Verdict] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """In whose mailboxes findings are, and when their rows were written.
+
+    Attributes:
+        mailboxes: those with the most findings first.
+        elsewhere: findings in mailboxes besides.
+        hours: findings by the hour (since 1970) of the newest write of their rows, and verdict.
+        runs: of the ledger, the newest first.
+        owners: of these mailboxes and of those of the examples, as far as they are known.
+        anonymous: whether nobody is to be named.
+    """
+
+    mailboxes: Mapping[UUID, MailboxFindings] = field(default_factory=dict)
+    elsewhere: int = 0
+    hours: Mapping[tuple[int, Verdict], int] = field(default_factory=dict)
+    owners: Mapping[UUID, Owner] = field(default_factory=dict)
+    anonymous: bool = False
+    runs: tuple[Run, ...] = ()
+
+
+@dataclass(slots=True)
+class Examples:
+    """A few outcomes of each kind: the first by their keys, in whatever order an engine finds them; and sums."""
+
+    kept: dict[tuple[str, str], list[tuple[str, Example]]] = field(default_factory=dict)
+    mailboxes: dict[UUID, MailboxFindings] = field(default_factory=dict)
+    elsewhere: int = 0
+    hours: Counter[tuple[int, Verdict]] = field(default_factory=Counter)
+
+    def add(self, outcome: Finding) -> None:
+        if outcome.verdict is Verdict.AGREE and outcome.error is None:
+            return
+        self._count(outcome)
+        name = outcome.suspect.projection
+        key = key_text(outcome.suspect.key)
+        seen = self.kept.setdefault((name, outcome.verdict.value), [])
+        if len(seen) < EXAMPLES_MAX or key < seen[-1][0]:
+            few = outcome.truths[:TRUTHS_SHOWN]
+            kept = replace(outcome, truths=few, writes=(), condition=None, beside=())
+            insort(seen, (key, Example(kept)), key=lambda one: one[0])
+            del seen[EXAMPLES_MAX:]
+
+    def _count(self, outcome: Finding) -> None:
+        mailbox = mailbox_in(outcome, PROJECTIONS.get(outcome.suspect.projection))
+        if mailbox in self.mailboxes or (mailbox is not None and len(self.mailboxes) < MAILBOXES_MAX):
+            found = self.mailboxes.setdefault(mailbox, MailboxFindings())
+            found.counts[outcome.verdict] += outcome.number
+            if outcome.result is not Verdict.FIXED:
+                found.left[outcome.verdict] += outcome.number
+                if outcome.verdict in MENDABLE and outcome.suspect.projection != PATHS.mirror.name:
+                    found.due.add(outcome.verdict)
+        elif mailbox is not None:
+            self.elsewhere += outcome.number
+        if (newest := outcome.newest) is not None and outcome.result is not Verdict.AHEAD:
+            hour = (newest // _HOUR, outcome.verdict)
+            if hour in self.hours or len(self.hours) < HOURS_MAX:
+                self.hours[hour] += outcome.number
+
+    def sorted(self) -> tuple[Example, ...]:
+        return tuple(example for kind in sorted(self.kept) for _, example in self.kept[kind])
+
+    def affected(self, mail: Callable[[], Tables], caller: Caller) -> Affected:
+        """The sums; with the owners, unless the caller wants nobody named. Who cannot be asked for stays an id."""
+        most = sorted(self.mailboxes.items(), key=_most_first)
+        shown = dict(most[:MAILBOXES_SHOWN])
+        beyond = sum(found.counts.total() for _, found in most[MAILBOXES_SHOWN:])
+        owners: dict[UUID, Owner] = {}
+        if not caller.anonymous:
+            examples = self.sorted()
+            ids = (*shown, *(example.mailbox for example in examples if example.mailbox))
+            owners = owners_of(mail, ids, caller.remark)
+            paths = (
+                (example.mailbox, example.finding.truths)
+                for example in examples
+                if example.projection == PATHS.mirror.name
+            )
+            owners |= {mailbox: owner_in(truths[0].row) for mailbox, truths in paths if mailbox and truths}
+        return Affected(shown, self.elsewhere + beyond, self.hours, owners, caller.anonymous)
+
+
+def key_text(key: Key) -> str:
+    return " ".join(str(value) for value in key)
+
+
+def result_text(outcome: Finding) -> str:
+    if outcome.error:
+        return outcome.error.splitlines()[0]
+    words = outcome.result.value if outcome.result else "as found"
+    if outcome.reason and outcome.reason.why not in {Why.DUE, Why.RAW}:
+        words = f"{words}: {outcome.reason.text}"
+    return f"{words}; its content still exists" if outcome.last_trace else words
+
+
+def both_of(examples: Examples, caller: Caller, plan: Callable[[Finding], None] = ignore) -> Callable[[Finding], None]:
+    def take(finding: Finding) -> None:
+        examples.add(finding)
+        caller.finding(finding)
+        plan(finding)
+
+    return take
+
+
+def _most_first(entry: tuple[UUID, MailboxFindings]) -> tuple[int, str]:
+    mailbox, found = entry
+    return -found.counts.total(), str(mailbox)

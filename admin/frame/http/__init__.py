@@ -1,0 +1,1 @@
+"""What any HTTP interface needs: access, errors, monitoring, the server."""

@@ -1,0 +1,203 @@
+"""The log of a command: one line an event on stderr, as text or as JSON, from --log-level on.
+
+Only what mailmend itself logs is heard, below the logger `mailmend`: libraries' lines may hold secrets, and what
+matters of them is raised. An event is a fixed sentence; what it is about stands in fields (`extra` of the standard
+library): ids, names of tables and queues, counts, never a secret or anything of a mail. docs/adr/0030.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import click
+
+from mailmend.admin.frame.traces import Trace
+from mailmend.model.ports import Clock, Progress
+from mailmend.model.projections.findings import Finding
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.texts import printable
+from mailmend.repair.clock import SystemClock
+from mailmend.repair.log_fields import LINES, ROOT, LineFormatter, log_fields, own_log_fields, put_log_field
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+FORMATS: Final = tuple(LINES)
+
+_COMMANDS: Final = logging.getLogger("mailmend.commands")
+_PHASES: Final = logging.getLogger("mailmend.phases")
+_FINDINGS: Final = logging.getLogger("mailmend.findings")
+
+_OF_A_FOLDER: Final = "loading "
+"""A stage of this name goes on with that of somebody's folder of mails."""
+
+LOGGED_SECONDS: Final = 5.0
+"""How often a phase says how far it is."""
+
+
+def echo(message: str) -> None:
+    """Write a message on stderr; nothing in it can steer the terminal. Every command's messages take this way."""
+    click.echo(printable(message), err=True)
+
+
+class _Lines(logging.Handler):
+    """Writes to stderr as it is now: a progress bar gives way there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            echo(self.format(record))
+        except (OSError, ValueError, TypeError):
+            return  # nobody hears it any more
+
+
+@dataclass(slots=True)
+class CommandLog:
+    """The log of one command, from when its options are known to its exit code."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    name: str = ""
+    error: str | None = None
+    crash_log: str | None = None
+    began_at: float = 0.0
+    trace: Trace = field(default_factory=Trace)
+
+    def began(self, name: str, level: str, form: str) -> None:
+        log = logging.getLogger(ROOT)
+        lines = _Lines()
+        lines.setFormatter(LineFormatter(form))
+        # A command within a command: a job's. Each line is written once.
+        log.handlers[:] = [*(handler for handler in log.handlers if not isinstance(handler, _Lines)), lines]
+        log.setLevel(level.upper())
+        self.name, self.began_at = name, self.clock.monotonic()
+        if "command_id" not in log_fields():  # that of a job is its server's, or its `jobs run`'s
+            put_log_field("command_id", str(self.clock.random_uuid()))
+        _COMMANDS.info("command began", extra={"command": name})
+        self.trace.began(name)
+
+    def noting(self, command: Callable[[], object]) -> object:
+        """What the command returns; the kind of error that it raises is kept, for the end."""
+        try:
+            return command()
+        except BaseException as error:
+            self.error = type(error).__name__
+            raise
+
+    def ended(self, exit_code: int) -> None:
+        if self.name:
+            seconds = round(self.clock.monotonic() - self.began_at, 3)
+            fields = {"command": self.name, "exit": exit_code, "seconds": seconds, "error": self.error}
+            _COMMANDS.info("command ended", extra={**fields, "crash_log": self.crash_log})
+            self.trace.ended(exit_code=exit_code, error=self.error)
+
+
+_AT_WORK: ContextVar[CommandLog | None] = ContextVar("mailmend_command_log", default=None)
+
+
+@contextmanager
+def command_log() -> Iterator[CommandLog]:
+    """The log of the command that runs in the block; afterwards everything is as it was."""
+    log = logging.getLogger(ROOT)
+    one = CommandLog()
+    handlers = list(log.handlers)
+    level = log.level
+    token = _AT_WORK.set(one)
+    try:
+        with own_log_fields():
+            yield one
+    finally:
+        _AT_WORK.reset(token)
+        log.handlers[:] = handlers
+        log.setLevel(level)
+
+
+def command_began(name: str, level: str, form: str) -> None:
+    if log := _AT_WORK.get():
+        log.began(name, level, form)
+
+
+@dataclass(slots=True)
+class LoggedProgress:
+    """Tells the phases of long work to the log too. Implements `model.ports.Progress`."""
+
+    shown: Progress
+    clock: Clock
+    trace: Trace = field(default_factory=Trace)
+    phase: str = ""
+    began_at: float = 0.0
+    logged_at: float = 0.0
+    steps: int = 0
+    suspects: int = 0
+    fixed: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        self.close()
+        self.phase = _OF_A_FOLDER.strip() if name.startswith(_OF_A_FOLDER) else name
+        self.began_at = self.logged_at = self.clock.monotonic()
+        self.steps = self.suspects = 0
+        _PHASES.info("phase began", extra={"phase": self.phase, "total": total})
+        self.trace.phase_began(self.phase)
+        self.shown.stage(name, total)
+
+    def advance(self, steps: int, suspects: int = 0) -> None:
+        self.steps += steps
+        self.suspects += suspects
+        self.shown.advance(steps, suspects)
+        if self.clock.monotonic() >= self.logged_at + LOGGED_SECONDS:
+            self._tell("phase goes on")
+
+    def found(self, finding: Finding) -> None:
+        log_finding(finding)
+        if finding.result is Verdict.FIXED:
+            self.fixed.setdefault(finding.suspect.projection, Counter())[finding.verdict.value] += 1
+
+    def _tell(self, event: str) -> None:
+        self.logged_at = self.clock.monotonic()
+        fields = {"phase": self.phase, "steps": self.steps, "suspects": self.suspects, "fixed": self.fixed or None}
+        _PHASES.info(event, extra={**fields, "seconds": round(self.logged_at - self.began_at, 3)})
+
+    def close(self) -> None:
+        if self.phase:
+            self._tell("phase ended")
+            self.trace.phase_ended(log_fields().get("run"), self.steps, self.suspects)
+        self.phase = ""
+
+
+@contextmanager
+def logged_progress(shown: Progress, clock: Clock) -> Iterator[LoggedProgress]:
+    at_work = _AT_WORK.get()
+    progress = LoggedProgress(shown, clock, at_work.trace if at_work else Trace())
+    try:
+        yield progress
+    finally:
+        progress.close()
+
+
+def log_finding(finding: Finding) -> None:
+    """What failed is a warning, what was left as it is an information; the rest is for looking closely."""
+    if finding.untried:
+        return
+    failed = bool(finding.error)
+    left = finding.result not in {None, Verdict.FIXED}
+    level = logging.WARNING if failed else logging.INFO if left else logging.DEBUG
+    if not _FINDINGS.isEnabledFor(level):
+        return
+    fields = {
+        "projection": finding.suspect.projection,
+        "key": [_id(value) for value in finding.suspect.key],
+        "truths": list(map(str, finding.suspect.truth_ids)) or None,
+        "verdict": finding.verdict.value,
+        "result": finding.result.value if finding.result else None,
+        "why": finding.reason.why.value if finding.reason else None,
+        "error": finding.error,
+    }
+    event = "a suspect could not be looked at or mended" if failed else "a suspect was left" if left else "a finding"
+    _FINDINGS.log(level, event, extra=fields)
+
+
+def _id(part: object) -> str:
+    """Ids and numbers as they are; a text may be an address."""
+    return str(part) if isinstance(part, UUID | int | datetime) else "(text)"

@@ -1,0 +1,428 @@
+"""Options of every command that talks to a cluster.
+
+Precedence, lowest first: cqlshrc, settings file, its profile, environment, options. Where none of them names a host,
+a running `mailmend local up` is used, so that a first try needs no option at all.
+"""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
+
+from mailmend.admin.frame.command import Shared
+from mailmend.admin.frame.environments import environment_of_others
+from mailmend.admin.frame.extras import imported
+from mailmend.admin.frame.kinds import KEYSPACE, PORT, Duration
+from mailmend.admin.frame.logs import FORMATS, LEVELS
+from mailmend.admin.frame.settings import (
+    KEYSPACE_DEFAULT,
+    LEDGER_KEYSPACE_DEFAULT,
+    LOOPBACK,
+    PORT_DEFAULT,
+    ConnectionSettings,
+    Tls,
+    first_line,
+    parse_hosts,
+)
+from mailmend.admin.frame.settings_file import take_config, take_profile
+from mailmend.model.errors import BadSettings
+
+PASSWORD_COMMAND_SECONDS: Final = 30
+"""How long a password command may take."""
+
+
+class RenamedOption(click.Option):
+    """An option that had another name before, which is taken as ever and shown nowhere.
+
+    It is taken where it is typed, in the environment and in the settings file.
+    """
+
+    def __init__(self, *args: Any, before: str, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.before = click.Option([before], **settings)
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+        self.before.add_to_parser(parser, ctx)
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
+        """What weighs more, by where it was said; the new name where both weigh the same."""
+        named = (super().consume_value(ctx, opts), self.before.consume_value(ctx, opts))
+        return min(named, key=lambda one: one[1])
+
+
+def flag(name: str, text: str, field: str | None = None, *, before: str = "") -> click.Option:
+    return _declared([name, *([field] if field else [])], before, is_flag=True, help=text)
+
+
+def option(name: str, text: str, field: str | None = None, *, before: str = "", **settings: Any) -> click.Option:
+    """An option with a value; its help shows the default, where it has one.
+
+    The help begins with what the option means in every command; behind the first point or colon stands what it means
+    in this one.
+
+    Args:
+        name: with the hyphens.
+        text: of the help.
+        field: of the request; that of the name, where it is not said.
+        before: a former name, taken as ever and shown nowhere.
+        settings: click's.
+    """
+    shown = {"show_default": True} if "default" in settings else {}
+    return _declared([name, *([field] if field else [])], before, help=text, **shown, **settings)
+
+
+def _declared(names: Sequence[str], before: str, **settings: Any) -> click.Option:
+    return RenamedOption(names, before=before, **settings) if before else click.Option(names, **settings)
+
+
+_TYPED: Final = "mailmend.typed"
+JOB: Final = "mailmend.job"
+"""Where a context keeps the name of the job that runs in it."""
+
+JOB_RUN: Final = "mailmend.job_run"
+"""Where a context keeps the id of that job's run."""
+
+
+class SharedOption(click.Option):
+    """An option that a table of the settings file may hold once for all commands below it; "" is the top level."""
+
+    def __init__(self, *args: Any, table: str = "", **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.table = table
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
+        value, source = super().consume_value(ctx, opts)
+        if source is ParameterSource.COMMANDLINE:
+            ctx.meta.setdefault(_TYPED, {})[ctx, self] = value  # `meta` is one for all commands below the root
+        settings = settings_table(ctx, self.table)
+        if source is ParameterSource.DEFAULT and self.name in settings:
+            value = settings[self.name]
+            source = ParameterSource.DEFAULT_MAP
+        if source is ParameterSource.DEFAULT_MAP and self.multiple and isinstance(value, str):
+            value = [value]
+        return value, source
+
+
+def typed(context: click.Context, options: Sequence[click.Option]) -> list[str]:
+    """The words of those shared options that a person typed for this command."""
+    given: Mapping[tuple[click.Context, click.Option], Any] = context.meta.get(_TYPED, {})
+    words: list[str] = []
+    for one in (one for one in options if (context, one) in given):
+        value = given[context, one]
+        if one.is_flag:
+            words.append((one.opts if value else one.secondary_opts)[0])
+        else:
+            words += (word for text in (value if one.multiple else (value,)) for word in (one.opts[0], text))
+    return words
+
+
+def settings_table(context: click.Context, name: str) -> Mapping[str, Any]:
+    """A table of the settings file; "" is its top level."""
+    settings = context.find_root().default_map or {}
+    found = settings.get(name, {}) if name else settings
+    return found if isinstance(found, dict) else {}
+
+
+def shared_option(name: str, text: str, *, table: str = "", **settings: Any) -> SharedOption:
+    """A `SharedOption` that an environment variable may hold too."""
+    variable = name.split("/", maxsplit=1)[0].removeprefix("--").replace("-", "_").upper()
+    shown = {"show_envvar": True, "show_default": settings.get("default") is not None}
+    return SharedOption([name], table=table, envvar=f"MAILMEND_{variable}", help=text, **shown, **settings)
+
+
+def shared_file(name: str, text: str, *, table: str = "") -> SharedOption:
+    return shared_option(name, text, table=table, type=FILE, metavar="FILE")
+
+
+def _eager(name: str, text: str, take: Callable[..., None], **settings: Any) -> click.Option:
+    """An option of `mailmend` itself and of every command that asks a cluster: it says which settings count."""
+    variable = f"MAILMEND_{name.removeprefix('--').upper()}"
+    return click.Option(
+        [name],
+        help=text,
+        envvar=variable,
+        show_envvar=True,
+        is_eager=True,
+        expose_value=False,
+        callback=take,
+        **settings,
+    )
+
+
+FILE: Final = click.Path(path_type=Path)
+CONFIG: Final = _eager(
+    "--config", "Settings in TOML. [default: ~/.config/mailmend/config.toml]", take_config, type=FILE, metavar="FILE"
+)
+PROFILE: Final = _eager(
+    "--profile", "Settings below [profiles.NAME] outweigh the rest of the settings file.", take_profile, metavar="NAME"
+)
+LOG: Final = (
+    shared_option(
+        "--log-level",
+        "Log events of this level and above on stderr, one line each.",
+        type=click.Choice(LEVELS, case_sensitive=False),
+        default="warning",
+    ),
+    shared_option(
+        "--log-format",
+        "Form of the log: text, or json with the same fields.",
+        type=click.Choice(FORMATS, case_sensitive=False),
+        default="text",
+    ),
+)
+"""How a command is logged; every one has them."""
+_CONNECTION: Final = (
+    shared_option(
+        "--host", "A node of the cluster to connect to first; may be given again.", multiple=True, metavar="HOST"
+    ),
+    shared_option("--port", f"Port for CQL. [default: {PORT_DEFAULT}]", type=PORT, metavar="PORT"),
+    shared_option("--local-dc", "Data centre whose nodes are asked. [default: that of the first node]", metavar="NAME"),
+    shared_option(
+        "--keyspace",
+        "Keyspace with the mail tables. CQL reads a name in lower case unless it has double quotes: '\"MailData\"'.",
+        type=KEYSPACE,
+        default=KEYSPACE_DEFAULT,
+        metavar="NAME",
+    ),
+    shared_option(
+        "--ledger-keyspace",
+        "Keyspace of mailmend's own: runs, before-images, lags and leases.",
+        type=KEYSPACE,
+        default=LEDGER_KEYSPACE_DEFAULT,
+        metavar="NAME",
+    ),
+    shared_option("--username", "Role to log in with. Password: MAILMEND_PASSWORD, or asked for.", metavar="NAME"),
+    shared_file("--password-file", "A file whose first line is the password."),
+    shared_option(
+        "--password-command",
+        "A command that prints the password, like 'pass show cassandra'; no shell runs it.",
+        metavar="COMMAND",
+    ),
+    shared_option(
+        "--tls/--no-tls", "Encrypt; the system's certificate authorities count unless --tls-ca is given.", default=None
+    ),
+    shared_file("--tls-ca", "Certificate of the authority that signed the nodes' certificates."),
+    shared_file("--tls-cert", "Client certificate, where the nodes ask for one."),
+    shared_file("--tls-key", "Private key of the client certificate."),
+    shared_option(
+        "--tls-hostnames/--no-tls-hostnames",
+        "Refuse a node whose certificate does not name its IP address; Spark's own connections cannot. "
+        "[default: only without --tls-ca, where any public authority counts]",
+        default=None,
+    ),
+    CONFIG,
+    PROFILE,
+)
+
+
+def connection_where(asks: Callable[[Mapping[str, Any]], bool]) -> Shared:
+    """The connection of a command that asks a cluster only when `asks` says so; else without password."""
+
+    def build(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> ConnectionSettings:
+        return connection_of(own, context, asks=asks(others))
+
+    return Shared("connection", {"Connection": _CONNECTION}, build)
+
+
+CONNECTION: Final = connection_where(lambda _: True)
+"""The connection, as `connection: ConnectionSettings` of the request."""
+
+
+def connection_of(options: Mapping[str, Any], context: click.Context, *, asks: bool = True) -> ConnectionSettings:
+    """The connection from the options, the environment and the files together.
+
+    Args:
+        options: those of the connection.
+        context: of the command.
+        asks: whether anything is connected to; where nothing is, no password is looked for.
+    """
+    hosts = parse_hosts(tuple(options["host"] or ()))
+    port = options["port"]
+    local = None if hosts else local_instance()
+    if local:
+        hosts, port = local
+    return ConnectionSettings(
+        hosts=hosts or (LOOPBACK,),
+        port=port or PORT_DEFAULT,
+        local_dc=options["local_dc"],
+        keyspace=options["keyspace"],
+        ledger_keyspace=options["ledger_keyspace"],
+        username=options["username"],
+        password=(known_password(options, context) or _typed_password(options["username"])) if asks else None,
+        tls=_tls(options),
+        job=context.meta.get(JOB, ""),
+        job_run=context.meta.get(JOB_RUN),
+    )
+
+
+def local_instance() -> tuple[tuple[str, ...], int] | None:
+    from mailmend.admin.local.servers import running_contact  # noqa: PLC0415 - only where no host is named
+
+    return running_contact()
+
+
+def _tls(options: Mapping[str, Any]) -> Tls | None:
+    files = (options["tls_ca"], options["tls_cert"], options["tls_key"])
+    if options["tls"] is False or not (options["tls"] or any(files)):
+        return None
+    for file in files:
+        if file and not file.expanduser().is_file():
+            raise BadSettings(
+                f"{file} does not exist", mend="It was named by a --tls option, a settings file or cqlshrc."
+            )
+    authority, certificate, key = (file and file.expanduser() for file in files)
+    if authority is None and options["tls_hostnames"] is False:
+        raise BadSettings(
+            "--no-tls-hostnames without --tls-ca would take any certificate of any public authority for a node",
+            mend="Name the authority of the nodes with --tls-ca, or leave out --no-tls-hostnames.",
+        )
+    hostnames = authority is None or bool(options["tls_hostnames"])
+    return Tls(authority, certificate, key, hostnames)
+
+
+def known_password(options: Mapping[str, Any], context: click.Context) -> str | None:
+    """In this order: option on the command line, MAILMEND_PASSWORD, other option values, files."""
+    sources: Mapping[str, Callable[[Any], str]] = {"password_file": first_line, "password_command": printed_password}
+    named = [name for name in sources if options[name]]
+    typed = [name for name in named if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    stated = os.environ.get("MAILMEND_PASSWORD")
+    if stated and not typed:
+        return stated
+    for name in (*typed, *named):
+        return sources[name](options[name])
+    files: Mapping[str, Any] = context.find_root().default_map or {}
+    return files.get("password")
+
+
+def printed_password(command: str) -> str:
+    """The first line that a command prints; no message shows it or what the command writes to stderr."""
+    refused = partial(BadSettings, mend="Run it by hand: its first line on stdout must be the password.")
+    try:
+        words = shlex.split(command)
+        ended = subprocess.run(  # noqa: S603 - the person's own command
+            words, stdout=subprocess.PIPE, timeout=PASSWORD_COMMAND_SECONDS, check=False,
+            env=environment_of_others(os.environ),
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise refused(f"the password command took longer than {PASSWORD_COMMAND_SECONDS} s") from None
+    except (OSError, ValueError, IndexError) as error:
+        reason = getattr(error, "strerror", None) or "it is not a command"
+        raise refused(f"the password command cannot be run: {reason}") from None
+    if ended.returncode:
+        raise refused(f"the password command ended with {ended.returncode}")
+    lines = ended.stdout.decode("utf-8", "replace").splitlines()
+    if not lines or not lines[0]:
+        raise refused("the password command printed no password")
+    return lines[0]
+
+
+def _typed_password(username: str | None) -> str | None:
+    """Ask for the password where only a role is named; None where there is no role or no terminal."""
+    if not username:
+        return None
+    from mailmend.admin.frame.asking import hidden_password, somebody_types  # noqa: PLC0415 - only where somebody is asked
+
+    if not somebody_types():
+        raise BadSettings(
+            f"the password of {username!r} is not known", mend="Set MAILMEND_PASSWORD, or name a --password-file."
+        )
+    return hidden_password(username)
+
+
+REPORT: Final = option(
+    "--report",
+    "Write a report as one HTML file, for you alone (mode 0600) unless it was there.",
+    type=FILE,
+    metavar="FILE.html",
+)
+METRICS_FILE: Final = option(
+    "--metrics-file",
+    "Write metrics for Prometheus's node_exporter: those of this run, to a file of its own that ends in .prom.",
+    type=FILE,
+    metavar="FILE",
+)
+ANONYMOUS: Final = flag("--anonymous", "Name no user and no path of a mailbox: ids only.")
+FINDINGS: Final = option(
+    "--findings",
+    "Write every finding as a line of JSON: keys, rows, times; a new file is for you alone. - is "
+    "stdout, and nothing else goes there.",
+    type=FILE,
+    metavar="FILE",
+)
+
+
+MAX_FIXES: Final = option(
+    "--max-fixes",
+    "At most so many fixes: if more are due, ask on a terminal, else stop, before the first write.",
+    type=click.IntRange(min=0),
+    metavar="N",
+)
+ROWS_PER_SECOND: Final = option(
+    "--rows-per-second",
+    "Read and write at most so many rows a second, over all workers together.",
+    type=click.IntRange(min=1),
+    metavar="N",
+)
+PACE: Final = option(
+    "--pace",
+    "Whether the run makes way for others: auto pauses three times as long as each request took, and slows down while "
+    "the cluster's answers are slow, time out, or compactions pile up; full never does. "
+    "[default: auto in a job, else full]",
+    type=click.Choice(["auto", "full"]),
+)
+WITHOUT: Final = option(
+    "--without",
+    "Leave out a column or a whole denormalised table that the keyspace lacks, or that is not to be touched: it is "
+    "neither compared nor written; may be given again.",
+    multiple=True,
+    metavar="NAME",
+)
+STAGING: Final = option(
+    "--staging",
+    "Keep what was read of each token range in this folder or bucket (s3a://bucket/prefix) until the run is complete: "
+    "after an interruption the same command goes on there.",
+    metavar="DIR|URL",
+)
+
+
+def _traffic(own: dict[str, Any], _: dict[str, Any], __: click.Context) -> Any:
+    stay = own["longest_stay"]
+    traffic = imported("mailmend.admin.schema.measuring:GivenTraffic")
+    return traffic(own["mails_per_second"], own["peak_mails_per_second"], stay.total_seconds() if stay else None)
+
+
+_RATE: Final = click.FloatRange(min=0, min_open=True, max=1_000_000)
+TRAFFIC: Final = Shared(
+    "given",
+    {
+        "": (
+            option(
+                "--mails-per-second",
+                "Mails enqueued a second, on average. [default: measured]",
+                type=_RATE,
+                metavar="N",
+            ),
+            option(
+                "--peak-mails-per-second",
+                "Mails enqueued a second in the busiest hour. [default: measured]",
+                type=_RATE,
+                metavar="N",
+            ),
+            option(
+                "--longest-stay",
+                "Longest time from enqueueing to the last try. [default: 5d, or more where the queue shows it]",
+                type=Duration(timedelta(days=365), zero=False),
+            ),
+        )
+    },
+    _traffic,
+)
+"""What a person knows of the traffic better than the tables tell, as `given: GivenTraffic`."""

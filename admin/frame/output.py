@@ -1,0 +1,154 @@
+"""In which forms a result is wanted, and what a command line lends a service while it works."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mailmend.admin.frame.asking import asking_on, number_on
+from mailmend.admin.frame.caller import Caller, ignore
+from mailmend.admin.frame.document import Document
+from mailmend.admin.frame.extras import imported
+from mailmend.admin.frame.findings import finding_json, findings_file
+from mailmend.admin.frame.logs import echo, logged_progress
+from mailmend.admin.frame.options import JOB
+from mailmend.admin.frame.presenter import exit_meaning, show, stderr_console, write_json, write_report
+from mailmend.admin.frame.progress import progress_on
+from mailmend.admin.frame.whole_files import refuse_unwritable, write_text
+from mailmend.model.errors import ExitCode, MailmendError, ResultUnwritten, WrongUse
+from mailmend.model.projections.findings import Finding
+from mailmend.repair.clock import SystemClock
+
+if TYPE_CHECKING:
+    from mailmend.admin.metrics.of_runs import RunTextfile
+
+STDOUT: Final = Path("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The output forms that were asked for.
+
+    Attributes:
+        anonymous: whether users and their mailboxes' paths are left out.
+        findings: where every finding goes as a line of JSON; on stdout (-) nothing else does.
+        metrics_file: where the run's metrics go, however it ends.
+    """
+
+    as_json: bool = False
+    report: Path | None = None
+    findings: Path | None = None
+    anonymous: bool = False
+    metrics_file: Path | None = None
+
+    @contextmanager
+    def caller(self, item_json: Callable[[Any], Any] | None = None) -> Iterator[Caller]:
+        """The caller for a service; checks first that files are writable, before hours of work.
+
+        Args:
+            item_json: what a line of JSON says of an item that the service gives.
+        """
+        if self.report:
+            refuse_unwritable(self.report)
+        console = stderr_console()
+        with ExitStack() as stack:
+            finding = stack.enter_context(self._findings())
+            progress = stack.enter_context(progress_on(console, SystemClock()))
+            logged = stack.enter_context(logged_progress(progress, SystemClock()))
+            yield Caller(
+                logged,
+                lambda one: _both(one, finding, logged.found),
+                item=(lambda item: write_json(item_json(item))) if item_json else ignore,
+                remark=echo,
+                ask=asking_on(progress, console),
+                number=None if self.as_json else number_on(progress),
+                report=self.report is not None,
+                anonymous=self.anonymous,
+                stdout_is_json=self.as_json,
+            )
+
+    @contextmanager
+    def metrics_of(self, context: click.Context) -> Iterator["RunTextfile | None"]:
+        """The file of the run's metrics, where one was asked for; where the run fails, it says so."""
+        if self.metrics_file is None:
+            yield None
+            return
+        with imported("mailmend.admin.metrics.of_runs:textfile_of")(self.metrics_file, *run_name(context)) as metrics:
+            yield metrics
+
+    def show(
+        self, document: Document, unwritten: Sequence[MailmendError] = (), metrics: "RunTextfile | None" = None
+    ) -> int:
+        """Write the result wherever it was asked for; where a place refuses it, it stands on stderr.
+
+        Args:
+            document: the result.
+            unwritten: what was refused already, while it came.
+            metrics: written last, with the exit code.
+        """
+        if self.as_json and document.json is None:
+            raise WrongUse("what was asked for has no form as JSON", mend="Leave --json out.")
+        refused = list(unwritten)
+        for write in self._writes(document):
+            try:
+                write()
+            except (ResultUnwritten, WrongUse) as error:
+                refused.append(error)
+        if self.findings and self.findings != STDOUT and not unwritten:
+            echo(f"Findings: {self.findings}")
+        for line in (*document.remarks, *(() if self.as_json else document.hints)):
+            echo(line)
+        code = _on_stderr(document, refused) if refused else int(document.exit)
+        if metrics:
+            metrics.write(code, document.json, document.left_sample)
+        return code
+
+    def _writes(self, document: Document) -> Iterator[Callable[[], None]]:
+        for file, text in document.files.items():
+            yield partial(write_text, file, text)
+        if self.findings != STDOUT:
+            yield partial(write_json, document.json) if self.as_json else partial(show, document)
+        if self.report:
+            yield partial(_write_report, self.report, document)
+
+    @contextmanager
+    def _findings(self) -> Iterator[Callable[[Finding], None]]:
+        if self.findings is None:
+            yield ignore
+        elif self.findings == STDOUT:
+            yield lambda outcome: write_json(finding_json(outcome))
+        else:
+            with findings_file(self.findings) as write:
+                yield write
+
+
+def run_name(context: click.Context) -> tuple[str, str, str]:
+    """The keyspace of a command, its words (with what it is about, and that it only looks), and the job it is of."""
+    given = context.params
+    about = (param.name for param in context.command.params if isinstance(param, click.Argument))
+    looks = ("--dry-run",) if given.get("dry_run") else ("--plan",) if given.get("plan") else ()
+    words = (*context.command_path.split()[1:], *(str(given[name]) for name in about if name and given[name]), *looks)
+    return given["keyspace"], " ".join(words), context.meta.get(JOB, "")
+
+
+def _both(finding: Finding, *takers: Callable[[Finding], None]) -> None:
+    for take in takers:
+        take(finding)
+
+
+def _write_report(file: Path, document: Document) -> None:
+    write_report(file, document, SystemClock().micros())
+    echo(f"Report: {file}")
+
+
+def _on_stderr(document: Document, refused: Sequence[MailmendError]) -> int:
+    show(document, stderr_console())
+    for error in refused:
+        echo(f"mailmend: {error.message}")
+    code = int(document.exit)
+    echo(f"The result stands above; written, it would have ended with {code} ({exit_meaning(code)}).")
+    return int(ExitCode.PARTLY_FAILED)

@@ -1,0 +1,230 @@
+"""The one presenter: it writes any document as JSON for scripts, as tables for people, or as one HTML file."""
+
+import json
+import sys
+import textwrap
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TextIO
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from rich import markdown
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from mailmend.admin.frame.charts import Chart
+from mailmend.admin.frame.document import (
+    COMMANDS,
+    DIFFERS,
+    NUMERIC,
+    PROSE,
+    Document,
+    Grid,
+    GridCell,
+    Heading,
+    Line,
+    Markdown,
+    Part,
+    RunbookLink,
+    Styled,
+    Verbatim,
+    Wrapped,
+)
+from mailmend.admin.frame.runbooks import page_named
+from mailmend.admin.frame.whole_files import mode_for_owner, to_stdout, write_text
+from mailmend.model.errors import ExitCode
+from mailmend.model.instants import MICROS
+from mailmend.model.texts import escaped_json, printable
+
+PAPER_COLUMNS = 120
+"""The width of tables that go to a file or a mail, where nobody's terminal sets it."""
+
+_WORD_COLUMNS_MAX = 60
+"""Longer words of prose are broken."""
+
+_WIDTH_MAX = 100_000
+
+_GROUP = 3
+"""The level of headings above which a terminal leaves a line free."""
+
+_COLUMNS_MIN = 40
+"""Paragraphs are not broken more narrowly than this."""
+
+
+class _OutputConsole(Console):
+    """A console that leaves the exit code to the command: Rich itself ends with 1, the code for drift."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the BrokenPipeError that Rich is handling."""
+        raise  # noqa: PLE0704 - Rich calls this method in its except clause
+
+
+class _MessageConsole(Console):
+    """A console for messages, which become silent when their reader goes away."""
+
+    def on_broken_pipe(self) -> None:
+        """Write nothing more."""
+        self.quiet = True
+
+
+def stdout_console(paper_columns: int = PAPER_COLUMNS) -> Console:
+    terminal = sys.stdout.isatty()
+    width = None if terminal else paper_columns
+    return _OutputConsole(file=sys.stdout, highlight=False, soft_wrap=not terminal, width=width)
+
+
+def stderr_console() -> Console:
+    return _MessageConsole(file=sys.stderr, highlight=False)
+
+
+def write_json(document: Any, stream: TextIO | None = None) -> None:
+    line = escaped_json(json.dumps(document, ensure_ascii=False, default=str)) + "\n"
+    with to_stdout() if stream is None else nullcontext():
+        (stream or sys.stdout).write(line)
+
+
+def show(document: Document, console: Console | None = None) -> None:
+    with to_stdout() if console is None else nullcontext():
+        _show(document, console)
+
+
+def _show(document: Document, console: Console | None) -> None:
+    widths = (part.paper_columns for part in document.body if isinstance(part, Grid))
+    console = console or stdout_console(max(widths, default=PAPER_COLUMNS))
+    for part in document.body:
+        _show_part(part, console)
+
+
+def _show_part(part: Part, console: Console) -> None:
+    match part:
+        case Grid():
+            table = grid_of(part)
+            least = console.measure(table, options=console.options.update_width(_WIDTH_MAX)).minimum
+            table.width = least if least > console.width else None
+            console.print(table, crop=False)
+        case Wrapped():
+            for line in wrapped_lines(part, console.width):
+                console.print(line, soft_wrap=True, markup=False)
+        case Heading():
+            text = printable(part.text)
+            console.print(Text(f"\n{text}" if part.level == _GROUP else text, "bold"), soft_wrap=True)
+        case Markdown() if console.is_terminal:
+            console.print(markdown.Markdown(printable(part.text)))
+        case Markdown() | Verbatim():
+            console.file.write(printable(part.text))
+        case Chart():
+            pass
+        case Line():
+            console.print(Text.assemble(*(_text(piece) for piece in part.pieces)), soft_wrap=True)
+        case _:
+            console.print(_text(part), soft_wrap=True)
+
+
+def _text(cell: GridCell) -> Text:
+    match cell:
+        case Styled(text, style):
+            return Text(printable(text), style)
+        case RunbookLink(runbook):
+            return Text(runbook)
+        case str():
+            return Text(printable(cell))
+
+
+def wrapped_lines(part: Wrapped, width: int) -> list[str]:
+    return textwrap.wrap(
+        printable(part.text),
+        max(width, _COLUMNS_MIN),
+        initial_indent=part.lead,
+        subsequent_indent=" " * len(part.lead),
+        break_long_words=False,
+    )
+
+
+def grid_of(grid: Grid) -> RichTable:
+    """A table that cuts no word: prose is wrapped between words, and what then does not fit makes the table wider."""
+    shown = RichTable(
+        title=Text(printable(grid.title)), title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
+    )
+    rows = [[_text(cell) for cell in row] for row in grid.rows]
+    for place, column in enumerate(grid.columns):
+        justify: Any = "right" if column in NUMERIC else "left"
+        whole = column not in PROSE | grid.wrapped
+        texts = [printable(column), *(row[place].plain for row in rows)]
+        pieces = (piece for text in texts for piece in (text.splitlines() if whole else text.split()))
+        widest = max(map(cell_len, pieces), default=0)
+        least = widest if whole else min(widest, _WORD_COLUMNS_MAX)
+        shown.add_column(texts[0], justify=justify, overflow="fold", no_wrap=whole, min_width=least)
+    for row in rows:
+        shown.add_row(*row)
+    return shown
+
+
+def write_report(file: Path, document: Document, now_micros: int) -> None:
+    """Write the document as one HTML file that opens anywhere, offline; whole, or not at all.
+
+    It may name people: a new file is for its owner alone, one that was there keeps its permissions.
+
+    Raises:
+        WrongUse, ResultUnwritten: it cannot be written there; what lay there before is untouched.
+    """
+    write_text(file, html_of(document, now_micros), mode_for_owner(file), masked=False)
+
+
+def html_of(document: Document, now_micros: int) -> str:
+    """The document as HTML; all text from the keyspace is escaped."""
+    templates = Environment(
+        loader=PackageLoader("mailmend.admin.frame", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    parts = document.body if document.report is None else document.report
+    cells = (cell for part in parts if isinstance(part, Grid) for row in part.rows for cell in row)
+    named = dict.fromkeys(cell.runbook for cell in cells if isinstance(cell, RunbookLink))
+    return templates.get_template("report.html").render(
+        document=document,
+        parts=[_html_part(part) for part in parts],
+        pages=[page_named(name) for name in named],
+        numeric=NUMERIC,
+        commands=COMMANDS,
+        differs=DIFFERS,
+        outcome=exit_meaning(document.exit),
+        written_at=datetime.fromtimestamp(now_micros / MICROS, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+        version=version("mailmend"),
+    )
+
+
+def _html_part(part: Part) -> dict[str, Any]:
+    found: dict[str, Any] = {"table": None, "heading": None, "chart": None}
+    match part:
+        case Grid():
+            return found | {"table": part, "rows": [[_html_cell(cell) for cell in row] for row in part.rows]}
+        case Heading():
+            return found | {"heading": part}
+        case Chart():
+            return found | {"chart": part}
+        case Line():
+            return found | {"text": "".join(_text(piece).plain for piece in part.pieces)}
+        case _:
+            return found | {"text": printable(part if isinstance(part, str) else part.text)}
+
+
+def _html_cell(cell: GridCell) -> dict[str, str]:
+    style = cell.style if isinstance(cell, Styled) else ""
+    return {"text": _text(cell).plain, "style": style, "runbook": cell.runbook if isinstance(cell, RunbookLink) else ""}
+
+
+def exit_meaning(code: int) -> str:
+    return {
+        ExitCode.FINE: "fine",
+        ExitCode.DRIFT: "drift",
+        ExitCode.WRONG_USE: "wrong use",
+        ExitCode.PARTLY_FAILED: "partly failed",
+        ExitCode.CANNOT_REACH: "cannot reach",
+        ExitCode.NOT_ALLOWED: "not allowed",
+    }[ExitCode(code)]

@@ -1,0 +1,165 @@
+"""Progress of long work: a bar on a terminal, plain lines elsewhere; always on stderr.
+
+Adapters of `model.ports.Progress`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from mailmend.model.instants import MICROS
+from mailmend.model.ports import Clock
+from mailmend.model.ports import Progress as ProgressPort
+from mailmend.model.texts import printable
+
+LINE_EVERY_SECONDS = 10
+"""How often a plain line is written at most, stages apart: a log file is no terminal."""
+
+
+@dataclass(slots=True)
+class _Count:
+    """Progress of one stage."""
+
+    name: str = ""
+    total: int | None = None
+    steps: int = 0
+    suspects: int = 0
+    began: int = 0
+    shown_at: int = 0
+
+
+class PlainLines:
+    """A line when a stage begins, and one every few seconds while it lasts."""
+
+    def __init__(self, stream: IO[str], clock: Clock) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._count = _Count()
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        self.close()
+        now = self._now()
+        name = printable(name)
+        self._count = _Count(name, total, began=now, shown_at=now)
+        of = f" (of {total:,})" if total else ""
+        self._write(f"{name}{of} ...")
+
+    def advance(self, steps: int, suspects: int = 0) -> None:
+        count = self._count
+        now = self._now()
+        count.steps += steps
+        count.suspects += suspects
+        if now - count.shown_at >= LINE_EVERY_SECONDS * MICROS:
+            count.shown_at = now
+            self._write(progress_line(count.name, count.steps, count.total, count.suspects, now - count.began))
+
+    def close(self) -> None:
+        count = self._count
+        if count.steps:
+            self._write(
+                progress_line(
+                    count.name,
+                    count.steps,
+                    count.total,
+                    count.suspects,
+                    self._now() - count.began,
+                )
+            )
+        self._count = _Count()
+
+    def _now(self) -> int:
+        """Microseconds by the monotonic clock."""
+        return round(self._clock.monotonic() * MICROS)
+
+    def _write(self, line: str) -> None:
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+
+def progress_line(name: str, steps: int, total: int | None, suspects: int, micros: int) -> str:
+    of = f" of {total:,}" if total else ""
+    found = f", {suspects:,} suspects" if suspects else ""
+    rate = steps * MICROS / micros if micros > 0 else 0
+    pace = f", {rate:,.0f}/s" if rate else ""
+    left = f", about {(total - steps) / rate:,.0f} s left" if total and rate and total > steps else ""
+    return f"{name}: {steps:,}{of}{found}{pace}{left}"
+
+
+class Terminal:
+    """A bar per stage."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID | None = None
+        self._suspects = 0
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        if self._task is not None:
+            self._progress.stop_task(self._task)
+        self._suspects = 0
+        self._progress.start()
+        self._task = self._progress.add_task(printable(name), total=total, suspects="")
+
+    def advance(self, steps: int, suspects: int = 0) -> None:
+        if self._task is None:
+            self.stage("")
+        self._suspects += suspects
+        found = f"{self._suspects:,} suspects" if self._suspects else ""
+        if self._task is not None:
+            self._progress.update(self._task, advance=steps, suspects=found)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        drawing = self._progress.live.is_started
+        if drawing:
+            self._progress.stop()
+        try:
+            yield
+        finally:
+            if drawing:
+                self._progress.start()
+
+
+@contextmanager
+def progress_on(console: Console, clock: Clock) -> Iterator[ProgressPort]:
+    """The adapter that fits the console's stream; closed at the end whatever happens."""
+    if console.is_terminal:
+        bars = _bars(console)
+        try:
+            yield Terminal(bars)  # which starts them with the first stage: a command without one draws nothing
+        finally:
+            if bars.live.is_started:
+                bars.stop()
+        return
+    lines = PlainLines(console.file, clock)
+    try:
+        yield lines
+    finally:
+        lines.close()
+
+
+def _bars(console: Console) -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),  # a folder may be called [Gmail]
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[suspects]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        redirect_stdout=False,  # a service may write lines of JSON there meanwhile
+    )

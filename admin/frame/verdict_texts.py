@@ -1,0 +1,120 @@
+"""What a verdict means to a person: in words, in a colour, as a runbook's page and as the next command to type."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from mailmend.admin.frame.document import Grid, RunbookLink, Styled
+from mailmend.model.catalog.mail import MESSAGES, PATHS
+from mailmend.model.projections.verdicts import HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict
+from mailmend.model.texts import keyspace_option
+
+MEANINGS: Mapping[Verdict, str] = {
+    Verdict.AGREE: "nothing to mend",
+    Verdict.PROJECT: "in the source of truth, not in the denormalised table",
+    Verdict.AMEND: "in both, but different",
+    Verdict.WITHDRAW: "in the denormalised table, not in the source of truth",
+    Verdict.CLASH: "two rows of the source of truth claim one place",
+    Verdict.LOST_CONTENT: "in the source of truth, but its content is gone",
+    Verdict.TORN: "half a row of truth: columns that every insert writes are missing",
+    Verdict.LEAK: "content that no row of truth names (does not fail a check)",
+    Verdict.MOVED: "changed meanwhile: left to the next run",
+    Verdict.AHEAD: "written by a clock that runs ahead: left until time has passed it",
+    Verdict.FIXED: "mended, and read back so",
+    Verdict.HIDDEN: "mended, but a later tombstone hides it: journalled",
+    **{verdict: queue_verdict.meaning for verdict, queue_verdict in QUEUE_VERDICTS.items()},
+}
+"""Every verdict in a few words."""
+
+STYLES: Mapping[Verdict, str] = {
+    **dict.fromkeys((Verdict.AGREE, Verdict.FIXED), "green"),
+    **dict.fromkeys((Verdict.PROJECT, Verdict.AMEND, Verdict.WITHDRAW, Verdict.MOVED, Verdict.AHEAD), "yellow"),
+    **dict.fromkeys((Verdict.CLASH, Verdict.LOST_CONTENT, Verdict.TORN, Verdict.HIDDEN), "red"),
+    **{verdict: "yellow" if queue_verdict.by_repair else "red" for verdict, queue_verdict in QUEUE_VERDICTS.items()},
+    **dict.fromkeys(HARMLESS, "dim"),
+}
+
+EACH_VERDICT: Final = "check-found-inconsistencies"
+_FLAGS: Final = "flags-differ"
+_COUNTERS: Final = frozenset(count.name for count in MESSAGES.counts)
+
+RUNBOOKS: Mapping[Verdict, str] = {
+    **{verdict: EACH_VERDICT for verdict in Verdict if verdict not in (Verdict.AGREE, Verdict.FIXED)},
+    **dict.fromkeys((Verdict.PROJECT, Verdict.WITHDRAW), "message-in-jmap-not-in-imap"),
+    Verdict.AMEND: _FLAGS,
+    Verdict.LOST_CONTENT: "content-is-lost",
+    **dict.fromkeys((Verdict.AHEAD, Verdict.HIDDEN), "clocks-differ"),
+    **{verdict: queue_verdict.runbook for verdict, queue_verdict in QUEUE_VERDICTS.items()},
+}
+"""The page for each verdict that asks something of a person."""
+
+_MENDED_WITH: Mapping[Verdict, str] = {
+    **dict.fromkeys(MENDABLE | {Verdict.MOVED, Verdict.AHEAD}, ""),
+    Verdict.LOST_CONTENT: " --only LOST_CONTENT --orphans quarantine",
+    Verdict.TORN: " --torn accept",
+    Verdict.LEAK: " --only LEAK --leaks collect",
+}
+"""What a repair is given besides, so that it mends what has this verdict."""
+
+
+def kinds(findings: Mapping[str, Mapping[Verdict, int]]) -> Iterator[tuple[str, Verdict, int]]:
+    """Projection, verdict and number of each kind of findings, in one order everywhere."""
+    for name, counts in sorted(findings.items()):
+        for verdict in Verdict:
+            if counts.get(verdict):
+                yield name, verdict, counts[verdict]
+
+
+def steps_grid(findings: Mapping[str, Mapping[Verdict, int]], keyspace: str, options: str = "") -> Grid:
+    """Findings of a report: what each kind means, its runbook, and the next command."""
+    rows = [
+        (
+            name,
+            Styled(verdict.value, STYLES[verdict]),
+            f"{count:,}",
+            MEANINGS[verdict],
+            RunbookLink(page) if (page := runbook_of(name, verdict)) else "",
+            next_command(name, verdict, keyspace, options),
+        )
+        for name, verdict, count in kinds(findings)
+    ]
+    return Grid(f"Findings in {keyspace}", ("projection", "verdict", "count", "meaning", "runbook", "next"), rows)
+
+
+def steps_lines(left: Mapping[Verdict, int], keyspace: str) -> Iterator[str]:
+    """What a run left, with its meaning and the next command, as lines to be read and copied on a terminal."""
+    for verdict, count in left.items():
+        if page := RUNBOOKS.get(verdict):
+            command = next_command(MESSAGES.mirror.name, verdict, keyspace)
+            yield f"Left, {verdict.value} {count:,}: mailmend runbook show {page}" + (
+                f"; next: {command}" if command else ""
+            )
+
+
+def runbook_of(projection: str, verdict: Verdict) -> str:
+    """The page on such a finding; "" where nothing is to be done."""
+    if verdict in MENDABLE and projection == PATHS.mirror.name:
+        return EACH_VERDICT
+    if verdict in MENDABLE and projection in _COUNTERS:
+        return "counters-never-settle"
+    if verdict in MENDABLE and projection != MESSAGES.mirror.name:
+        return _FLAGS
+    return RUNBOOKS.get(verdict, "")
+
+
+def next_command(projection: str, verdict: Verdict, keyspace: str, options: str = "") -> str:
+    """What a person types next about such findings; it writes nothing yet. "" where no command of ours mends them.
+
+    `options` are those that were typed with the command that found them.
+    """
+    on = f" {keyspace_option(keyspace)}"
+    asked = on + (f" {options}" if options else "")
+    if projection == PATHS.mirror.name:
+        return ""
+    if verdict in QUEUE_VERDICTS:
+        mended = QUEUE_VERDICTS[verdict].mended
+        return f"mailmend {mended}{on}" + (" --dry-run" if mended.startswith("repair") else "") if mended else ""
+    if verdict is Verdict.CLASH:
+        return f"mailmend check messages{asked} --findings clashes.jsonl"
+    if verdict is Verdict.HIDDEN:
+        return f"mailmend repair lags{on} --dry-run"
+    return f"mailmend repair messages{asked}{_MENDED_WITH[verdict]} --dry-run" if verdict in _MENDED_WITH else ""

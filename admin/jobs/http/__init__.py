@@ -1,0 +1,1 @@
+"""The HTTP interface of a server of jobs."""

@@ -1,0 +1,274 @@
+"""The routes of the server of jobs: James's own, as its operators' scripts call them.
+
+Whoever adds routes makes an `APIRouter` and puts it into `JOBS`; `needs` says which role a call takes.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import AwareDatetime, Field
+from pydantic.json_schema import SkipJsonSchema
+
+from mailmend.admin.frame.http.application import Api
+from mailmend.admin.frame.http.callers import Operator, Reader
+from mailmend.admin.frame.http.errors import described, error
+from mailmend.admin.frame.http.monitoring import METRICS, health_router
+from mailmend.admin.jobs.http.bodies import StatusText, TaskBody, TaskIdBody, refused_query, task_json
+from mailmend.admin.jobs.tasks_service import TaskDesk
+from mailmend.model.durations import parse_duration
+from mailmend.repair.ledger.tasks import AdminTask
+
+INT_MAX: Final = 2**31 - 1
+AWAIT_MAX: Final = timedelta(minutes=5)
+"""How long a call waits for a task at most, whatever it asks for: each one holds a connection and reads the ledger."""
+
+_STATED_AWAIT_MAX: Final = timedelta(days=365)
+_TIMEOUT: Final = r"^([0-9]{1,6}(ms|s)?|[0-9]{1,5}m|[0-7]?[0-9]{1,3}h|[0-9]{1,2}d|[12][0-9]{2}d|3[0-5][0-9]d|36[0-5]d)$"
+_ABOUT: Final = """\
+James's administrative tasks, done by mailmend: the same routes, statuses and fields. A task is recorded before it is
+acknowledged, and run by the server that leads, as a command of mailmend in a process of its own."""
+
+
+class MessagesTask(StrEnum):
+    """What can be done with all messages."""
+
+    SOLVE_INCONSISTENCIES = "SolveInconsistencies"
+
+
+class MailboxesTask(StrEnum):
+    """What can be done with all mailboxes."""
+
+    RECOMPUTE_MAILBOX_COUNTERS = "RecomputeMailboxCounters"
+    SOLVE_MESSAGE_DELETED_INCONSISTENCIES = "SolveMessageDeletedInconsistencies"
+    SOLVE_MESSAGE_RECENT_INCONSISTENCIES = "SolveMessageRecentInconsistencies"
+
+
+TASKS_OF: Final = {"/messages": tuple(MessagesTask), "/mailboxes": tuple(MailboxesTask)}
+"""The values of `task` by path."""
+
+
+async def _desk(request: Request) -> TaskDesk:
+    desk: TaskDesk = request.app.state.desk
+    return desk
+
+
+Desk = Annotated[TaskDesk, Depends(_desk)]
+CountParameter = Annotated[int, Field(ge=1, le=INT_MAX)] | SkipJsonSchema[None]
+TaskId = Annotated[UUID, Path(description="The taskId of the answer to the call that asked for the task.")]
+
+
+_BAD: Final = "The query cannot be read."
+_TAKEN: Final[dict[int | str, dict[str, Any]]] = {
+    201: {
+        "model": TaskIdBody,
+        "description": "The task is recorded.",
+        "headers": {"Location": {"description": "Where the task is.", "schema": {"type": "string"}}},
+    },
+    **described(_400=_BAD, _429="Too many tasks wait."),
+}
+_TASK: Final[dict[int | str, dict[str, Any]]] = {200: {"model": TaskBody, "description": "The task."}}
+TASKS: Final = APIRouter(tags=["tasks"])
+
+
+async def _taken(desk: TaskDesk, kind: str, by: str, **options: Any) -> JSONResponse:
+    task = await desk.submit(kind, options, by)
+    return JSONResponse({"taskId": str(task.id)}, 201, {"Location": f"/tasks/{task.id}"})
+
+
+@TASKS.post("/messages", status_code=201, responses=_TAKEN, summary="Mend the tables of messages")
+async def messages(
+    *,
+    desk: Desk,
+    by: Operator,
+    task: MessagesTask,  # noqa: ARG001 - there is one
+    messages_per_second: Annotated[
+        CountParameter, Query(alias="messagesPerSecond", description="Rows of a table.")
+    ] = None,
+    cleanup: Annotated[
+        bool,
+        Query(
+            alias="cleanupEntriesWithoutContent", description="Remove rows whose content is lost, a day old or more."
+        ),
+    ] = False,
+) -> Response:
+    """Solve the inconsistencies of messages: `mailmend repair messages`."""
+    given = {"messagesPerSecond": messages_per_second, "cleanupEntriesWithoutContent": cleanup}
+    return await _taken(desk, "solve-message-inconsistencies", by, **given)
+
+
+@TASKS.post("/mailboxes", status_code=201, responses=_TAKEN, summary="Mend what is kept of each mailbox")
+async def mailboxes(
+    *,
+    desk: Desk,
+    by: Operator,
+    task: MailboxesTask,
+    trust: Annotated[  # noqa: ARG001 - the source of truth is always looked at
+        bool, Query(alias="trustMessageProjection", description="Of no effect: counts are those of imapUidTable.")
+    ] = False,
+) -> Response:
+    """Mend counters, or the list of messages that are deleted or recent: `mailmend repair messages --without ...`."""
+    match task:
+        case MailboxesTask.RECOMPUTE_MAILBOX_COUNTERS:
+            return await _taken(desk, "recompute-mailbox-counters", by)
+        case MailboxesTask.SOLVE_MESSAGE_DELETED_INCONSISTENCIES:
+            return await _taken(desk, "solve-mailbox-flag-inconsistencies", by, targetFlag="DELETED")
+        case MailboxesTask.SOLVE_MESSAGE_RECENT_INCONSISTENCIES:
+            return await _taken(desk, "solve-mailbox-flag-inconsistencies", by, targetFlag="RECENT")
+
+
+@TASKS.delete("/blobs", status_code=201, responses=_TAKEN, summary="Collect blobs that nothing refers to")
+async def blobs(
+    *,
+    desk: Desk,
+    by: Operator,
+    scope: Literal["unreferenced"],  # noqa: ARG001 - there is one
+    expected: Annotated[
+        CountParameter, Query(alias="expectedBlobCount", description="Of James's filter; we need none.")
+    ] = None,
+    probability: Annotated[
+        Annotated[float, Field(gt=0, lt=1)] | SkipJsonSchema[None],
+        Query(alias="associatedProbability", description="Of James's filter; we need none."),
+    ] = None,
+    window: Annotated[CountParameter, Query(alias="deletionWindowSize", description="Of no effect.")] = None,
+) -> Response:
+    """Collect them: `mailmend repair blobs`, with what the server's settings say of the store."""
+    given = {"expectedBlobCount": expected, "associatedProbability": probability, "deletionWindowSize": window}
+    return await _taken(desk, "BlobGCTask", by, **given)
+
+
+Moment = AwareDatetime | SkipJsonSchema[None]
+
+
+@TASKS.get(
+    "/tasks",
+    responses={200: {"model": list[TaskBody], "description": "The tasks."}, **described(_400=_BAD)},
+    summary="List tasks, the newest first",
+)
+async def tasks(
+    *,
+    desk: Desk,
+    _: Reader,
+    status: StatusText | SkipJsonSchema[None] = None,
+    kind: Annotated[str | SkipJsonSchema[None], Query(alias="type")] = None,
+    submitted_before: Annotated[Moment, Query(alias="submittedBefore")] = None,
+    submitted_after: Annotated[Moment, Query(alias="submittedAfter")] = None,
+    started_before: Annotated[Moment, Query(alias="startedBefore")] = None,
+    started_after: Annotated[Moment, Query(alias="startedAfter")] = None,
+    completed_before: Annotated[Moment, Query(alias="completedBefore")] = None,
+    completed_after: Annotated[Moment, Query(alias="completedAfter")] = None,
+    failed_before: Annotated[Moment, Query(alias="failedBefore")] = None,
+    failed_after: Annotated[Moment, Query(alias="failedAfter")] = None,
+    offset: Annotated[int, Query(ge=0, le=INT_MAX)] = 0,
+    limit: Annotated[int, Field(ge=0, le=INT_MAX)] | SkipJsonSchema[None] = None,
+) -> Response:
+    """Of the newest 1,000 that the ledger keeps, for 30 days."""
+    spans: list[tuple[Callable[[AdminTask], datetime | None], datetime | None, datetime | None]] = [
+        (lambda one: one.submitted_at, submitted_after, submitted_before),
+        (lambda one: one.started_at, started_after, started_before),
+        (lambda one: one.ended_at if one.status.value == "completed" else None, completed_after, completed_before),
+        (lambda one: one.ended_at if one.status.value == "failed" else None, failed_after, failed_before),
+    ]
+    found = [
+        admin_task
+        for admin_task in await desk.listed()
+        if status in (None, admin_task.status.value)
+        and kind in (None, admin_task.type)
+        and all(_within(at(admin_task), after, before) for at, after, before in spans)
+    ]
+    some = found[offset:] if limit is None else found[offset : offset + limit]
+    return JSONResponse([task_json(admin_task) for admin_task in some])
+
+
+def _within(at: datetime | None, after: datetime | None, before: datetime | None) -> bool:
+    if after is None and before is None:
+        return True
+    return at is not None and (after is None or at > after) and (before is None or at < before)
+
+
+@TASKS.get(
+    "/tasks/{task_id}",
+    responses={**_TASK, **described(_400="That is no id.", _404="There is no such task.")},
+    summary="Look at a task",
+)
+async def task(desk: Desk, _: Reader, task_id: TaskId) -> Response:
+    """How it stands, and what it has done."""
+    return JSONResponse(task_json(await desk.get(task_id)))
+
+
+@TASKS.get(
+    "/tasks/{task_id}/await",
+    responses={
+        **_TASK,
+        **described(_400="That is no id, or no duration.", _404="There is none.", _408="It takes longer."),
+    },
+    summary="Wait until a task is over",
+)
+async def await_task(
+    request: Request,
+    desk: Desk,
+    _: Reader,
+    task_id: TaskId,
+    timeout: Annotated[  # noqa: ASYNC109 - James's name
+        str,
+        Query(
+            pattern=_TIMEOUT,
+            description="Seconds, or like 500ms, 30s, 5m, 2h, 1d; at most 365d. The server waits for at most 5m.",
+        ),
+    ] = "365d",
+) -> Response:
+    """Wait for it as long as the timeout says, and at most 5 minutes: then 408 says to ask again."""
+    stated = parse_duration(timeout, maximum=_STATED_AWAIT_MAX)
+    found = await _unless_it_leaves(request, desk.ended(task_id, min(stated, AWAIT_MAX)))
+    if found is None:
+        return error(408, "ServerError", "The timeout has been reached")
+    return JSONResponse(task_json(found))
+
+
+async def _unless_it_leaves(request: Request, waiting: Coroutine[Any, Any, AdminTask | None]) -> AdminTask | None:
+    """What is waited for; None once the client has left, so that nothing waits for it any more."""
+
+    async def left() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    ending = asyncio.ensure_future(waiting)
+    leaving = asyncio.ensure_future(left())
+    try:
+        await asyncio.wait((ending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        return await ending if ending.done() else None
+    finally:
+        ending.cancel()
+        leaving.cancel()
+
+
+@TASKS.delete(
+    "/tasks/{task_id}",
+    status_code=204,
+    responses=described(_400="That is no id.", _404="There is no such task."),
+    summary="Cancel a task",
+)
+async def cancel(desk: Desk, by: Operator, task_id: TaskId) -> Response:
+    """End it in good order; what it has mended stays, and `mailmend undo` takes it back."""
+    await desk.cancel(task_id, by)
+    return Response(status_code=204)
+
+
+async def _bad_request(request: Request, refused: RequestValidationError) -> Response:
+    return refused_query(refused.errors(), TASKS_OF.get(request.url.path, ()))
+
+
+JOBS: Final = Api(
+    about=_ABOUT,
+    log="mailmend.jobs",
+    routers=(TASKS, METRICS, health_router("/healthcheck")),
+    bad_request=_bad_request,
+)
+assert re.fullmatch(_TIMEOUT, "365d")

@@ -1,0 +1,112 @@
+"""The limits of a run, changed while it is at work."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from uuid import UUID
+
+from mailmend.admin.frame.cluster import OpenCluster, open_cluster, owner_name
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.jobs.jobs_service import began, job_lease
+from mailmend.model.catalog.ledger import KeyspaceLease
+from mailmend.model.errors import WrongUse
+from mailmend.repair.ledger.jobs import JobRun
+from mailmend.repair.ledger.run_limits import RunLimit, RunLimits
+from mailmend.repair.ledger.runs import Run, RunState
+from mailmend.repair.mending.throttle import HEAR_SECONDS
+
+_RUNNING = "See what runs with: mailmend jobs list, and mailmend runs list"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsSet:
+    """The limits that were set, and those before as far as known: a settings file elsewhere may name others."""
+
+    name: str
+    run: UUID
+    command: str
+    before: RunLimit
+    now: RunLimit
+    heard_within_seconds: float = HEAR_SECONDS
+
+
+def set_limits(
+    connection: ConnectionSettings, name: str, rows_per_second: int | None, max_fixes: int | None
+) -> LimitsSet:
+    """Set limits of the run of that id, or of the run of the job of that name.
+
+    Raises:
+        WrongUse: no limit is given; nothing of that name runs; or it has no such limit.
+        UnknownRun: the ledger holds no run of that id.
+    """
+    if rows_per_second is None and max_fixes is None:
+        raise WrongUse("no limit is given", mend="Give --rows-per-second, --max-fixes, or both.")
+    with open_cluster(connection) as opened:
+        run, command, declared = _at_work(opened, name)
+        if max_fixes is not None and not command.startswith("repair messages"):
+            raise WrongUse(f"{command!r} has no --max-fixes", mend="Give --rows-per-second alone.")
+        limits = RunLimits(opened.ledger().tables, opened.clock)
+        before = limits.newest(run) or declared
+        wanted = RunLimit(
+            before.rows_per_second if rows_per_second is None else rows_per_second,
+            before.max_fixes if max_fixes is None else max_fixes,
+            owner=owner_name(),
+        )
+        return LimitsSet(name, run, command, before, limits.put(run, wanted))
+
+
+def _at_work(opened: OpenCluster, name: str) -> tuple[UUID, str, RunLimit]:
+    """The id under which the run hears, its command, and its limits as they were given."""
+    try:
+        run = UUID(name)
+    except ValueError:
+        found = _of_job(opened, name.replace("_", "-"))
+    else:
+        found = _of_run(opened, opened.known_ledger(run).get(run))
+    if found[1].split()[:2] == ["queue", "sweep"]:
+        raise WrongUse("a sweep has no limits", mend="It reads what has left the queue, and nothing else.")
+    return found
+
+
+def _of_job(opened: OpenCluster, job: str) -> tuple[UUID, str, RunLimit]:
+    runs = opened.existing_job_runs()
+    newest = runs.newest(job) if runs else None
+    if newest is None or newest.state is not RunState.RUNNING:
+        raise WrongUse(f"no job {job!r} runs in keyspace {opened.connection.keyspace!r}", mend=_RUNNING)
+    _refuse_killed(opened, job_lease(opened.connection.keyspace, job), f"the run of job {job!r}")
+    return newest.id, newest.command, _declared(newest)
+
+
+def _of_run(opened: OpenCluster, run: Run) -> tuple[UUID, str, RunLimit]:
+    if run.state is not RunState.RUNNING:
+        raise WrongUse(f"run {run.id} does not run any more: {run.state.value}", mend=_RUNNING)
+    if run.command not in _COMMANDS:
+        raise WrongUse(f"{run.command!r} has no limits", mend="It goes on as it is, or is ended with Ctrl-C.")
+    _refuse_killed(opened, KeyspaceLease(run.command).of(run.keyspace), f"run {run.id}")
+    runs = opened.existing_job_runs()
+    job = run.options.get("job")
+    newest = runs.newest(job) if runs and job else None
+    if newest and began(newest, run, opened.connection.keyspace):
+        return newest.id, newest.command, _declared(newest)
+    given = run.options
+    command = "repair messages" if run.command == "repair" and "delay" in given and "lags" not in given else run.command
+    return run.id, command, RunLimit(given.get("rows_per_second"), given.get("max_fixes"))
+
+
+_COMMANDS = frozenset({"repair", "repair queues", "repair blobs"})
+
+
+def _refuse_killed(opened: OpenCluster, lease: str, what: str) -> None:
+    if opened.leases().holder(lease) is None:
+        raise WrongUse(f"{what} does not run any more: its process was killed", mend=_RUNNING)
+
+
+def _declared(run: JobRun) -> RunLimit:
+    words = [part for word in shlex.split(run.command) for part in word.split("=", 1)]
+    given = dict(_pairs(words))
+    return RunLimit(given.get("--rows-per-second"), given.get("--max-fixes"))
+
+
+def _pairs(words: list[str]) -> Iterator[tuple[str, int]]:
+    return ((name, int(value)) for name, value in pairwise(words) if value.isdecimal())

@@ -1,0 +1,200 @@
+"""The main job, shown with the commands themselves on a real Cassandra of its own.
+
+Mail is loaded, broken in every way that production breaks it, found, mended, proved clean, undone and redone. Every
+command that is shown is run as a person would type it; only the breaking has no command of its own.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import OpenCluster, open_cluster
+from mailmend.admin.frame.settings import LOOPBACK, ConnectionSettings
+from mailmend.admin.local import LocalCluster, local_cluster
+from mailmend.admin.local.breaking import WRONG_COUNTER, Damage, break_one_by_one
+from mailmend.admin.local.folders import cluster_folder, home_of
+from mailmend.admin.local.ports import free_port
+from mailmend.model.errors import MailmendError
+from mailmend.model.operations import Scan
+from mailmend.model.table import Row
+
+USER: Final = "bob@example.org"
+ARCHIVED: Final = 20
+"""Mails of a second, smaller mailbox, where nothing is in doubt: a counter is mended only in such a one."""
+_FINE_OR_DRIFT: Final = (0, 1)
+_QUIET: Final = ("--no-writers", "--delay", "1s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoRequest:
+    """How many mails, what scans, and whether the demo's Cassandra is left running.
+
+    Attributes:
+        blobs: the address of the store that the contents are kept in; None: the demo's Cassandra.
+    """
+
+    messages: int = 300
+    engine: str = "spark"
+    leave_running: bool = False
+    blobs: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """The folder of the demo's Cassandra; and its port, where it still runs."""
+
+    folder: Path
+    port: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """Types commands where a person can see them, against the demo's cluster and nothing else."""
+
+    port: int
+    folder: Path
+    caller: Caller
+
+    def type(self, *words: str, expect: Sequence[int] = (0,)) -> None:
+        """Show a command, run it, and show its exit code; an unexpected one ends the demo."""
+        self.caller.remark(f"\n$ mailmend {shlex.join(words)}")
+        ended = subprocess.run([*_mailmend(), *words], env=self._environment(), check=False)  # noqa: S603
+        if ended.returncode:
+            self.caller.remark(f"(exit code {ended.returncode})")
+        if ended.returncode not in expect:
+            raise MailmendError(f"the demo did not go as it should: that ended with {ended.returncode}")
+
+    def ask(self, *words: str) -> Any:
+        command = [*_mailmend(), *words, "--json"]
+        answer = subprocess.run(command, env=self._environment(), check=True, capture_output=True)  # noqa: S603
+        return json.loads(answer.stdout)
+
+    def last_run(self) -> str:
+        return str(self.ask("runs", "list")["runs"][0]["run"])
+
+    def _environment(self) -> dict[str, str]:
+        """Names the demo's cluster, whatever the user's own settings say; the keys of a bucket are handed on."""
+        own = {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith("MAILMEND_S3_") or not name.startswith("MAILMEND_")
+        }
+        nothing = self.folder / "config.toml"
+        nothing.touch()
+        return own | {"MAILMEND_HOST": LOOPBACK, "MAILMEND_PORT": str(self.port), "MAILMEND_CONFIG": str(nothing)}
+
+
+def demo(request: DemoRequest, caller: Caller) -> DemoResult:
+    """Show the main job; what the commands say goes to this process's stdout.
+
+    Raises:
+        MailmendError: a command ended otherwise than the demo tells.
+    """
+    root = cluster_folder(os.environ, home_of(os.environ), "demo").root
+    port = free_port([LOOPBACK])
+    cluster = local_cluster(root)
+    _remove(cluster)
+    try:
+        with tempfile.TemporaryDirectory(prefix="mailmend-demo-") as folder:
+            shell = Shell(port, Path(folder), caller)
+            caller.remark("\n== 1. A real Cassandra, of its own")
+            shell.type("local", "up", "--dir", str(root), "--port", str(port))
+            play(shell, request, caller)
+    finally:
+        if not request.leave_running:
+            _remove(cluster)
+    return DemoResult(root, port if request.leave_running else None)
+
+
+def play(shell: Shell, request: DemoRequest, caller: Caller) -> None:
+    """Run the whole demo on an empty cluster that is up."""
+    scanning = ("--engine", request.engine, *_QUIET)
+    blobs = ("--blobs", request.blobs) if request.blobs else ()
+    caller.remark("\n== 2. Mail arrives: the truth first, then every projection")
+    shell.type("schema", "apply")
+    shell.type("load", str(mbox_in(shell.folder, request.messages)), "--user", USER, "--mailbox", "INBOX", *blobs)
+    shell.type("load", str(mbox_in(shell.folder, ARCHIVED, "archive")), "--user", USER, "--mailbox", "Archive", *blobs)
+    caller.remark("\n== 3. Production happens\n\nBroken now: what, how it came about, the verdict to expect")
+    broken = break_everything(shell.port)
+    for kind in dict.fromkeys(damage.kind for damage in broken):
+        caller.remark(f"  {kind.name:20} {kind.story:32} {kind.verdict.value}")
+    caller.remark("\n== 4. Find it, without touching anything")
+    shell.type("check", "messages", *scanning, expect=(1,))
+    caller.remark("\n== 5. Mend it: look again after the delay, keep a before-image, write as of T, read back")
+    shell.type("repair", "messages", *scanning, expect=(1,))
+    repaired = shell.last_run()
+    caller.remark("\n== 6. Prove it: what a repair may mend is mended; what is left is a person's to decide")
+    shell.type("check", "messages", *scanning, expect=(1,))
+    caller.remark("\n== 7. Undo it, and redo it")
+    shell.type("undo", repaired, expect=_FINE_OR_DRIFT)
+    shell.type("check", "messages", "--engine", "local", *_QUIET, expect=(1,))
+    shell.type("undo", shell.last_run(), expect=_FINE_OR_DRIFT)
+    shell.type("check", "messages", "--engine", "local", *_QUIET, expect=(1,))
+    shell.type("runs", "list")
+
+
+def break_everything(port: int) -> list[Damage]:
+    """Do every kind of damage, one write after the other: some depend on each other."""
+    with open_cluster(ConnectionSettings(port=port)) as opened:
+        damages = damages_for(opened)
+        for damage in damages:
+            for write in damage.writes:
+                opened.mail.write(write)
+    return damages
+
+
+def damages_for(opened: OpenCluster) -> list[Damage]:
+    """Every kind of damage in the larger mailbox; a wrong counter in the other one, if there is one."""
+    (family, *_) = opened.families()
+    truth = family.truth
+    now = opened.clock.micros()
+    mailboxes: dict[UUID, list[Row]] = {}
+    for row in sorted(opened.mail.scan(Scan(truth, truth.names)), key=lambda row: row["uid"]):
+        mailboxes.setdefault(row["mailboxid"], []).append(row)
+    inbox, *others = sorted(mailboxes.values(), key=len, reverse=True)
+    damages = break_one_by_one(inbox, now, each=3, family=family)
+    if not others:
+        return damages
+    (elsewhere, *_), *_ = others
+    wrong = Damage(WRONG_COUNTER, WRONG_COUNTER.writes(family, elsewhere, now))
+    return [*(damage for damage in damages if damage.kind is not WRONG_COUNTER), wrong]
+
+
+def mbox_in(folder: Path, messages: int, name: str = "inbox") -> Path:
+    """A mail folder as any server might export it: some mails read, some flagged, some deleted."""
+    path = folder / f"{name}.mbox"
+    with path.open("w", encoding="utf-8") as out:
+        for number in range(messages):
+            out.write(_mail(number, name))
+    return path
+
+
+def _mail(number: int, folder: str) -> str:
+    sent = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)
+    status = ("RO", "O", "")[number % 3]
+    marks = ("", "F", "A", "", "D")[number % 5]
+    return (
+        f"From alice@example.org {sent:%a %b %d %H:%M:%S %Y}\n"
+        f"From: Alice <alice@example.org>\nTo: Bob <{USER}>\nDate: {sent:%a, %d %b %Y %H:%M:%S +0000}\n"
+        f"Message-ID: <{folder}.{number}@example.org>\nSubject: Letter {number}\nStatus: {status}\nX-Status: {marks}\n"
+        f"\nDear Bob,\n\nthis is letter {number}.\n\nAlice\n\n"
+    )
+
+
+def _remove(cluster: LocalCluster) -> None:
+    cluster.down()
+    cluster.clean()
+
+
+def _mailmend() -> list[str]:
+    return [sys.executable, "-m", "mailmend"]

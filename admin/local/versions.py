@@ -1,0 +1,80 @@
+"""The versions of everything involved, for a bug report or before an upgrade."""
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from packaging.requirements import Requirement
+
+from mailmend.admin.frame.cluster import open_cluster
+from mailmend.admin.frame.extras import import_or_name_extra
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.local.java import SPARK, find_java
+from mailmend.model.errors import MailmendError
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Installed versions, and those of servers that answer.
+
+    Attributes:
+        packages: by name, those of every extra; None where a package is not installed.
+        connector: Maven coordinates of the Cassandra connector that fits PySpark; None without PySpark.
+        java: which Spark would run on; None where none was found.
+        server: release of the cluster; None where none was asked.
+        unanswered: why a server did not answer.
+    """
+
+    packages: Mapping[str, str | None]
+    python: str
+    system: str
+    connector: str | None
+    java: str | None
+    server: str | None
+    unanswered: str | None = None
+
+
+def versions(connection: ConnectionSettings | None = None) -> Versions:
+    """The installed versions, and that of a server where one is named."""
+    server, unanswered = _server(connection)
+    wanted = [Requirement(require).name for require in requires("mailmend") or ()]
+    packages = {name: version_here(name) for name in ("mailmend", *wanted)}
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    connector = _connector(packages["pyspark"])
+    return Versions(packages, platform.python_version(), system, connector, _java(), server, unanswered)
+
+
+def version_here(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _connector(pyspark: str | None) -> str | None:
+    if pyspark is None:
+        return None
+    try:
+        return str(import_or_name_extra("mailmend.spark_repair.session").connector_coordinates(pyspark))
+    except MailmendError as error:
+        return str(error)
+
+
+def _java() -> str | None:
+    try:
+        java = find_java(SPARK, os.environ)
+    except MailmendError:
+        return None
+    return f"{java.major} ({java.executable})"
+
+
+def _server(connection: ConnectionSettings | None) -> tuple[str | None, str | None]:
+    if connection is None:
+        return None, None
+    try:
+        with open_cluster(connection) as opened:
+            return opened.cluster.release_version, None
+    except MailmendError as error:
+        return None, str(error)

@@ -1,0 +1,1 @@
+"""`mailmend check`, `repair`, `undo`, `apply`, `runs` and `load`."""

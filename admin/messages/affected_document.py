@@ -1,0 +1,190 @@
+"""In whose mailboxes findings are, and both rows of each side by side: what a person needs to act on them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any, Final
+from uuid import UUID
+
+from mailmend.admin.frame.document import DIFFERS, Grid, GridCell, Heading, Part, Styled
+from mailmend.admin.frame.examples import Affected, Example
+from mailmend.admin.frame.owners import Owner
+from mailmend.admin.frame.values import counts_json, instant_text, plain, printable
+from mailmend.model.catalog.mail import MESSAGES, PATHS, PROJECTIONS
+from mailmend.model.instants import MICROS
+from mailmend.model.projections.comparison import ComparedColumn, compared
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.verdicts import MENDABLE, NEEDS_SCAN, Verdict
+from mailmend.model.texts import keyspace_option
+
+LEFT_OUT: Final = "left out"
+_PERSONAL: Final = frozenset({"mailboxbase.user", "name", "user", "mailboxname"})
+"""Columns of mailboxes' paths that name somebody."""
+
+
+def affected_json(affected: Affected) -> dict[str, Any]:
+    return {
+        "mailboxes": [
+            {
+                "mailbox": str(mailbox),
+                **({} if affected.anonymous else _named(affected, mailbox)),
+                "findings": counts_json(found.counts),
+                "left": counts_json(found.left),
+            }
+            for mailbox, found in affected.mailboxes.items()
+        ],
+        "in_other_mailboxes": affected.elsewhere,
+    }
+
+
+def _named(affected: Affected, mailbox: UUID) -> dict[str, str | None]:
+    owner = affected.owners.get(mailbox)
+    return owner._asdict() if owner else {"user": None, "path": None}
+
+
+def mailboxes_part(affected: Affected, keyspace: str) -> Iterator[Part]:
+    """Mailboxes by user, those with most findings first, each with the command that looks at it alone."""
+    if not affected.mailboxes:
+        return
+    by_user: dict[str, list[UUID]] = {}
+    for mailbox in affected.mailboxes:
+        by_user.setdefault(_user(affected, mailbox), []).append(mailbox)
+    rows = [
+        (
+            *(() if affected.anonymous else (user, _path(affected, mailbox))),
+            str(mailbox),
+            _counts_text(affected.mailboxes[mailbox].counts),
+            _counts_text(affected.mailboxes[mailbox].left),
+            _command(affected.mailboxes[mailbox].due, keyspace, mailbox),
+        )
+        for user, mailboxes in by_user.items()
+        for mailbox in mailboxes
+    ]
+    names = () if affected.anonymous else ("user", "mailbox")
+    columns = (*names, "mailbox id", "findings", "still so", "next")
+    yield Grid("Whose mail it is", columns, rows, frozenset({"user", "mailbox", "findings", "still so"}))
+    if affected.elsewhere:
+        yield f"And {affected.elsewhere:,} findings in other mailboxes."
+
+
+def _counts_text(counts: Mapping[Verdict, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts_json(counts).items())
+
+
+def _command(due: AbstractSet[Verdict], keyspace: str, mailbox: UUID) -> str:
+    if not due:
+        return ""
+    scan = " --scan" if due & NEEDS_SCAN else ""
+    return f"mailmend repair messages {keyspace_option(keyspace)} --mailbox {mailbox}{scan} --dry-run"
+
+
+def _user(affected: Affected, mailbox: UUID | None) -> str:
+    owner = affected.owners.get(mailbox) if mailbox else None
+    return printable(owner.user) if owner else ""
+
+
+def _path(affected: Affected, mailbox: UUID) -> str:
+    owner = affected.owners.get(mailbox)
+    return printable(owner.path) if owner else "not known"
+
+
+def findings_parts(examples: Sequence[Example], affected: Affected, keyspace: str, *, whole: bool) -> Iterator[Part]:
+    """Examples by user and mailbox, with both rows side by side.
+
+    Args:
+        examples: of the findings.
+        affected: whose mailboxes they are in.
+        keyspace: the mail keyspace.
+        whole: every column; else only what differs, where both rows are there.
+    """
+
+    def place(one: Example) -> tuple[bool, bool, Owner, str]:
+        owner = affected.owners.get(one.mailbox) if one.mailbox else None
+        return (one.mailbox is None, owner is None, owner or Owner("", ""), str(one.mailbox))
+
+    if examples:
+        yield Heading("Findings, for example")
+    for _, found in groupby(sorted(examples, key=place), place):
+        group = list(found)
+        yield Heading(_place_text(affected, group[0].mailbox), 3)
+        for example in group:
+            yield from _side_by_side(example, keyspace, anonymous=affected.anonymous, whole=whole)
+
+
+def _place_text(affected: Affected, mailbox: UUID | None) -> str:
+    if mailbox is None:
+        return "Without a mailbox"
+    owner = None if affected.anonymous else affected.owners.get(mailbox)
+    return f"{printable(owner.user)}, {printable(owner.path)} ({mailbox})" if owner else f"Mailbox {mailbox}"
+
+
+def _side_by_side(one: Example, keyspace: str, *, anonymous: bool, whole: bool) -> Iterator[Part]:
+    projection = PROJECTIONS.get(one.projection)
+    title = f"{one.verdict.value} in {one.projection}: {one.key} ({one.result})"
+    if projection is None or not _rows_are_there(one, projection):
+        yield title
+        return
+    found = compared(one.finding, projection)
+    both = all(found.present) and any(column.differs for column in found.columns)
+    shown = [column for column in found.columns if whole or column.differs or not both]
+    hidden = _PERSONAL if anonymous and one.projection == PATHS.mirror.name else frozenset[str]()
+    lacking = ["no row" if projection.by_row else "not counted"] * (len(found.sides) - 1) + ["no row"]
+    sides = zip(found.sides, found.present, lacking, strict=True)
+    heads = [side if there else f"{side}: {words}" for side, there, words in sides]
+    timed = [any(column.written_at[side] is not None for column in shown) for side in range(len(heads))]
+    names = zip(heads, timed, strict=True)
+    columns = ["column", *(name for side, has_times in names for name in (side, "written (UTC)")[: 1 + has_times])]
+    rows = [_cells(column, timed, left_out=column.name.lower() in hidden) for column in shown]
+    yield Grid(title, columns, rows, frozenset(heads), level=4)
+    if command := _exact_command(one, keyspace):
+        yield f"Next: {command}"
+
+
+def _rows_are_there(one: Example, projection: Projection) -> bool:
+    return one.finding.projected is not None or bool(projection.truth_rows(one.finding))
+
+
+def _cells(column: ComparedColumn, timed: Sequence[bool], *, left_out: bool) -> list[GridCell]:
+    cells: list[GridCell] = [Styled(f"≠ {column.name}", DIFFERS) if column.differs else column.name]
+    for value, micros, has_times in zip(column.values, column.written_at, timed, strict=True):
+        text = LEFT_OUT if left_out and value not in (None, "") else value_text(value)
+        cells += [Styled(text, DIFFERS) if column.differs and text else text, written_text(micros)][: 1 + has_times]
+    return cells
+
+
+def _exact_command(one: Example, keyspace: str) -> str:
+    """A message whose truth is there is looked at by its id, at once and exactly."""
+    truths = one.finding.truths
+    mended = one.finding.result is Verdict.FIXED or one.verdict not in MENDABLE
+    if mended or one.projection != MESSAGES.mirror.name or len(truths) != 1:
+        return ""
+    return f"mailmend repair messages {keyspace_option(keyspace)} --message {truths[0].row.get('messageid')} --dry-run"
+
+
+def value_text(value: Any) -> str:
+    """A cell in one line."""
+    match value:
+        case None:
+            return "null"
+        case datetime():
+            return instant_text(value) or ""
+        case set() | frozenset():
+            return "{" + ", ".join(sorted(value_text(element) for element in value)) + "}"
+        case tuple() | list():
+            return "[" + ", ".join(value_text(element) for element in value) + "]"
+        case bool():
+            return str(value).lower()
+        case _:
+            return printable(str(plain(value)))
+
+
+def written_text(micros: int | None) -> str:
+    """A write time to the microsecond; as a number where it is none of a calendar's."""
+    if micros is None:
+        return ""
+    try:
+        at = datetime.fromtimestamp(micros // MICROS, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{micros} µs"
+    return f"{at:%Y-%m-%d %H:%M:%S}.{micros % MICROS:06}"

@@ -1,0 +1,345 @@
+"""Check and repair of the blobs of a keyspace: what nothing refers to any more, and what is referred to and missing."""
+
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, Any, Final, cast
+from uuid import UUID
+
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import (
+    OpenCluster,
+    blob_scanner,
+    chosen_engine,
+    open_cluster,
+    owner_name,
+    state_folder,
+    throttle_of,
+)
+from mailmend.admin.frame.event_loop import run_async
+from mailmend.admin.frame.plan_files import (
+    PlanFile,
+    PlanHead,
+    PlanKind,
+    PlanWriter,
+    how_to_look,
+    plan_wanted,
+    seconds_of,
+)
+from mailmend.admin.frame.settings import BlobsSettings
+from mailmend.admin.frame.whole_files import refuse_unwritable, whole_file
+from mailmend.admin.messages import checking
+from mailmend.admin.messages.blob_sources import BlobSources, BlobsWanted, Messages, messages_of
+from mailmend.admin.messages.mending_service import MARGIN, CheckRequest, MendingResult, ScanRequest, given
+from mailmend.admin.queue import connections as queues
+from mailmend.cql.introspect import live_schema
+from mailmend.mailqueue.blobs.cassandra import CassandraStore
+from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.mailqueue.collection.collecting import (
+    BlobCollection,
+    CollectableStore,
+    CollectedBlobs,
+    ListedStore,
+    RemovedList,
+    Removing,
+    TablesStore,
+)
+from mailmend.mailqueue.collection.scan import blob_fields
+from mailmend.mailqueue.collection.topic_references import topic_references
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.rules.blob_collection import BlobVerdict, CollectionRule, ListedBlob, MissingBlob
+from mailmend.model.catalog.ledger import KEEP, KeyspaceLease
+from mailmend.model.catalog.mail import MESSAGE_V3
+from mailmend.model.errors import ExitCode, WrongUse, came_of_interruption
+from mailmend.model.instants import instant_of
+from mailmend.repair.clock import Timing, take_as_of
+from mailmend.repair.joins.records import Workshop
+from mailmend.repair.ledger.runs import Ledger, Run, RunState
+from mailmend.repair.mending.limits import Pace
+from mailmend.repair.mending.runner import close_killed
+from mailmend.repair.mending.throttle import Throttle
+
+COMMAND: Final = PlanKind.BLOBS.value
+_OF_MESSAGES: Final = frozenset({"torn", "without", "no_writers"})
+"""What a scan of blobs has no use for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobsRequest(ScanRequest):
+    """How blobs are looked at, and whether they are removed; `removed` is a file for the list of removed blobs.
+
+    Attributes:
+        plan: a file for a plan: the blobs that would be removed are written to it, and none is removed.
+        approved: a plan that is applied: nothing else is removed.
+    """
+
+    blobs: BlobsWanted
+    margin: timedelta = MARGIN
+    keep: timedelta = KEEP
+    dry_run: bool = False
+    removed: Path | None = None
+    plan: Path | None = None
+    approved: PlanFile | None = None
+
+    @property
+    def only_looks(self) -> bool:
+        return self.dry_run or self.plan is not None
+
+
+@dataclass(frozen=True, slots=True)
+class BlobsResult:
+    """What was found, and done about it; `run` is None where nothing could be removed.
+
+    Attributes:
+        place: where the blobs are.
+        broker_asked: whether messages at the broker were looked at.
+        removed_list: the file that lists removed blobs; None where none was removed.
+        options: what a person gave besides the connection, as a command line.
+        plan: the file of a plan that was made, or applied; None where there is none.
+        stores: broker and store as they were typed.
+        pace: the rates it had, and why; None where nothing could change them.
+    """
+
+    keyspace: str
+    place: str
+    found: CollectedBlobs
+    rule: CollectionRule
+    run: UUID | None = None
+    broker_asked: bool = True
+    removed_list: Path | None = None
+    seconds: float = 0.0
+    options: str = ""
+    plan: Path | None = None
+    stores: str = ""
+    pace: Mapping[str, Any] | None = None
+
+    @property
+    def left(self) -> Counter[BlobVerdict]:
+        """How many blobs of each verdict are still to be collected, or are missing."""
+        verdicts = self.found.verdicts
+        return +Counter(
+            {
+                BlobVerdict.COLLECT: verdicts[BlobVerdict.COLLECT] - self.found.removed,
+                BlobVerdict.MISSING: verdicts[BlobVerdict.MISSING],
+            }
+        )
+
+    @property
+    def exit(self) -> ExitCode:
+        """Blobs that nothing refers to only take room: they do not fail a check."""
+        if self.found.failed:
+            return ExitCode.PARTLY_FAILED
+        return ExitCode.DRIFT if self.left[BlobVerdict.MISSING] else ExitCode.FINE
+
+
+def check(request: CheckRequest, caller: Caller) -> MendingResult | BlobsResult:
+    """What `mailmend check` looks at: blobs, queues or messages."""
+    if request.what != "blobs":
+        return checking.check(request, caller)
+    assert isinstance(request.blobs, BlobsWanted), "the command line names them"
+    looks = {
+        field.name: getattr(request, field.name) for field in fields(ScanRequest) if field.name not in _OF_MESSAGES
+    }
+    return repair_blobs(BlobsRequest(blobs=request.blobs, dry_run=True, **looks), caller)
+
+
+def repair_blobs(request: BlobsRequest, caller: Caller, opened: OpenCluster | None = None) -> BlobsResult:
+    """Look twice, remove what nothing refers to; with `dry_run`, or as a check, only look; connects where nobody has.
+
+    Raises:
+        SourceUnread: a source of references cannot be read whole; nothing was removed.
+        LeaseHeld: another collection of the keyspace is at work.
+    """
+    if not ((request.dry_run and not request.plan) or request.blobs.no_broker or request.blobs.broker):
+        raise WrongUse(
+            "messages at the broker may refer to blobs, and no broker is named",
+            mend="Name it with --broker; or say --no-broker where none ever held a mail of this store.",
+        )
+    for path in (request.removed, request.blobs.missing):
+        if path:
+            refuse_unwritable(path)
+    with nullcontext(opened) if opened else open_cluster(request.connection) as connected:
+        return run_async(_with_broker(connected, request, caller))
+
+
+async def _with_broker(opened: OpenCluster, request: BlobsRequest, caller: Caller) -> BlobsResult:
+    settings = request.blobs.broker
+    clock = opened.clock
+    named = request.blobs.queues
+    match settings:
+        case None:
+            return await _looked(opened, request, caller, None)
+        case PulsarSettings():
+            topics = queues.topics_behind(settings, clock)
+            with Workshop() as workshop:
+                try:
+                    return await _looked(
+                        opened, request, caller, lambda: topic_references(topics, clock, workshop.path, named)
+                    )
+                finally:
+                    await topics.close()
+        case _:
+            broker = queues.broker_behind(settings, clock)
+            try:
+                return await _looked(opened, request, caller, lambda: messages_of(broker, opened, request.blobs))
+            finally:
+                await broker.close()
+
+
+async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, messages: Messages | None) -> BlobsResult:
+    began = opened.clock.monotonic()
+    store = request.blobs.store
+    as_of = take_as_of(opened.clock, opened.cluster, _timing(request))
+    if request.approved:
+        as_of = min(as_of, request.approved.head.as_of)
+    min_age = max(request.blobs.min_age, request.blobs.oldest_message or timedelta())
+    rule = CollectionRule(instant_of(as_of), request.blobs.family, request.blobs.generation, min_age)
+    engine = chosen_engine(opened, request.engine_wanted, caller.remark)
+    wanted = request.engine_wanted.chosen(engine)
+    sources = BlobSources(opened, request.blobs, request.level, messages)
+    ledger = None if request.only_looks else opened.ledger(request.keep)
+    timed = MESSAGE_V3 if request.connection.is_pressed(request.pace) else None
+    throttle = throttle_of(opened, request.rows_per_second, timed, request.level, ledger)
+    scanner = blob_scanner(opened, wanted, request.level, Pace(request.rows_per_second, opened.clock, throttle))
+    wanted_plan = plan_wanted(request.plan, lambda: _head_of(request, opened, as_of))
+    with _lines_of_missing(request.blobs.missing) as on_missing, wanted_plan as plan:
+        collection = BlobCollection(
+            _collectable(store, opened),
+            scanner,
+            sources.opened_anew,
+            rule,
+            opened.clock,
+            caller.progress,
+            request.delay.total_seconds(),
+            on_missing,
+            _adder(plan) if plan else None,
+        )
+        if ledger is None:
+            found = await _carried_out(collection, request)
+            result = BlobsResult(opened.mail.name, store.place, found, rule)
+        else:
+            result = await _recorded(opened, request, ledger, collection, as_of=as_of, throttle=throttle)
+    seconds = opened.clock.monotonic() - began
+    options = request.approved.head.options if request.approved else _typed_again(request)
+    file = request.approved.file if request.approved else request.plan
+    asked = messages is not None or request.blobs.no_broker
+    pace = throttle.as_json() if throttle else None
+    return replace(
+        result, broker_asked=asked, seconds=seconds, options=options, plan=file, stores=request.blobs.typed, pace=pace
+    )
+
+
+def _typed_again(request: BlobsRequest) -> str:
+    return " ".join(filter(None, (request.blobs.typed, given(request.blobs), given(request))))
+
+
+async def _carried_out(
+    collection: BlobCollection, request: BlobsRequest, removing: Removing | None = None
+) -> CollectedBlobs:
+    if request.approved is None:
+        return await collection.run(removing)
+    return await collection.apply(request.approved.blobs(), removing)
+
+
+def _adder(plan: PlanWriter) -> Callable[[ListedBlob], None]:
+    return lambda blob: plan.add_line("blobs", BlobVerdict.COLLECT.value, {"blob": blob_fields(blob)})
+
+
+def _head_of(request: BlobsRequest, opened: OpenCluster, as_of: int) -> PlanHead:
+    wanted = request.blobs
+    policy = {
+        **how_to_look(request, as_of),
+        **seconds_of(wanted, ("min_age", "generation", "oldest_message")),
+        "family": wanted.family,
+        "no_broker": wanted.no_broker,
+        "only_broker": wanted.only_broker,
+        "references": list(wanted.references),
+        "references_file": [str(path.absolute()) for path in wanted.references_file],
+        "queues": list(wanted.queues),
+        "broker": wanted.broker.place if wanted.broker else "",
+        "blobs": wanted.store.place,
+    }
+    tables = opened.identity(live_schema(opened.cluster, opened.mail.name).tables)  # any may refer to blobs
+    options = _typed_again(request)
+    return PlanHead(kind=PlanKind.BLOBS, keyspace=opened.mail.name, tables=tables, options=options, policy=policy)
+
+
+def _timing(request: BlobsRequest) -> Timing:
+    return Timing(request.margin.total_seconds(), request.clock_skew.total_seconds())
+
+
+def _collectable(settings: BlobsSettings, opened: OpenCluster) -> CollectableStore:
+    tables = queues.tables_of(opened.mail)
+    blobs = cast("NamedBlobs", queues.blobs_behind(settings, tables, opened.clock, makes=False))
+    return TablesStore(blobs.store) if isinstance(blobs.store, CassandraStore) else ListedStore(blobs.store)
+
+
+@contextmanager
+def _lines_of_missing(path: Path | None) -> Iterator[Any]:
+    if path is None:
+        yield lambda _: None
+        return
+    with whole_file(path) as stream:
+        yield lambda one: _write_missing(stream, one)
+
+
+def _write_missing(stream: IO[str], one: MissingBlob) -> None:
+    stream.write(json.dumps(one._asdict()) + "\n")
+
+
+async def _recorded(
+    opened: OpenCluster,
+    request: BlobsRequest,
+    ledger: Ledger,
+    collection: BlobCollection,
+    *,
+    as_of: int,
+    throttle: Throttle | None,
+) -> BlobsResult:
+    """Run under a lease, with its sums in the ledger."""
+    name = opened.mail.name
+    wanted = request.blobs
+    place = wanted.store.place
+    options = {
+        "store": place,
+        "min_age": str(wanted.min_age),
+        "oldest_message": str(wanted.oldest_message or ""),
+        "no_broker": wanted.no_broker,
+        "only_broker": wanted.only_broker,
+        "references": list(wanted.references),
+        **(request.approved.recorded if request.approved else {}),
+    }
+    with opened.leases().held(KeyspaceLease.BLOBS.of(name), COMMAND) as lease:
+        close_killed(ledger, name, COMMAND, opened.mail)
+        started = ledger.start(name, COMMAND, as_of, options, owner=owner_name())
+        if throttle:
+            throttle.hear_of(started.id)
+        path = request.removed or state_folder("blobs") / f"removed-{started.id}.jsonl"
+        result = BlobsResult(name, place, CollectedBlobs(), collection.rule, started.id)
+        removing = Removing(RemovedList(path), lease.check)
+        found = await _run(ledger, started, _carried_out(collection, request, removing))
+        result = replace(result, found=found, removed_list=path if found.removed else None)
+        ledger.finish(started, summary_of(result) | {"pace": throttle.as_json() if throttle else None})
+    return result
+
+
+async def _run(ledger: Ledger, started: Run, work: Awaitable[CollectedBlobs]) -> CollectedBlobs:
+    try:
+        return await work
+    except BaseException as error:
+        state = RunState.INTERRUPTED if came_of_interruption(error) else RunState.FAILED
+        ledger.finish(started, {}, state)
+        raise
+
+
+def summary_of(result: BlobsResult) -> dict[str, Any]:
+    """The sums as the ledger keeps them; `fixed` and `left` as for messages."""
+    return {
+        "fixed": {BlobVerdict.COLLECT.value: result.found.removed} if result.found.removed else {},
+        "left": {kind.value: number for kind, number in result.left.items()},
+        "exit": int(result.exit),
+    }

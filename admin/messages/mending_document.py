@@ -1,0 +1,314 @@
+"""Results of a check, a repair or an undo, as documents."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from mailmend.admin.frame.charts import by_time, by_verdict
+from mailmend.admin.frame.document import Document, Grid, Part, Styled, Verbatim
+from mailmend.admin.frame.examples import EXAMPLES_MAX, Affected, Example
+from mailmend.admin.frame.values import NOTHING_WRITTEN, counts_json, fields_json, plain
+from mailmend.admin.frame.verdict_texts import EACH_VERDICT, MEANINGS, STYLES, kinds, steps_grid
+from mailmend.admin.messages.affected_document import findings_parts, mailboxes_part
+from mailmend.admin.messages.mending_service import MendingResult
+from mailmend.admin.messages.runs_document import trend_parts
+from mailmend.admin.queue.cleanup_document import about_queues, after_a_plan, queue_lines, queues_grid, queues_json
+from mailmend.model.errors import ExitCode
+from mailmend.model.projections.reasons import Why
+from mailmend.model.projections.verdicts import HARMLESS, MENDABLE, Verdict
+from mailmend.model.texts import keyspace_option
+from mailmend.repair.decisions.left_sample import LEFT_SAMPLE
+from mailmend.repair.mending.runner import RepairResult
+
+
+def document_of(result: MendingResult) -> Document:
+    summary = result.summary
+    return Document(
+        json=summary_json(summary) | queues_json(result),
+        body=tuple(_body(result)),
+        exit=ExitCode(summary.exit),
+        remarks=(*([summary.unseen] if summary.unseen else ()), *page_lines(summary)),
+        title=f"{summary.command} of keyspace {summary.keyspace}",
+        report=tuple(_report(result)),
+        left_sample=summary.left_sample.keys,
+    )
+
+
+def summary_json(summary: RepairResult) -> dict[str, Any]:
+    known = {name: value for name, value in plain(summary).items() if name != LEFT_SAMPLE}
+    return {
+        **known,
+        "engine": fields_json(summary.engine, "name", "why") if summary.engine else None,
+        "findings": {name: counts_json(counts) for name, counts in summary.findings.items()},
+        **{name: counts_json(getattr(summary, name)) for name in ("fixed", "left", "due")},
+        "reasons": {
+            verdict.value: {why.value: n for why, n in found.items()} for verdict, found in summary.reasons.items()
+        },
+        "too_young": summary.too_young,
+        "seconds": {stage: round(seconds, 3) for stage, seconds in summary.seconds.items()},
+    }
+
+
+def _body(result: MendingResult) -> Iterator[Part]:
+    yield from _sums(result, _findings(result.summary))
+    yield from queue_lines(result)
+    yield from example_lines(result.examples)
+    yield from _closing(result)
+
+
+def _report(result: MendingResult) -> Iterator[Part]:
+    """What to do comes first; then whose mail it is, and the rows themselves."""
+    summary = result.summary
+    affected = result.affected or Affected()
+    yield from _closing(result)
+    yield from page_lines(summary)
+    yield from _sums(result, steps_grid(summary.findings, summary.keyspace, result.options))
+    yield from queue_lines(result)
+    yield from by_verdict(counts_json(_found(summary)))
+    yield from by_time(affected.hours)
+    yield from mailboxes_part(affected, summary.keyspace)
+    yield from findings_parts(result.examples, affected, summary.keyspace, whole=True)
+    yield from trend_parts(affected.runs)
+    yield _details(summary)
+
+
+def page_lines(summary: RepairResult) -> list[str]:
+    """The page of a check that ends with 1; on stderr, for a script that got JSON has to be read by a person too."""
+    found = summary.command.startswith("check") and summary.exit == ExitCode.DRIFT
+    return [f"More: mailmend runbook show {EACH_VERDICT}"] if found else []
+
+
+def _sums(result: MendingResult, findings: Grid) -> Iterator[Part]:
+    summary = result.summary
+    if summary.missing_columns or summary.missing_tables:
+        rows = [(table, "all of it", _NOT_LOOKED_AT) for table in summary.missing_tables]
+        rows += [(column.table, column.column, _NOT_COMPARED) for column in summary.missing_columns]
+        yield Grid(f"Missing in {summary.keyspace}", ("table", "column", "meaning"), rows)
+    if summary.findings:
+        yield findings
+    if summary.generators:
+        yield from _behind(summary)
+    if result.queues:
+        yield queues_grid(result.queues, removed=summary.run is not None)
+    if summary.run and (summary.fixed or summary.left):
+        yield _mended(summary)
+    if stays := _left_and_why(summary):
+        yield Grid("Left, and why", ("verdict", "rows", "why"), stays)
+
+
+def _findings(summary: RepairResult) -> Grid:
+    rows = [
+        (name, Styled(verdict.value, STYLES[verdict]), f"{count:,}", MEANINGS[verdict])
+        for name, verdict, count in kinds(summary.findings)
+    ]
+    return Grid(f"Findings in {summary.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
+
+
+def _behind(summary: RepairResult) -> Iterator[Part]:
+    """The generators, and below them the statements: a statement within a column is cut into lines."""
+    rows = [
+        (
+            found.table,
+            str(found.mailbox),
+            f"{found.last:,}",
+            f"{found.in_use:,}",
+            "raised" if found.raised else "behind",
+        )
+        for found in summary.generators
+    ]
+    yield Grid("Generators behind the messages", ("generator", "mailbox", "last number", "in use", "state"), rows)
+    statements = [found.statement for found in summary.generators if not found.raised]
+    if statements:
+        yield "They are raised by a repair, or by these statements in cqlsh:"
+        yield Verbatim("".join(f"    {statement}\n" for statement in statements))
+
+
+def _mended(summary: RepairResult) -> Grid:
+    fixed = summary.fixed
+    left = summary.left
+    rows = [
+        (
+            Styled(verdict.value, STYLES[verdict]),
+            f"{fixed[verdict]:,}" if fixed.get(verdict) else "",
+            f"{left[verdict]:,}" if left.get(verdict) else "",
+        )
+        for verdict in Verdict
+        if fixed.get(verdict) or left.get(verdict)
+    ]
+    return Grid("What became of them", ("verdict", "fixed", "left"), rows)
+
+
+def _left_and_why(summary: RepairResult) -> list[tuple[Styled, str, str]]:
+    return [
+        (Styled(verdict.value, STYLES[verdict]), f"{number:,}", why.value)
+        for verdict in Verdict
+        for why, number in summary.reasons.get(verdict, Counter[Why]()).items()
+        if why is not Why.DUE
+    ]
+
+
+def example_lines(examples: Sequence[Example]) -> Iterator[Styled]:
+    heading = ""
+    for example in examples:
+        above = f"{example.verdict.value} in {example.projection}, for example:"
+        if above != heading:
+            yield Styled(above, "dim")
+        heading = above
+        yield Styled(f"    {example.key}" + (f"  ({example.result})" if example.result != "as found" else ""), "dim")
+
+
+def _closing(result: MendingResult) -> list[str]:
+    summary = result.summary
+    plan = result.plan
+    if plan is None or result.queues is None:
+        return closing_lines(summary, result.options, plan)
+    keyspace = f" {keyspace_option(summary.keyspace)}"
+    file = shlex.quote(str(plan))
+    again, done_by = (f"{keyspace} {words}".rstrip() for words in (result.options, result.stores))
+    return [*sum_lines(summary), *after_a_plan(summary, again, file, f"mailmend apply {file}{done_by}")]
+
+
+def closing_lines(summary: RepairResult, options: str = "", plan: Path | None = None) -> list[str]:
+    return [*sum_lines(summary), *next_lines(summary, options, plan)]
+
+
+def sum_lines(summary: RepairResult) -> list[str]:
+    rows = ", ".join(f"{name} {count:,}" for name, count in summary.scanned.items())
+    seconds = sum(summary.seconds.values())
+    lines = [f"Read {rows} in {seconds:.1f} s; {summary.suspects:,} suspects." if rows else f"{seconds:.1f} s."]
+    if summary.run and not (summary.fixed or summary.left or summary.moved or summary.failed or summary.untried):
+        lines.append("Nothing had to be mended.")
+    lines += [*pace_lines(summary.pace), *staging_lines(summary.staging)]
+    if summary.last_traces:
+        lines.append(
+            f"{summary.last_traces:,} of the WITHDRAW are the last trace of a message whose content still exists."
+        )
+    if summary.moved > summary.too_young:
+        lines.append(f"{summary.moved - summary.too_young:,} were changed meanwhile, and left.")
+    if summary.too_young:
+        lines.append(f"{summary.too_young:,} differ and are too young to be mended: {_again(summary.again_seconds)}.")
+    if summary.failed:
+        lines.append(f"{summary.failed:,} failed: see the examples above, or all of them with --findings.")
+    if summary.untried:
+        lines.append(
+            f"{summary.untried:,} were left as they are: the cluster could not be reached any more. "
+            "Once it answers, the same command goes on."
+        )
+    return lines
+
+
+def pace_lines(pace: Mapping[str, Any] | None) -> list[str]:
+    """The rates of a run whose pace changes by itself, or was changed, in a sentence; else nothing."""
+    if not pace or not (pace["auto"] or pace["set"]):
+        return []
+    lowest, last, limit = (_rate(pace[name]) for name in ("lowest", "last", "limit"))
+    why = ", ".join(f"{reason} {number:,} times" for reason, number in pace["slowed"].items())
+    pace_text = f"Pace: {last}" if lowest == last else f"Pace: at the lowest {lowest}, at the end {last}"
+    pace_text += f"; limit {limit}" if pace["limit"] else ""
+    pace_text += f", set by {pace['set'][-1]['by']}" if pace["set"] else ""
+    return [f"{pace_text}. It slowed down for {why}." if why else f"{pace_text}."]
+
+
+def staging_lines(staging: Mapping[str, Any] | None) -> list[str]:
+    """What an earlier attempt had read, in a sentence; else nothing."""
+    if not staging or staging["attempt"] == 1:
+        return []
+    kept = f"{staging['kept']:,}"
+    number = f"{staging['segments']:,}"
+    return [f"{kept} of {number} segments stood from earlier attempts; the scan began at {staging['began_at']}."]
+
+
+def _rate(rows_per_second: int | None) -> str:
+    return "as fast as it can" if rows_per_second is None else f"{rows_per_second:,} rows/s"
+
+
+def _again(seconds: int | None) -> str:
+    return f"come again in {seconds} s" if seconds else "come again now"
+
+
+def next_lines(summary: RepairResult, options: str = "", plan: Path | None = None) -> list[str]:
+    """What to do next; a repair is named with the options that were given, a plan to be applied by its file."""
+    keyspace = f" {keyspace_option(summary.keyspace)}"
+    asked = keyspace + (f" {options}" if options else "")
+    if summary.command.startswith("check"):
+        lines = _after_check(summary, keyspace, asked)
+    elif summary.command == "repair queues":
+        nothing = [] if summary.run else [NOTHING_WRITTEN]
+        return nothing + about_queues(summary.left, keyspace, again=not summary.run) or ["No drift is left."]
+    elif summary.command == "undo":
+        lines = [] if summary.run else [f"Nothing was written. {summary.due.total():,} would be put back."]
+    else:
+        again = f"mailmend repair {'lags' if summary.command == 'repair lags' else 'messages'}{asked}"
+        file = shlex.quote(str(plan))
+        lines = (
+            [*_waiting(summary), *_after_repair(summary, f"{again} --plan {file}", f"mailmend apply {file}{keyspace}")]
+            if plan
+            else _after_repair(summary, again, again)
+        )
+    if summary.left.get(Verdict.LOST_CONTENT) or _found(summary)[Verdict.LOST_CONTENT]:
+        lines.append("Content is lost: mailmend runbook show content-is-lost")
+    if summary.run and summary.fixed:
+        lines.append(f"To put it back: mailmend undo {summary.run}{keyspace}")
+    return lines
+
+
+BEHIND_PAGE: Final = "table-was-restored"
+"""The page for generators that are behind the messages."""
+_NOT_COMPARED: Final = "the live table lacks it: nothing was compared there, and no repair writes to it"
+_NOT_LOOKED_AT: Final = "the keyspace lacks it: what follows from the source of truth there was not looked at"
+
+
+def _after_check(summary: RepairResult, keyspace: str, asked: str) -> list[str]:
+    if summary.missing_columns or summary.missing_tables:
+        return [f"Next: mailmend schema verify{keyspace} (it names the statement that adds what is missing)"]
+    found = _found(summary)
+    lines = list[str]()
+    if any(found[verdict] for verdict in MENDABLE):
+        lines.append(f"Next: mailmend repair messages{asked} --dry-run")
+    if summary.generators:
+        lines.append(f"Generators are behind: mailmend runbook show {BEHIND_PAGE}")
+    lines += about_queues(found, keyspace, again=True)
+    drift = any(number for verdict, number in found.items() if verdict not in HARMLESS)
+    return lines if lines or drift or summary.failed or summary.untried else ["No drift."]
+
+
+def _after_repair(summary: RepairResult, again: str, done_by: str) -> list[str]:
+    """After a look: what does what would be done."""
+    mendable = sum(summary.left.get(verdict, 0) for verdict in MENDABLE)
+    scan = f"Next: {again} --scan (it reads the whole source of truth, and mends what is left)"
+    if any(counts[Why.NEEDS_SCAN] for counts in summary.reasons.values()):
+        return [scan]
+    lines = [scan] if summary.gaps else []
+    if summary.run is None:
+        nothing = f"Nothing was written. A repair would mend {summary.due.total():,}."
+        next_one = done_by if summary.due.total() else again
+        return [nothing, f"Next: {next_one}"] if summary.due.total() or summary.too_young else [nothing, *lines]
+    if mendable or summary.moved or summary.left.get(Verdict.AHEAD):
+        return [f"Next: {again} (a second run mends what moved or was left)"]
+    return lines
+
+
+def _waiting(summary: RepairResult) -> list[str]:
+    number = sum(counts[Why.ROWS_DIFFER] for counts in summary.reasons.values())
+    return [f"The plan has {number:,} counters that wait until the rows of their mailboxes agree."] if number else []
+
+
+def _found(summary: RepairResult) -> Counter[Verdict]:
+    return sum((Counter(counts) for counts in summary.findings.values()), Counter[Verdict]())
+
+
+def _details(summary: RepairResult) -> Grid:
+    rows = [
+        ("run", str(summary.run or "none: a check writes nothing")),
+        *([("engine", f"{summary.engine.name}: {summary.engine.why}")] if summary.engine else []),
+        ("suspects", f"{summary.suspects:,}"),
+        ("moved meanwhile", f"{summary.moved:,}"),
+        ("failed", f"{summary.failed:,}"),
+        *((f"rows of {name}", f"{rows:,}") for name, rows in summary.scanned.items()),
+        *((f"seconds: {stage}", f"{seconds:.1f}") for stage, seconds in summary.seconds.items()),
+        *([("what was not seen", summary.unseen)] if summary.unseen else ()),
+        ("examples", f"at most {EXAMPLES_MAX} of each kind"),
+    ]
+    return Grid("The run", ("field", "value"), rows)

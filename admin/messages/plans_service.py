@@ -1,0 +1,196 @@
+"""Apply a plan that was approved: exactly what it says, each finding looked at again, and nothing else."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mailmend.admin.frame.caller import Caller, ask_to_restore
+from mailmend.admin.frame.cluster import EngineWanted, OpenCluster, open_cluster, owner_name, repair_tools
+from mailmend.admin.frame.examples import Examples, both_of
+from mailmend.admin.frame.plan_files import LOOKS, PlanFile, PlanKind, plan_in, spans_in
+from mailmend.admin.frame.settings import QueueSettings
+from mailmend.admin.messages.mending_service import MendingResult, unseen
+from mailmend.admin.messages.runs_service import affected
+from mailmend.cql.introspect import live_schema
+from mailmend.model.catalog.ledger import KEEP
+from mailmend.model.catalog.mail import MESSAGES
+from mailmend.model.catalog.mail_queue import QUEUE_TABLES
+from mailmend.model.errors import PlanRefused, WrongUse
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import Level
+from mailmend.model.table import Table
+from mailmend.repair.clock import Timing
+from mailmend.repair.ledger.runs import Run
+from mailmend.repair.mending import runner
+from mailmend.repair.mending.engine import RUNS_APART_MICROS, RepairSettings
+
+if TYPE_CHECKING:
+    from mailmend.admin.messages.blobs_service import BlobsResult
+
+PLAN_AGE_MAX = timedelta(days=1)
+"""How old a plan may be, without `--max-age`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyPlanRequest:
+    """Which plan is applied; what it may mend, it says itself.
+
+    Attributes:
+        settings: where; with the broker and the store of blobs that the plan names.
+        rows_per_second: None: as fast as the plan says.
+        typed: broker and store as they were typed, without secrets.
+    """
+
+    settings: QueueSettings
+    plan: Path
+    dry_run: bool = False
+    max_age: timedelta = PLAN_AGE_MAX
+    yes: bool = False
+    no_writers: bool = False
+    keep: timedelta = KEEP
+    rows_per_second: int | None = None
+    pace: str | None = None
+    typed: str = ""
+
+
+def apply(request: ApplyPlanRequest, caller: Caller) -> "MendingResult | BlobsResult":
+    """Mend what the plan names and is still as it was seen, as of the plan's T; a dry run only looks.
+
+    Raises:
+        PlanRefused: the plan is old, edited, undone, or of another keyspace, cluster, broker, store or format.
+        UnsafeRequest: what may bring back deleted messages was not agreed to.
+        LeaseHeld: another repair of the keyspace is at work.
+    """
+    with plan_in(request.plan) as plan:
+        head = plan.head
+        if head.kind is PlanKind.MESSAGES:
+            if request.typed:
+                raise WrongUse(f"{request.typed} says nothing of a plan of messages", mend="Leave it out.")
+            return _messages(request, plan, caller)
+        if request.no_writers or request.yes:
+            raise WrongUse("--no-writers and --yes say nothing of a plan of queues or blobs", mend="Leave them out.")
+        settings = request.settings
+        for part, named in (("broker", settings.broker or settings.pulsar), ("blobs", settings.blobs)):
+            head.refuse_other(part, named.place if named else "")
+        with open_cluster(settings.connection) as opened:
+            if head.kind is PlanKind.QUEUES:
+                _refuse(request, plan, opened, QUEUE_TABLES)
+                return _queues(request, plan, caller, opened)
+            _refuse(request, plan, opened, live_schema(opened.cluster, opened.mail.name).tables)
+            return _blobs(request, plan, caller, opened)
+
+
+def _refuse(request: ApplyPlanRequest, plan: PlanFile, opened: OpenCluster, tables: Iterable[Table]) -> None:
+    plan.head.refuse_elsewhere(opened.mail.name, opened.identity(tables))
+    plan.head.refuse_old(opened.clock.micros(), request.max_age)
+
+
+def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> MendingResult:
+    examples = Examples()
+    head = plan.head
+    policy = plan.head.repair_policy
+    connection = request.settings.connection
+    if policy.dangling == "restore" and not (request.yes or request.dry_run):
+        ask_to_restore(caller)
+    with open_cluster(connection) as opened:
+        keyspace = opened.mail.name
+        bound = opened.bound((MESSAGES,), head.without)
+        _refuse(request, plan, opened, (table for family in bound.families for table in family.tables))
+        runs = _runs_of(plan, opened, request.keep)
+        settings = RepairSettings(
+            keyspace=keyspace,
+            families=bound.whole(keyspace),
+            delay_seconds=0.0,  # its suspects have waited, and were looked at twice
+            timing=Timing(head.margin_seconds, policy.skew_seconds, no_writers=request.no_writers),
+            dry_run=request.dry_run,
+            policy=replace(policy, rows_per_second=request.rows_per_second or policy.rows_per_second),
+            pressed=connection.is_pressed(request.pace),
+            as_of=policy.as_of - RUNS_APART_MICROS * len(runs),
+            owner=owner_name(),
+            options=plan.recorded,
+        )
+        keep = None if request.dry_run else request.keep
+        wanted = EngineWanted("local", plan=plan)
+        tools = repair_tools(opened, wanted, settings, caller.progress, keep=keep)
+        summary = runner.repair(settings, tools, both_of(examples, caller))
+        whose = affected(examples, opened, caller)
+    summary.command, summary.unseen = "apply", unseen(head.without, bound)
+    return MendingResult(summary, examples.sorted(), head.options, request.plan, affected=whose)
+
+
+def _runs_of(plan: PlanFile, opened: OpenCluster, keep: timedelta) -> list[Run]:
+    """The runs that applied the plan before, whole or in part.
+
+    Raises:
+        PlanRefused: one of them was undone: what it wrote again would be hidden by what the undo removed.
+    """
+    ledger = opened.existing_ledger(keep)
+    every = ledger.runs(opened.mail.name) if ledger else []
+    runs = [run for run in every if run.options.get("seal") == plan.seal]
+    for run in runs:
+        if undo := undo_of(run, every):
+            raise PlanRefused(
+                f"the plan was applied by run {run.id}, and that was undone by run {undo.id}",
+                mend=f"To do it after all: mailmend undo {undo.id}, or make the plan anew.",
+            )
+    return runs
+
+
+def undo_of(run: Run, every: Sequence[Run]) -> Run | None:
+    """The run that undid a run, and was not undone itself."""
+    return next((one for one in every if one.undoes == run.id and not undo_of(one, every)), None)
+
+
+def _queues(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: OpenCluster) -> MendingResult:
+    from mailmend.admin.queue.cleanup import CleanupRequest, repair_queues  # noqa: PLC0415 - only for such a plan
+
+    policy = plan.head.policy
+    spans, others = _approved(request, plan)
+    asked = CleanupRequest(
+        settings=request.settings,
+        typed=request.typed,
+        marks=policy["marks"],
+        no_blobs=policy["no_blobs"],
+        command="apply",
+        **spans,
+        **others,
+    )
+    return repair_queues(asked, caller, opened)
+
+
+def _blobs(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: OpenCluster) -> "BlobsResult":
+    from mailmend.admin.messages.blob_sources import BlobsWanted  # noqa: PLC0415 - only for such a plan
+    from mailmend.admin.messages.blobs_service import BlobsRequest, repair_blobs  # noqa: PLC0415 - only for such a plan
+
+    policy = plan.head.policy
+    settings = request.settings
+    spans, others = _approved(request, plan)
+    assert settings.blobs is not None, "a plan of blobs names their store"
+    wanted = BlobsWanted(
+        store=settings.blobs,
+        broker=settings.broker or settings.pulsar,
+        typed=request.typed,
+        family=policy["family"],
+        no_broker=policy["no_broker"],
+        only_broker=policy.get("only_broker", False),
+        references=tuple(policy["references"]),
+        references_file=tuple(map(Path, policy["references_file"])),
+        queues=tuple(map(QueueName, policy["queues"])),
+        **{name: span for name, span in spans.items() if name not in LOOKS},
+    )
+    looks = {name: spans[name] for name in LOOKS if name in spans}
+    return repair_blobs(BlobsRequest(connection=settings.connection, blobs=wanted, **looks, **others), caller, opened)
+
+
+def _approved(request: ApplyPlanRequest, plan: PlanFile) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The durations that the plan names, and what else is asked of those who carry it out."""
+    policy = plan.head.policy
+    return spans_in(policy), {
+        **{name: getattr(request, name) for name in ("dry_run", "keep", "pace")},
+        "rows_per_second": request.rows_per_second or policy["rows_per_second"],
+        "level": Level(policy["level"]),
+        "approved": plan,
+        "engine": "local",
+    }

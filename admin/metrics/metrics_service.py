@@ -1,0 +1,211 @@
+"""The metrics of a keyspace: what its ledger, the tables of its queues and its declared jobs tell now.
+
+Nothing is scanned: a few rows of each job, of the newest runs, of the journal of lags and of each queue's starts.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from mailmend.admin.frame.cluster import OpenCluster, lag_journal, open_cluster, this_clock
+from mailmend.admin.frame.settings import QUEUE_DEFAULT, ConnectionSettings, QueueSettings
+from mailmend.admin.frame.whole_files import refuse_unwritable
+from mailmend.admin.jobs.declaration import Job
+from mailmend.admin.jobs.jobs_service import job_lease
+from mailmend.admin.metrics.alerts import rules_file
+from mailmend.admin.metrics.dashboard import dashboard_json
+from mailmend.admin.metrics.declared import LAG_OLDEST, LAGS, LEDGER_READ, LEDGER_UP, MARKS, RUNS
+from mailmend.admin.metrics.of_ledger import (
+    job_samples,
+    lease_samples,
+    newest_of_each_run,
+    repair_samples,
+    schedule_samples,
+)
+from mailmend.admin.metrics.of_runs import write_textfile
+from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.mailqueue.health import FigureScope
+from mailmend.mailqueue.prometheus import metrics_text, samples_in, start_samples
+from mailmend.model.catalog.ledger import KeyspaceLease
+from mailmend.model.errors import AccessDenied, CannotReach, ExitCode, MailmendError
+from mailmend.model.ids import QueueName
+from mailmend.model.instants import MICROS, instant_of
+from mailmend.model.metrics import MetricSample
+
+LAGS_MAX: Final = 10_000
+"""At most this many lags are counted."""
+
+RUNS_MAX: Final = 2_000
+"""At most this many of the newest runs are searched for the last run of each repair."""
+
+JOB_RUNS_MAX: Final = 50
+"""At most this many of a job's runs are searched for its last success."""
+
+QUEUES_MAX: Final = 100
+FRESH_MICROS: Final = 30 * MICROS
+"""For how many microseconds a text is served again before the metrics are read anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExposedMetrics:
+    """Metrics in Prometheus's text format; `unread` says why ledger and tables tell nothing, or is ""."""
+
+    text: str
+    output: Path | None = None
+    unread: str = ""
+
+    @property
+    def exit(self) -> ExitCode:
+        return ExitCode.CANNOT_REACH if self.unread else ExitCode.FINE
+
+
+def show_metrics(connection: ConnectionSettings, jobs: Sequence[Job], output: Path | None = None) -> ExposedMetrics:
+    """What is known now, or of the declarations alone where the cluster cannot be reached.
+
+    Raises:
+        WrongUse: the file cannot be written; what lay there before is untouched.
+    """
+    if output:
+        refuse_unwritable(output)
+    try:
+        with open_cluster(connection) as opened:
+            samples, unread = measured(opened, jobs)
+    except CannotReach as error:
+        samples = _together(connection.keyspace, jobs, (), error.what)
+        unread = error.what
+    if output:
+        write_textfile(output, samples)
+    return ExposedMetrics(metrics_text(samples), output, unread)
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedFile:
+    """A file that comes with mailmend; `output` is None where it is only shown."""
+
+    text: str
+    output: Path | None = None
+
+
+def alerts(output: Path | None = None) -> ShippedFile:
+    return _shipped(rules_file(), output)
+
+
+def dashboard(output: Path | None = None) -> ShippedFile:
+    return _shipped(dashboard_json(), output)
+
+
+def _shipped(text: str, output: Path | None) -> ShippedFile:
+    if output:
+        refuse_unwritable(output)
+    return ShippedFile(text, output)
+
+
+@dataclass(slots=True)
+class Exposition:
+    """What a server answers to `GET /metrics`; it blocks, and any thread may call it.
+
+    Args:
+        opened: the cluster.
+        jobs: those that are declared now.
+    """
+
+    opened: OpenCluster
+    jobs: Callable[[], Sequence[Job]]
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _text: bytes = b""
+    _measured_at: int = -FRESH_MICROS
+
+    def text(self) -> bytes:
+        """In Prometheus's text format, as of at most half a minute ago."""
+        with self._turn:
+            now = self.opened.clock.micros()
+            if not 0 <= now - self._measured_at < FRESH_MICROS:
+                samples, _ = measured(self.opened, self.jobs())
+                self._text = metrics_text(samples).encode()
+                self._measured_at = now
+            return self._text
+
+
+def measured(opened: OpenCluster, jobs: Sequence[Job]) -> tuple[Sequence[MetricSample], str]:
+    """Every metric that can be known now; and why some cannot, or ""."""
+    found = list[MetricSample]()
+    unread = ""
+    for part in (_of_jobs, _of_ledger, _of_queues):
+        try:
+            found += part(opened, jobs)
+        except MailmendError as error:
+            unread = unread or error.what
+            if isinstance(error, CannotReach) and not isinstance(error, AccessDenied):
+                break
+    return _together(opened.connection.keyspace, jobs, found, unread), unread
+
+
+def _together(keyspace: str, jobs: Sequence[Job], found: Sequence[MetricSample], unread: str) -> Sequence[MetricSample]:
+    """What was read, what the declarations tell, and what the jobs' runs have written on this machine."""
+    now = instant_of(this_clock().micros())
+    runs = newest_of_each_run([[sample for sample in found if sample.metric in RUNS], *map(_samples_of_file, jobs)])
+    return [
+        *(sample for job in jobs for sample in schedule_samples(keyspace, job, now)),
+        *(sample for sample in found if sample.metric not in RUNS),
+        *runs,
+        MetricSample(LEDGER_UP, (keyspace,), not unread),
+        *([] if unread else [MetricSample(LEDGER_READ, (keyspace,), now.timestamp())]),
+    ]
+
+
+def _of_jobs(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[MetricSample]:
+    runs = opened.existing_job_runs()
+    for job in jobs:
+        if runs is None:
+            return
+        last = list(runs.last(job.name, JOB_RUNS_MAX))
+        paused = runs.pause_of(job.name) is not None
+        yield from job_samples(opened.connection.keyspace, job, last, paused=paused)
+
+
+def _of_ledger(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[MetricSample]:
+    ledger = opened.existing_ledger()
+    keyspace = opened.connection.keyspace
+    if ledger is None:
+        return
+    yield from repair_samples(keyspace, islice(ledger.newest_runs(keyspace), RUNS_MAX))
+    number, oldest = lag_journal(opened, ledger).waiting(LAGS_MAX)
+    yield MetricSample(LAGS, (keyspace,), number)
+    if oldest is not None:
+        yield MetricSample(LAG_OLDEST, (keyspace,), oldest / MICROS)
+    names = {lease.value: lease.of(keyspace) for lease in KeyspaceLease}
+    names |= {f"job {job.name}": job_lease(keyspace, job.name) for job in jobs}
+    held = opened.leases().standing(list(names.values()))
+    yield from lease_samples(keyspace, {purpose: held[name] for purpose, name in names.items() if name in held})
+
+
+def _samples_of_file(job: Job) -> Sequence[MetricSample]:
+    """What the runs of a job have written on this machine: a check leaves no run in the ledger."""
+    with suppress(OSError, ValueError):
+        if job.metrics_file:
+            return list(samples_in(Path(job.metrics_file).read_text(encoding="utf-8"), RUNS))
+    return ()
+
+
+def _of_queues(opened: OpenCluster, _: Sequence[Job]) -> Sequence[MetricSample]:
+    """Nothing where the keyspace has none, or the role was not meant to look at them, as a repairer's."""
+    if not opened.has_queues:
+        return ()
+
+    async def looked(connections: QueueConnections) -> Sequence[MetricSample]:
+        found = list[MetricSample]()
+        for name in (await connections.names(everything=True))[:QUEUES_MAX]:
+            async with connections.open(name, dry_run=True) as queue:
+                found += start_samples(await queue.figures(FigureScope.STARTS))
+        about = None if connections.own.marks_expire else connections.marks_about
+        if about is not None:
+            found.append(MetricSample(MARKS, (opened.connection.keyspace,), about))
+        return found
+
+    with suppress(AccessDenied):
+        return with_queues(QueueSettings(opened.connection, QueueName(QUEUE_DEFAULT)), looked, opened)
+    return ()

@@ -1,0 +1,1 @@
+"""`mailmend queue`."""

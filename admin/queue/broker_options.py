@@ -1,0 +1,204 @@
+"""Options that name the broker of a queue: RabbitMQ, or Pulsar, by the address.
+
+They are read from the settings file's table [queue] too.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import click
+from click.core import ParameterSource
+
+from mailmend.admin.frame.kinds import ParsedValue
+from mailmend.admin.frame.options import settings_table, shared_file, shared_option
+from mailmend.admin.frame.settings import (
+    GUEST,
+    PULSAR_FILE,
+    first_line,
+    has_password,
+    is_pulsar,
+    parse_broker,
+    parse_management,
+    parse_pulsar,
+    reason_of,
+    with_password,
+)
+from mailmend.admin.queue.james_properties import parse_pulsar_properties
+from mailmend.mailqueue.broker_tls import BrokerTls
+from mailmend.mailqueue.codec.pulsar import PulsarForm
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, ManagementSettings
+from mailmend.mailqueue.rabbitmq.broker.topology import Form, QueueForm
+from mailmend.model.errors import BadSettings, WrongUse
+
+TABLE: Final = "queue"
+"""The table of the settings file."""
+
+START_HERE: Final = "or start one here: mailmend local up --with rabbitmq,s3"
+_NAME_BROKER: Final = f"Name one with --broker amqp://host:5672 or MAILMEND_BROKER; {START_HERE}"
+
+_option = partial(shared_option, table=TABLE)
+_file = partial(shared_file, table=TABLE)
+BROKER_OPTIONS: Final = (
+    _option(
+        "--broker",
+        "Message broker: amqp://user@host:5672/vhost, or amqps://. Password: MAILMEND_BROKER_PASSWORD. Of a queue over "
+        "Pulsar, which has no tables: pulsar://[user@]host:6650/tenant/namespace, or pulsar+ssl://; without a user the "
+        "password is a token. Or James's own file about Pulsar: file:///etc/james/conf/pulsar.properties.",
+        type=ParsedValue("broker", str),
+        metavar="URL",
+    ),
+    _file("--broker-password-file", "A file whose first line is the broker's password."),
+    _option(
+        "--broker-management",
+        "The broker's HTTP API, http://host:15672; only it says how many messages are unacked. Of Pulsar: its admin "
+        "API. [default: of Pulsar, port 8080 of its first host]",
+        type=ParsedValue("management", lambda value: parse_management(str(value))),
+        metavar="URL",
+    ),
+    _file("--broker-tls-ca", "Certificate of the authority that signed the broker's certificate."),
+    _file("--broker-tls-cert", "Client certificate for the broker."),
+    _file("--broker-tls-key", "Private key of that certificate."),
+    _option(
+        "--broker-form",
+        "Type of queue that is declared where there is none yet; one that is there is used as it is.",
+        type=click.Choice([form.value for form in Form]),
+        default=Form.CLASSIC.value,
+    ),
+    _option(
+        "--broker-replicas",
+        "On how many nodes of the broker a new quorum queue is.",
+        type=click.IntRange(1, 9),
+        default=1,
+        metavar="N",
+    ),
+    _option(
+        "--broker-james",
+        "Which James is to read what is put into a queue over Pulsar. [default: told from what lies there, else 3.9]",
+        type=click.Choice([form.value for form in PulsarForm]),
+    ),
+)
+
+Local = Callable[[str], Mapping[str, str] | None]
+"""How a local server of some kind is reached, where one runs that may be used."""
+
+
+def broker_of(options: Mapping[str, Any], context: click.Context, local: Local) -> BrokerSettings:
+    """The broker from options, environment and files together."""
+    contacts = {} if options["broker"] else contacts_of(local, "rabbitmq", "no message broker is named", _NAME_BROKER)
+    url = options["broker"] or contacts["amqp"]
+    _refuse_typed_password(url, context)
+    found = parse_broker(url)
+    password = _broker_password(options, context, found.password)
+    if not password and found.username != GUEST:
+        raise BadSettings(
+            f"the password of {found.username!r} at the broker is not known",
+            mend="Set MAILMEND_BROKER_PASSWORD, or name a --broker-password-file.",
+        )
+    password = password or GUEST
+    management = options["broker_management"]
+    api = management or contacts.get("management")
+    return replace(
+        found,
+        password=password,
+        tls=_broker_tls(options, secure=found.tls is not None),
+        management=ManagementSettings(api, found.username, password) if api else None,
+        form=QueueForm(Form(options["broker_form"]), options["broker_replicas"]),
+    )
+
+
+def pulsar_of(options: Mapping[str, Any], context: click.Context) -> PulsarSettings:
+    """Pulsar from options, environment and files together."""
+    _refuse_typed_password(options["broker"], context)
+    found = _pulsar_named(options["broker"])
+    found = with_password(found, _broker_password(options, context, found.password))
+    admin = options["broker_management"] or found.admin
+    return replace(
+        found,
+        admin=admin,
+        tls=_broker_tls(options, secure=found.tls is not None or admin.startswith("https:")),
+    )
+
+
+def _pulsar_named(url: str) -> PulsarSettings:
+    """Pulsar by its address, or as a file of James's names it."""
+    scheme, _, rest = url.partition("://")
+    if scheme != PULSAR_FILE:
+        return parse_pulsar(url)
+    file = Path(unquote(rest))
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSettings(
+            f"{file} cannot be read: {reason_of(error)}", mend="Name James's pulsar.properties, readable by this user."
+        ) from error
+    return parse_pulsar_properties(text)
+
+
+def target_of(options: Mapping[str, Any], context: click.Context) -> BrokerSettings | PulsarSettings:
+    """The broker of a second queue: by `--to-broker` and its companions, and MAILMEND_TO_PASSWORD."""
+    url = options["to_broker"]
+    file = options["to_password_file"]
+    authority = existing(options["to_tls_ca"])
+    _refuse_typed_password(url, context, "to_broker")
+    found = _pulsar_named(url) if is_pulsar(url) else parse_broker(url)
+    password = (first_line(file) if file else "") or os.environ.get("MAILMEND_TO_PASSWORD") or found.password
+    tls = replace(found.tls, ca=authority) if found.tls and authority else found.tls
+    management = options["to_management"]
+    if isinstance(found, PulsarSettings):
+        return replace(with_password(found, password), admin=management or found.admin, tls=tls)
+    if not password and found.username != GUEST:
+        raise BadSettings(
+            f"the password of {found.username!r} at the broker is not known",
+            mend="Set MAILMEND_TO_PASSWORD, or name a --to-password-file.",
+        )
+    password = password or GUEST
+    api = ManagementSettings(management, found.username, password) if management else None
+    form = QueueForm(Form(options["broker_form"]), options["broker_replicas"])
+    return replace(found, password=password, tls=tls, management=api, form=form)
+
+
+def _refuse_typed_password(url: str, context: click.Context, option: str = "broker") -> None:
+    if has_password(url) and context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+        its = option.removesuffix("_broker")
+        raise WrongUse(
+            f"--{option.replace('_', '-')} holds a password, and every user of this machine can read command lines",
+            mend=f"Leave it out there, and set MAILMEND_{its.upper()}_PASSWORD or name a --{its}-password-file.",
+        )
+
+
+def contacts_of(local: Local, kind: str, lacking: str, mend: str) -> Mapping[str, str]:
+    contacts = local(kind)
+    if contacts is None:
+        raise WrongUse(lacking, mend=mend)
+    return contacts
+
+
+def _broker_password(options: Mapping[str, Any], context: click.Context, in_url: str) -> str:
+    """In this order: file named on the command line, environment, other file, settings table, URL; "" where in none."""
+    file = options["broker_password_file"]
+    stated = os.environ.get("MAILMEND_BROKER_PASSWORD")
+    if file and (context.get_parameter_source("broker_password_file") is ParameterSource.COMMANDLINE or not stated):
+        return first_line(file)
+    return stated or settings_table(context, TABLE).get("broker_password") or in_url
+
+
+def _broker_tls(options: Mapping[str, Any], *, secure: bool) -> BrokerTls | None:
+    authority, certificate, key = (existing(options[f"broker_tls_{file}"]) for file in ("ca", "cert", "key"))
+    if any((authority, certificate, key)) and not secure:
+        raise WrongUse(
+            "files for TLS are named, but the broker's address begins with amqp: or pulsar:",
+            mend="Write amqps:// or pulsar+ssl:// .",
+        )
+    return BrokerTls(authority, certificate, key) if secure else None
+
+
+def existing(file: Path | None) -> Path | None:
+    if file and not file.expanduser().is_file():
+        raise BadSettings(f"{file} does not exist", mend="It was named by an option, a settings file or a variable.")
+    return file and file.expanduser()

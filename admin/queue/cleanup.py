@@ -1,0 +1,319 @@
+"""Look at all queues of a keyspace, and clean away what no sweep has reached, and marks that never expire."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import starmap
+from pathlib import Path
+from typing import Final
+
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import (
+    EngineWanted,
+    OpenCluster,
+    chosen_engine,
+    owner_name,
+    queue_scanner,
+    throttle_of,
+)
+from mailmend.admin.frame.event_loop import run_async
+from mailmend.admin.frame.examples import Examples, both_of
+from mailmend.admin.frame.nodetool import NODETOOL
+from mailmend.admin.frame.plan_files import (
+    PlanFile,
+    PlanHead,
+    PlanKind,
+    PlanWriter,
+    how_to_look,
+    plan_wanted,
+    seconds_of,
+)
+from mailmend.admin.frame.settings import QUEUE_DEFAULT, QueueSettings
+from mailmend.admin.messages.mending_service import CheckedTopics, CheckRequest, MendingResult, given
+from mailmend.admin.queue import connections as wired
+from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.admin.queue.garbage_collection import agreed, collector_for
+from mailmend.mailqueue.cleanup.cleaning import CleanupSettings, QueueCleanup
+from mailmend.mailqueue.cleanup.planned import PlannedCleanup, planned_of
+from mailmend.mailqueue.cleanup.scan import Mark
+from mailmend.mailqueue.cleanup.writes import MENDED, CleanedQueue, FindingsRecord
+from mailmend.mailqueue.collection.topic_references import topic_references, without_blobs
+from mailmend.mailqueue.rabbitmq.sweep import Sweeper
+from mailmend.mailqueue.rules.cleanup import MarksRule, QueuePlace
+from mailmend.model.catalog.ledger import KEEP, KeyspaceLease
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
+from mailmend.model.durations import format_duration
+from mailmend.model.errors import ExitCode, WrongUse
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import Level
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.reasons import Why
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.clock import MARGIN_SECONDS, SKEW_SECONDS, Timing, take_as_of
+from mailmend.repair.joins.records import Workshop
+from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.mending.engine import DELAY_SECONDS
+from mailmend.repair.mending.limits import Pace, PacedAsyncTables
+from mailmend.repair.mending.runner import RepairResult, close_killed, recorded
+from mailmend.repair.mending.throttle import Throttle
+
+COMMAND: Final = PlanKind.QUEUES.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupRequest:
+    """How all queues of a keyspace are looked at, and what may be removed; the names are those of the options.
+
+    Attributes:
+        plan: a file that what would be removed is written to, instead of removing it.
+        approved: a plan that is applied: nothing else is removed.
+        typed: store and broker as they were typed, without secrets.
+    """
+
+    settings: QueueSettings
+    engine: str = "auto"
+    master: str | None = None
+    spark_conf: tuple[tuple[str, str], ...] = ()
+    rows_per_second: int | None = None
+    pace: str | None = None
+    level: Level = Level.LOCAL_QUORUM
+    delay: timedelta = timedelta(seconds=DELAY_SECONDS)
+    clock_skew: timedelta = timedelta(seconds=SKEW_SECONDS)
+    margin: timedelta = timedelta(seconds=MARGIN_SECONDS)
+    keep: timedelta = KEEP
+    command: str = COMMAND
+    dry_run: bool = False
+    plan: Path | None = None
+    approved: PlanFile | None = None
+    no_recheck: bool = False
+    marks: str = MarksRule.KEEP.value
+    marks_age: timedelta | None = None
+    no_blobs: bool = False
+    garbagecollect: bool = False
+    nodetool: str = NODETOOL
+    yes: bool = False
+    typed: str = ""
+
+    @property
+    def only_looks(self) -> bool:
+        return self.dry_run or self.plan is not None
+
+    @property
+    def engine_wanted(self) -> EngineWanted:
+        return EngineWanted(self.engine, self.master, dict(self.spark_conf))
+
+
+def check_queues(request: CheckRequest, caller: Caller, opened: OpenCluster) -> MendingResult:
+    """Look at the queues of the tables, and at the mails of Pulsar's topics where one is named.
+
+    Raises:
+        SourceUnread: a topic cannot be read whole.
+    """
+    if request.pulsar is None:
+        return _checked_tables(request, caller, opened)
+    result = MendingResult(RepairResult(opened.mail.name, "check"), queues=())
+    if opened.has_queues:
+        result = _checked_tables(request, caller, opened)
+    if request.blobs is None:
+        unseen = "Whether mails of Pulsar's topics have their blobs was not looked at: no store is known (--blobs)."
+        result.summary.unseen = " ".join(filter(None, (result.summary.unseen, unseen)))
+        return result
+    caller.progress.stage("blobs of Pulsar's topics")
+    topics = run_async(_checked_topics(request, opened))
+    for topic, place, mail in topics.without_blobs:
+        result.summary.count(Finding(Suspect(topic, (place, mail), Verdict.BLOBS_GONE), Verdict.BLOBS_GONE))
+    result.summary.exit = max(result.summary.exit, result.summary.exit_code)
+    return replace(result, topics=topics)
+
+
+async def _checked_topics(request: CheckRequest, opened: OpenCluster) -> CheckedTopics:
+    clock = opened.clock
+    topics = wired.topics_behind(request.pulsar, clock)
+    blobs = wired.blobs_behind(request.blobs, wired.tables_of(opened.mail), clock, makes=False)
+    seconds = 0.0 if request.no_recheck else request.delay.total_seconds()
+    try:
+        with Workshop() as workshop:
+            mails, found = await without_blobs(
+                lambda: topic_references(topics, clock, workshop.path), blobs, lambda: clock.pause(seconds)
+            )
+    finally:
+        await topics.close()
+    named = [line.rsplit(" ", 2) for line in found]
+    return CheckedTopics(topics.namespace, mails, tuple((topic, place, mail) for topic, place, mail in named))
+
+
+def _checked_tables(request: CheckRequest, caller: Caller, opened: OpenCluster) -> MendingResult:
+    settings = QueueSettings(request.connection, QueueName(QUEUE_DEFAULT), None, request.blobs)
+    names = ("engine", "master", "spark_conf", "rows_per_second", "pace", "level", "delay", "clock_skew", "no_recheck")
+    looks = {name: getattr(request, name) for name in names}
+    return repair_queues(CleanupRequest(settings=settings, command="check", dry_run=True, **looks), caller, opened)
+
+
+def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster | None = None) -> MendingResult:
+    """Look twice, remove what nobody needs; with `dry_run`, or as a check, only look; connects where nobody has.
+
+    Raises:
+        WrongUse: marks are to be removed by age, and no age is named, or the other way round.
+        LeaseHeld: another cleanup of the keyspace is at work.
+    """
+    if (request.marks == MarksRule.OLD.value) != (request.marks_age is not None):
+        raise WrongUse(
+            "--marks old and --marks-age belong together",
+            mend="Name an age that no message at the broker has reached, its dead letters too: --marks-age 30d.",
+        )
+
+    async def both(connections: QueueConnections) -> MendingResult:
+        collector = collector_for(request.nodetool, connections) if request.garbagecollect else None
+        if collector is None:
+            if request.garbagecollect:
+                caller.remark("No garbage is collected: rows and marks expire here, and their SSTables go whole.")
+            return await _cleaned(request, connections, caller)
+        cost = await agreed(collector, connections, caller, dry_run=request.only_looks, yes=request.yes)
+        result = await _cleaned(request, connections, caller)
+        if not request.only_looks:
+            cost = await collector.collect(cost, lambda node: caller.progress.stage(f"garbage collection on {node}"))
+        if cost.failed:
+            result.summary.exit = ExitCode.PARTLY_FAILED
+        return replace(result, garbage=cost)
+
+    return with_queues(request.settings, both, opened, makes=False)
+
+
+async def _cleaned(request: CleanupRequest, connections: QueueConnections, caller: Caller) -> MendingResult:
+    opened = connections.cluster
+    connection = request.settings.connection
+    skew = request.clock_skew.total_seconds()
+    dates = request.command != "check"
+    timing = Timing(request.margin.total_seconds() if dates else 0, skew, no_writers=not dates)
+    as_of = take_as_of(opened.clock, opened.cluster, timing)
+    began = opened.clock.monotonic()
+    if approved := request.approved:
+        as_of = min(as_of, approved.head.as_of)
+    engine = chosen_engine(opened, request.engine_wanted, caller.remark, DELETED_MAILS)
+    settings = CleanupSettings(
+        as_of,
+        request.delay.total_seconds(),
+        MarksRule(request.marks),
+        request.marks_age or timedelta(),
+        recheck=not request.no_recheck,
+        planned=_planned_in(approved) if approved else None,
+    )
+    result = RepairResult(opened.mail.name, request.command, engine=engine)
+    examples = Examples()
+    wanted = request.engine_wanted.chosen(engine)
+    pressed = connection.is_pressed(request.pace)
+    ledger = None if request.only_looks else opened.ledger(request.keep)
+    timed = ENQUEUED_MAILS if pressed else None
+    throttle = throttle_of(opened, request.rows_per_second, timed, request.level, ledger)
+    pace = Pace(request.rows_per_second, opened.clock, throttle)
+    view = connections.view_over(PacedAsyncTables(connections.tables, pace))
+    scanner = queue_scanner(opened, wanted, request.level, pace)
+    blobs = connections.blobs if request.settings.blobs else None
+    parts = (view, scanner, caller.progress, blobs, connections.broker)
+    take = both_of(examples, caller)
+    if ledger is None:
+        with plan_wanted(request.plan, lambda: _head_of(request, opened, as_of)) as plan:
+            queues = await QueueCleanup(*parts, on_mark=_adder(plan) if plan else None).run(settings)
+            if plan:
+                _add_to(plan, queues)
+        _sum_up(result, queues, take)
+    else:
+        with _recorded(request, opened, ledger, result, as_of=as_of, throttle=throttle) as record:
+            sweeper = Sweeper(view, connections.blobs, connections.broker)
+            queues = await QueueCleanup(*parts).run(settings, sweeper, record)
+            _sum_up(result, queues, take)
+    if not approved and blobs is None and any(queue.judged.scanned.waiting for queue in queues):
+        why = "--no-blobs" if request.no_blobs else "no store is known (--blobs)"
+        result.unseen = f"Whether mails that wait have their blobs was not looked at: {why}."
+    result.pace = throttle.as_json() if throttle else None
+    result.seconds = {"queues": opened.clock.monotonic() - began}
+    options = approved.head.options if approved else _typed_again(request) if request.plan else ""
+    file = approved.file if approved else request.plan
+    return MendingResult(result, examples.sorted(), options, file, tuple(queues), stores=request.typed)
+
+
+def _typed_again(request: CleanupRequest) -> str:
+    return " ".join(filter(None, (request.typed, given(request))))
+
+
+def _adder(plan: PlanWriter) -> Callable[[Mark], None]:
+    def add(mark: Mark) -> None:
+        plan.add_line(DELETED_MAILS.spelling, Verdict.ORPHAN_MARK.value, {"mark": [mark.queue, str(mark.mail)]})
+
+    return add
+
+
+def _add_to(plan: PlanWriter, queues: Sequence[CleanedQueue]) -> None:
+    for queue in queues:
+        for found in queue.are(*MENDED):
+            plan.add_seen(found, planned_of(found, queue.judged))
+
+
+def _planned_in(plan: PlanFile) -> PlannedCleanup:
+    suspects = {QueuePlace(suspect.verdict, suspect.key): suspect for suspect in plan.suspects()}
+    return PlannedCleanup(
+        suspects,
+        lambda: starmap(Mark, plan.marks()),
+    )
+
+
+def _head_of(request: CleanupRequest, opened: OpenCluster, as_of: int) -> PlanHead:
+    settings = request.settings
+    policy = {
+        **how_to_look(request, as_of),
+        **seconds_of(request, ("marks_age",)),
+        "marks": request.marks,
+        "no_blobs": request.no_blobs,
+        "broker": settings.broker.place if settings.broker else "",
+        "blobs": settings.blobs.place if settings.blobs else "",
+    }
+    tables = opened.identity(QUEUE_TABLES)
+    options = _typed_again(request)
+    return PlanHead(kind=PlanKind.QUEUES, keyspace=opened.mail.name, tables=tables, options=options, policy=policy)
+
+
+@contextmanager
+def _recorded(
+    request: CleanupRequest,
+    opened: OpenCluster,
+    ledger: Ledger,
+    result: RepairResult,
+    *,
+    as_of: int,
+    throttle: Throttle | None,
+) -> Iterator[FindingsRecord]:
+    """A run under a lease, in the ledger: the choices, then the findings, then the sums."""
+    name = opened.mail.name
+    options = {
+        "marks": request.marks,
+        "marks_age": format_duration(request.marks_age) if request.marks_age else "",
+        "engine": result.engine.name if result.engine else request.engine,
+        **(request.approved.recorded if request.approved else {}),
+    }
+    with opened.leases().held(KeyspaceLease.QUEUES.of(name), COMMAND):
+        close_killed(ledger, name, COMMAND, opened.mail)
+        run = ledger.start(name, COMMAND, as_of, options, owner=owner_name())
+        result.run = run.id
+        if throttle:
+            throttle.hear_of(run.id)
+        with recorded(ledger, run, result, opened.mail, ()):
+            yield FindingsRecord(as_of, ledger, run.id)
+
+
+def _sum_up(result: RepairResult, queues: Sequence[CleanedQueue], take: Callable[[Finding], None]) -> None:
+    scanned = [queue.judged.scanned for queue in queues]
+    result.scanned = {
+        ENQUEUED_MAILS.spelling: sum(queue.rows for queue in scanned),
+        DELETED_MAILS.spelling: sum(queue.marks for queue in scanned),
+    }
+    for queue in queues:
+        result.suspects += queue.suspects
+        if queue.marks_moved:
+            result.moved += queue.marks_moved
+            result.reasons.setdefault(Verdict.MOVED, Counter())[Why.OTHER_THAN_PLANNED] += queue.marks_moved
+        for found in queue.findings.values():
+            result.count(found)
+            take(found)
+    result.exit = result.exit_code

@@ -1,0 +1,116 @@
+"""How the queues of a keyspace are cut into slices and buckets: shown, changed, advised."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import OpenCluster, open_cluster
+from mailmend.admin.frame.event_loop import run_async
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.queue import connections as queues
+from mailmend.admin.schema.measuring import GivenTraffic, measure
+from mailmend.admin.schema.traffic import ENQUEUED
+from mailmend.cql.introspect import live_schema
+from mailmend.mailqueue.configuration import Configurations
+from mailmend.mailqueue.rules.advice import Traffic
+from mailmend.mailqueue.rules.configuration import DEFAULT, ConfigurationEvent, QueueConfiguration, change
+from mailmend.mailqueue.rules.slice_advice import ConfigurationAdvice, advise_configuration
+from mailmend.mailqueue.rules.slices import Slicing
+from mailmend.model.ports import Progress
+from mailmend.model.texts import keyspace_option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigureRequest:
+    """Change what is not None; all None: only read the configuration."""
+
+    connection: ConnectionSettings
+    slice_window: timedelta | None = None
+    buckets: int | None = None
+    pace: int | None = None
+    dry_run: bool = False
+
+    def on(self, current: QueueConfiguration) -> QueueConfiguration:
+        slicing = current.slicing
+        window = slicing.window if self.slice_window is None else self.slice_window
+        buckets = slicing.buckets if self.buckets is None else self.buckets
+        return QueueConfiguration(Slicing(window, buckets), current.pace if self.pace is None else self.pace)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureResult:
+    """The configuration before and now.
+
+    Attributes:
+        before: None where nothing was ever set.
+        after: what applies now, or would after a dry run.
+        history: every event, a new one included.
+    """
+
+    request: ConfigureRequest
+    before: QueueConfiguration | None
+    after: QueueConfiguration | None
+    history: Sequence[ConfigurationEvent]
+
+    @property
+    def differs(self) -> bool:
+        return self.before != self.after
+
+
+def configure(request: ConfigureRequest, _: Caller) -> ConfigureResult:
+    """Read or change the configuration of all queues of a keyspace.
+
+    Raises:
+        ConfigurationRefused: mails would be lost from view.
+    """
+    with open_cluster(request.connection) as opened:
+        tables = queues.tables_of(opened.mail)
+        return run_async(_configured(Configurations(tables), request))
+
+
+async def _configured(configurations: Configurations, request: ConfigureRequest) -> ConfigureResult:
+    history = await configurations.history()
+    before = after = history[-1].configuration if history else None
+    if (request.slice_window, request.buckets, request.pace) != (None, None, None):
+        if request.dry_run:
+            after = change(before, request.on(before or DEFAULT))
+        else:
+            after = await configurations.alter(request.on)
+            history = await configurations.history()
+    return ConfigureResult(request, before, after, history)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAdvised:
+    """The configuration that fits the traffic, and its basis."""
+
+    keyspace: str
+    traffic: Traffic
+    advice: ConfigurationAdvice
+    notes: tuple[str, ...]
+
+
+def advise(connection: ConnectionSettings, given: GivenTraffic, caller: Caller) -> QueueAdvised:
+    with open_cluster(connection) as opened:
+        return advise_on_queue(opened, given, caller.progress)
+
+
+def advise_on_queue(opened: OpenCluster, given: GivenTraffic, progress: Progress) -> QueueAdvised:
+    """As `advise`, for a cluster that is open already.
+
+    Raises:
+        UnknownKeyspace: there is no such keyspace.
+        SchemaMismatch: it holds neither messages nor a queue.
+        CannotReach: the cluster does not answer.
+    """
+    keyspace = opened.mail.name
+    live = live_schema(opened.cluster, keyspace)
+    measured = measure(opened, live, given, progress)
+    notes = list[str]()
+    if not live.table(ENQUEUED):
+        notes.append(
+            f"{keyspace} has no queue yet; mailmend schema apply {keyspace_option(keyspace)} makes its tables."
+        )
+    advice = advise_configuration(measured.traffic, measured.settings)
+    return QueueAdvised(keyspace, measured.traffic, advice, (*measured.notes, *notes))

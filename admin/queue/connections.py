@@ -1,0 +1,438 @@
+"""What the commands of a queue are connected to: a command connects only to what it needs.
+
+The rest is `Lacking`, which refuses every call with a message. Libraries of an extra are imported when they are needed.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import ExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, cast
+
+from mailmend.admin.frame.cluster import OpenCluster, open_cluster
+from mailmend.admin.frame.event_loop import run_async
+from mailmend.admin.frame.extras import import_or_name_extra
+from mailmend.admin.frame.settings import BlobsSettings, QueueSettings, Store, refuse_missing_folder
+from mailmend.cql.applying import ensure_ledger
+from mailmend.cql.driver.asynchronous import AsyncKeyspace
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.introspect import tables_of as table_names
+from mailmend.delivery.ledger.attempts import LedgerAttempts
+from mailmend.delivery.ledger.conditions import LedgerConditions
+from mailmend.delivery.ledger.intents import LedgerIntents
+from mailmend.delivery.ledger.order_history import LedgerOrderHistory
+from mailmend.delivery.ledger.orders import LedgerOrders
+from mailmend.delivery.ledger.policies import LedgerPolicies
+from mailmend.delivery.ledger.servers import LedgerServers
+from mailmend.delivery.ledger.suspensions import LedgerSuspensions
+from mailmend.mailqueue.blobs.stores import content_of
+from mailmend.mailqueue.broker import Broker
+from mailmend.mailqueue.health import marks_that_stay
+from mailmend.mailqueue.metrics import NoCounts, QueueCounts
+from mailmend.mailqueue.pulsar.broker.names import out_subscription, out_topic
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.broker.topics import Topics
+from mailmend.mailqueue.pulsar.mail_queue import open_queue as open_pulsar_queue
+from mailmend.mailqueue.pulsar.mail_queue import queue_names as topics_queue_names
+from mailmend.mailqueue.queue import MailQueue
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
+from mailmend.mailqueue.rules.blob_ids import is_blob_id
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.model.blobs import Blobs
+from mailmend.model.catalog.ledger import (
+    DELIVERY_ATTEMPT,
+    DELIVERY_CONDITION,
+    DELIVERY_INTENT,
+    DELIVERY_ORDER_HISTORY,
+    DELIVERY_POLICIES,
+    DELIVERY_SERVER,
+    DELIVERY_SUSPENSION,
+    DELIVERY_VIEW,
+)
+from mailmend.model.catalog.mail_queue import DELETED_MAILS
+from mailmend.model.catalog.queue_tables import OwnTables, queue_tables_of
+from mailmend.model.errors import AccessDenied, BadPayload, BlobMissing, WrongUse
+from mailmend.model.ids import BlobId, QueueName
+from mailmend.model.instants import instant_of
+from mailmend.model.keyspace import Schema
+from mailmend.model.ports import AsyncTables, Clock
+from mailmend.model.table import Table
+from mailmend.model.texts import keyspace_option
+from mailmend.repair.clock import SystemClock
+
+if TYPE_CHECKING:
+    from mailmend.cql.driver.session import Keyspace
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class MailContent:
+    """A mail's bytes; None, and the id of the missing blob, where they cannot be read."""
+
+    content: bytes | None
+    missing: BlobId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConnections:
+    """The tables, the broker and the blob store of a keyspace's queues, and the clock.
+
+    Attributes:
+        cluster: what the tables are part of.
+        schema: the live keyspace.
+        own: which of our own tables it has.
+        ledger: its tables, where they were looked for already: a server does that once.
+    """
+
+    settings: QueueSettings
+    cluster: OpenCluster
+    schema: Schema
+    own: OwnTables
+    tables: AsyncTables
+    broker: Broker
+    blobs: Blobs
+    clock: Clock
+    ledger: AsyncTables | None = field(default=None, kw_only=True)
+
+    @property
+    def now(self) -> datetime:
+        return instant_of(self.clock.micros())
+
+    @property
+    def marks_about(self) -> int | None:
+        """How many marks all queues have, by the nodes' estimates."""
+        size = self.cluster.sizes().get(DELETED_MAILS.name)
+        return size.partitions if size else None
+
+    @property
+    def view(self) -> QueueView:
+        return self.view_over(self.tables)
+
+    def view_over(self, tables: AsyncTables) -> QueueView:
+        return QueueView(tables, self.clock, self.own)
+
+    @property
+    def can_delay(self) -> bool:
+        """Whether mails can be delayed."""
+        return self.own.due
+
+    @property
+    def marks_stay(self) -> str | None:
+        """What is to be said of marks of removed mails that never expire; None where they do."""
+        return None if self.own.marks_expire else marks_that_stay(self.marks_about)
+
+    @asynccontextmanager
+    async def open(
+        self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
+    ) -> AsyncIterator[MailQueue]:
+        """Open a queue, by default the one in the settings; a dry run settles nothing of it."""
+        async with self.open_tabled(name, counts, dry_run=dry_run) as queue:
+            yield queue
+
+    @asynccontextmanager
+    async def open_tabled(
+        self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
+    ) -> AsyncIterator[RabbitMailQueue]:
+        """Open a queue that has tables, for what only those need.
+
+        Raises:
+            WrongUse: it is one over Pulsar.
+        """
+        opened = await open_queue(
+            name or self.settings.name,
+            self.tables,
+            self.broker,
+            self.blobs,
+            self.clock,
+            own=self.own,
+            counts=counts or NoCounts(),
+            looks_only=dry_run,
+        )
+        async with opened as queue:
+            yield queue
+
+    async def names(self, *, everything: bool) -> list[QueueName]:
+        """The queue in the settings, or every queue of the keyspace."""
+        return await queue_names(self.tables, self.clock, self.own) if everything else [self.settings.name]
+
+    def asks(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
+        """What the queue is connected to, by name, and a small question to each."""
+        return {
+            "Cassandra": partial(self.view.starts.content_start, self.settings.name),
+            "RabbitMQ": self.broker.product,
+        }
+
+    def orders(self) -> LedgerOrders:
+        """What people order for deliveries; the ledger is created if missing.
+
+        Raises:
+            AccessDenied: a table of it is missing, and we may not create it.
+        """
+        self._make_ledger()
+        return self._orders
+
+    def attempts(self) -> LedgerAttempts:
+        """The journal of attempts; as for `orders`."""
+        self._make_ledger()
+        return self._attempts
+
+    def existing_suspensions(self) -> LedgerSuspensions | None:
+        """What people hold back, if the ledger has a table of it; reading it creates nothing."""
+        return self._orders.suspensions if self._has(DELIVERY_SUSPENSION) else None
+
+    def existing_conditions(self) -> LedgerConditions | None:
+        """The limits that people set for a while, likewise."""
+        return self._orders.conditions if self._has(DELIVERY_CONDITION) else None
+
+    def existing_history(self) -> LedgerOrderHistory | None:
+        """What was done to both, likewise."""
+        return self._orders.history if self._has(DELIVERY_ORDER_HISTORY) else None
+
+    def existing_intents(self) -> LedgerIntents | None:
+        """What is to follow once attempts have ended, likewise."""
+        return self._orders.intents if self._has(DELIVERY_INTENT) else None
+
+    def existing_policies(self) -> LedgerPolicies | None:
+        """What the servers count by, likewise."""
+        return self._orders.policies if self._has(DELIVERY_POLICIES) else None
+
+    def existing_servers(self) -> LedgerServers | None:
+        """The servers, likewise."""
+        return self._orders.servers if self._has(DELIVERY_VIEW) and self._has(DELIVERY_SERVER) else None
+
+    def existing_attempts(self) -> LedgerAttempts | None:
+        """The journal of attempts, likewise."""
+        return self._attempts if self._has(DELIVERY_ATTEMPT) else None
+
+    def with_ledger(self) -> Self:
+        """These connections, with the tables of the ledger, which are not looked for again; as for `orders`."""
+        self._make_ledger()
+        return replace(self, ledger=self._ledger)
+
+    @property
+    def ledger_cluster(self) -> OpenCluster:
+        """The cluster that has the ledger."""
+        return self.cluster
+
+    def _make_ledger(self) -> None:
+        if self.ledger:
+            return
+        connection = self.settings.connection
+        try:
+            ensure_ledger(self.ledger_cluster.cluster, connection.ledger_keyspace, connection.keyspace)
+        except AccessDenied as error:
+            mend = f"Have who may create tables type: mailmend schema apply {keyspace_option(connection.keyspace)}"
+            raise AccessDenied(f"the ledger has not all of its tables yet: {error.what}", mend=mend) from error
+
+    def _has(self, table: Table) -> bool:
+        return self.ledger is not None or table.name in table_names(
+            self.ledger_cluster.cluster, self.settings.connection.ledger_keyspace
+        )
+
+    @property
+    def _orders(self) -> LedgerOrders:
+        return LedgerOrders(self._ledger, self.settings.connection.keyspace)
+
+    @property
+    def _attempts(self) -> LedgerAttempts:
+        return LedgerAttempts(self._ledger, self.settings.connection.keyspace)
+
+    @property
+    def _ledger(self) -> AsyncTables:
+        return self.ledger or tables_of(self.ledger_cluster.cluster.keyspace(self.settings.connection.ledger_keyspace))
+
+    async def content_of(self, listed: Listed) -> MailContent:
+        blobs = listed.queued.blobs
+        try:
+            return MailContent(await content_of(self.blobs, blobs))
+        except BlobMissing as missing:
+            return MailContent(None, BlobId(missing.blob_id))
+        except BadPayload:  # what is no id of a blob names none
+            return MailContent(None, blobs.body if is_blob_id(blobs.header) else blobs.header)
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarConnections(QueueConnections):
+    """The topics and the blob store of a namespace's queues, and the clock; of the rest nothing is there.
+
+    Attributes:
+        connects: to the cluster that has the ledger: at the first call, for many commands need none.
+    """
+
+    topics: Topics
+    connects: Callable[[], OpenCluster]
+
+    @property
+    def ledger_cluster(self) -> OpenCluster:
+        return self.connects()
+
+    @property
+    def can_delay(self) -> bool:
+        return True
+
+    @property
+    def marks_stay(self) -> str | None:
+        return None
+
+    @asynccontextmanager
+    async def open(
+        self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
+    ) -> AsyncIterator[MailQueue]:
+        del dry_run  # opening settles nothing
+        named = name or self.settings.name
+        settings = self.settings
+        opened = await open_pulsar_queue(named, self.topics, self.blobs, self.clock, settings.james, counts=counts)
+        async with opened as queue:
+            yield queue
+
+    @asynccontextmanager
+    async def open_tabled(
+        self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
+    ) -> AsyncIterator[RabbitMailQueue]:
+        del name, counts, dry_run
+        raise tables_lacking()
+        yield  # what makes it a generator
+
+    def asks(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
+        name = self.settings.name
+        asks: dict[str, Callable[[], Awaitable[object]]] = {}
+        if self.ledger:
+            asks["Cassandra"] = partial(self._orders.intents.are_there, name)
+        return {**asks, "Pulsar": partial(self.topics.backlog, out_topic(name), out_subscription(name))}
+
+    async def names(self, *, everything: bool) -> list[QueueName]:
+        return await topics_queue_names(self.topics) if everything else [self.settings.name]
+
+
+def tables_lacking() -> WrongUse:
+    return WrongUse(
+        "this is about the tables of a queue, and a queue over Pulsar has none",
+        mend="Its topics need no such work; see: mailmend queue tend --help. Or name a broker amqp://...",
+    )
+
+
+def with_queues(
+    settings: QueueSettings,
+    carry_out: Callable[[QueueConnections], Awaitable[T]],
+    cluster: OpenCluster | None = None,
+    *,
+    makes: bool = True,
+) -> T:
+    """Connect to what is not open yet, run `carry_out`, and close at the end what was opened here.
+
+    `makes` is as for `blobs_behind`.
+    """
+    if settings.pulsar:
+
+        async def over_pulsar(pulsar: PulsarSettings) -> T:
+            async with topics_of(settings, pulsar, SystemClock(), makes=makes) as connections:
+                return await carry_out(connections)
+
+        return run_async(over_pulsar(settings.pulsar))
+    with nullcontext(cluster) if cluster else open_cluster(settings.connection) as opened:
+        schema = live_schema(opened.cluster, opened.mail.name)
+        own = queue_tables_of(schema, opened.mail.name)
+        clock, tables = opened.clock, tables_of(opened.mail)
+
+        async def connected() -> T:
+            broker = broker_behind(settings.broker, clock) if settings.broker else cast("Broker", _NO_BROKER)
+            blobs = cast("Blobs", _NO_BLOBS)
+            if settings.blobs:
+                blobs = blobs_behind(settings.blobs, tables, clock, makes=makes)
+            try:
+                return await carry_out(QueueConnections(settings, opened, schema, own, tables, broker, blobs, clock))
+            finally:
+                if settings.broker:
+                    await broker.close()
+
+        return run_async(connected())
+
+
+@asynccontextmanager
+async def topics_of(
+    settings: QueueSettings, pulsar: PulsarSettings, clock: Clock, *, makes: bool
+) -> AsyncIterator[PulsarConnections]:
+    """Connect to the topics; `makes` is as for `blobs_behind`."""
+    none = cast("Any", _NO_TABLES)
+    blobs = cast("Blobs", _NO_BLOBS)
+    if settings.blobs:
+        if settings.blobs.address.store is Store.CASSANDRA:
+            raise tables_lacking()
+        blobs = blobs_behind(settings.blobs, None, clock, makes=makes)
+    topics = topics_behind(pulsar, clock)
+    with ExitStack() as with_it:
+
+        @cache
+        def connects() -> OpenCluster:
+            return with_it.enter_context(open_cluster(settings.connection))
+
+        try:
+            yield PulsarConnections(settings, none, none, OwnTables(), none, none, blobs, clock, topics, connects)
+        finally:
+            await topics.close()
+
+
+async def queue_names(tables: AsyncTables, clock: Clock, own: OwnTables) -> list[QueueName]:
+    """Every queue of the keyspace."""
+    return await QueueView(tables, clock, own).starts.queues()
+
+
+def tables_of(keyspace: "Keyspace") -> AsyncTables:
+    return AsyncKeyspace(keyspace)
+
+
+def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:
+    broker: Broker = import_or_name_extra("mailmend.mailqueue.rabbitmq.broker.adapter").RabbitBroker(settings, clock)
+    return broker
+
+
+def topics_behind(settings: PulsarSettings, clock: Clock) -> Topics:
+    topics: Topics = import_or_name_extra("mailmend.mailqueue.pulsar.broker.adapter").PulsarTopics(settings, clock)
+    return topics
+
+
+def blobs_behind(settings: BlobsSettings, tables: AsyncTables | None, clock: Clock, *, makes: bool = True) -> Blobs:
+    """The store; only blobs in tables need the tables.
+
+    Raises:
+        WrongUse: without `makes`, it is a folder that is not there.
+    """
+    address, bucket = settings
+    found: Blobs
+    match address.store:
+        case Store.FILES:
+            if not makes:
+                refuse_missing_folder(address)
+            storage = import_or_name_extra("mailmend.mailqueue.blobs.object_storage")
+            found = storage.open_files(address.folder.expanduser(), clock, address.naming, makes=makes)
+        case Store.S3:
+            storage = import_or_name_extra("mailmend.mailqueue.blobs.object_storage")
+            found = storage.open_s3(bucket, clock, address.naming)
+        case Store.CASSANDRA:
+            cassandra = import_or_name_extra("mailmend.mailqueue.blobs.cassandra")
+            found = cassandra.open_cassandra(tables, clock, address.naming)
+    return found
+
+
+class Lacking:
+    """Stands where a command was given no broker or no blobs: has every method, and refuses every call."""
+
+    def __init__(self, what: str, mend: str) -> None:
+        self._what = what
+        self._mend = mend
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise WrongUse(self._what, mend=self._mend)
+
+
+_NO_BROKER: Final = Lacking(
+    "this needs the message broker, and none is named", "Name it with --broker amqp://host:5672 or MAILMEND_BROKER."
+)
+_NO_TABLES: Final = Lacking(tables_lacking().what, tables_lacking().mend)
+_NO_BLOBS: Final = Lacking(
+    "this needs the contents of mails, and no store is named", "Name it with --blobs URL or MAILMEND_BLOBS."
+)

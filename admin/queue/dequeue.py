@@ -1,0 +1,169 @@
+"""Take mails out of a queue, several at once, each given to a consumer that decides what becomes of it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.event_loop import stop_signal
+from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.admin.queue.consumers import Consumer, ConsumerOutcome, consumer_in_command, consumer_in_folder
+from mailmend.admin.queue.request import PREFETCH_DEFAULT, DryRunRequest
+from mailmend.mailqueue.concurrency import next_until
+from mailmend.mailqueue.queue import WAITING, Dequeued
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.slices import EPOCH
+from mailmend.model.errors import ExitCode, MailmendError, WrongUse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DequeueRequest(DryRunRequest):
+    """Take mails into a folder, or pass each to a command.
+
+    Attributes:
+        limit: how many mails at most; None: all that come.
+        wait: end when no mail came for this long, unless `forever`.
+        prefetch: how many mails are unacked, and worked on, at once.
+        dry_run: only list the mails that wait, `limit` of them or as many as `prefetch`.
+    """
+
+    folder: Path | None = None
+    command: str | None = None
+    limit: int | None = None
+    wait: timedelta = timedelta(seconds=5)
+    forever: bool = False
+    prefetch: int = PREFETCH_DEFAULT
+
+    def consumer(self, *, to_stderr: bool = False) -> Consumer | None:
+        """The consumer of the mails; None in a dry run, which only checks the options.
+
+        Args:
+            to_stderr: whether what a command prints goes to stderr.
+
+        Raises:
+            WrongUse: neither a folder nor a command, or both; or there is no such command.
+        """
+        both = self.folder is not None and self.command is not None
+        neither = self.folder is None and self.command is None
+        if both or (neither and not self.dry_run):
+            raise WrongUse(
+                "it is not said what becomes of the mails",
+                mend="Give --dir DIR, or --exec COMMAND. To see them without taking them: mailmend queue browse",
+            )
+        if self.command is not None:
+            consumer = consumer_in_command(self.command, self.queue, to_stderr=to_stderr)
+            return None if self.dry_run else consumer
+        return consumer_in_folder(self.folder) if self.folder and not self.dry_run else None
+
+
+@dataclass(frozen=True, slots=True)
+class DequeueResult:
+    """What happened to the mails.
+
+    Attributes:
+        settled: how many were acked, retried, rejected.
+        unsettled: ids of mails that could not be settled; they will be delivered again.
+        listed: in a dry run, the first mails that wait.
+        more: in a dry run, whether there are more.
+        at: in a dry run, the time of the listing.
+    """
+
+    request: DequeueRequest
+    settled: Mapping[ConsumerOutcome, int] = field(default_factory=dict)
+    unsettled: tuple[str, ...] = ()
+    listed: tuple[Listed, ...] = ()
+    more: bool = False
+    at: datetime = EPOCH
+
+    @property
+    def total(self) -> int:
+        return sum(self.settled.values()) + len(self.unsettled)
+
+    @property
+    def exit(self) -> ExitCode:
+        if self.unsettled:
+            return ExitCode.PARTLY_FAILED
+        return ExitCode.DRIFT if self.settled.get(ConsumerOutcome.REJECTED) else ExitCode.FINE
+
+
+def dequeue(request: DequeueRequest, caller: Caller) -> DequeueResult:
+    """Take mails until a person stops it, the limit is reached, or none came for `wait`.
+
+    A mail leaves the queue when its consumer has succeeded; what is unacked at the end is delivered again.
+    """
+    consumer = request.consumer(to_stderr=caller.stdout_is_json)
+    if consumer is None:
+        return with_queues(request.settings, lambda connections: _listed(connections, request))
+
+    async def taken(connections: QueueConnections) -> DequeueResult:
+        taking = _Taking(consumer, connections, request, caller)
+        async with connections.open() as queue:
+            with stop_signal() as stop:
+                async with queue.dequeue(request.prefetch) as mails:
+                    await taking.take(mails, stop)
+        return DequeueResult(request, taking.settled, tuple(taking.unsettled))
+
+    return with_queues(request.settings, taken)
+
+
+async def _listed(connections: QueueConnections, request: DequeueRequest) -> DequeueResult:
+    found = list[Listed]()
+    most = request.limit or request.prefetch
+    more = False
+    async with connections.open(dry_run=True) as queue, aclosing(queue.browse(WAITING)) as mails:
+        async for listed in mails:
+            if more := len(found) == most:
+                break
+            found.append(listed)
+    return DequeueResult(request, listed=tuple(found), more=more, at=connections.now)
+
+
+@dataclass(slots=True)
+class _Taking:
+    """Takes mails and works on several at once."""
+
+    consumer: Consumer
+    connections: QueueConnections
+    request: DequeueRequest
+    caller: Caller
+    begun: int = 0
+    settled: Counter[ConsumerOutcome] = field(default_factory=Counter)
+    unsettled: list[str] = field(default_factory=list)
+
+    async def take(self, mails: AsyncIterator[Dequeued], stop: asyncio.Event) -> None:
+        """On return, every mail that was begun is settled, or back with the broker."""
+        room = asyncio.Semaphore(self.request.prefetch)
+        limit = self.request.limit
+        async with asyncio.TaskGroup() as working:
+            while not stop.is_set() and (limit is None or self.begun < limit):
+                await room.acquire()
+                mail = await next_until(mails, stop, None if self.request.forever else self._idle())
+                if mail is None:
+                    return
+                self.begun += 1
+                working.create_task(self._work(mail)).add_done_callback(lambda _: room.release())
+
+    async def _idle(self) -> None:
+        await self.connections.clock.pause(self.request.wait.total_seconds())
+
+    async def _work(self, mail: Dequeued) -> None:
+        try:
+            outcome = await self._consumed(mail)
+            await outcome.settle(mail)
+        except MailmendError as error:
+            self.unsettled.append(str(mail.enqueue_id))
+            self.caller.remark(f"not settled: {mail.enqueue_id}: {error}")
+        else:
+            self.settled[outcome] += 1
+
+    async def _consumed(self, mail: Dequeued) -> ConsumerOutcome:
+        """Return what the consumer decides; a mail whose command cannot be started is retried later."""
+        try:
+            return await self.consumer(mail)
+        except OSError as error:
+            self.caller.remark(f"retried: {mail.enqueue_id}: the command cannot run: {error.strerror or error}")
+            return ConsumerOutcome.RETRIED

@@ -1,0 +1,98 @@
+"""What all requests to the queue and their answers share, and how a person is asked before one is carried out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Generic, TypeVar
+from uuid import UUID
+
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.settings import QueueSettings
+from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import Whereabouts
+from mailmend.model.errors import ExitCode, UnsafeRequest
+from mailmend.model.ids import EnqueueId, QueueName
+
+Q_co = TypeVar("Q_co", bound="QueueRequest", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
+
+PAGE_MAILS: Final = 100
+PREFETCH_DEFAULT: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRequest:
+    """A request about a queue; its result refers to it."""
+
+    settings: QueueSettings
+
+    @property
+    def queue(self) -> QueueName:
+        return self.settings.name
+
+    @property
+    def home(self) -> Mapping[str, str]:
+        """The keyspace of its tables; of a queue over Pulsar, which has none, the namespace of its topics."""
+        pulsar = self.settings.pulsar
+        return {"namespace": pulsar.namespace} if pulsar else {"keyspace": self.settings.connection.keyspace}
+
+    @property
+    def place(self) -> str:
+        """The name of either."""
+        return next(iter(self.home.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRunRequest(QueueRequest):
+    """A request that writes, or with `dry_run` only looks."""
+
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAnswer(Generic[Q_co, T_co]):
+    """A request and its result."""
+
+    request: Q_co
+    found: T_co
+    exit: ExitCode = ExitCode.FINE
+
+
+@dataclass(frozen=True, slots=True)
+class MailSelection:
+    """A selection of mails, relative to the time of the request; every field None: all of them."""
+
+    sender: str | None = None
+    recipient: str | None = None
+    name: str | None = None
+    state: str | None = None
+    older_than: timedelta | None = None
+    newer_than: timedelta | None = None
+    ids: tuple[UUID, ...] = ()
+    where: str | None = None
+
+    def at(self, now: datetime) -> MailFilter:
+        return MailFilter(
+            sender=self.sender,
+            recipient=self.recipient,
+            name=self.name,
+            state=self.state,
+            older_than_at=now - self.older_than if self.older_than else None,
+            newer_than_at=now - self.newer_than if self.newer_than else None,
+            enqueue_ids=frozenset(map(EnqueueId, self.ids)) or None,
+            whereabouts=Whereabouts(self.where) if self.where else None,
+        )
+
+
+def confirm(question: str, caller: Caller, *, yes: bool) -> None:
+    """Ask a person to agree.
+
+    Raises:
+        UnsafeRequest: nobody can be asked, or the answer was no.
+    """
+    if yes:
+        return
+    if caller.ask is None:
+        raise UnsafeRequest(f"nobody is there to answer: {question}", mend="Look first with --dry-run; then say --yes.")
+    if not caller.ask(question):
+        raise UnsafeRequest("nothing was done", mend="Say --yes, or answer with y.")

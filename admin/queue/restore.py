@@ -1,0 +1,197 @@
+"""Put removed mails back into their queues."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+from uuid import UUID
+
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.admin.queue.removed_mails import RemovedMailRecord, RestoredLog, read_removed_mails
+from mailmend.admin.queue.request import DryRunRequest
+from mailmend.mailqueue.arrivals import RemovedMail, RestoreResult, Restoring
+from mailmend.mailqueue.codec.admission import admissible
+from mailmend.mailqueue.queue import MailQueue
+from mailmend.mailqueue.rules.mails import Listed
+from mailmend.model.errors import CannotReach, ExitCode, MailmendError, UnsafeRequest, WrongUse
+from mailmend.model.ids import EnqueueId, QueueName, restored_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRequest(DryRunRequest):
+    """Put back what a file of removed mails holds; `ids`: only these mails."""
+
+    file: Path
+    again: bool = False
+    ids: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """Which mails of a file of removed mails are asked for, and which of them are not restored yet.
+
+    Attributes:
+        total: how many of its mails are asked for.
+        missing: those that are not restored, by queue; their bytes are read when needed.
+        truncated: whether the end of the file is missing; mails there were never removed.
+    """
+
+    total: int = 0
+    missing: Mapping[QueueName, frozenset[EnqueueId]] = field(default_factory=dict)
+    truncated: bool = False
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.missing.values()))
+
+    @classmethod
+    def of(cls, file: Path, *, again: bool = False, ids: Collection[UUID] = ()) -> Self:
+        """Read the file and its log of restored mails.
+
+        Raises:
+            WrongUse: not a file of removed mails, or one of `ids` is not in it.
+            UnsafeRequest: all that is asked for was put back before.
+        """
+        truncated: list[bool] = []
+        mails = {
+            mail.queued.enqueue_id: mail.queue for mail in read_removed_mails(file, lambda: truncated.append(True))
+        }
+        known = frozenset[EnqueueId]() if again else RestoredLog(file).restored()
+        if ids:
+            mails = {one: mails[one] for one in _held(file, mails, ids)}
+        missing: dict[QueueName, set[EnqueueId]] = {}
+        for enqueue_id, queue in mails.items():
+            if enqueue_id not in known:
+                missing.setdefault(queue, set()).add(enqueue_id)
+        if mails and not missing:
+            raise UnsafeRequest(
+                f"all {len(mails):,} mails of {file}{' that --id names' if ids else ''} were put back before",
+                mend="For second copies of them say --again.",
+            )
+        by_queue = {queue: frozenset(ids) for queue, ids in missing.items()}
+        return cls(len(mails), by_queue, bool(truncated))
+
+
+def _held(file: Path, mails: Collection[EnqueueId], ids: Collection[UUID]) -> frozenset[EnqueueId]:
+    """The ids, each of which the file holds.
+
+    Raises:
+        WrongUse: it does not hold all of them.
+    """
+    named = frozenset(map(EnqueueId, ids))
+    if unknown := sorted(named.difference(mails)):
+        raise WrongUse(
+            f"{file} holds no mail {', '.join(map(str, unknown))}",
+            mend=f"Nothing was put back. The ids that it holds: mailmend queue restore {file} --dry-run --json",
+        )
+    return named
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredMails:
+    """What became of the mails.
+
+    Attributes:
+        returns: by mail, what it took to bring it back.
+        without_content: mails whose bytes were missing already when they were removed.
+        failed: why others are not restored.
+    """
+
+    request: RestoreRequest
+    plan: RestorePlan
+    returns: Mapping[EnqueueId, RestoreResult] = field(default_factory=dict)
+    without_content: tuple[EnqueueId, ...] = ()
+    failed: Mapping[EnqueueId, str] = field(default_factory=dict)
+
+    @property
+    def restored(self) -> int:
+        return sum(result in {RestoreResult.PUT, RestoreResult.PUBLISH} for result in self.returns.values())
+
+    @property
+    def already(self) -> int:
+        """How many an earlier restore of the same file had put back."""
+        return (
+            self.plan.total - self.plan.count + sum(result is RestoreResult.NOTHING for result in self.returns.values())
+        )
+
+    @property
+    def never_left(self) -> list[EnqueueId]:
+        """Mails that are still in their queue: their removal was interrupted."""
+        return [enqueue_id for enqueue_id, result in self.returns.items() if result is RestoreResult.STAYS]
+
+    @property
+    def exit(self) -> ExitCode:
+        return ExitCode.PARTLY_FAILED if self.failed or self.without_content else ExitCode.FINE
+
+
+def restore(request: RestoreRequest, caller: Caller) -> RestoredMails:
+    """Put back what is missing; an interrupted restore goes on from there.
+
+    Raises:
+        CannotReach: restored mails stay restored.
+        WrongUse: not a file of removed mails, a mail is not in it, or James could not read such a mail.
+        UnsafeRequest: all of its mails were put back before.
+    """
+    plan = RestorePlan.of(request.file, again=request.again, ids=request.ids)
+    if request.dry_run or not plan.missing:
+        return RestoredMails(request, plan)
+
+    async def restored(connections: QueueConnections) -> RestoredMails:
+        returning = _Returning(connections, request)
+        caller.progress.stage("restore", plan.count)
+        for name, missing in plan.missing.items():
+            async with connections.open(name) as queue:
+                found = await queue.restoring(() if request.again else missing)
+                waiting = set(missing)
+                for mail in read_removed_mails(request.file, lambda: None):
+                    if mail.queued.enqueue_id in waiting:
+                        waiting.discard(mail.queued.enqueue_id)
+                        await returning.put_back(queue, found, mail)
+                        caller.progress.advance(1)
+        return RestoredMails(request, plan, returning.returns, tuple(returning.without_content), returning.failed)
+
+    return with_queues(request.settings, restored)
+
+
+@dataclass(slots=True)
+class _Returning:
+    """Puts back one mail after the other, and records each in the log beside the file."""
+
+    connections: QueueConnections
+    request: RestoreRequest
+    returns: dict[EnqueueId, RestoreResult] = field(default_factory=dict)
+    without_content: list[EnqueueId] = field(default_factory=list)
+    failed: dict[EnqueueId, str] = field(default_factory=dict)
+
+    async def put_back(self, queue: MailQueue, found: Restoring, mail: RemovedMailRecord) -> None:
+        was = mail.queued.enqueue_id
+        now = self.connections.now
+        content = mail.content
+        if content is None:
+            content = (await self.connections.content_of(Listed(mail.queued, mail.enqueued_at))).content
+        if content is None:
+            self.without_content.append(was)
+            return
+        due_at = mail.due_at if mail.is_delayed(now) else None
+        removed = RemovedMail(was, replace(mail.queued.mail, last_updated=now), content, due_at)
+        try:
+            new, how = await self._brought_back(queue, found, removed)
+        except (CannotReach, WrongUse):
+            raise
+        except MailmendError as error:
+            self.failed[was] = error.what
+            return
+        self.returns[was] = how
+        if how is not RestoreResult.STAYS:
+            RestoredLog(self.request.file).note(was, new)
+
+    async def _brought_back(
+        self, queue: MailQueue, found: Restoring, removed: RemovedMail
+    ) -> tuple[EnqueueId, RestoreResult]:
+        if self.request.again:
+            mail = admissible(removed.mail)
+            # Its envelope may be larger than that of a new mail.
+            new = await queue.enqueue(mail, removed.content, at=removed.due_at, was_queued=True)
+            return new, RestoreResult.PUT
+        return restored_id(removed.was, queue.name), await found.restore(removed)

@@ -1,0 +1,178 @@
+"""The reference of the command line, `docs/cli.md`, generated from the declarations of the commands themselves.
+
+`python -m mailmend.admin.reference` writes it; with `--check` it exits 1 when it is not up to date.
+"""
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from inspect import cleandoc
+from pathlib import Path
+from typing import Final
+
+import click
+
+from mailmend.admin.main import mailmend
+from mailmend.cql.generated import write_or_check
+from mailmend.model.errors import MailmendError
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
+SHARED_BY_MIN: Final = 8
+"""An option that so many commands declare alike is described once."""
+
+_HEAD: Final = """\
+# The command line
+
+Generated from the commands' declarations: `python -m mailmend.admin.reference` writes it anew.
+
+Every option may also stand in the environment, under the variable that is named beside it, and in the settings file,
+under the end of that variable's name in small letters: `MAILMEND_QUEUE_SWEEP_DRY_RUN` is `dry_run` in the table
+`[queue.sweep]`. Options of the connection (`MAILMEND_HOST`) stand above all tables, those of broker and blobs in
+`[queue]`. Weight grows: cqlshrc, settings file, environment, options.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOption:
+    """One option as the page shows it; equal where two commands declare the same."""
+
+    names: str
+    text: str
+    default: str
+    variable: str
+
+    @property
+    def row(self) -> str:
+        return (
+            "| " + " | ".join((_code(self.names), _plain(self.text), _code(self.default), _code(self.variable))) + " |"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ListedCommand:
+    """One command and its context, which knows its full name."""
+
+    command: click.Command
+    context: click.Context
+
+    @property
+    def path(self) -> str:
+        return self.context.command_path
+
+    def options(self) -> list[ListedOption]:
+        own = (param for param in self.command.params if isinstance(param, click.Option) and not param.hidden)
+        return [_option(option, self.context) for option in own]
+
+
+def commands_of(command: click.Command, context: click.Context) -> Iterator[ListedCommand]:
+    yield ListedCommand(command, context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            if below is not None and not below.hidden:
+                yield from commands_of(below, _context(below, name, context))
+
+
+def page_text() -> str:
+    commands = list(commands_of(mailmend, _context(mailmend, "mailmend", None)))
+    declared = Counter(option for command in commands for option in command.options())
+    shared = {option: number for option, number in declared.items() if number >= SHARED_BY_MIN}
+    parts = (
+        _HEAD,
+        *(_section(command, shared) for command in commands),
+        "## Shared options\n\nMany commands take these; each command names those that it takes.\n",
+        _table(shared),
+        _errors(),
+    )
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).rstrip() + "\n"
+
+
+def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
+    settings = {**command.context_settings, "show_default": True}
+    return command.context_class(command, info_name=name, parent=parent, **settings)
+
+
+def _option(option: click.Option, context: click.Context) -> ListedOption:
+    record = option.get_help_record(context)
+    extra = option.get_help_extra(context)
+    variable = option.envvar or f"{context.auto_envvar_prefix}_{str(option.name).upper()}"
+    limits = "; ".join(text for text in (extra.get("range"), extra.get("required")) if text)
+    text = " ".join((option.help or "").split()) + (f" [{limits}]" if limits else "")
+    return ListedOption(record[0] if record else "", text, extra.get("default", ""), str(variable))
+
+
+def _section(command: ListedCommand, shared: Mapping[ListedOption, int]) -> str:
+    pieces = " ".join((command.path, *command.command.collect_usage_pieces(command.context)))
+    options = command.options()
+    below = command.command.list_commands(command.context) if isinstance(command.command, click.Group) else []
+    named = ", ".join(f"`{option.names.split()[0].rstrip(',')}`" for option in options if option in shared)
+    return "\n".join(
+        (
+            f"## {command.path}\n\n```\n{pieces}\n```\n",
+            *_paragraphs(command.command.help),
+            "".join(f"- [`{command.path} {name}`](#{f'{command.path} {name}'.replace(' ', '-')})\n" for name in below),
+            _table(option for option in options if option not in shared),
+            f"[Shared options](#shared-options): {named}.\n" if named else "",
+            *_paragraphs(command.command.epilog),
+        )
+    )
+
+
+def _table(options: Iterable[ListedOption]) -> str:
+    rows = "\n".join(option.row for option in options)
+    return f"| option | meaning | default | environment |\n|---|---|---|---|\n{rows}\n" if rows else ""
+
+
+def _paragraphs(text: str | None) -> Iterator[str]:
+    """Help or epilog as Markdown; preformatted paragraphs (after click's backspace mark) become blocks of code."""
+    for paragraph in cleandoc(text or "").split("\n\n"):
+        first, _, rest = paragraph.partition("\n")
+        if first == "\b":
+            title, _, block = rest.partition("\n")
+            yield (
+                f"{title}\n\n```\n{cleandoc(block)}\n```\n" if block and title.endswith(":") else f"```\n{rest}\n```\n"
+            )
+        elif paragraph:
+            yield _plain(paragraph) + "\n"
+
+
+def _errors() -> str:
+    kinds = sorted(_kinds_of(MailmendError), key=lambda kind: (kind.exit_code, kind.__name__))
+    rows = "\n".join(f"| {kind.exit_code} | `{kind.__name__}` | {_meaning(kind)} | {_page(kind)} |" for kind in kinds)
+    head = "| exit code | kind | meaning | runbook |\n|---|---|---|---|"
+    return f"## Kinds of errors\n\nWhat ends a command.\n\n{head}\n{rows}\n"
+
+
+def _meaning(kind: type[MailmendError]) -> str:
+    return _plain(cleandoc(kind.__doc__ or "").splitlines()[0])
+
+
+def _page(kind: type[MailmendError]) -> str:
+    return f"[{kind.page}](../runbooks/{kind.page}.md)" if kind.page else ""
+
+
+def _kinds_of(kind: type[MailmendError]) -> set[type[MailmendError]]:
+    below = {one for child in kind.__subclasses__() for one in _kinds_of(child)}
+    return below | ({kind} if kind.__module__ == MailmendError.__module__ else set())
+
+
+def _code(text: str) -> str:
+    return "`" + text.replace("|", "\\|") + "`" if text else ""
+
+
+def _plain(text: str) -> str:
+    pieces = text.split("`")
+    pieces[::2] = [re.sub(r"([*<|\[\]])", r"\\\1", piece) for piece in pieces[::2]]
+    return "`".join(pieces)
+
+
+def main(arguments: list[str]) -> int:
+    """With --check, exit 1 when the page is out of date; else write it."""
+    otherwise = "is not what the commands say: python -m mailmend.admin.reference writes it anew"
+    return write_or_check(arguments, PAGE, page_text(), otherwise)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

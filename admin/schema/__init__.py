@@ -1,0 +1,1 @@
+"""`mailmend schema`: plan, apply, verify, adopt, lint, advise, export."""

@@ -1,0 +1,356 @@
+"""`mailmend schema advise` as a document: the answer in plain sentences first, the figures after it, commands last."""
+
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from mailmend.admin.frame.document import Document, Grid, Part
+from mailmend.admin.frame.values import fields_json, plain
+from mailmend.admin.queue.configure import ConfigureResult, QueueAdvised
+from mailmend.admin.schema.advising import Advised, MessageTables
+from mailmend.admin.schema.traffic import ENQUEUED
+from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult
+from mailmend.mailqueue.rules.advice import Advice, Figure, Traffic, span
+from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration, window_text
+from mailmend.mailqueue.rules.slices import SECOND
+from mailmend.model.catalog.lifetimes import DAY, window_compaction
+from mailmend.model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES
+from mailmend.model.errors import ExitCode
+from mailmend.model.sizes import MIB
+from mailmend.model.table import Compaction
+from mailmend.model.texts import keyspace_option
+
+TWCS_DAYS: Final = int(TWCS_MESSAGES.options["compaction_window_size"])
+MARKS: Final = "deletedmailsv2"
+_MESSAGE_TABLES: Final = ("imapuidtable", "messageidtable", "messagev3")
+_FIGURES: Final = (
+    ("mails per second", "mails_per_second"),
+    ("at the peak", "peak_per_second"),
+    ("longest stay", "longest_stay_seconds"),
+    ("bytes of a row", "row_bytes"),
+    ("nodes", "nodes"),
+    ("copies", "copies"),
+    ("hint window", "hint_window_seconds"),
+)
+
+
+def document_of(advised: Advised) -> Document:
+    return Document(advised_json(advised), tuple(_parts(advised)))
+
+
+def _parts(advised: Advised) -> Iterator[Part]:
+    yield from answer_lines(advised)
+    yield ""
+    if advised.messages.results:
+        yield _trial_table(advised.messages)
+    yield reasons_table("Queue tables", advised.queue.reasons)
+    yield figures_table(advised.traffic)
+    if rows := list(_statistic_rows(advised)):
+        columns = (
+            "table",
+            "partitions",
+            "mean partition",
+            "on disk",
+            "largest partition",
+            "read p99",
+            "tombstones p99",
+        )
+        heard = f"{advised.statistics.nodes_heard} of {advised.statistics.nodes_up} nodes"
+        yield Grid(f"What {heard} tell of the tables", columns, rows)
+    yield from (f"Note: {note}" for note in advised.notes)
+    yield "Next:"
+    yield from (f"  {line}" for line in next_lines(advised))
+
+
+def answer_lines(advised: Advised) -> Iterator[str]:
+    yield from _message_answer(advised.messages)
+    queue = advised.queue
+    yield (
+        f"Queue tables: slices of {span(queue.slice_seconds)}, {queue.buckets} bucket(s), "
+        f"time to live {span(queue.ttl_seconds)} in windows of {span(queue.window_seconds)}, "
+        f"marks {span(queue.mark_ttl_seconds)} (bloom filter {queue.mark_bloom_chance}), "
+        f"gc_grace {span(queue.gc_grace_seconds)}."
+    )
+    assumed = [label for label, name in _FIGURES if getattr(advised.traffic, name).source.value == "assumed"]
+    if assumed:
+        yield f"Assumed, not measured: {', '.join(assumed)}. Name what you know; the advice follows."
+
+
+def _message_answer(messages: MessageTables) -> Iterator[str]:
+    if messages.advice is None:
+        yield f"Message tables: {messages.strategy or 'none here'}; what each choice costs was not measured."
+        yield from _reckoned(messages)
+        return
+    advice = messages.advice
+    verb = "change to" if advice.change else "keep"
+    yield f"Message tables: we would {verb} {advice.choice.value} (they have {messages.strategy})."
+    yield from (f"  {sentence}" for sentence in advice.why)
+    yield from _reckoned(messages)
+
+
+def _reckoned(messages: MessageTables) -> Iterator[str]:
+    """What a sample cannot show: the time windows of the whole history."""
+    rates = messages.traffic.rates
+    if rates is None or messages.window_days is None:
+        return
+    windows = round(rates.history_seconds / DAY / TWCS_DAYS)
+    if windows > 1:
+        yield (
+            f"  By time alone: {rates.history_seconds / DAY:,.0f} days of mail are {windows:,} windows of {TWCS_DAYS} "
+            "days; with twcs a mailbox that was used all along is read from about as many SSTables. Windows of "
+            f"{messages.window_days} days would make it two dozen."
+        )
+
+
+def _trial_table(messages: MessageTables) -> Grid:
+    sample = messages.sample
+    title = "Trial"
+    if sample is not None:
+        title = (
+            f"Trial: {len(sample.messages):,} messages of {sample.mailboxes:,} mailboxes, {sample.changed:,} of them "
+            f"changed later, {sample.history_seconds / DAY:,.0f} days; a larger table has more levels and SSTables"
+        )
+    columns = ("choice", "opening a mailbox", "p50", "p99", "looking one up", "p50", "p99", "on disk", "rewritten")
+    return Grid(title, columns, [_trial_row(result) for result in messages.results])
+
+
+def _trial_row(result: TrialResult) -> tuple[str, ...]:
+    return (
+        result.choice.value,
+        *_cost_cells(result.mailbox),
+        *_cost_cells(result.message),
+        f"{result.disk_bytes / MIB:,.1f} MiB",
+        f"{result.rewritten_bytes / MIB:,.1f} MiB",
+    )
+
+
+def _cost_cells(cost: ReadCost) -> tuple[str, str, str]:
+    return f"{cost.sstables_mean:.2f} SSTables", f"{cost.p50_ms:.2f} ms", f"{cost.p99_ms:.2f} ms"
+
+
+def reasons_table(title: str, reasons: tuple[Advice, ...]) -> Grid:
+    return Grid(title, ("setting", "value", "why"), [(reason.setting, reason.value, reason.why) for reason in reasons])
+
+
+def figures_table(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> Grid:
+    rows = [_figure_row(label, name, getattr(traffic, name)) for label, name in _FIGURES if name in names]
+    return Grid("What that rests on", ("figure", "value", "is", "how"), rows)
+
+
+def _figure_row(label: str, name: str, figure: Figure) -> tuple[str, str, str, str]:
+    value = span(figure.value) if name.endswith("_seconds") else f"{figure.value:,.4g}"
+    return label, value, figure.source.value, figure.how
+
+
+def _statistic_rows(advised: Advised) -> Iterator[tuple[str, ...]]:
+    for name, table in advised.statistics.tables.items():
+        yield (
+            name,
+            _cell(table.partitions, "{:,}"),
+            _cell(table.mean_partition_bytes, "{:,} B"),
+            _cell(table.disk_bytes and table.disk_bytes / MIB, "{:,.0f} MiB"),
+            _cell(table.max_partition_bytes and table.max_partition_bytes / MIB, "{:,.0f} MiB"),
+            _cell(table.local_read_p99_ms, "{:,.2f} ms"),
+            _cell(table.tombstones_per_read_p99, "{:,.0f}"),
+        )
+
+
+def _cell(figure: float | None, form: str) -> str:
+    return "not known" if figure is None else form.format(figure)
+
+
+def next_lines(advised: Advised) -> Iterator[str]:
+    """What to type: CQL for tables that exist, commands for tables to be created."""
+    advice = advised.messages.advice
+    if advice is not None and advice.change:
+        yield "-- rewrites every SSTable of the table: one at a time, in a quiet hour"
+        for name in _MESSAGE_TABLES:
+            if advised.live.table(name):
+                yield _alter(advised.keyspace, name, compaction=MESSAGE_COMPACTIONS[advice.choice])
+        yield f"mailmend schema apply --compaction {advice.choice.value} --keyspace NEW    for a keyspace to come"
+    yield from _queue_lines(advised)
+    chosen = f" --compaction {advice.choice.value}" if advice else ""
+    yield f"mailmend schema plan --from-model --include-options{chosen} {keyspace_option(advised.keyspace)}"
+
+
+def _queue_lines(advised: Advised) -> Iterator[str]:
+    queue = advised.queue
+    if advised.live.table(ENQUEUED):
+        yield f"rabbitmq.properties: mailqueue.view.sliceWindow={queue.slice_seconds}s"
+        yield f"rabbitmq.properties: mailqueue.view.bucketCount={queue.buckets}"
+        options = {"default_time_to_live": queue.ttl_seconds, "gc_grace_seconds": queue.gc_grace_seconds}
+        yield _alter(advised.keyspace, ENQUEUED, window_compaction(queue.window_seconds), **options)
+    if advised.live.table(MARKS):
+        marks = {
+            "default_time_to_live": queue.mark_ttl_seconds,
+            "gc_grace_seconds": queue.gc_grace_seconds,
+            "bloom_filter_fp_chance": queue.mark_bloom_chance,
+        }
+        yield _alter(advised.keyspace, MARKS, window_compaction(queue.mark_window_seconds), **marks)
+
+
+def _alter(keyspace: str, table: str, compaction: Compaction, **options: float) -> str:
+    parts = [f"{name} = {value}" for name, value in {"compaction": compaction.literal, **options}.items()]
+    return f"ALTER TABLE {keyspace}.{table} WITH {' AND '.join(parts)};"
+
+
+def advised_json(advised: Advised) -> dict[str, Any]:
+    return {
+        "keyspace": advised.keyspace,
+        "release": advised.release,
+        "messages": _messages_json(advised.messages),
+        "queue": plain(advised.queue),
+        "traffic": figures_json(advised.traffic),
+        "statistics": fields_json(advised.statistics, "nodes_up", "nodes_heard", "tables"),
+        "notes": list(advised.notes),
+        "next": list(next_lines(advised)),
+        "exit": int(ExitCode.FINE),
+    }
+
+
+_ADVISED: Final = ("choice", "change", "too_small", "why")
+_SAMPLED: Final = ("mailboxes", "passed_over")
+
+
+def _messages_json(messages: MessageTables) -> dict[str, Any]:
+    advice = messages.advice
+    sample = messages.sample
+    rates = messages.traffic.rates
+    return {
+        "strategy": messages.strategy,
+        "present": messages.present.value if messages.present else None,
+        **(fields_json(advice, *_ADVISED) if advice else {**dict.fromkeys(_ADVISED), "why": []}),
+        "window_days": messages.window_days,
+        "history_days": rates.history_seconds / DAY if rates else None,
+        "changes_per_message": messages.traffic.changes,
+        "rows": len(sample.messages) if sample else 0,
+        **(fields_json(sample, *_SAMPLED) if sample else dict.fromkeys(_SAMPLED, 0)),
+        "trial": {result.choice.value: _result_json(result) for result in messages.results},
+    }
+
+
+def _result_json(result: TrialResult) -> dict[str, Any]:
+    fields = fields_json(result, "mailbox", "message", "disk_bytes", "rewritten_bytes")
+    return {**fields, "sstables_per_read": result.sstables}
+
+
+def figures_json(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> dict[str, Any]:
+    return fields_json(traffic, *(name for _, name in _FIGURES if name in names))
+
+
+_COLUMNS: Final = ("event", "slice window", "buckets", "pace")
+_ADVICE_FIGURES: Final = ("mails_per_second", "peak_per_second", "longest_stay_seconds", "row_bytes", "nodes")
+"""The figures that the configuration follows from."""
+
+
+def configure_document(result: ConfigureResult) -> Document:
+    request = result.request
+    after = result.after
+    keyspace = request.connection.keyspace
+    properties = _james_properties(after) if after else None
+    json = {
+        "keyspace": keyspace,
+        "before": _figures(result.before),
+        "configuration": _figures(after),
+        "changed": result.differs and not request.dry_run,
+        "dry_run": request.dry_run,
+        "history": [{"event": event.event_id, **(_figures(event.configuration) or {})} for event in result.history],
+        "james_properties": properties,
+        "exit": 0,
+    }
+    body: list[Part] = []
+    if result.history:
+        rows = [(str(event.event_id), *_cells(event.configuration)) for event in result.history]
+        body.append(Grid(f"How the queues of {keyspace} are cut", _COLUMNS, rows))
+    body.append(_sentence(result))
+    hints = []
+    if result.differs and properties:
+        lines = ", ".join(f"{name}={value}" for name, value in properties.items())
+        hints.append(
+            f"Next: start every process of these queues again{', after the change' if request.dry_run else ''}; a "
+            f"James with {lines} in its rabbitmq.properties. How: mailmend runbook show change-slice-window"
+        )
+    return Document(json, body, hints=hints)
+
+
+def _figures(configuration: QueueConfiguration | None) -> dict[str, int] | None:
+    if configuration is None:
+        return None
+    slicing = configuration.slicing
+    return {"slice_window_seconds": slicing.window // SECOND, "buckets": slicing.buckets, "pace": configuration.pace}
+
+
+def _james_properties(configuration: QueueConfiguration) -> dict[str, str]:
+    return {
+        "mailqueue.view.sliceWindow": window_text(configuration.slicing.window),
+        "mailqueue.view.bucketCount": str(configuration.slicing.buckets),
+        "mailqueue.view.updateBrowseStartPace": str(configuration.pace),
+    }
+
+
+def _sentence(result: ConfigureResult) -> str:
+    if result.after is None:
+        return (
+            f"Nothing was set in {result.request.connection.keyspace} yet: whatever opens a queue first sets "
+            f"{_in_words(DEFAULT)}, unless it is given other values."
+        )
+    if not result.differs:
+        return f"What counts: {_in_words(result.after)}."
+    return f"{'It may be set' if result.request.dry_run else 'Set'}: {_in_words(result.after)}."
+
+
+def _in_words(configuration: QueueConfiguration) -> str:
+    buckets = configuration.slicing.buckets
+    cut = f"slices of {window_text(configuration.slicing.window)} in {buckets:,} bucket{'' if buckets == 1 else 's'}"
+    return f"{cut}, the browse start moved on one of {configuration.pace:,} dequeues and deletes"
+
+
+def _cells(configuration: QueueConfiguration) -> tuple[str, str, str]:
+    slicing = configuration.slicing
+    return (window_text(slicing.window), f"{slicing.buckets:,}", f"{configuration.pace:,}")
+
+
+def advise_document(advised: QueueAdvised) -> Document:
+    advice = advised.advice
+    command = _configure_command(advised) if advice.changes else None
+    json = {
+        "keyspace": advised.keyspace,
+        "present": _advised_figures(advice.present) if advice.present else None,
+        "advised": _advised_figures(advice.advised),
+        "best": _advised_figures(advice.best),
+        "changes": advice.changes,
+        "command": command,
+        "reasons": plain(advice.reasons),
+        "allowed": list(advice.allowed),
+        "hindered": list(advice.hindered),
+        "traffic": figures_json(advised.traffic, _ADVICE_FIGURES),
+        "notes": list(advised.notes),
+        "exit": 0,
+    }
+    body: list[Part] = [
+        f"{'Set' if advice.changes else 'Keep'} {_advised_words(advice.advised)}.",
+        f"Stored: {_advised_words(advice.present)}." if advice.present else "Stored: nothing.",
+        *(f"  {sentence}" for sentence in (*advice.allowed, *advice.hindered)),
+        "",
+        reasons_table("Configuration", advice.reasons),
+        figures_table(advised.traffic, _ADVICE_FIGURES),
+        *(f"Note: {note}" for note in advised.notes),
+        *((f"Next:\n  {command}",) if command else ()),
+    ]
+    return Document(json, body)
+
+
+def _configure_command(advised: QueueAdvised) -> str:
+    wanted = advised.advice.advised
+    options = f"--slice-window {window_text(wanted.slicing.window)} --buckets {wanted.slicing.buckets}"
+    return f"mailmend queue configure {options} --browse-start-every {wanted.pace} {keyspace_option(advised.keyspace)}"
+
+
+def _advised_words(configuration: QueueConfiguration) -> str:
+    slicing = configuration.slicing
+    buckets = f"{slicing.buckets} bucket{'' if slicing.buckets == 1 else 's'}"
+    return f"slices of {window_text(slicing.window)}, {buckets}, pace {configuration.pace:,}"
+
+
+def _advised_figures(configuration: QueueConfiguration) -> dict[str, int]:
+    slicing = configuration.slicing
+    return {"slice_seconds": slicing.window // SECOND, "buckets": slicing.buckets, "pace": configuration.pace}

@@ -1,0 +1,1 @@
+"""A keyspace as a page and as a drawing."""

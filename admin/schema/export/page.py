@@ -1,0 +1,239 @@
+"""The schema as a Markdown page: truths and projections at a glance, then a table for each table."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mailmend.model.catalog.purposes import CANONICAL, purpose_of, why_compacted
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.groups import Counts, Union
+from mailmend.model.projections.mirror import Mirror
+from mailmend.model.projections.projection import Condition, Projection
+from mailmend.model.table import Canonical, Column, Compaction, Kind, Table, UserType
+
+_HEAD = ("column", "type", "key", "compared", "what it is")
+_KEY_PARTS = {Kind.PARTITION: "partition", Kind.CLUSTERING: "clustering", Kind.STATIC: "static", Kind.REGULAR: ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """One projection of a truth.
+
+    Attributes:
+        kind: a word for the kind of projection.
+        says: its content.
+        notes: further remarks.
+    """
+
+    truth: Table
+    table: Table
+    kind: str
+    says: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Some tables under one heading, with a remark about all of them."""
+
+    title: str
+    about: str
+    tables: tuple[Table, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Everything that the page shows.
+
+    Attributes:
+        made: how the page was made, so that nobody changes it by hand.
+        drawing: file name of the drawing beside it; "" where there is none.
+    """
+
+    title: str
+    made: str
+    families: tuple[Family, ...]
+    types: tuple[UserType, ...]
+    sections: tuple[Section, ...]
+    drawing: str = ""
+
+
+def page_text(page: Page) -> str:
+    blocks = [f"# {page.title}", page.made, *_truths(page), *_contents(page)]
+    for section in page.sections:
+        blocks += [f"## {section.title}", section.about]
+        blocks += [block for table in section.tables for block in _table(table, page.families)]
+    blocks += _types(page.types)
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def mermaid(families: Sequence[Family]) -> str:
+    relations = [relation for family in families for relation in relations_of(family)]
+    tables = {table.name: table for relation in relations for table in (relation.truth, relation.table)}
+    nodes = (f'    {table.name}["{table.spelling}<br/>{key_text(table)}"]' for table in tables.values())
+    truths = dict.fromkeys(relation.truth.name for relation in relations)
+    styles = (f"    style {name} stroke-width:3px" for name in truths)
+    return "\n".join(("flowchart LR", *nodes, *map(_arrow, relations), *styles))
+
+
+def _arrow(relation: Relation) -> str:
+    line = "-.->" if relation.kind == "content" else "-->"
+    return f'    {relation.truth.name} {line}|"{relation.kind}"| {relation.table.name}'
+
+
+def _truths(page: Page) -> Iterator[str]:
+    if not page.families:
+        return
+    yield "## Truths and projections"
+    yield (
+        "A projection can always be rebuilt from its truth. "
+        "`mailmend check` finds where it differs, `mailmend repair messages` mends it."
+    )
+    if page.drawing:
+        yield f"![Truths and their projections]({page.drawing})"
+    yield f"```mermaid\n{mermaid(page.families)}\n```"
+
+
+def _contents(page: Page) -> Iterator[str]:
+    yield "## Tables"
+    for section in page.sections:
+        links = ", ".join(f"[{table.spelling}](#{table.name})" for table in section.tables)
+        yield f"**{section.title}**: {links}"
+
+
+def _table(table: Table, families: tuple[Family, ...]) -> Iterator[str]:
+    yield f"### {table.spelling}"
+    yield f"{_escaped(table.comment)}." if table.comment else ""
+    yield "\n".join(roles_of(table, families))
+    yield "\n".join(
+        (_row(_HEAD), _row(("---",) * len(_HEAD)), *(_row(_cells(column, table, families)) for column in table.columns))
+    )
+    yield f"Key: `{key_text(table)}`. Compaction: {_compaction(table.compaction)}: {why_compacted(table)}."
+    yield _options(table)
+
+
+def _cells(column: Column, table: Table, families: tuple[Family, ...]) -> tuple[str, ...]:
+    return (
+        f"`{column.spelling}`",
+        f"`{column.type}`",
+        _KEY_PARTS[column.kind] + (" ↓" if column.descending else ""),
+        _compared(column, table, families),
+        _escaped(purpose_of(table.name, column.name)),
+    )
+
+
+def _compared(column: Column, table: Table, families: tuple[Family, ...]) -> str:
+    """The form in which the column is compared, in truths and projections whose cells are compared at all."""
+    compared = {
+        name
+        for family in families
+        for name in (compared_column.name for compared_column in family.mirror.compared)
+        if table.name in {family.truth.name, family.mirror.table.name}
+    }
+    if column.canonical is not Canonical.PLAIN or column.name in compared:
+        return CANONICAL[column.canonical]
+    return ""
+
+
+def _compaction(compaction: Compaction | None) -> str:
+    if compaction is None:
+        return "not declared"
+    options = ", ".join(f"{name} {value}" for name, value in sorted(compaction.options.items()))
+    return f"`{compaction.strategy}`" + (f" ({options})" if options else "")
+
+
+def _options(table: Table) -> str:
+    shown = ", ".join(f"`{name} = {value}`" for name, value in sorted(table.options.items()))
+    return f"Options: {shown}." if shown else ""
+
+
+def _types(types: Sequence[UserType]) -> Iterator[str]:
+    if types:
+        yield "## User types"
+    for user_type in types:
+        fields = ", ".join(f"`{name}` `{kind}`" for name, kind in user_type.fields)
+        yield f"**{user_type.spelling}**: {fields}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|")
+
+
+def relations_of(family: Family) -> tuple[Relation, ...]:
+    return tuple(_relation(projection) for projection in family.projections)
+
+
+def _relation(projection: Projection) -> Relation:
+    match projection:
+        case Mirror():
+            return _mirror(projection)
+        case Filter():
+            says = f"keys of the rows where {_condition(projection.when, projection.truth)}"
+            return Relation(projection.truth, projection.table, "filter", says)
+        case Union():
+            column = projection.truth.column(projection.column).spelling
+            says = f"every {column} per {_group(projection)}; it only grows"
+            return Relation(projection.truth, projection.table, "union", says)
+        case Counts():
+            return _counts(projection)
+        case _:
+            says = f"what every row needs beside it, by {_group(projection)}"
+            return Relation(projection.truth, projection.table, "content", says, ("several rows may share one",))
+
+
+def _mirror(mirror: Mirror) -> Relation:
+    renamed = tuple(f"{mine} is its {mirror.truth.column(theirs).spelling}" for mine, theirs in mirror.renamed)
+    only = ("differences are reported, never mended",) if mirror.report_only else ()
+    return Relation(mirror.truth, mirror.table, "mirror", f"every row, by {_key(mirror.table)}", renamed + only)
+
+
+def _counts(counts: Counts) -> Relation:
+    parts = (_counter(name, when, counts) for name, when in counts.counters)
+    generators = ", ".join(table.spelling for table in counts.generators)
+    notes = (f"mended only while {generators} stand still",) if generators else ()
+    return Relation(counts.truth, counts.table, "count", f"per {_group(counts)}: {'; '.join(parts)}", notes)
+
+
+def _counter(name: str, when: Condition | None, counts: Counts) -> str:
+    which = f"rows where {_condition(when, counts.truth)}" if when else "all rows"
+    return f"{counts.table.column(name).spelling}, {which}"
+
+
+def _condition(condition: Condition, truth: Table) -> str:
+    return f"{truth.column(condition.column).spelling} is {str(condition.value).lower()}"
+
+
+def _group(derived: Projection) -> str:
+    return ", ".join(derived.truth.column(theirs).spelling for _, theirs in derived.key)
+
+
+def _key(table: Table) -> str:
+    return ", ".join(column.spelling for column in table.key)
+
+
+def key_text(table: Table) -> str:
+    """The primary key in one line: partition key in brackets, then the clustering columns."""
+    partition = ", ".join(column.spelling for column in table.partition)
+    clustering = (f"{column.spelling}{' ↓' if column.descending else ''}" for column in table.clustering)
+    return ", ".join((f"({partition})", *clustering))
+
+
+def roles_of(table: Table, families: tuple[Family, ...]) -> Iterator[str]:
+    for family in families:
+        if table.name == family.truth.name:
+            names = ", ".join(relation.table.spelling for relation in relations_of(family))
+            yield f"**Truth** of {names}."
+        for relation in relations_of(family):
+            if relation.table.name == table.name:
+                yield f"**Projection** ({relation.kind}) of {relation.truth.spelling}: {_whole(relation)}."
+        for counts in family.counts:
+            if table.name in {generator.name for generator in counts.generators}:
+                yield f"**Generator** of numbers in {counts.truth.spelling}; {counts.name} is mended while it rests."
+
+
+def _whole(relation: Relation) -> str:
+    return "; ".join((relation.says, *relation.notes))

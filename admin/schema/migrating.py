@@ -1,0 +1,153 @@
+"""Connects migrations with a cluster: the ledger's history, the lease, the nodes, the progress."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+
+from mailmend.admin.frame.cluster import OpenCluster, owner_name
+from mailmend.cql.applying import ensure_ledger
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.migrate.agreement import WAIT_SECONDS, Agreement
+from mailmend.cql.migrate.files import read_folder, shipped
+from mailmend.cql.migrate.history import History, record_of
+from mailmend.cql.migrate.migrator import STATEMENT_SECONDS, Migrator
+from mailmend.cql.replication import Replication
+from mailmend.cql.schema.migrations.history import LedgerRecord, Unlock
+from mailmend.cql.schema.migrations.migration import Migration
+from mailmend.model.catalog.ledger import HISTORY_TABLES, KeyspaceLease
+from mailmend.model.errors import LeaseHeld, WrongUse
+from mailmend.model.ports import Progress
+from mailmend.model.texts import keyspace_option
+from mailmend.repair.ledger.leases import TTL_SECONDS, Lease, Leases, sure_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Time limits, and which nodes have to take part.
+
+    Attributes:
+        statement: the longest time for one statement; the lease must outlive it.
+        agreement: the longest wait until the nodes agree on the schema.
+        lease: how long the lease outlives an applier that was killed.
+        require_all: whether nodes that are down are waited for.
+    """
+
+    statement: timedelta = timedelta(seconds=STATEMENT_SECONDS)
+    agreement: timedelta = timedelta(seconds=WAIT_SECONDS)
+    lease: timedelta = timedelta(seconds=TTL_SECONDS)
+    require_all: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses a lease that may end before a statement does: the first statement would be refused."""
+        if sure_seconds(self.lease.total_seconds()) < self.statement.total_seconds():
+            raise WrongUse(
+                f"a lease of {self.lease.total_seconds():g} s does not surely outlive a statement of "
+                f"{self.statement.total_seconds():g} s",
+                mend="Give a longer --lease, or a shorter --statement-timeout.",
+            )
+
+
+def migrations_in(folder: Path | None) -> tuple[Migration, ...]:
+    return shipped() if folder is None else read_folder(folder)
+
+
+def history_of(opened: OpenCluster) -> History | None:
+    """The history in the ledger, if any; reading it creates nothing."""
+    ledger = opened.connection.ledger_keyspace
+    live = live_schema(opened.cluster, ledger)
+    if any(live.table(table.name) is None for table in HISTORY_TABLES):
+        return None
+    return _history(opened)
+
+
+@contextmanager
+def migrator_of(opened: OpenCluster, patience: Patience, progress: Progress) -> Iterator[Migrator]:
+    """A migrator that runs migrations on the cluster.
+
+    Args:
+        opened: the cluster and its keyspaces.
+        patience: the limits.
+        progress: receives the progress.
+    """
+    from mailmend.cql.driver.nodes import CassandraNodes  # noqa: PLC0415 - brings the driver
+
+    connection = opened.connection
+
+    def open_history(replication: Replication | None) -> History:
+        ensure_ledger(opened.cluster, connection.ledger_keyspace, connection.keyspace, replication)
+        return _history(opened)
+
+    def leases() -> Leases:
+        return Leases(
+            opened.cluster.keyspace(connection.ledger_keyspace),
+            opened.clock,
+            owner_name(),
+            round(patience.lease.total_seconds()),
+        )
+
+    nodes = CassandraNodes(opened.cluster)
+    waited = patience.agreement.total_seconds()
+    agreement = Agreement(nodes, opened.clock, waited, patience.require_all)
+    with _named_way_out(connection.keyspace):
+        yield Migrator(
+            opened.cluster,
+            opened.clock,
+            agreement,
+            progress,
+            history_of(opened),
+            open_history,
+            leases,
+            patience.statement.total_seconds(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRecord:
+    """The ledger's record of one keyspace's schema: history, current lease, and forced unlocks."""
+
+    past: LedgerRecord = field(default_factory=LedgerRecord)
+    lease: Lease | None = None
+    unlocks: tuple[Unlock, ...] = ()
+
+
+def schema_record_of(opened: OpenCluster) -> SchemaRecord:
+    history = history_of(opened)
+    if history is None:
+        return SchemaRecord()
+    return SchemaRecord(record_of(history), standing_lease(opened), history.unlocks())
+
+
+def standing_lease(opened: OpenCluster) -> Lease | None:
+    """The lease of a schema change that runs now; None where there is none."""
+    if history_of(opened) is None:
+        return None
+    return opened.leases().holder(KeyspaceLease.SCHEMA.of(opened.connection.keyspace))
+
+
+def unlock(opened: OpenCluster, reason: str) -> Unlock | None:
+    """End the lease by force, and record whose it was, who ended it and why; None where there was no lease."""
+    history = _history(opened)
+    ended = opened.leases().force_release(KeyspaceLease.SCHEMA.of(opened.connection.keyspace), reason)
+    if ended is None:
+        return None
+    since = f"{ended.acquired_at:%Y-%m-%d %H:%M:%S}"
+    return history.unlocked(f"{ended.owner}, since {since} UTC", reason)
+
+
+@contextmanager
+def _named_way_out(keyspace: str) -> Iterator[None]:
+    """Where another holds the lease, add to the error how to end it when its holder is known to be dead."""
+    try:
+        yield
+    except LeaseHeld as held:
+        see = f"See how far it is with: mailmend schema history {keyspace_option(keyspace)}."
+        unlock = f"mailmend schema force-unlock {keyspace_option(keyspace)} --reason 'its holder is gone: ...'"
+        raise LeaseHeld(held.what, mend=f"{held.mend} {see} Where it surely is gone: {unlock}") from held
+
+
+def _history(opened: OpenCluster) -> History:
+    ledger = opened.cluster.keyspace(opened.connection.ledger_keyspace)
+    return History(ledger, opened.clock, opened.connection.keyspace, owner_name(), version("mailmend"))

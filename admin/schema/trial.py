@@ -1,0 +1,250 @@
+"""What each compaction costs on these very rows: their history is written again, settles, and is read.
+
+The copy stands in a Cassandra of its own, in one keyspace for each choice, side by side. Time order counts: additions
+and later changes of flags reach the disk in as many flushes as there are waves, so SSTables form as they did. Then
+mailboxes are opened and messages looked up, in turn in every keyspace, so that no choice gets the warmer machine.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mailmend.admin.frame.extras import import_or_name_extra
+from mailmend.admin.frame.settings import LOOPBACK
+from mailmend.admin.local import ClusterRequest, local_cluster
+from mailmend.admin.local.cassandra_settings import hosts_of
+from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.throwaway import throwaway_folder
+from mailmend.admin.schema.sampling import SampledMessage
+from mailmend.admin.schema.trial_plan import (
+    TABLES,
+    history_of,
+    read_cost,
+    reads_of,
+    trial_tables,
+    turned,
+    waves_of,
+    writes_of,
+)
+from mailmend.cql.driver.contact import Contact
+from mailmend.cql.render import keyspace_cql, table_cql
+from mailmend.cql.replication import Replication
+from mailmend.cql.row_statements import render
+from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult
+from mailmend.model.catalog.mail import CompactionChoice
+from mailmend.model.operations import Read
+from mailmend.model.ports import Clock, Progress
+
+if TYPE_CHECKING:
+    from mailmend.cql.driver.session import CassandraCluster, Keyspace
+
+
+CHOICES: Final = tuple(CompactionChoice)
+
+WAVES: Final = 40
+"""Flushes of the whole history: enough for several levels of SSTables, and for two in each window of two years."""
+
+READS: Final = 200
+"""Mailboxes opened, and messages looked up, in each keyspace."""
+
+ROUNDS: Final = 3
+"""How often each is read; the best time counts, since what else this machine does only ever adds to it."""
+
+SETTLE_SECONDS_MAX: Final = 120.0
+TRACED_AT_ONCE: Final = 5
+"""How many reads are traced at once: a node keeps at most a thousand steps of traces that wait to be written, and drops
+the rest."""
+
+TRACES_SECONDS_MAX: Final = 1.0
+"""For how many seconds the traces of so many reads are waited for; a busy node may drop some of them all the same."""
+
+_TRACE_LOOK_SECONDS: Final = 0.05
+_LOOK_SECONDS: Final = 0.25
+_QUIET_LOOKS: Final = 4
+_MIB: Final = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class TrialNode:
+    """The Cassandra that holds the copy, and the folder of its SSTables where that is known."""
+
+    cluster: "CassandraCluster"
+    sstables: Path | None = None
+
+    def disk_bytes(self, keyspace: str) -> int:
+        """Size of the keyspace on disk: of its files, or in whole MiB as the node reports it."""
+        if self.sstables is not None:
+            return sum(file.stat().st_size for file in (self.sstables / keyspace).glob("*/*-*-*") if file.is_file())
+        rows = self.cluster.query("SELECT keyspace_name, mebibytes FROM system_views.disk_usage")
+        return sum(row["mebibytes"] * _MIB for row in rows if row["keyspace_name"] == keyspace)
+
+    def rewritten_bytes(self, keyspace: str) -> int:
+        rows = self.cluster.query("SELECT keyspace_name, bytes_in FROM system.compaction_history")
+        return sum(row["bytes_in"] or 0 for row in rows if row["keyspace_name"] == keyspace)
+
+    def compacting(self, keyspaces: frozenset[str]) -> bool:
+        rows = self.cluster.query("SELECT keyspace_name FROM system_views.sstable_tasks")
+        return any(row["keyspace_name"] in keyspaces for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One trial on a node; all of its keyspaces have one prefix."""
+
+    node: TrialNode
+    clock: Clock
+    progress: Progress
+    prefix: str = "trial"
+    waves: int = WAVES
+    reads: int = READS
+
+    def run(self, messages: Sequence[SampledMessage]) -> tuple[TrialResult, ...]:
+        """Create, replay, settle and read; the keyspaces are dropped at the end, whatever happens."""
+        try:
+            self._create()
+            self._replay(messages)
+            self._settle()
+            return self._measure(messages)
+        finally:
+            self._drop()
+
+    def keyspace_of(self, choice: CompactionChoice) -> str:
+        return f"{self.prefix}_{choice.value}"
+
+    def _create(self) -> None:
+        self.progress.stage("creating the copy's tables", len(CHOICES) * len(TABLES))
+        one_copy = Replication("SimpleStrategy", {"replication_factor": "1"})
+        self._drop()
+        for choice in CHOICES:
+            name = self.keyspace_of(choice)
+            self.node.cluster.execute_ddl(keyspace_cql(name, one_copy))
+            for table in trial_tables(choice):
+                self.node.cluster.execute_ddl(table_cql(name, table))
+                self.progress.advance(1)
+
+    def _drop(self) -> None:
+        for choice in CHOICES:
+            self.node.cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {self.keyspace_of(choice)}")
+
+    def _replay(self, messages: Sequence[SampledMessage]) -> None:
+        events = history_of(messages)
+        self.progress.stage("replaying their history", len(events))
+        places = [self._tables(choice) for choice in CHOICES]
+        for wave in waves_of(events, self.waves):
+            writes = [write for _, number, changed in wave for write in writes_of(messages[number], changed=changed)]
+            for error in (error for place in places for error in place.write_all(writes)):
+                if error is not None:
+                    raise error
+            self._flush()
+            self.progress.advance(len(wave))
+
+    def _flush(self) -> None:
+        """Flush over CQL alone: a memtable that may grow a millisecond old at most is flushed at once."""
+        for milliseconds in (1, 0):
+            for choice in CHOICES:
+                for table in TABLES:
+                    self.node.cluster.execute_ddl(
+                        f"ALTER TABLE {self.keyspace_of(choice)}.{table.name} "
+                        f"WITH memtable_flush_period_in_ms = {milliseconds}"
+                    )
+
+    def _settle(self) -> None:
+        self.progress.stage("letting compaction settle")
+        names = frozenset(self.keyspace_of(choice) for choice in CHOICES)
+        deadline = self.clock.monotonic() + SETTLE_SECONDS_MAX
+        quiet = 0
+        while quiet < _QUIET_LOOKS and self.clock.monotonic() < deadline:
+            self.clock.sleep(_LOOK_SECONDS)
+            quiet = 0 if self.node.compacting(names) else quiet + 1
+
+    def _measure(self, messages: Sequence[SampledMessage]) -> tuple[TrialResult, ...]:
+        mailbox, message = (self._costs(reads) for reads in reads_of(messages, self.reads))
+        return tuple(
+            TrialResult(
+                choice,
+                mailbox[choice],
+                message[choice],
+                self.node.disk_bytes(self.keyspace_of(choice)),
+                self.node.rewritten_bytes(self.keyspace_of(choice)),
+            )
+            for choice in CHOICES
+        )
+
+    def _costs(self, reads: Sequence[Read]) -> dict[CompactionChoice, ReadCost]:
+        taken = self._timed(reads)
+        self.progress.stage("tracing the same reads", len(reads) * len(CHOICES))
+        return {choice: read_cost(self._counted(choice, reads), taken[choice]) for choice in CHOICES}
+
+    def _timed(self, reads: Sequence[Read]) -> dict[CompactionChoice, list[int]]:
+        """Microseconds of each read in each keyspace; the keyspaces take turns, each round beginning with another."""
+        self.progress.stage(f"reading {reads[0].table.spelling if reads else 'nothing'}", len(reads))
+        places = {choice: self._tables(choice) for choice in CHOICES}
+        taken: dict[CompactionChoice, list[int]] = {choice: [] for choice in CHOICES}
+        for number, read in enumerate(reads):
+            rounds = [self._round(places, read, number + again) for again in range(ROUNDS)]
+            for choice in CHOICES:
+                taken[choice].append(min(times[choice] for times in rounds))
+            self.progress.advance(1)
+        return taken
+
+    def _round(self, places: "Mapping[CompactionChoice, Keyspace]", read: Read, by: int) -> dict[CompactionChoice, int]:
+        times = {}
+        for choice in turned(CHOICES, by):
+            began = self.clock.micros()
+            places[choice].read(read)
+            times[choice] = self.clock.micros() - began
+        return times
+
+    def _counted(self, choice: CompactionChoice, reads: Sequence[Read]) -> list[int]:
+        """SSTables that each read took rows from; the node writes its traces a moment after it answered."""
+        from mailmend.cql.driver.nodes import sstables_of, traced  # noqa: PLC0415 - the driver may be missing where no trial runs
+
+        name = self.keyspace_of(choice)
+        cluster = self.node.cluster
+        counted: list[int] = []
+        for start in range(0, len(reads), TRACED_AT_ONCE):
+            batch = reads[start : start + TRACED_AT_ONCE]
+            waiting = [traced(cluster, render(name, read), read.key) for read in batch]
+            deadline = self.clock.monotonic() + TRACES_SECONDS_MAX
+            while waiting and self.clock.monotonic() < deadline:
+                looked = [(trace, sstables_of(cluster, trace)) for trace in waiting]
+                counted += [sstables for _, sstables in looked if sstables is not None]
+                waiting = [trace for trace, sstables in looked if sstables is None]
+                self.clock.sleep(_TRACE_LOOK_SECONDS if waiting else 0.0)
+            self.progress.advance(len(batch))
+        return counted
+
+    def _tables(self, choice: CompactionChoice) -> "Keyspace":
+        return self.node.cluster.keyspace(self.keyspace_of(choice))
+
+
+HEAP_MIB: Final = 512
+PREFIX: Final = "mailmend-trial-"
+# Nothing of it must outlive a crash, and a node of a short life is up sooner with the first compiler only.
+_SHORT_LIFE: Final = ClusterRequest(
+    heap_mib=HEAP_MIB, properties={"cassandra.unsafesystem": "true"}, java_options=("-XX:TieredStopAtLevel=1",)
+)
+
+
+@contextmanager
+def started_node(parent: Path | None = None) -> Iterator[TrialNode]:
+    """Start a node below `parent` (the system's temporary folder when None); it ends with the block."""
+    with throwaway_folder(PREFIX, parent) as folder:
+        cluster = local_cluster(folder / "cluster")
+        port = free_port(hosts_of(1))
+        cluster.up(replace(_SHORT_LIFE, native_port=port))
+        with _connected(LOOPBACK, port) as session:
+            yield TrialNode(session, cluster.layout.node(1).data / "sstables")
+
+
+@contextmanager
+def given_node(host: str, port: int) -> Iterator[TrialNode]:
+    """Use a Cassandra that runs already and may be written to."""
+    with _connected(host, port) as session:
+        yield TrialNode(session)
+
+
+def _connected(host: str, port: int) -> Any:
+    return import_or_name_extra("mailmend.cql.driver.session").connect(Contact(hosts=(host,), port=port))

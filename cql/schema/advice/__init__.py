@@ -1,0 +1,1 @@
+"""Advice on compaction, worked out from measured traffic. Pure."""

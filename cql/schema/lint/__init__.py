@@ -1,0 +1,1 @@
+"""Rules that find mistakes in a schema before a server does. Pure."""

@@ -1,0 +1,157 @@
+"""The compaction classes, compaction options and table options that each server accepts.
+
+Read from the servers' own classes (Cassandra 4.1 and 5.0: tests ask real ones) and documentation (3.11, 4.0; ScyllaDB's
+own list of table options; what its compaction options mean is not checked). A name that is not here is refused there.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from mailmend.model.errors import WrongUse
+
+_OWN_VERSION: Final = re.compile(r"(\d+\.\d+)(?:\.\d+)?(?:-.+)?")
+
+
+class ServerRelease(Enum):
+    """A server release that rules distinguish; the value is how people write it."""
+
+    CASSANDRA_3_11 = "3.11"
+    CASSANDRA_4_0 = "4.0"
+    CASSANDRA_4_1 = "4.1"
+    CASSANDRA_5_0 = "5.0"
+    SCYLLA = "scylla"
+
+    @property
+    def is_cassandra(self) -> bool:
+        return self is not ServerRelease.SCYLLA
+
+    @property
+    def title(self) -> str:
+        return f"Cassandra {self.value}" if self.is_cassandra else "ScyllaDB"
+
+    def at_least(self, other: "ServerRelease") -> bool:
+        """Whether it is Cassandra of the other release or a later one."""
+        order = list(ServerRelease)
+        return self.is_cassandra and order.index(self) >= order.index(other)
+
+
+def parse_release(text: str) -> ServerRelease:
+    """The release that a version names: `4.1`, `5.0.9`, `4.1-rc1`, `scylla`.
+
+    Raises:
+        WrongUse: the options of that version are not known here.
+    """
+    word = text.strip().lower()
+    if word in {"scylla", "scylladb"}:
+        return ServerRelease.SCYLLA
+    numbers = word.replace("-", ".").split(".")
+    if not all(number.isascii() and number.isdigit() for number in numbers[:2]):
+        raise _unknown(text)
+    major = int(numbers[0])
+    minor = int(numbers[1]) if len(numbers) > 1 else 0
+    known = [release for release in ServerRelease if release.is_cassandra and _pair(release) <= (major, minor)]
+    if not known:
+        raise _unknown(text)
+    return known[-1]
+
+
+def exact_release(version: str) -> ServerRelease | None:
+    """The release of a server by its own version, if all its options are known here; else None.
+
+    None for later versions, for ScyllaDB (which calls itself 3.0.8) and for other vendors' servers (whose versions have
+    four numbers), as they may have options that are not listed here.
+    """
+    found = _OWN_VERSION.fullmatch(version)
+    return next((release for release in ServerRelease if found and release.value == found[1]), None)
+
+
+def _pair(release: ServerRelease) -> tuple[int, int]:
+    major, minor = release.value.split(".")
+    return int(major), int(minor)
+
+
+def _unknown(text: str) -> WrongUse:
+    known = ", ".join(release.value for release in ServerRelease)
+    return WrongUse(f"{text!r} is no server whose options are known", mend=f"Write one of: {known}.")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_C3, _C40, _C41, _C5, _SCYLLA = ServerRelease
+
+_EVERYWHERE: Final = _words("""
+    bloom_filter_fp_chance caching comment compaction compression crc_check_chance default_time_to_live extensions
+    gc_grace_seconds id max_index_interval memtable_flush_period_in_ms min_index_interval speculative_retry cdc
+""") | {"compact storage"}
+_SINCE_4_0: Final = _EVERYWHERE | _words("additional_write_policy read_repair")
+_SINCE_4_1: Final = _SINCE_4_0 | {"memtable"}
+_OLD: Final = _EVERYWHERE | {"read_repair_chance", "dclocal_read_repair_chance"}
+
+TABLE_OPTIONS: Final[Mapping[ServerRelease, frozenset[str]]] = {
+    _C3: _OLD,
+    _C40: _SINCE_4_0,
+    _C41: _SINCE_4_1,
+    _C5: _SINCE_4_1 | _words("allow_auto_snapshot incremental_backups auto_repair"),
+    _SCYLLA: _OLD
+    | _words("paxos_grace_seconds synchronous_updates tablets tombstone_gc per_partition_rate_limit in_memory"),
+}
+"""The options of tables, by server."""
+
+_ANY: Final = _words("""
+    enabled provide_overlapping_tombstones tombstone_threshold tombstone_compaction_interval
+    unchecked_tombstone_compaction log_all only_purge_repaired_tombstones
+""")
+_THRESHOLDS: Final = _ANY | _words("min_threshold max_threshold")
+_TIERED: Final = _THRESHOLDS | _words("min_sstable_size bucket_low bucket_high")
+_LEVELED_3: Final = _TIERED | _words("sstable_size_in_mb fanout_size")
+_LEVELED: Final = _LEVELED_3 | {"single_sstable_uplevel"}
+_EXPIRY: Final = _words("expired_sstable_check_frequency_seconds unsafe_aggressive_sstable_expiration")
+_WINDOWED: Final = _TIERED | _EXPIRY | _words("timestamp_resolution compaction_window_unit compaction_window_size")
+_DATE_TIERED: Final = _THRESHOLDS | _words("""
+    min_sstable_size timestamp_resolution max_sstable_age_days base_time_seconds max_window_size_seconds
+    expired_sstable_check_frequency_seconds
+""")
+_UNIFIED: Final = (_ANY | _EXPIRY) | _words("""
+    scaling_parameters flush_size_override max_sstables_to_compact base_shard_count target_sstable_size
+    min_sstable_size sstable_growth overlap_inclusion_method
+""")
+_OF_5: Final[Mapping[str, frozenset[str]]] = {
+    "SizeTieredCompactionStrategy": _TIERED,
+    "LeveledCompactionStrategy": _LEVELED,
+    "TimeWindowCompactionStrategy": _WINDOWED,
+}
+_OF_4: Final = {**_OF_5, "DateTieredCompactionStrategy": _DATE_TIERED}
+
+COMPACTIONS: Final[Mapping[ServerRelease, Mapping[str, frozenset[str] | None]]] = {
+    _C3: {**_OF_4, "LeveledCompactionStrategy": _LEVELED_3},
+    _C40: _OF_4,
+    _C41: _OF_4,
+    _C5: {**_OF_5, "UnifiedCompactionStrategy": _UNIFIED},
+    _SCYLLA: dict.fromkeys((*_OF_5, "IncrementalCompactionStrategy", "NullCompactionStrategy")),
+}
+"""The compaction classes by server, each with its options (None: not known)."""
+
+COMPRESSION_NEW: Final[Mapping[str, str]] = {
+    "sstable_compression": "class",
+    "chunk_length_kb": "chunk_length_in_kb",
+    "crc_check_chance": "the table's own option crc_check_chance",
+}
+"""Options of compression that were renamed in 3.0 and that Cassandra 5.0 refuses, each with its new name."""
+
+CACHING: Final = frozenset({"keys", "rows_per_partition"})
+"""The options of caching."""
+
+VALUES: Final[Mapping[str, frozenset[str]]] = {
+    "compaction_window_unit": frozenset({"MINUTES", "HOURS", "DAYS"}),
+    "timestamp_resolution": frozenset(
+        {"DAYS", "HOURS", "MINUTES", "SECONDS", "MILLISECONDS", "MICROSECONDS", "NANOSECONDS"}
+    ),
+}
+"""The allowed values of compaction options that take one of a few words; case matters."""
+
+READ_REPAIR: Final = frozenset({"BLOCKING", "NONE"})
+"""The allowed values of a table's read_repair, in any case."""

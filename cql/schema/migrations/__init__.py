@@ -1,0 +1,1 @@
+"""Numbered migrations: their files, plan, history, adoption and verification, as values. Pure."""

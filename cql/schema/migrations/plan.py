@@ -1,0 +1,255 @@
+"""What is to be run on a keyspace: decided from the folder, the history and the live schema, before anything is done.
+
+Every pending statement is applied to the live schema as a value first, so that what the server would refuse is reported
+with file and line before anything changes. A statement that was begun and not recorded as done is judged by its effect.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from uuid import UUID
+
+from mailmend.cql.schema.difference import Aspect, differences
+from mailmend.cql.schema.migrations.history import LedgerRecord, StatementEntry, StatementState, history_drift
+from mailmend.cql.schema.migrations.migration import Migration, Phase
+from mailmend.cql.schema.risk import Assessment, DroppedColumns, Risky
+from mailmend.cql.statements import Effect, Statement, apply_all
+from mailmend.model.errors import BadMigration, HistoryMismatch, SchemaRefused, WrongUse
+from mailmend.model.keyspace import EMPTY, Schema
+from mailmend.model.texts import keyspace_option
+
+
+class Way(Enum):
+    """How an unfinished statement is finished; the value is its name in reports."""
+
+    RUN = "run"
+    AGAIN = "run again"  # it was begun, and left nothing
+    RECORD = "record"  # its effect is there: only the history lacks it
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationTarget:
+    """How far a person wants to go.
+
+    Attributes:
+        to: the number of the last migration to run; None is all.
+        phase: only of this phase, up to the first pending one of the other.
+        takes_over: whether what is there already, in a keyspace without history, counts as applied.
+    """
+
+    to: int | None = None
+    phase: Phase | None = None
+    takes_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStatement:
+    """A statement that is to be run, or written down as done."""
+
+    migration: Migration
+    position: int
+    way: Way
+    assessment: Assessment
+    before: StatementEntry | None = None
+
+    @property
+    def statement(self) -> Statement:
+        return self.migration.statements[self.position].statement
+
+    @property
+    def attempt(self) -> UUID | None:
+        """The id that was drawn for the first sending, where the statement may have been carried out; else None."""
+        return self.before.attempt if self.before and self.before.state is StatementState.BEGUN else None
+
+    @property
+    def place(self) -> str:
+        return f"{self.migration.file}, line {self.migration.line(self.position)}"
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """The migrations that are to be run.
+
+    Attributes:
+        baseline: migrations that are recorded as applied, because the keyspace already has what they make.
+        due: migrations that are run to their end; an interrupted one may have no statement left to send.
+        reached: all migrations that are applied once the plan was carried out, earlier ones included.
+        left: pending migrations that the target leaves out.
+        stopped: why these are left out; "" where none is.
+    """
+
+    baseline: tuple[Migration, ...]
+    due: tuple[Migration, ...]
+    statements: tuple[PlannedStatement, ...]
+    reached: tuple[Migration, ...]
+    left: tuple[Migration, ...]
+    stopped: str
+    expected: Schema = field(repr=False)
+
+    @property
+    def empty(self) -> bool:
+        return not self.baseline and not self.due
+
+    @property
+    def risky(self) -> tuple[Risky, ...]:
+        """The risks that a person must agree to: those of the statements that are sent."""
+        sent = (statement for statement in self.statements if statement.way is not Way.RECORD)
+        return tuple((statement.place, statement.assessment) for statement in sent if statement.assessment.is_risky)
+
+    def of(self, migration: Migration) -> tuple[PlannedStatement, ...]:
+        return tuple(statement for statement in self.statements if statement.migration.number == migration.number)
+
+
+def decide(
+    keyspace: str,
+    migrations: Sequence[Migration],
+    record: LedgerRecord,
+    live: Schema,
+    target: MigrationTarget,
+) -> MigrationPlan:
+    """Plan what is to be run on a keyspace with the schema `live`.
+
+    Raises:
+        HistoryMismatch: the folder holds other migrations than those that were applied.
+        BadMigration: a pending statement would be refused, or names another keyspace.
+        WrongUse: there is no migration of the number that is asked for.
+    """
+    refuse_tampering(keyspace, migrations, record)
+    if target.to is not None and not 1 <= target.to <= len(migrations):
+        raise WrongUse(
+            f"there is no migration {target.to:04}", mend=f"The last of the folder is {migrations[-1].number:04}."
+        )
+    fresh = target.takes_over and not record.entries
+    baseline = _standing(migrations, live) if fresh else ()
+    ended = {entry.number for entry in record.entries if entry.ended} | {migration.number for migration in baseline}
+    pending = [migration for migration in migrations if migration.number not in ended]
+    due, stopped = _due(pending, target)
+    rehearsal = _Rehearsal(keyspace, record, live, live, _dropped_once(live), fresh)
+    statements = tuple(statement for migration in due for statement in rehearsal.planned(migration))
+    done_then = ended | {migration.number for migration in due}
+    reached = tuple(migration for migration in migrations if migration.number in done_then)
+    left = tuple(pending[len(due) :])
+    return MigrationPlan(baseline, tuple(due), statements, reached, left, stopped, rehearsal.schema)
+
+
+def refuse_tampering(keyspace: str, migrations: Sequence[Migration], record: LedgerRecord) -> None:
+    """Refuse a folder that differs from what was applied.
+
+    Raises:
+        HistoryMismatch: it names each file that differs, and what to do with it.
+    """
+    drift = history_drift(migrations, record.entries, record.statements)
+    if drift:
+        mends = dict.fromkeys(difference.mend for difference in drift)
+        raise HistoryMismatch(
+            f"the migrations are not those that were applied to {keyspace}: "
+            + "; ".join(str(difference) for difference in drift),
+            mend=" ".join(mends) + f" See: mailmend schema history {keyspace_option(keyspace)}",
+        )
+
+
+def _dropped_once(live: Schema) -> DroppedColumns:
+    return frozenset((table.name, column.name) for table in live.tables for column in table.dropped)
+
+
+def _standing(migrations: Sequence[Migration], live: Schema) -> tuple[Migration, ...]:
+    """The longest start of the folder that explains what is there; it ends before what may not have run."""
+    schema = EMPTY
+    standing = 0
+    for number, migration in enumerate(migrations, start=1):
+        if any(parsed.statement.may_not_have_run(live) for parsed in migration.statements):
+            break
+        schema = apply_all(migration.statements, schema)
+        if _holds(live, schema):
+            standing = number
+    return tuple(migrations[:standing])
+
+
+_BESIDE = frozenset(
+    {
+        Aspect.DIFFERENT_OPTION,
+        Aspect.UNEXPECTED_TABLE,
+        Aspect.UNEXPECTED_TYPE,
+        Aspect.UNEXPECTED_INDEX,
+        Aspect.UNEXPECTED_VIEW,
+    }
+)
+"""In what a keyspace may be otherwise than migrations have made it, and have been made by them all the same."""
+
+
+def _holds(live: Schema, made: Schema) -> bool:
+    return all(difference.aspect in _BESIDE for difference in differences(made, live))
+
+
+def _due(pending: Sequence[Migration], target: MigrationTarget) -> tuple[list[Migration], str]:
+    """The pending migrations that the target asks for, and why the others are left."""
+    due: list[Migration] = []
+    for migration in pending:
+        if target.to is not None and migration.number > target.to:
+            return due, f"{migration.file} and what follows come after --to {target.to:04}"
+        if target.phase is not None and migration.file.phase is not target.phase:
+            return due, (
+                f"{migration.file} comes first: it is of the phase {migration.file.phase.value!r}, "
+                f"and migrations are applied in the order of their numbers"
+            )
+        due.append(migration)
+    return due, ""
+
+
+@dataclass(slots=True)
+class _Rehearsal:
+    """The live schema as a value, to which the pending statements are applied one by one."""
+
+    keyspace: str
+    record: LedgerRecord
+    live: Schema
+    schema: Schema
+    dropped: DroppedColumns
+    fresh: bool
+
+    def planned(self, migration: Migration) -> Iterator[PlannedStatement]:
+        for position in range(len(migration.statements)):
+            before = self.record.statement(migration.number, position)
+            if before is None or before.state is not StatementState.DONE:
+                yield self._planned(migration, position, before)
+
+    def _planned(self, migration: Migration, position: int, before: StatementEntry | None) -> PlannedStatement:
+        statement = migration.statements[position].statement
+        planned = PlannedStatement(migration, position, Way.RUN, statement.assess(self.live, self.dropped), before)
+        why = statement.refusal_in_migration(self.keyspace)
+        if why:
+            raise BadMigration(f"{planned.place}: {why}")
+        way = self._way(planned)
+        if way is not Way.RECORD:
+            self.schema = self._folded(planned)
+            self.dropped |= statement.drops()
+        return PlannedStatement(migration, position, way, planned.assessment, before)
+
+    def _way(self, planned: PlannedStatement) -> Way:
+        begun = planned.before is not None and planned.before.state is StatementState.BEGUN
+        if not begun and not self.fresh:
+            return Way.RUN
+        match planned.statement.took_effect(self.schema):
+            case Effect.APPLIED:
+                return Way.RECORD
+            case Effect.NOT_APPLIED:
+                return Way.AGAIN if begun else Way.RUN
+            case Effect.DIFFERENT:
+                raise BadMigration(
+                    f"{planned.place}: what the statement names is in {self.keyspace} already, and is different",
+                    mend=f"See how with: mailmend schema verify {keyspace_option(self.keyspace)}",
+                )
+
+    def _folded(self, planned: PlannedStatement) -> Schema:
+        try:
+            return planned.statement.apply(self.schema)
+        except SchemaRefused as error:
+            raise BadMigration(
+                f"{planned.place}: the server would refuse it: {error.what}",
+                mend=f"{error.mend} Nothing of this plan was run.".strip(),
+            ) from error
+
+
+def declared_by(migrations: Sequence[Migration]) -> Schema:
+    """The schema that the migrations make of an empty keyspace."""
+    return apply_all(parsed for migration in migrations for parsed in migration.statements)

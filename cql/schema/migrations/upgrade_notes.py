@@ -1,0 +1,299 @@
+"""Schema changes that James's upgrade notes leave to the operator, as optional migrations; and one of our own.
+
+James creates missing tables at its start, and alters none. New columns and options of existing tables had to be altered
+by hand, release by release, and often were not. An optional migration runs only when a person gives its name.
+Source: upgrade-instructions.md of apache/james-project, reworded, and corrected where it is wrong.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from mailmend.cql.schema.risk import Risky
+from mailmend.cql.statements import AddColumns, CreateTable, DropTable, Name, SetOptions, Statement
+from mailmend.model.catalog.mail import IMAP_UID
+from mailmend.model.catalog.mail_queue import QUEUE_TABLES
+from mailmend.model.catalog.queue_tables import time_to_live
+from mailmend.model.errors import WrongUse
+from mailmend.model.keyspace import Schema
+from mailmend.model.table import Column, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalMigration:
+    """One upgrade note, or what mailmend itself would add to a keyspace of James.
+
+    Attributes:
+        source: the ticket in James's issue tracker; "" where there is none.
+        statements: all its statements; on a live keyspace only those that still change something are sent.
+        caution: what the operator should know before, or what is wrong with the note; "" where nothing is.
+        after: tables that must exist before it is due: without them, James still reads what it drops.
+    """
+
+    name: str
+    since: date
+    source: str
+    why: str
+    statements: tuple[Statement, ...]
+    caution: str = ""
+    after: tuple[str, ...] = ()
+    undo_of_its_own: str = ""
+
+    @property
+    def undo(self) -> str:
+        """How to undo the migration, as a sentence."""
+        return self.undo_of_its_own or self.statements[0].undo
+
+    def due(self, live: Schema) -> tuple[Statement, ...]:
+        """The statements that would still change something in the live keyspace."""
+        if any(live.table(name) is None for name in self.after):
+            return ()
+        remaining = (_remaining(statement, live) for statement in self.statements)
+        return tuple(statement for statement in remaining if statement is not None)
+
+    def risky(self, live: Schema) -> tuple[Risky, ...]:
+        """The risks that a person must agree to: those of the statements that are due."""
+        due = ((f"{self.name}, {statement.about}", statement.assess(live)) for statement in self.due(live))
+        return tuple((place, what) for place, what in due if what.is_risky)
+
+
+def due_migrations(live: Schema) -> tuple[OptionalMigration, ...]:
+    """The optional migrations that would still change something, the oldest first."""
+    return tuple(migration for migration in OPTIONAL if migration.due(live))
+
+
+def optional_migration(name: str) -> OptionalMigration:
+    """The optional migration of that name."""
+    found = next((migration for migration in OPTIONAL if migration.name == name), None)
+    if found is None:
+        names = ", ".join(migration.name for migration in OPTIONAL)
+        raise WrongUse(f"there is no optional migration {name!r}", mend=f"There are: {names}.")
+    return found
+
+
+def note_adding(table: str, column: str) -> str | None:
+    """The name of the upgrade note that adds the column; None where no note does."""
+    return _ADDED.get((table.lower(), column.lower()))
+
+
+def _remaining(statement: Statement, live: Schema) -> Statement | None:
+    """What a statement still has to do; tables with expiring rows have their own windows and filters already."""
+    table = live.table(statement.about)
+    chosen = statement.options_set is not None and table is not None and time_to_live(table)
+    return None if chosen else statement.remaining(live)
+
+
+def _add(table: str, columns: Mapping[str, str], kind: Kind = Kind.REGULAR) -> AddColumns:
+    return AddColumns(Name(table), tuple(Column(name, cql_type, kind) for name, cql_type in columns.items()))
+
+
+def _compact(table: str, strategy: str, **options: str) -> SetOptions:
+    pairs = ", ".join(f"'{name}': '{value}'" for name, value in {"class": strategy, **options}.items())
+    return SetOptions(Name(table), {"compaction": f"{{{pairs}}}"})
+
+
+def _drop(*tables: str) -> tuple[Statement, ...]:
+    return tuple(DropTable(Name(table), if_exists=True) for table in tables)
+
+
+_DENORMALISED = {
+    "internalDate": "timestamp",
+    "bodyStartOctet": "int",
+    "fullContentOctets": "bigint",
+    "headerContent": "text",
+}
+_SIZE_TIERED = "SizeTieredCompactionStrategy"
+_TIME_WINDOWS = "TimeWindowCompactionStrategy"
+
+_UPDATED_TABLES = """
+    applicableFlag attachmentMessageId attachmentV2 firstUnseen mailboxCounters mailboxRecents
+    messageCounter messageDeleted modseq imapUidTable messageIdTable
+"""
+
+UPGRADE_NOTES = (
+    OptionalMigration(
+        "tune-queue-compaction",
+        date(2020, 3, 18),
+        "JAMES-3121",
+        "The queue's tables are time series: time windows keep each compaction small.",
+        (
+            _compact("deletedMailsV2", _TIME_WINDOWS, compaction_window_unit="DAYS", compaction_window_size="1"),
+            *(
+                _compact(table, _TIME_WINDOWS, compaction_window_unit="HOURS", compaction_window_size="1")
+                for table in ("enqueuedMailsV3", "enqueuedMailsV4")
+            ),
+        ),
+        "The note names the class org.apache.cassandra.db.compaction.TimeWindowCompaction, which does not exist: every "
+        "server refuses it. Here it is TimeWindowCompactionStrategy. Its read_repair_chance is left out, for it is "
+        "gone since Cassandra 4.0. Without a time to live no whole SSTable is ever dropped.",
+    ),
+    OptionalMigration(
+        "tune-mail-compaction",
+        date(2020, 3, 18),
+        "JAMES-3121",
+        "Rows that are updated as long as they live compact best by size; a table of short rows, by level.",
+        (
+            *(_compact(table, _SIZE_TIERED) for table in _UPDATED_TABLES.split()),
+            _compact("eventStore", "LeveledCompactionStrategy"),
+        ),
+        "See what mailmend schema advise says of your own rows before the two big tables are rewritten.",
+    ),
+    OptionalMigration(
+        "tune-bloom-filters",
+        date(2020, 3, 18),
+        "JAMES-3121",
+        "Point reads of keys that are not there touch fewer SSTables.",
+        tuple(
+            SetOptions(Name(table), {"bloom_filter_fp_chance": "0.01"})
+            for table in ("attachmentOwners", "deletedMailsV2", "firstUnseen", "mailboxCounters", "messageCounter")
+        ),
+    ),
+    OptionalMigration(
+        "message-denormalization",
+        date(2021, 5, 2),
+        "JAMES-3576",
+        "Mail lists are read without messageV3; every James since 3.7 writes these columns.",
+        (_add("messageIdTable", _DENORMALISED), _add("imapUidTable", _DENORMALISED)),
+        "Rows from before stay null until James's own migration to schema version 11 fills them.",
+    ),
+    OptionalMigration(
+        "thread-id",
+        date(2021, 6, 23),
+        "JAMES-3516",
+        "Each message knows its thread; every James since 3.7 writes the column, and is refused without it.",
+        (_add("messageIdTable", {"threadId": "timeuuid"}), _add("imapUidTable", {"threadId": "timeuuid"})),
+    ),
+    OptionalMigration(
+        "drop-default-max-quota",
+        date(2021, 8, 6),
+        "JAMES-3630",
+        "James 3.7 and later read the default quota from defaultMaxQuota2.",
+        _drop("defaultMaxQuota"),
+        "Set the default quota anew first: James does not carry it over.",
+        after=("defaultMaxQuota2",),
+    ),
+    OptionalMigration(
+        "drop-enqueued-mails-v3",
+        date(2021, 8, 6),
+        "JAMES-3629",
+        "James 3.7 and later list the queue from enqueuedMailsV4.",
+        _drop("enqueuedMailsV3"),
+        "Only once the queue was empty after the upgrade: mails listed only here can no longer be browsed.",
+        after=("enqueuedMailsV4",),
+    ),
+    OptionalMigration(
+        "attachment-message-id",
+        date(2021, 8, 9),
+        "JAMES-3544",
+        "An attachment knows its message; every James since 3.7 writes the column, and is refused without it.",
+        (_add("attachmentV2", {"message_id": "timeuuid"}),),
+        "Rows from before stay null until James's own migration to schema version 12 fills them.",
+    ),
+    OptionalMigration(
+        "user-authorized-users",
+        date(2022, 5, 26),
+        "JAMES-3756",
+        "Delegation: who may act for a user.",
+        (_add("user", {"authorized_users": "set<text>"}),),
+    ),
+    OptionalMigration(
+        "identity-sort-order",
+        date(2022, 10, 6),
+        "JAMES-3831",
+        "JMAP identities are shown in an order.",
+        (_add("custom_identity", {"sort_order": "int"}),),
+    ),
+    OptionalMigration(
+        "save-date",
+        date(2022, 12, 1),
+        "JAMES-3754",
+        "IMAP's SAVEDATE; every James since 3.8 writes the column, and is refused without it.",
+        (_add("messageIdTable", {"save_date": "timestamp"}), _add("imapUidTable", {"save_date": "timestamp"})),
+    ),
+    OptionalMigration(
+        "user-delegated-users",
+        date(2023, 1, 5),
+        "JAMES-3756",
+        "Delegation: for whom a user may act.",
+        (_add("user", {"delegated_users": "set<text>"}),),
+    ),
+    OptionalMigration(
+        "event-store-snapshot",
+        date(2023, 4, 19),
+        "JAMES-3777",
+        "Long histories of events are read from their last snapshot on.",
+        (_add("eventStore", {"snapshot": "int"}, Kind.STATIC),),
+        "While old and new James nodes run side by side, start the new ones with "
+        "-Djames.jmap.filters.eventsource.increments.enabled=false.",
+    ),
+    OptionalMigration(
+        "drop-uploads",
+        date(2023, 8, 24),
+        "",
+        "James 3.9 keeps JMAP uploads elsewhere.",
+        _drop("uploads"),
+        "Only after every James is 3.9 or later; uploads under way are lost.",
+    ),
+    OptionalMigration(
+        "drop-old-threads",
+        date(2023, 9, 14),
+        "JAMES-3937",
+        "James 3.9 finds threads in thread_2 and thread_lookup_3.",
+        _drop("threadTable", "threadLookupTable"),
+        "Only after every James is 3.9 or later.",
+        after=("thread_2", "thread_lookup_3"),
+    ),
+    OptionalMigration(
+        "blob-cache-compaction",
+        date(2023, 9, 18),
+        "",
+        "The cache of small blobs compacts with less work by size.",
+        (_compact("blob_cache", _SIZE_TIERED),),
+    ),
+    OptionalMigration(
+        "email-query-view-thread-id",
+        date(2025, 12, 1),
+        "JAMES-3340",
+        "JMAP lists can collapse threads; every James built since then writes the column, and is refused without it.",
+        (
+            _add("email_query_view_sent_at", {"thread_id": "uuid"}),
+            _add("email_query_view_received_at", {"thread_id": "uuid"}),
+        ),
+    ),
+    OptionalMigration(
+        "blob-metadata",
+        date(2026, 4, 14),
+        "",
+        "Blobs carry metadata; every James built since then writes the column, and is refused without it.",
+        (
+            _add("blobs", {"metadata": "frozen<map<text,text>>"}),
+            _add("blobsInBucket", {"metadata": "frozen<map<text,text>>"}),
+        ),
+    ),
+)
+"""Every note about tables, oldest first."""
+
+MAIL_QUEUE = OptionalMigration(
+    "mail-queue",
+    date(2026, 11, 21),
+    "",
+    "Mails of the queue can be delayed, and are counted without reading them all; where this James has no queue in "
+    "Cassandra, its four tables come too.",
+    tuple(CreateTable(Name(table.spelling), table, if_not_exists=True) for table in QUEUE_TABLES),
+    "James neither lists nor touches dueMails, sliceTallies and queueState. Its own four stay as they are where they "
+    "are there, and nothing in them expires; made here their rows do, so mailmend queue sweep must run.",
+    after=(IMAP_UID.spelling,),
+    undo_of_its_own="Run mailmend queue flush, then drop dueMails, sliceTallies and queueState: the queue goes on "
+    "without delays.",
+)
+"""Our own optional migration: tables that the mail queue needs and a keyspace of James lacks."""
+
+OPTIONAL = (*UPGRADE_NOTES, MAIL_QUEUE)
+"""All optional migrations: the upgrade notes and our own."""
+
+_ADDED: Mapping[tuple[str, str], str] = {
+    (statement.about.lower(), column.name): note.name
+    for note in UPGRADE_NOTES
+    for statement in note.statements
+    for column in statement.columns_added
+}

@@ -1,0 +1,270 @@
+"""Which INSERT, UPDATE and DELETE a server accepts, as far as a text and a schema show. Pure.
+
+Source: the answers of Cassandra 4.1 and 5.0, which a test compares with this module.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from mailmend.cql.statements.cell_rules import change_problem, condition_problem
+from mailmend.cql.statements.json_values import json_problem
+from mailmend.cql.statements.literals import LiteralForm, parse_literal, value_problem
+from mailmend.cql.statements.relations import Compared, LeftSide
+from mailmend.model.keyspace import Schema
+from mailmend.model.names import spelled
+from mailmend.model.table import COMPACT_STORAGE, Column, Kind, Table
+
+if TYPE_CHECKING:
+    from mailmend.cql.statements.data import WriteRows
+
+TTL_MAX = 630_720_000
+"""The greatest time to live that Cassandra takes: twenty years, in seconds."""
+
+_EXACT = frozenset({"=", "IN"})
+_NEVER = frozenset({"!=", "LIKE", "IS NOT NULL", "CONTAINS", "CONTAINS KEY"})
+_LOWER_BOUNDS = frozenset({">", ">="})
+_UPPER_BOUNDS = frozenset({"<", "<="})
+
+
+class WriteKind(Enum):
+    """The kinds of data statements; the value is CQL's word."""
+
+    INSERT = "INSERT"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+
+
+def write_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
+    """Why the server refuses the write; "" where nothing shows that it would."""
+    unknown = [name for name in write.columns if name not in table]
+    if unknown:
+        return f"the table has no column {spelled(unknown[0])}"
+    return (
+        _amount_problem(write)
+        or _counter_problem(write, table)
+        or _column_problem(write, table)
+        or _where_problem(write, table)
+        or _if_problem(write, table)
+        or _value_problem(write, schema, table)
+    )
+
+
+def _amount_problem(write: "WriteRows") -> str:
+    """Why its TTL or TIMESTAMP is refused."""
+    if write.conditional and write.timestamp is not None:
+        return "a write with IF gets its timestamp from the server"
+    if write.ttl is not None and write.change is WriteKind.DELETE:
+        return "a DELETE has no TTL"
+    ttl = parse_literal(write.ttl or "")
+    if ttl.form is LiteralForm.INTEGER and not 0 <= int(ttl.text) <= TTL_MAX:
+        return f"its TTL must be from 0 to {TTL_MAX} seconds, not {ttl.text}"
+    stamp = parse_literal(write.timestamp or "")
+    if stamp.form is LiteralForm.INTEGER and abs(int(stamp.text)) >= 2**63:
+        return f"its TIMESTAMP must be from {1 - 2**63} to {2**63 - 1}, not {stamp.text}"
+    return ""
+
+
+def _counter_problem(write: "WriteRows", table: Table) -> str:
+    if not any(column.is_counter for column in table.regular):
+        return ""
+    if write.change is WriteKind.INSERT:
+        return "counters are written by UPDATE alone"
+    if write.timestamp is not None or write.ttl is not None:
+        return "counters take neither a TIMESTAMP nor a TTL"
+    return "counters take no IF" if write.conditional else ""
+
+
+def _column_problem(write: "WriteRows", table: Table) -> str:
+    """Why it cannot write or delete these columns."""
+    written = [table.column(name) for name in write.columns]
+    keys = [column.spelling for column in written if column.in_key]
+    if write.change is WriteKind.INSERT:
+        return _insert_problem(write, table, written)
+    if keys and write.change is WriteKind.UPDATE:
+        return f"{keys[0]} is part of the key, which no UPDATE sets"
+    if keys:
+        return f"{keys[0]} is part of the key, which is deleted only with its row"
+    return ""
+
+
+def _insert_problem(write: "WriteRows", table: Table, written: Sequence[Column]) -> str:
+    if write.json is not None:
+        return _json_key_problem(write.json, table)
+    if not written or COMPACT_STORAGE in table.options:
+        return ""
+    others = [column for column in written if not column.in_key]
+    only_static = bool(others) and all(column.kind is Kind.STATIC for column in others)
+    needed = table.partition if only_static else table.key
+    lacking = [column.spelling for column in needed if column not in written]
+    if lacking:
+        return f"it lacks {lacking[0]}, which is part of the key"
+    null = [
+        column.spelling
+        for column in table.key
+        if parse_literal(write.values.get(column.name, "")).form is LiteralForm.NULL
+    ]
+    return f"{null[0]} is part of the key, which cannot be null" if null else ""
+
+
+def _json_key_problem(values: Mapping[str, object], table: Table) -> str:
+    """Why the object of INSERT ... JSON names no row: what it leaves out is null."""
+    null = [column.spelling for column in table.key if values.get(column.name) is None]
+    if null:
+        return f"{null[0]} is part of the key, which cannot be null"
+    if len(table.partition) == 1 and values[table.partition[0].name] == "":
+        return f"{table.partition[0].spelling} is the whole partition key, which cannot be empty"
+    return ""
+
+
+def _where_problem(write: "WriteRows", table: Table) -> str:
+    """Why its WHERE is refused."""
+    if write.change is WriteKind.INSERT:
+        return ""
+    for relation in write.where:
+        if problem := _relation_problem(relation, table):
+            return problem
+    twice = restricted_twice(write.where)
+    if twice:
+        return f"its WHERE restricts {twice} twice"
+    exact = {name for compared in write.where if compared.operator in _EXACT for name in compared.columns}
+    lacking = [column.spelling for column in table.partition if column.name not in exact]
+    if lacking:
+        return f"its WHERE must say which {lacking[0]}, as part of the partition key"
+    written = [table.column(name) for name in write.columns]
+    only_static = bool(written) and all(column.kind is Kind.STATIC for column in written)
+    whole = write.change is WriteKind.UPDATE or bool(written) or write.conditional
+    open_keys = [column.spelling for column in table.clustering if column.name not in exact]
+    needs_row = not only_static or _compares_rows(write, table)
+    if whole and needs_row and open_keys and COMPACT_STORAGE not in table.options:
+        return f"its WHERE must say which {open_keys[0]}, as part of the key"
+    return _rows_problem(write, table, only_static=only_static)
+
+
+def _compares_rows(write: "WriteRows", table: Table) -> bool:
+    """Whether its IF compares columns that are not static."""
+    compared = [name for relation in write.only_if for name in relation.columns]
+    return any(name in table and table.column(name).kind is not Kind.STATIC for name in compared)
+
+
+def _rows_problem(write: "WriteRows", table: Table, *, only_static: bool) -> str:
+    """Why it cannot write to the rows that its WHERE names."""
+    lists = [name for relation in write.where if relation.operator == "IN" for name in relation.columns]
+    if write.conditional and lists:
+        return f"a write with IF is for one row, and its WHERE lists several {table.column(lists[0]).spelling}"
+    clustering = {column.name for column in table.clustering}
+    named = [name for relation in write.where for name in relation.columns if name in clustering]
+    if only_static and named and not write.conditional:
+        return f"it writes only static columns, so its WHERE cannot name {table.column(named[0]).spelling}"
+    return ""
+
+
+def _relation_problem(relation: Compared, table: Table) -> str:
+    unknown = [name for name in relation.columns if name not in table]
+    if unknown:
+        return f"the table has no column {unknown[0]}"
+    columns = [table.column(name) for name in relation.columns]
+    others = [column.spelling for column in columns if not column.in_key]
+    if others:
+        return f"its WHERE names {others[0]}, which is not part of the key"
+    if relation.left is LeftSide.TOKEN:
+        return "its WHERE compares a token, which only SELECT does"
+    if relation.operator in _NEVER:
+        return f"its WHERE has {relation.operator}, which no write takes"
+    partition = [column.spelling for column in columns if column.kind is Kind.PARTITION]
+    if partition and relation.left is LeftSide.TUPLE:
+        return f"its WHERE compares {partition[0]} of the partition key with others at once"
+    return ""
+
+
+def restricted_twice(where: Sequence[Compared]) -> str:
+    """A column that one condition sets exactly and another one restricts too; "" where there is none."""
+    seen: dict[str, int] = {}
+    for relation in where:
+        for name in relation.columns:
+            seen[name] = seen.get(name, 0) + 1
+    exact = [name for relation in where if relation.operator in _EXACT for name in relation.columns]
+    for bounds in (_LOWER_BOUNDS, _UPPER_BOUNDS):
+        bounded = [name for relation in where if relation.operator in bounds for name in relation.columns]
+        exact += [name for name in bounded if bounded.count(name) > 1]
+    return next((name for name in exact if seen[name] > 1), "")
+
+
+def _if_problem(write: "WriteRows", table: Table) -> str:
+    for relation in write.only_if:
+        for name in relation.columns:
+            if name not in table:
+                return f"the table has no column {name}"
+            if table.column(name).in_key:
+                return f"its IF names {table.column(name).spelling}, which is part of the key"
+    return ""
+
+
+def _value_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
+    for name, text in write.values.items():
+        if name not in table:
+            return f"the table has no column {name}"
+        column = table.column(name)
+        if column.is_counter:
+            return f"the counter {column.spelling} can be increased or decreased, not set"
+        if problem := value_problem(schema, column.type, text) or _tiny_key_problem(column, text):
+            return f"{column.spelling}: {problem}"
+    for name, value in (write.json or {}).items():
+        if problem := json_problem(schema, table.column(name).type, value):
+            return f"{table.column(name).spelling}: {problem}"
+    for change in write.cells:
+        if problem := change_problem(schema, table.column(change.column), change):
+            return problem
+    return _comparison_problem(write, schema, table)
+
+
+def _tiny_key_problem(column: Column, text: str) -> str:
+    """Why a blob is no tinyint of a key; in other columns servers take blobs of any length."""
+    value = parse_literal(text)
+    wrong = (
+        column.in_key and column.type == "tinyint" and value.form is LiteralForm.BLOB and len(value.text) != _ONE_BYTE
+    )
+    return f"the blob {value.text} is not one byte" if wrong else ""
+
+
+_ONE_BYTE = len("0x00")
+
+
+def _comparison_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
+    """Why a value in its WHERE or IF is refused."""
+    for relation in write.only_if:
+        if relation.left in {LeftSide.TUPLE, LeftSide.TOKEN}:
+            return "its IF compares several columns at once, which only WHERE does"
+        if problem := condition_problem(schema, table.column(relation.columns[0]), relation):
+            return problem
+    for relation in (*write.where, *write.only_if):
+        if problem := compared_problem(relation, schema, table):
+            return problem
+    nulls = [relation for relation in write.where if _has_null(relation)]
+    return f"its WHERE compares {nulls[0].columns[0]} with null" if nulls else ""
+
+
+def _has_null(relation: Compared) -> bool:
+    value = parse_literal(relation.value)
+    return any(literal.form is LiteralForm.NULL for literal in (value, *value.parts))
+
+
+def compared_problem(relation: Compared, schema: Schema, table: Table) -> str:
+    """Why a value that whole columns are compared with is not of the columns' type."""
+    if relation.left in {LeftSide.PART, LeftSide.TOKEN} or "CONTAINS" in relation.operator:
+        return ""
+    columns = [table.column(name) for name in relation.columns]
+    kind = columns[0].type
+    if relation.left is LeftSide.TUPLE:
+        kind = f"tuple<{','.join(column.type for column in columns)}>"
+    spelling = columns[0].spelling
+    value = parse_literal(relation.value)
+    if relation.operator not in {"IN", "NOT IN", "BETWEEN"}:
+        if relation.left is LeftSide.TUPLE and value.form is LiteralForm.TUPLE and len(value.parts) != len(columns):
+            return f"{spelling}: {len(columns)} columns are compared with {len(value.parts)} values"
+        problem = value_problem(schema, kind, relation.value)
+    elif value.parts:
+        problem = value_problem(schema, f"tuple<{','.join([kind] * len(value.parts))}>", relation.value)
+    else:
+        return ""
+    return problem and f"{spelling}: {problem}"

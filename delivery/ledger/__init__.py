@@ -1,0 +1,1 @@
+"""Rows of the ledger that deliveries write: orders, servers, rates, attempts."""

@@ -1,0 +1,137 @@
+"""What servers of deliveries keep of rates over a restart, in the ledger: a row for each, and one for each counter.
+
+The row of a server is conditional: only the process that has claimed it changes it. Those of counters are plain writes
+with stamps of their own, which go up from write to write and from process to process, whatever the clocks say: a write
+that arrives late changes nothing that was written after it.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from mailmend.delivery.policy.rates import LONG_AGO, SECOND
+from mailmend.delivery.policy.remembered import CounterName, SavedRate
+from mailmend.delivery.policy.servers import ServerLife, ServerName
+from mailmend.delivery.policy.shares import LimitShare, ShareChanges
+from mailmend.model.catalog.ledger import DELIVERY_LIFE, DELIVERY_RATE
+from mailmend.model.errors import DoubtfulWrite, MailmendError
+from mailmend.model.ids import QueueName
+from mailmend.model.operations import ChangeIf, Conditional, Level, Put, PutIfAbsent, Read
+from mailmend.model.ports import AsyncTables
+from mailmend.model.table import Row
+
+_KEPT_INTERVALS: Final = 3
+_KEPT_BESIDES: Final = 10 * 86_400
+"""A row is kept for some intervals and days: what it says is over after one interval, unless its server writes anew."""
+
+_TTL_MAX: Final = 10 * 365 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRow:
+    """A counter's row.
+
+    Attributes:
+        seen: when it was made, in microseconds of the wall clock.
+        stamp: later rows of a counter have higher ones.
+    """
+
+    name: CounterName
+    rate: SavedRate
+    seen: int
+    stamp: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRates:
+    """The rates of one mail keyspace's queues.
+
+    Args:
+        tables: the ledger keyspace.
+        keyspace: the name of the mail keyspace.
+
+    Every method may raise `CannotReach`.
+    """
+
+    tables: AsyncTables
+    keyspace: str
+
+    async def life(self, queue: QueueName, server: ServerName) -> ServerLife | None:
+        """What the last process of a server left; None: none did, or nothing that can be read."""
+        seen = await self.tables.read(Read(DELIVERY_LIFE, (self.keyspace, queue, server), Level.SERIAL))
+        return _life(seen[0].row) if seen else None
+
+    async def change(self, queue: QueueName, server: ServerName, before: UUID | None, life: ServerLife) -> bool:
+        """Set a server's row while it is as that claim's; None: while there is none. False: it is another's."""
+        key = (self.keyspace, queue, server)
+        cells = _cells(life)
+        write: Conditional = ChangeIf(DELIVERY_LIFE, key, {"claim": before}, cells)
+        if before is None:
+            write = PutIfAbsent(DELIVERY_LIFE, DELIVERY_LIFE.key_row(key) | cells)
+        try:
+            return (await self.tables.attempt(write)).applied
+        except DoubtfulWrite:
+            if await self.life(queue, server) == life:
+                return True
+            raise
+
+    async def saved(self, queue: QueueName, server: ServerName, span: UUID) -> Sequence[SavedRow]:
+        """All counters of a span.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError: one of them is not as it was written.
+        """
+        seen = await self.tables.read(Read(DELIVERY_RATE, (self.keyspace, queue, server, span)))
+        return [_saved(stored.row) for stored in seen]
+
+    async def save(
+        self, queue: QueueName, server: ServerName, span: UUID, rows: Sequence[SavedRow]
+    ) -> list[MailmendError | None]:
+        """Write some counters; for each, why it may not have been written."""
+        return await self.tables.write_all([self._put((self.keyspace, queue, server, span), row) for row in rows])
+
+    def _put(self, partition: tuple[Any, ...], one: SavedRow) -> Put:
+        policy, key = one.name
+        row = DELIVERY_RATE.key_row((*partition, policy, json.dumps(key)))
+        cells = {"state": one.rate.encoded(), "seenmicros": one.seen}
+        ttl = min(_KEPT_INTERVALS * (one.rate.rate.interval // SECOND + 1) + _KEPT_BESIDES, _TTL_MAX)
+        return Put(DELIVERY_RATE, row | cells, at=one.stamp, ttl_seconds=ttl)
+
+
+def _cells(life: ServerLife) -> dict[str, object]:
+    changes = [[None if at == LONG_AGO else at, share.places] for at, share in life.changes]
+    return {
+        "claim": life.claim,
+        "span": life.span,
+        "epoch": life.epoch,
+        "changes": json.dumps(changes),
+        "number": life.number,
+        "stamp": life.stamp,
+        "seenmicros": life.seen,
+    }
+
+
+def _life(row: Row) -> ServerLife:
+    return ServerLife(
+        claim=row["claim"],
+        span=row["span"],
+        epoch=row["epoch"],
+        changes=_changes(row["changes"]),
+        number=row["number"],
+        stamp=row["stamp"],
+        seen=row["seenmicros"],
+    )
+
+
+def _changes(text: str) -> ShareChanges:
+    return tuple(
+        (LONG_AGO if at is None else at, LimitShare(tuple((number, count) for number, count in places)))
+        for at, places in json.loads(text)
+    )
+
+
+def _saved(row: Row) -> SavedRow:
+    key = tuple(str(part) for part in json.loads(row["counter"]))
+    return SavedRow((row["policy"], key), SavedRate.decoded(row["state"]), row["seenmicros"])

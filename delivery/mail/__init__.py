@@ -1,0 +1,1 @@
+"""A mail on its way: recipients, attempts, results, notices, its envelope."""

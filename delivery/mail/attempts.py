@@ -1,0 +1,314 @@
+"""One attempt to deliver one mail to one server: what is asked, and what becomes of each recipient.
+
+An attempt ends with exactly one result for each recipient, whatever the server does. A recipient counts as delivered
+only where the server took the mail: by a 2yz reply to the end of its content.
+Source: RFC 5321 (replies, stages and their time limits), RFC 3463 (enhanced status codes), RFC 3461 (what senders ask
+for), RFC 2033 (LMTP), facts/mta.md 1.2.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum
+from ipaddress import IPv6Address, ip_address
+from typing import Final, Protocol, Self
+
+from mailmend.delivery.mail.notices import NoticeWish, ReturnedPart
+from mailmend.model.errors import MailmendError
+from mailmend.model.texts import noted
+
+SMTP_PORT: Final = 25
+
+_ENHANCED: Final = re.compile(r"([245]\.[0-9]{1,3}\.[0-9]{1,3})(?:\s+|$)")
+_CODES: Final = range(200, 600)
+_POSITIVE: Final = range(200, 300)
+_PERMANENT: Final = range(500, 600)
+_CLOSING: Final = 421
+_TEXT_BYTES_MAX: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class SmtpReply:
+    """What a server said, or what we say in its place where it said nothing that could be used.
+
+    All words of other hosts come in by this door: replies, errors of TLS, names in certificates. Whatever bytes a
+    server sends, a reply is a text that every store can keep, of at most 2 KiB: it never decides over its mail.
+
+    Attributes:
+        code: of three digits.
+        enhanced: as `5.1.1`; "" where the server gave none.
+        text: without the codes; the lines of a reply of several are joined with blanks. Bytes that are not UTF-8 are
+            U+FFFD, a long text is cut.
+        ours: whether no server said it.
+    """
+
+    code: int
+    enhanced: str
+    text: str
+    ours: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", noted(self.text, _TEXT_BYTES_MAX))
+
+    @classmethod
+    def parsed(cls, code: int, text: str) -> Self:
+        """Of a server's code and text. What is no reply of RFC 5321 counts as one that refuses for now."""
+        lines = text.splitlines()
+        found = _ENHANCED.match(text)
+        enhanced = found[1] if found and found[1][0] == str(code)[0] else ""
+        if enhanced:
+            lines = [line.removeprefix(enhanced).lstrip() for line in lines]
+        joined = " ".join(filter(None, (line.strip() for line in lines)))
+        if code not in _CODES:
+            said = f"{code} {text}" if code >= 0 else text
+            return cls(451, "4.5.0", f"the server answered what is no reply: {said}".rstrip(), ours=True)
+        return cls(code, enhanced, joined)
+
+    @property
+    def positive(self) -> bool:
+        """Whether it takes what was asked for: 2yz."""
+        return self.code in _POSITIVE
+
+    @property
+    def permanent(self) -> bool:
+        """Whether asking again is of no use: 5yz."""
+        return self.code in _PERMANENT
+
+    @property
+    def temporary(self) -> bool:
+        """Whether it may pass with another attempt: whatever is neither 2yz nor 5yz."""
+        return not self.positive and not self.permanent
+
+    @property
+    def closes(self) -> bool:
+        """Whether the server ends the connection with it, whatever was asked: 421."""
+        return self.code == _CLOSING
+
+    @property
+    def status(self) -> str:
+        """An enhanced status code in any case: the server's, else `X.0.0` of its code."""
+        return self.enhanced or f"{2 if self.positive else 5 if self.permanent else 4}.0.0"
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (str(self.code), self.enhanced, self.text)))
+
+
+class AttemptStage(Enum):
+    """How far an attempt got; the value is its name in logs and metrics."""
+
+    DNS = "dns"
+    CONNECT = "connect"
+    TLS = "tls"
+    GREETING = "greeting"  # until the answer to EHLO, HELO or LHLO
+    MAIL = "mail"
+    RECIPIENT = "recipient"
+    DATA = "data"  # the command, the content, and the answer to its end
+
+
+class TlsLevel(Enum):
+    """What a connection has to be; the value is its name in settings."""
+
+    NONE = "none"  # never
+    OPTIONAL = "optional"  # where the server offers it; any certificate
+    REQUIRED = "required"  # any certificate
+    VERIFIED = "required-and-verified"  # a certificate of the server's name by an authority that is trusted
+
+
+class DeliveryProtocol(Enum):
+    """How the server is spoken to; the value is its name in settings."""
+
+    SMTP = "smtp"
+    LMTP = "lmtp"
+
+
+@dataclass(frozen=True, slots=True)
+class NextHop:
+    """A server at one of its addresses.
+
+    Attributes:
+        host: its name, which its certificate is held against; the address, where it has none.
+        address: IPv4 or IPv6, as text without brackets.
+        preference: of its MX record; the lower ones are tried first.
+    """
+
+    host: str
+    address: str
+    port: int = SMTP_PORT
+    preference: int = 0
+
+    def __str__(self) -> str:
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{self.host}[{self.address}]:{self.port}" if self.host != self.address else f"{address}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAddress:
+    """Where a connection comes from.
+
+    Attributes:
+        address: "" is the system's choice.
+        helo: what we call ourselves there; "" is the name of this host.
+    """
+
+    address: str = ""
+    helo: str = ""
+
+    def reaches(self, hop: NextHop) -> bool:
+        """Whether both are of IPv4, or both of IPv6."""
+        return not self.address or _is_ipv6(self.address) == _is_ipv6(hop.address)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeRecipient:
+    """A recipient, and what the sender wants to be told of it (NOTIFY, ORCPT)."""
+
+    address: str
+    wish: NoticeWish = field(default_factory=NoticeWish)
+
+
+@dataclass(frozen=True, slots=True)
+class MailEnvelope:
+    """Whom a mail is from, and for whom this attempt is.
+
+    Attributes:
+        sender: None for the null sender.
+        recipients: at least one.
+        envelope_id: the sender's own id of the mail (ENVID), decoded; "" where there is none.
+        returned: how much of it is to come back with a report (RET); None where the sender did not say.
+        is_international: whether the mail has to go as SMTPUTF8 (RFC 6531) even if all addresses are ASCII.
+        requires_tls: whether it may only go to servers with a verified certificate that promise the same (RFC 8689).
+        priority: -9 to 9, said to servers that know it (MT-PRIORITY, RFC 6710); None: nothing is said.
+    """
+
+    sender: str | None
+    recipients: tuple[EnvelopeRecipient, ...]
+    envelope_id: str = ""
+    returned: ReturnedPart | None = None
+    is_international: bool = False
+    requires_tls: bool = False
+    priority: int | None = None
+
+    @property
+    def needs_smtputf8(self) -> bool:
+        addresses = (self.sender or "", *(recipient.address for recipient in self.recipients))
+        return self.is_international or not all(map(str.isascii, addresses))
+
+
+@dataclass(frozen=True, slots=True)
+class StageTimeouts:
+    """How long a server may take; the defaults are those of RFC 5321 4.5.3.2, where it says any.
+
+    Attributes:
+        connect: until the connection is there.
+        tls: from STARTTLS until the connection is secured.
+        greeting: for its first line, and for EHLO, HELO or LHLO.
+        command: for MAIL, RCPT and RSET, each.
+        data: for DATA, and then for each piece of the content that it takes.
+        end: for its reply to the end of the content.
+    """
+
+    connect: timedelta = timedelta(seconds=30)
+    tls: timedelta = timedelta(minutes=2)
+    greeting: timedelta = timedelta(minutes=5)
+    command: timedelta = timedelta(minutes=5)
+    data: timedelta = timedelta(minutes=3)
+    end: timedelta = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryAttempt:
+    """What is asked of one attempt."""
+
+    envelope: MailEnvelope
+    hop: NextHop
+    source: SourceAddress = field(default_factory=SourceAddress)
+    tls: TlsLevel = TlsLevel.OPTIONAL
+    protocol: DeliveryProtocol = DeliveryProtocol.SMTP
+    timeouts: StageTimeouts = field(default_factory=StageTimeouts)
+
+
+BeforeContent = Callable[[], Awaitable[None]]
+"""What is waited for once a server would take the content of a mail; where it raises, none of it is sent."""
+
+
+async def at_once() -> None:
+    """Let the content follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecipientResult:
+    """What became of one recipient.
+
+    Attributes:
+        recipient: as in the envelope.
+        delivered: whether the server took the mail for it.
+        stage: at which the reply came, or should have come.
+        host: the server that was tried, by name; "" where none was known.
+        uncertain: whether the server may have taken the mail all the same: all of it was sent, and no reply came.
+        tells: whether the server reports to the sender what becomes of the mail, as the sender asked (it offers DSN).
+        tls: the version of TLS, as `TLSv1.3`; "" where the connection was not secured.
+    """
+
+    recipient: str
+    delivered: bool
+    reply: SmtpReply
+    stage: AttemptStage
+    host: str = ""
+    uncertain: bool = False
+    tells: bool = False
+    tls: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.delivered == (self.reply.positive and self.stage is AttemptStage.DATA)
+        assert not (self.delivered and (self.uncertain or self.reply.ours))
+
+
+class NoNextHop(MailmendError):
+    """No server is known that takes mail for a domain.
+
+    Attributes:
+        reply: in the place of one of a server: permanent where the domain takes no mail, temporary where DNS failed.
+    """
+
+    def __init__(self, domain: str, reply: SmtpReply) -> None:
+        super().__init__(f"no server is known for {domain}: {reply.text}")
+        self.domain = domain
+        self.reply = reply
+
+    def results(self, envelope: MailEnvelope) -> tuple[RecipientResult, ...]:
+        """The result of each recipient, without an attempt."""
+        return tuple(
+            RecipientResult(recipient.address, delivered=False, reply=self.reply, stage=AttemptStage.DNS)
+            for recipient in envelope.recipients
+        )
+
+
+def _is_ipv6(address: str) -> bool:
+    return isinstance(ip_address(address), IPv6Address)
+
+
+class NextHops(Protocol):
+    """Which servers take mail for a domain. Adapters: `DnsNextHops`, and a table in tests."""
+
+    async def of(self, domain: str) -> Sequence[NextHop]:
+        """The servers, at least one, in the order in which they are to be tried.
+
+        Raises:
+            NoNextHop: there is none, or that cannot be known now; its reply says which.
+        """
+        ...
+
+
+class MailRelay(Protocol):
+    """Attempts to deliver. Adapters: `delivery.smtp.outgoing.relay.SmtpRelay`, and a twin in tests."""
+
+    async def deliver(
+        self, attempt: DeliveryAttempt, content: bytes, before_content: BeforeContent = at_once
+    ) -> Sequence[RecipientResult]:
+        """Hand one mail to one server; one result for each recipient, in order. Raises what `before_content` does."""
+        ...
+
+    async def close(self) -> None:
+        """End the connections that are kept open."""
+        ...

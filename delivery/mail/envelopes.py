@@ -1,0 +1,326 @@
+"""A mail of a queue as its delivery sees it, and back: what is remembered between attempts is in its attributes.
+
+Attributes that others set: `transportid`, `jobid`, `tenantid` and `grouping`, which policies count by; `expires`, an
+instant like 2026-05-01T08:00:00Z; and those that James keeps of the sender's wishes (`dsn-envid`, `dsn-ret`,
+`dsn-notify`, `dsn-orcpt`, `REQUIRETLS`, `MAIL_PRIORITY`): docs/mail-attributes.md. Of ours `mailmend.bytes` is the
+mail's size, and `mailmend.delivery` holds the rest. What cannot be read counts as not there: a mail is delivered all
+the same. What is remembered is bounded: a note of a server, a hook or a person never makes a mail too large for its
+broker or its tables.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID, uuid5
+
+from mailmend.delivery.mail.entries import DeliveryEntry, EntryId, EntryOrder, EntryState, OrderKind, OutgoingMail
+from mailmend.delivery.mail.journal import AttemptOutcome, JournalledAttempt
+from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
+from mailmend.delivery.mail.queued import EntryChange, EntryFilter, QueuedEntry
+from mailmend.delivery.policy.policy import PickupField
+from mailmend.delivery.policy.quotas import CountedMail
+from mailmend.mailqueue.codec import attribute, attribute_value, priority_of
+from mailmend.mailqueue.queue import ChangedMail, Dequeued
+from mailmend.mailqueue.rules.mails import PRIORITY_ATTRIBUTE, PRIORITY_NORMAL, Listed, Mail, QueuedMail
+from mailmend.model.errors import BadPayload, WrongUse
+from mailmend.model.ids import EnqueueId
+from mailmend.model.texts import NOTE_BYTES_MAX, noted, wellformed
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
+
+REMEMBERED: Final = "mailmend.delivery"
+BYTES: Final = "mailmend.bytes"
+EXPIRES: Final = "expires"
+REQUIRE_TLS: Final = "REQUIRETLS"
+"""James sets it where a client asked for it. Any value but false, the flag or the word, means that TLS is required."""
+
+_FALSE: Final = (False, "false")
+_PRIORITIES_SAID: Final = range(-9, 10)
+FIELDS: Final = (PickupField.TRANSPORT_ID, PickupField.JOB_ID, PickupField.TENANT_ID, PickupField.GROUPING)
+
+NOTES_BYTES_MAX: Final = 262_144
+"""The largest number of bytes of all notes of one mail: its recipients have equal parts of it.
+
+The largest message of RabbitMQ and the largest row of Cassandra have 16 MiB by default."""
+
+GIVEN_BYTES_MAX: Final = 65_536
+"""The largest number of bytes of all attributes that hooks give one mail; what is beyond that is not kept."""
+
+_HOST_BYTES_MAX: Final = 255
+
+_XTEXT: Final = re.compile(r"\+([0-9A-F]{2})")
+
+
+def outgoing_of(dequeued: Dequeued, now: datetime) -> tuple[OutgoingMail, tuple[DeliveryEntry, ...]]:
+    """The mail, and an entry for each of its recipients."""
+    return _outgoing(dequeued.mail, dequeued.enqueue_id, now)
+
+
+def queued_entries(listed: Listed, now: datetime) -> tuple[QueuedEntry, ...]:
+    """The entries of a mail as its queue lists it."""
+    mail = listed.queued.mail
+    enqueue_id = listed.queued.enqueue_id
+    outgoing, entries = _outgoing(mail, enqueue_id, listed.enqueued_at)
+    attributes = plain_attributes(mail)
+    found = []
+    for entry in entries:
+        due_at = max((at for at in (listed.due_at, entry.due_at) if at), default=now)
+        rests = listed.due_at is not None or due_at > now
+        state = EntryState.HOLD if entry.is_held else EntryState.DEFER if rests else EntryState.ACTIVE
+        is_due = due_at if state is EntryState.DEFER else None
+        found.append(QueuedEntry(entry, outgoing, enqueue_id, state, is_due, attributes))
+    return tuple(found)
+
+
+def counted_mail(mail: Mail, size: int | None = None) -> CountedMail:
+    """As quotas count it; without `size` by its noted bytes, which are none where nobody noted them."""
+    fields = {field: text for field in FIELDS if (text := _text(_value(mail, field.value)))}
+    domains = dict.fromkeys(_domain(recipient) for recipient in mail.recipients)
+    values = tuple({**fields, PickupField.RECIPIENT_DOMAIN: domain} for domain in domains)
+    return CountedMail(values, _number(_value(mail, BYTES), 0) if size is None else size)
+
+
+def with_bytes(mail: Mail, content: bytes) -> Mail:
+    """The mail with its size noted, for quotas."""
+    return replace(mail, attributes={**mail.attributes, BYTES: attribute(len(content))})
+
+
+def plain_attributes(mail: Mail) -> Mapping[str, str]:
+    """The attributes of a mail that are texts, numbers or flags, but for our own."""
+    values = {name: _value(mail, name) for name in mail.attributes if name not in {REMEMBERED, BYTES}}
+    return {wellformed(name): wellformed(str(value)) for name, value in values.items() if isinstance(value, str | int)}
+
+
+def changed_mail(
+    listed: Listed, where: EntryFilter, change: EntryChange, now: datetime
+) -> tuple[Sequence[QueuedEntry], ChangedMail | None]:
+    """The entries of a delayed mail that a command changes, and the mail behind it; None where nothing of it is left.
+
+    Where no entry is changed there is no mail either: it stays as it is.
+    """
+    entries = queued_entries(listed, now)
+    behind = [change.of(entry) if where.matches(entry) else entry.entry for entry in entries]
+    chosen = [entry for entry, now_is in zip(entries, behind, strict=True) if now_is != entry.entry]
+    left = [entry for entry in behind if entry]
+    if not chosen or not left or not listed.due_at:
+        return chosen, None
+    timed = [entry if entry.due_at else replace(entry, due_at=listed.due_at) for entry in left]
+    due_at = min(entry.due_at or listed.due_at for entry in timed)
+    return chosen, ChangedMail(mail_again(listed.queued.mail, entries[0].mail, timed), due_at)
+
+
+def part_of_mail(listed: Listed, entries: Sequence[QueuedEntry]) -> Listed:
+    """The mail as if it had these recipients alone, under an id that follows from them, to be kept before they go."""
+    queued = listed.queued
+    if len(entries) == len(queued.mail.recipients):
+        return listed
+    part_id = EnqueueId(uuid5(queued.enqueue_id, ",".join(str(entry.entry.id) for entry in entries)))
+    mail = mail_again(queued.mail, entries[0].mail, [entry.entry for entry in entries])
+    return replace(listed, queued=replace(queued, enqueue_id=part_id, mail=mail))
+
+
+def _outgoing(mail: Mail, enqueue_id: EnqueueId, now: datetime) -> tuple[OutgoingMail, tuple[DeliveryEntry, ...]]:
+    remembered = _mapping(mail, REMEMBERED)
+    outgoing = OutgoingMail(
+        id=_id(remembered.get("id")) or enqueue_id,
+        sender=mail.sender,
+        first_seen_at=_instant(remembered.get("first_seen_at")) or mail.last_updated or now,
+        expires_at=_instant(_value(mail, EXPIRES)),
+        fields={field: text for field in FIELDS if (text := _text(_value(mail, field.value)))},
+        envelope_id=_decoded(_text(_value(mail, "dsn-envid"))),
+        returned=_returned(_text(_value(mail, "dsn-ret"))),
+        urgent=priority_of(mail) > PRIORITY_NORMAL,
+        requires_tls=REQUIRE_TLS in mail.attributes and _value(mail, REQUIRE_TLS) not in _FALSE,
+        priority=_priority_said(_value(mail, PRIORITY_ATTRIBUTE)),
+    )
+    return outgoing, tuple(_entries(mail, outgoing.id, remembered.get("entries")))
+
+
+def mail_again(
+    mail: Mail, outgoing: OutgoingMail, entries: Sequence[DeliveryEntry], given: Mapping[str, str] | None = None
+) -> Mail:
+    """The mail as it is put into its queue again, for these entries alone, with what hooks gave it.
+
+    Every note fits any store: see `NOTES_BYTES_MAX` and `GIVEN_BYTES_MAX`.
+    """
+    note_bytes = min(NOTE_BYTES_MAX, NOTES_BYTES_MAX // max(1, len(entries)))
+    remembered = {
+        "id": str(outgoing.id),
+        "first_seen_at": outgoing.first_seen_at.isoformat(),
+        "entries": [_remembered(entry, note_bytes) for entry in entries],
+    }
+    reply = next((noted(entry.reply) for entry in entries if entry.reply), None)
+    return replace(
+        mail,
+        recipients=tuple(entry.recipient for entry in entries),
+        recipient_headers=tuple(
+            header for header in mail.recipient_headers if header.recipient in {entry.recipient for entry in entries}
+        ),
+        error_message=reply or mail.error_message,
+        attributes={
+            **mail.attributes,
+            **{name: attribute(text) for name, text in _kept(given or {}).items()},
+            REMEMBERED: attribute(remembered),
+        },
+    )
+
+
+def lacking_mail(queued: QueuedMail, attempts: Iterable[JournalledAttempt], now: datetime) -> Mail | None:
+    """The mail for those recipients that lack it; None where every recipient has it.
+
+    Args:
+        queued: a mail that was taken from its queue before.
+        attempts: what the journal has of it, by `first_id`.
+        now: the present.
+    """
+    mail = queued.mail
+    had = {attempt.entry.number for attempt in attempts if attempt.outcome is AttemptOutcome.DELIVERED}
+    outgoing, entries = _outgoing(mail, queued.enqueue_id, now)
+    left = [entry for entry in entries if entry.id.number not in had]
+    if len(left) == len(entries):
+        return mail
+    return mail_again(mail, outgoing, left) if left else None
+
+
+def first_id(queued: QueuedMail) -> EnqueueId:
+    """The mail's first id in its queue, by which the journal has its attempts."""
+    return _id(_mapping(queued.mail, REMEMBERED).get("id")) or queued.enqueue_id
+
+
+def without_notes(entry: DeliveryEntry) -> DeliveryEntry:
+    """The entry without what anybody said of it: what is left decides when and whether it is tried."""
+    order = replace(entry.order, owner="", reason="") if entry.order else None
+    return replace(entry, reply="", host="", order=order)
+
+
+def _kept(given: Mapping[str, str]) -> Mapping[str, str]:
+    """Attributes of hooks, as far as there is room for them."""
+    kept = dict[str, str]()
+    left = GIVEN_BYTES_MAX
+    for name, text in given.items():
+        written_name = wellformed(name)
+        written = wellformed(text)
+        size = len(written_name.encode()) + len(written.encode())
+        if written_name and size <= left:  # James reads no attribute without a name
+            kept[written_name] = written
+            left -= size
+        else:
+            _LOG.warning("an attribute of a hook is not kept", extra={"attribute": noted(name, 100), "bytes": size})
+    return kept
+
+
+def _remembered(entry: DeliveryEntry, note_bytes: int) -> Mapping[str, Any]:
+    order = entry.order
+    remembered: dict[str, Any] = {
+        "number": entry.id.number,
+        "refusals": entry.refusals,
+        "reply": noted(entry.reply, note_bytes),
+        "host": noted(entry.host, min(note_bytes, _HOST_BYTES_MAX)),
+    }
+    if entry.due_at:
+        remembered["due_at"] = entry.due_at.isoformat()
+    if entry.changed_at:
+        remembered["changed_at"] = entry.changed_at.isoformat()
+    if order:
+        remembered["order"] = order.kind.value
+        remembered["owner"] = noted(order.owner, min(note_bytes, _HOST_BYTES_MAX))
+        remembered["reason"] = noted(order.reason, note_bytes)
+        remembered["at"] = order.at.isoformat()
+    return remembered
+
+
+def _order(of_it: Mapping[str, Any]) -> EntryOrder | None:
+    """One without an instant, or of a kind that is not known, was written by somebody else: the entry is tried."""
+    kind = next((order_kind for order_kind in OrderKind if order_kind.value == of_it.get("order")), None)
+    at = _instant(of_it.get("at"))
+    return EntryOrder(kind, _text(of_it.get("owner")), _text(of_it.get("reason")), at) if kind and at else None
+
+
+def _entries(mail: Mail, mail_id: EnqueueId, remembered: Any) -> Iterable[DeliveryEntry]:
+    known = remembered if isinstance(remembered, list) and len(remembered) == len(mail.recipients) else None
+    notify = _mapping(mail, "dsn-notify")
+    original = _mapping(mail, "dsn-orcpt")
+    for place, recipient in enumerate(mail.recipients):
+        of_it = known[place] if known and isinstance(known[place], Mapping) else {}
+        yield DeliveryEntry(
+            EntryId(mail_id, _number(of_it.get("number"), place)),
+            recipient,
+            refusals=_number(of_it.get("refusals"), 0),
+            wish=NoticeWish(_conditions(_text(notify.get(recipient))), _original(_text(original.get(recipient)))),
+            reply=noted(_text(of_it.get("reply"))),
+            host=noted(_text(of_it.get("host")), _HOST_BYTES_MAX),
+            due_at=_instant(of_it.get("due_at")),
+            order=_order(of_it),
+            changed_at=_instant(of_it.get("changed_at")),
+        )
+
+
+def _value(mail: Mail, name: str) -> Any:
+    try:
+        return attribute_value(mail.attributes[name])
+    except (KeyError, BadPayload):
+        return None
+
+
+def _mapping(mail: Mail, name: str) -> Mapping[str, Any]:
+    value = _value(mail, name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: Any) -> str:
+    """A text or number of an attribute, as every store takes it: JSON may hold halves of surrogate pairs."""
+    return wellformed(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
+def _domain(address: str) -> str:
+    domain = address.rpartition("@")[2]
+    try:
+        return PickupField.RECIPIENT_DOMAIN.normal(domain)
+    except WrongUse:
+        return domain.lower()
+
+
+def _priority_said(value: Any) -> int | None:
+    is_said = isinstance(value, int) and not isinstance(value, bool) and value in _PRIORITIES_SAID
+    return value if is_said else None
+
+
+def _number(value: Any, otherwise: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else otherwise
+
+
+def _instant(value: Any) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(_text(value))
+    except ValueError:
+        return None
+    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _id(value: Any) -> EnqueueId | None:
+    try:
+        return EnqueueId(UUID(_text(value)))
+    except ValueError:
+        return None
+
+
+def _decoded(text: str) -> str:
+    """Of xtext (RFC 3461 4), in which James keeps the sender's id of a mail."""
+    return _XTEXT.sub(lambda found: chr(int(found[1], 16)), text)
+
+
+def _returned(text: str) -> ReturnedPart | None:
+    return next((part for part in ReturnedPart if part.value == text.upper()), None)
+
+
+def _conditions(text: str) -> frozenset[NoticeCondition] | None:
+    known = {condition.value: condition for condition in NoticeCondition}
+    words = [word.strip().upper() for word in text.split(",")]
+    return frozenset(known[word] for word in words if word in known) or None
+
+
+def _original(address: str) -> str:
+    return f"rfc822;{address}" if address and ";" not in address else address

@@ -1,0 +1,276 @@
+"""What programs of the operator's own may decide before and after an attempt, and order beside it: values only.
+
+Source: seed mta-queue-subsystem 2.2.2, facts/mta.md 1.2 and 4.10 (rule 37).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, Generic, TypeVar
+from uuid import UUID
+
+from mailmend.delivery.mail.attempts import SMTP_PORT, AttemptStage, SourceAddress, TlsLevel
+from mailmend.delivery.mail.entries import EntryEnd, EntryId
+from mailmend.delivery.policy.conditions import MadeCondition, condition_id, normal_texts
+from mailmend.delivery.policy.policy import PatternTexts, PickupField, Threshold
+from mailmend.delivery.policy.suspensions import ORDER_MAX, MadeSuspension, normal_values
+from mailmend.model.errors import WrongUse
+from mailmend.model.ids import QueueName
+from mailmend.model.texts import noted
+
+_OWN_NAMES: Final = ("mailmend.", "dsn-")
+"""What names of attributes begin with that hooks may not set: how far a mail is, and what its sender wishes."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookedRecipient:
+    """A recipient of a mail, as a hook sees it.
+
+    Attributes:
+        sender: None for the null sender.
+        fields: what policies count by, as far as the mail itself says it.
+        attributes: those of the mail that are texts, numbers or flags; with what hooks have set.
+        refusals: attempts that were refused for now.
+        reply: of the server, at the last attempt; "" where there was none.
+        content_bytes: the length of the mail, header and body.
+    """
+
+    id: EntryId
+    sender: str | None
+    recipient: str
+    fields: Mapping[PickupField, str]
+    refusals: int
+    reply: str
+    first_seen_at: datetime
+    expires_at: datetime
+    content_bytes: int
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HookedAttempt:
+    """How an attempt ended, as the hook behind it sees it; again, where a server died before it could follow it.
+
+    Attributes:
+        end: what follows unless the hook decides otherwise.
+        status: an enhanced status code.
+        reply: of the server; "" where it said nothing.
+        why: a sentence of ours, where the server said nothing.
+        stage: how far it got; None where no server could be tried.
+        is_last: whether a refusal for now means that it has failed: by its age, or by the number of attempts.
+    """
+
+    recipient: HookedRecipient
+    end: EntryEnd
+    status: str
+    reply: str
+    why: str
+    host: str
+    stage: AttemptStage | None
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TryDelivery:
+    """Try, with what is named here in place of what the server would do.
+
+    Attributes:
+        host: the next server, in place of the domain's; "" leaves it to the domain.
+        sender: of the envelope.
+        recipient: of the envelope; its domain says where the mail goes.
+        sources: which addresses to send from; none: those of the server.
+        fields: for the policies, in place of the mail's own.
+    """
+
+    host: str = ""
+    port: int = SMTP_PORT
+    sender: str = ""
+    recipient: str = ""
+    sources: tuple[SourceAddress, ...] = ()
+    tls: TlsLevel | None = None
+    fields: Mapping[PickupField, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PutOffDelivery:
+    """Come again later.
+
+    Attributes:
+        delay: None for the schedule's interval, or where no retry is counted, for some minutes.
+        counts: whether that is a retry.
+    """
+
+    delay: timedelta | None = None
+    counts: bool = True
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BounceRecipient:
+    """Give up, and tell the sender."""
+
+    reason: str
+    status: str = "5.7.1"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecipient:
+    """Give up, and tell nobody."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRecipient:
+    """Hold it until somebody releases it: `mailmend delivery release`."""
+
+    reason: str = ""
+
+
+PreDecision = TryDelivery | PutOffDelivery | HoldRecipient | BounceRecipient | DeleteRecipient
+PostDecision = PutOffDelivery | HoldRecipient | BounceRecipient | DeleteRecipient | None
+"""None leaves it as it is; whoever has the mail already can neither be put off, held, bounced nor deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendMails:
+    """Let no mails with these values begin to be delivered for a while, on all servers of the queue.
+
+    Said again it is renewed, once less than half of its time is left.
+
+    Attributes:
+        values: by field, as a policy file spells them; one of a field's must match, and each field.
+        lasts: from now; no time at all ends what hooks of the same name have suspended by the same values.
+        reason: for those who find mails waiting.
+
+    Raises:
+        WrongUse: it names no mails, something is no value of its field, or the time is too long.
+    """
+
+    values: Mapping[PickupField, Sequence[str]]
+    lasts: timedelta
+    reason: str
+
+    def __post_init__(self) -> None:
+        _refuse_time(self.lasts)
+        if not self.values:
+            raise WrongUse("it is not said which mails are suspended", mend="Name values of a field.")
+        normal_values(_texts(self.values))
+
+    @property
+    def texts(self) -> PatternTexts:
+        return normal_values(_texts(self.values))
+
+    def is_what(self, made: MadeSuspension, owner: str) -> bool:
+        """Whether the same hook has made the same."""
+        return made.owner == owner and made.names_the_same(self.texts)
+
+    def made(self, queue: QueueName, owner: str, now: datetime, suspension_id: UUID) -> MadeSuspension:
+        return MadeSuspension(
+            id=suspension_id,
+            queue=queue,
+            values=self.texts,
+            owner=owner,
+            reason=noted(self.reason),
+            ends_at=now + self.lasts,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LimitMails:
+    """Set limits for a while, before those of the policy file, on all servers of the queue: a run-time condition.
+
+    Renewed like a suspension. Conditions that people set are tested before those of hooks.
+
+    Attributes:
+        values: for which they hold, likewise; none is always.
+        threshold: the limits, all of them.
+        lasts: from now; no time at all ends what hooks of the same name have set for the same fields and values.
+        fields: those of the policy whose limits they are; none: those of the values.
+
+    Raises:
+        WrongUse: something is no value of its field, a limit is below nothing, or the time is too long.
+    """
+
+    values: Mapping[PickupField, Sequence[str]]
+    threshold: Threshold
+    lasts: timedelta
+    reason: str
+    fields: tuple[PickupField, ...] = ()
+
+    def __post_init__(self) -> None:
+        _refuse_time(self.lasts)
+        if (self.threshold.concurrency or 0) < 0 or (self.threshold.connect_interval or 0) < 0:
+            raise WrongUse("a limit below nothing is none", mend="0 deliveries at once lets none begin.")
+        self._spelled()
+
+    def _spelled(self) -> tuple[tuple[str, ...], PatternTexts]:
+        return normal_texts((pickup_field.value for pickup_field in self.fields or self.values), _texts(self.values))
+
+    def is_what(self, made: MadeCondition, owner: str) -> bool:
+        """Whether the same hook has set something for the same."""
+        return made.owner == owner and made.names_the_same(*self._spelled())
+
+    def made(self, queue: QueueName, owner: str, now: datetime, made_at: datetime) -> MadeCondition:
+        fields, values = self._spelled()
+        return MadeCondition(
+            id=condition_id(queue, fields, values, owner),
+            queue=queue,
+            fields=fields,
+            values=values,
+            threshold=self.threshold,
+            owner=owner,
+            reason=noted(self.reason),
+            made_at=made_at,
+            ends_at=now + self.lasts,
+        )
+
+
+HookOrder = SuspendMails | LimitMails
+
+D = TypeVar("D", bound=PreDecision | PostDecision)
+
+
+@dataclass(frozen=True, slots=True)
+class HookResult(Generic[D]):
+    """What a hook decides, and what else is to follow.
+
+    Attributes:
+        orders: heeded at once by this server, and within seconds by the others; whatever has become of the mail.
+        attributes: of the mail: kept with it when it comes again, for all of its recipients.
+
+    Raises:
+        WrongUse: an attribute is not the hooks' to set.
+    """
+
+    decision: D
+    orders: tuple[HookOrder, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, text in self.attributes.items():
+            if not name or name.lower().startswith(_OWN_NAMES):
+                mend = f"Take a name that begins neither with {' nor with '.join(_OWN_NAMES)}"
+                raise WrongUse(f"{name!r} is no attribute that a hook may set", mend=f"{mend}.")
+            if not isinstance(text, str):
+                raise WrongUse(f"the attribute {name!r} is no text", mend="Write it as text.")
+
+
+def _refuse_time(lasts: timedelta) -> None:
+    if not timedelta(0) <= lasts <= ORDER_MAX:
+        raise WrongUse(f"{lasts} is no time for which something may be ordered", mend=f"At most {ORDER_MAX.days} days.")
+
+
+def _texts(values: Mapping[PickupField, Sequence[str]]) -> PatternTexts:
+    for texts in values.values():
+        if isinstance(texts, str) or not texts:
+            raise WrongUse(f"{texts!r} is no list of values", mend="Write it like ('example.org',).")
+    return {named.value: tuple(sorted(set(texts))) for named, texts in values.items()}
+
+
+PreDelivery = Callable[
+    [HookedRecipient], PreDecision | HookResult[PreDecision] | Awaitable[PreDecision | HookResult[PreDecision]]
+]
+PostDelivery = Callable[
+    [HookedAttempt], PostDecision | HookResult[PostDecision] | Awaitable[PostDecision | HookResult[PostDecision]]
+]

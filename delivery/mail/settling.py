@@ -1,0 +1,187 @@
+"""What follows when all entries of a mail have ended: who is told what, and what comes again when."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from mailmend.delivery.mail.entries import (
+    HELD_FOR,
+    DeliveryEntry,
+    EndedEntry,
+    EntryEnd,
+    EntryState,
+    OrderKind,
+    OutgoingMail,
+)
+from mailmend.delivery.mail.notices import NoticeKind, RecipientNotice
+from mailmend.delivery.mail.queued import EntryChange, QueuedEntry
+from mailmend.delivery.mail.retries import RetryDecision, RetrySchedule, spread_of
+
+
+@dataclass(frozen=True, slots=True)
+class MailSettlement:
+    """What is to be done before a mail may leave its queue.
+
+    Attributes:
+        notices: what its sender is told, by recipient.
+        again: entries that come again, by when.
+        failed: entries that are given up.
+        untold: failures of a mail without a sender, by recipient: it is a report mostly, and nobody is left to be told
+            but a postmaster.
+    """
+
+    notices: Sequence[RecipientNotice]
+    again: Mapping[datetime, Sequence[DeliveryEntry]]
+    failed: Sequence[EndedEntry]
+    untold: Sequence[RecipientNotice] = ()
+
+
+def without_attempt(entry: DeliveryEntry, now: datetime, expires_at: datetime) -> EndedEntry | None:
+    """How an entry ends that is not to be tried now: held, to be bounced, or not due; None where it is to be tried.
+
+    What has expired waits for no time of its own: it is given up.
+    """
+    if entry.is_held:
+        return EndedEntry(entry, EntryEnd.RETURNED, now, wait=HELD_FOR)
+    if entry.order and entry.order.kind is OrderKind.BOUNCE:
+        return EndedEntry(replace(entry, reply="", host=""), EntryEnd.FAILED, now, why=entry.order.reason)
+    if entry.due_at and entry.due_at > now and expires_at > now:
+        return EndedEntry(entry, EntryEnd.RETURNED, now, wait=entry.due_at - now)
+    return None
+
+
+def as_ordered(mail: OutgoingMail, entry: DeliveryEntry, change: EntryChange, now: datetime) -> EndedEntry | None:
+    """How an entry ends by what was ordered while it was active, in place of its next attempt; None where it goes on.
+
+    The same again changes nothing, so it may be carried out twice.
+    """
+    if change.is_void(entry, now):
+        return None
+    behind = change.of(QueuedEntry(entry, mail, mail.id, EntryState.ACTIVE))
+    if behind is None:
+        return EndedEntry(entry, EntryEnd.DELETED, now, why=change.reason)
+    ended = without_attempt(behind, now, HELD_FOR + now) if behind != entry else None
+    return replace(ended, why=change.reason, changed=True) if ended else None
+
+
+def all_as_ordered(
+    mail: OutgoingMail,
+    ended: Iterable[EndedEntry],
+    changes: Mapping[int, EntryChange],
+    schedule: RetrySchedule,
+    now: datetime,
+) -> list[EndedEntry]:
+    """How entries end by what was ordered meanwhile, by their numbers: only what would come again is changed."""
+    expires_at = schedule.expires_at(mail.first_seen_at, mail.expires_at)
+    found = list[EndedEntry]()
+    for entry in ended:
+        change = changes.get(entry.entry.id.number)
+        decision, counted = _next(mail, entry, schedule, now, expires_at)
+        found.append((as_ordered(mail, counted, change, now) if change and decision else None) or entry)
+    return found
+
+
+def settlement_of(
+    mail: OutgoingMail, ended: Iterable[EndedEntry], schedule: RetrySchedule, now: datetime
+) -> MailSettlement:
+    """What follows from how each of a mail's entries has ended.
+
+    Entries that were refused equally often come again together, as do those that come again within a second. That
+    follows from when they were refused, as the journal of attempts has it: whoever settles the mail again, after a
+    crash, puts the same entries together.
+    """
+    notices = list[RecipientNotice]()
+    again = dict[datetime, list[DeliveryEntry]]()
+    failed = list[EndedEntry]()
+    untold = list[RecipientNotice]()
+    expires_at = schedule.expires_at(mail.first_seen_at, mail.expires_at)
+    entries = list(ended)
+    refused_at = _refused_at(entries)
+    for entry in entries:
+        since = refused_at[entry.entry.refusals, entry.journalled] if entry.end is EntryEnd.REFUSED else now
+        decision, counted = _next(mail, entry, schedule, since, expires_at)
+        if decision:
+            again.setdefault(_whole_second(decision.at), []).append(counted)
+        elif entry.end not in {EntryEnd.DELIVERED, EntryEnd.DELETED}:
+            failed.append(entry)
+        kind = _kind_of(entry, decision)
+        if kind and mail.sender and entry.entry.wish.wants(kind):
+            notices.append(_notice(kind, entry, expires_at))
+        if kind is NoticeKind.FAILED and not mail.sender:
+            untold.append(_notice(kind, entry, expires_at))
+    return MailSettlement(notices, again, failed, tuple(untold))
+
+
+def _refused_at(ended: Iterable[EndedEntry]) -> Mapping[tuple[int, bool], datetime]:
+    """When the last of the entries was refused that were refused equally often before, and are journalled or not."""
+    found = dict[tuple[int, bool], datetime]()
+    for entry in ended:
+        if entry.end is EntryEnd.REFUSED:
+            alike = (entry.entry.refusals, entry.journalled)
+            found[alike] = max(entry.at, found.get(alike, entry.at))
+    return found
+
+
+def _whole_second(at: datetime) -> datetime:
+    """Rounded up."""
+    return at if at.microsecond == 0 else at.replace(microsecond=0) + timedelta(seconds=1)
+
+
+def _next(
+    mail: OutgoingMail, ended: EndedEntry, schedule: RetrySchedule, now: datetime, expires_at: datetime
+) -> tuple[RetryDecision | None, DeliveryEntry]:
+    """When it comes again, if it does, and the entry as it comes."""
+    entry = ended.entry
+    match ended.end:
+        case EntryEnd.REFUSED:
+            counted = replace(entry, refusals=entry.refusals + 1, due_at=None)
+            if ended.wait is not None and now < expires_at:
+                return RetryDecision(min(now + ended.wait, expires_at)), counted
+            spread = spread_of(mail.id, counted.refusals)
+            return schedule.after(counted.refusals, now, expires_at, spread), counted
+        case EntryEnd.RETURNED if entry.is_held:  # the only state in which nothing expires
+            return RetryDecision(ended.at + (ended.wait or HELD_FOR)), entry
+        case EntryEnd.RETURNED:
+            return RetryDecision(max(now, min(ended.at + (ended.wait or timedelta()), expires_at))), entry
+        case EntryEnd.DELIVERED | EntryEnd.FAILED | EntryEnd.EXPIRED | EntryEnd.DELETED:
+            return None, entry
+
+
+def _kind_of(ended: EndedEntry, decision: RetryDecision | None) -> NoticeKind | None:
+    match ended.end:
+        case EntryEnd.DELETED:
+            return None
+        case EntryEnd.DELIVERED:
+            if ended.arrived:
+                return NoticeKind.DELIVERED
+            return None if ended.tells else NoticeKind.RELAYED
+        case EntryEnd.FAILED | EntryEnd.EXPIRED:
+            return NoticeKind.FAILED
+        case EntryEnd.REFUSED | EntryEnd.RETURNED:
+            if decision is None:
+                return NoticeKind.FAILED
+            return NoticeKind.DELAYED if decision.notify else None
+
+
+def _notice(kind: NoticeKind, ended: EndedEntry, expires_at: datetime) -> RecipientNotice:
+    entry = ended.entry
+    return RecipientNotice(
+        kind=kind,
+        recipient=entry.recipient,
+        status=ended.status or _STATUS[kind],
+        original=entry.wish.original,
+        reply=entry.reply,
+        host=entry.host,
+        why=ended.why,
+        attempted_at=ended.at,
+        retry_until=expires_at,
+        expired=kind is NoticeKind.FAILED and ended.end is not EntryEnd.FAILED,
+    )
+
+
+_STATUS = {
+    NoticeKind.FAILED: "5.0.0",
+    NoticeKind.DELAYED: "4.0.0",
+    NoticeKind.RELAYED: "2.0.0",
+    NoticeKind.DELIVERED: "2.0.0",
+}

@@ -1,0 +1,204 @@
+"""Why a mail may be picked or has to wait, asked of the engine that picks it, or of one that has nothing else."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mailmend.delivery.policy.conditions import MadeCondition, PlacedCondition
+from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.policy import CounterKey, PickupField, Threshold
+from mailmend.delivery.policy.quotas import QueuedAmount, QueueQuota, QuotaCount, QuotaLimit
+from mailmend.delivery.policy.rates import LONG_AGO
+from mailmend.delivery.policy.sub_queues import UNKNOWN, ActiveMail, CounterEntry
+
+SUSPENDED: Final = -1
+"""In place of a policy's number: a suspension."""
+
+GATE: Final = -2
+"""Likewise: the gate of all that counts against a shared limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyShare:
+    """What one policy means for a mail.
+
+    Attributes:
+        policy: its number, from 0.
+        key: the values and groups under which the mail is counted, in the order of the policy's fields.
+        condition: the number of the one that sets the limits, from 0; None: the default does, where there is one.
+        delivering: how many deliveries of what is counted so go on, here.
+        clear_at: from when one more may begin, in nanoseconds; UNKNOWN where one must end first; None: now.
+        rate_at: likewise, by the rate alone.
+        connect_at: likewise, by the interval between connections.
+        shared: whether the servers of the queue share the limits: these are this server's part.
+        elsewhere: it has none of them, others have.
+        set_by: the run-time condition that sets the limits; None: the file does.
+    """
+
+    policy: int
+    key: CounterKey
+    condition: int | None
+    threshold: Threshold
+    delivering: int = 0
+    clear_at: int | None = None
+    rate_at: int | None = None
+    connect_at: int | None = None
+    shared: bool = False
+    elsewhere: bool = False
+    set_by: MadeCondition | None = None
+
+    @property
+    def refuses(self) -> bool:
+        """Whether none may begin now."""
+        return self.clear_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceExplanation:
+    """What holds for a mail that is sent from one address.
+
+    Attributes:
+        source: "" is any.
+        shares: of the policies that count the mail, in their order; later ones are not consulted.
+        suspensions: the ids of those that hold it.
+        clear_at: from when it may be sent from there, as far as is known; else as of a share.
+        has_share: whether the server knows its part of shared limits now; without, none of what these count may begin.
+    """
+
+    source: str
+    shares: tuple[PolicyShare, ...]
+    suspensions: tuple[str, ...]
+    clear_at: int | None = None
+    has_share: bool = True
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it may be sent from there now."""
+        return self.clear_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class NextSource:
+    """From where a mail would go, as far as is known; `clear_at` is as of a share."""
+
+    source: str
+    clear_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaShare:
+    """A quota that counts a mail.
+
+    Attributes:
+        quota: its number, from 0.
+        key: what the mail is counted under, in the order of the quota's fields.
+        condition: the number of the one that sets the limit, from 0; None: the default does, where there is one.
+        limit: None is none.
+        used: how much of what is counted so is in the queue; None: it was not counted.
+    """
+
+    quota: int
+    key: CounterKey
+    condition: int | None
+    limit: QuotaLimit | None
+    used: QueuedAmount | None = None
+
+    @property
+    def refuses(self) -> bool:
+        """Whether there is no room for one more mail, however small."""
+        if self.limit is None or self.used is None:
+            return False
+        return not self.limit.allows(self.used + QueuedAmount(1, 1))
+
+
+def explain_mail(file: PickupPolicies, mail: ActiveMail) -> tuple[SourceExplanation, ...]:
+    """What policies and suspensions of a file mean for a mail, for each address that it may be sent from."""
+    engine = PickupEngine(file.policies, file.algorithm)
+    now = 0
+    for suspension in file.suspensions:
+        engine.suspend(suspension, now)
+    return explain_by(engine, mail, now)
+
+
+def as_in_file(
+    sources: Sequence[SourceExplanation], placed: Sequence[PlacedCondition]
+) -> tuple[SourceExplanation, ...]:
+    """What holds beside run-time conditions, with the numbers that the file's own conditions have there."""
+    return tuple(
+        replace(source, shares=tuple(_in_file(share, placed) for share in source.shares)) for source in sources
+    )
+
+
+def _in_file(share: PolicyShare, placed: Sequence[PlacedCondition]) -> PolicyShare:
+    before = [condition.made for condition in placed if share.policy in condition.policies]
+    if share.condition is None:
+        return share
+    if share.condition < len(before):
+        return replace(share, condition=None, set_by=before[share.condition])
+    return replace(share, condition=share.condition - len(before))
+
+
+def explain_by(engine: PickupEngine, mail: ActiveMail, now: int) -> tuple[SourceExplanation, ...]:
+    """What all that an engine counts and holds back now means for a mail, whether it waits there or not."""
+    queue = engine.sub_queue(mail, now)
+    refusing = queue.refusing(now)
+    return tuple(
+        SourceExplanation(
+            source,
+            tuple(_share(engine, entry, now) for entry in counters if entry.place[0] >= 0),
+            tuple(entry.place[1][0] for entry in counters if entry.place[0] == SUSPENDED),
+            refusing[source].clear_at() if source in refusing else None,
+            all(entry.place[0] != GATE or entry.clear_at() <= now for entry in counters),
+        )
+        for source, counters in queue.counters.items()
+    )
+
+
+def next_source(engine: PickupEngine, mail: ActiveMail, sources: Sequence[SourceExplanation]) -> NextSource | None:
+    """The address whose turn it is of those that are left, else of those that are clear first; None: nobody knows."""
+    known = [explanation for explanation in sources if explanation.clear_at != UNKNOWN]
+    first = min(((explanation.clear_at or LONG_AGO) for explanation in known), default=UNKNOWN)
+    usable = {
+        explanation.source: explanation.clear_at for explanation in known if (explanation.clear_at or LONG_AGO) == first
+    }
+    source = engine.next_source(mail, tuple(usable))
+    return None if source is None else NextSource(source, usable[source])
+
+
+def explain_quotas(
+    quotas: Sequence[QueueQuota], values: Mapping[PickupField, str], count: QuotaCount | None = None
+) -> tuple[QuotaShare, ...]:
+    """What each quota makes of a mail with these values, in their normal form, and of what was counted of its queue."""
+    keys = [quota.key(values) for quota in quotas]
+    return tuple(
+        QuotaShare(
+            number,
+            key,
+            quota.condition(key),
+            quota.threshold(key),
+            count.found.get((quota.name, key), QueuedAmount()) if count else None,
+        )
+        for number, (quota, key) in enumerate(zip(quotas, keys, strict=True))
+    )
+
+
+def _share(engine: PickupEngine, entry: CounterEntry, now: int) -> PolicyShare:
+    number, key = entry.place
+    rates = (rate.next_at() for rate in entry.rates)
+    return PolicyShare(
+        number,
+        key,
+        engine.policies[number].condition(key),
+        entry.threshold,
+        entry.delivering,
+        _later(entry.clear_at(), now),
+        _later(next(rates), now) if entry.threshold.rate else None,
+        _later(next(rates), now) if entry.threshold.connects else None,
+        entry.shared,
+        entry.elsewhere,
+    )
+
+
+def _later(at: int, now: int) -> int | None:
+    return at if at > now else None

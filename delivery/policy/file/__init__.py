@@ -1,0 +1,1 @@
+"""The policy file: its nodes, its fields, its errors, its JSON schema."""

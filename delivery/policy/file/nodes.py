@@ -1,0 +1,369 @@
+"""YAML with places: what stands at which line and column, so that an error says where. The one door to PyYAML.
+
+Nothing is made of a value beyond its text: `no` is a job's name, and `1.0` a rate, as they are written. Whatever a file
+holds, it is read in bounded time and memory: its size, its depth and its nodes are limited, and a node counts each time
+that an alias repeats it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NoReturn, TypeVar
+
+import yaml
+
+from mailmend.delivery.policy.file.errors import REFUSED_MAX, BadPolicyFile
+from mailmend.delivery.policy.policies import DocumentPath
+from mailmend.delivery.policy.policy import MatchedField, ValuePattern, pattern_of
+from mailmend.model.errors import WrongUse
+from mailmend.model.grammar import ascii_domain
+from mailmend.model.texts import Place
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+FILE_BYTES_MAX: Final = 4 * 2**20
+"""Bytes of a policy file; a larger one is refused."""
+
+_TOO_LARGE: Final = f"A policy file has at most {FILE_BYTES_MAX:,} bytes."
+
+DEPTH_MAX: Final = 50
+"""Lists and mappings that may be within each other; a policy file has fewer than ten."""
+
+NODES_MAX: Final = 1_000_000
+"""Values, lists and mappings of a file, counted again wherever an alias repeats them."""
+
+PATTERNS_MAX: Final = 1_000_000
+"""Values of lists, counted wherever a list is named."""
+
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""That of libyaml is ten times faster; it is missing where PyYAML was built without libyaml."""
+
+_YES_NO: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyNode:
+    """A value of a policy file, and where it stands.
+
+    Attributes:
+        refused: what is refused in the file so far, by its place. All nodes of a file share it.
+    """
+
+    file: str
+    lines: Sequence[str]
+    node: yaml.Node
+    refused: dict[Place, BadPolicyFile] = field(default_factory=dict, compare=False, repr=False)
+
+    @classmethod
+    def of_text(cls, file: str, text: str) -> "PolicyNode":
+        """The whole of a file.
+
+        Raises:
+            BadPolicyFile: it is not YAML, or empty.
+        """
+        lines = text.splitlines() or [""]
+        if len(text) > FILE_BYTES_MAX:
+            raise BadPolicyFile(file, _place(lines, 0, 0), "the file is too large", mend=_TOO_LARGE)
+        try:
+            node = _Composer(file, lines).composed(yaml.parse(text, Loader=_LOADER))
+        except UnicodeEncodeError as error:
+            raise BadPolicyFile(file, _place(lines, 0, 0), "half a character is in it") from error
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            place = _place(lines, mark.line, mark.column) if mark else _place(lines, 0, 0)
+            raise BadPolicyFile(file, place, f"this is not YAML: {error.problem}") from error
+        except yaml.YAMLError as error:
+            raise BadPolicyFile(file, _place(lines, 0, 0), f"this is not YAML: {error}") from error
+        if node is None:
+            raise BadPolicyFile(file, _place(lines, 0, 0), "there are no policies in it", mend="Write at least [].")
+        return cls(file, lines, node)
+
+    def fail(self, problem: str, mend: str = "") -> NoReturn:
+        raise self._error(problem, mend)
+
+    def note(self, problem: str, mend: str = "") -> None:
+        """Refuse the file for this, and read on."""
+        self.note_error(self._error(problem, mend))
+
+    def note_error(self, error: BadPolicyFile) -> None:
+        """Refuse the file for this, and read on.
+
+        Raises:
+            BadPolicyFile: so much is refused that reading stops.
+        """
+        self.refused.setdefault(error.place, error)
+        if len(self.refused) >= REFUSED_MAX:
+            raise error
+
+    def raise_noted(self) -> None:
+        """End the reading of a file.
+
+        Raises:
+            BadPolicyFile: something in it is refused.
+        """
+        errors = sorted(self.refused.values(), key=lambda error: (error.place.line, error.place.column))
+        if not errors:
+            return
+        first = errors[0]
+        if len(errors) == 1:
+            raise first
+        raise BadPolicyFile(first.file, first.place, first.problem, refused=errors)
+
+    def _error(self, problem: str, mend: str) -> BadPolicyFile:
+        mark = self.node.start_mark
+        return BadPolicyFile(self.file, _place(self.lines, mark.line, mark.column), problem, mend=mend)
+
+    def _child(self, node: yaml.Node) -> "PolicyNode":
+        return PolicyNode(self.file, self.lines, node, self.refused)
+
+    def place_of(self, path: DocumentPath) -> Place:
+        """Where something below this stands: an entry of a mapping at its name, one of a list at its own beginning."""
+        found = self.node
+        mark = self.node.start_mark
+        for step in path:
+            if isinstance(step, int):
+                found = found.value[step]
+                mark = found.start_mark
+            else:
+                name, found = next(pair for pair in found.value if pair[0].value == step)
+                mark = name.start_mark
+        return _place(self.lines, mark.line, mark.column)
+
+    @property
+    def is_mapping(self) -> bool:
+        return isinstance(self.node, yaml.MappingNode)
+
+    @property
+    def is_merge(self) -> bool:
+        return isinstance(self.node, yaml.ScalarNode) and self.node.value == "<<" and not self.node.style
+
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.node, yaml.SequenceNode)
+
+    def text(self, what: str) -> str:
+        if not isinstance(self.node, yaml.ScalarNode):
+            self.fail(f"{what} is one value, and neither a list nor a mapping")
+        value: str = self.node.value
+        return value
+
+    def listed(self, what: str) -> "Iterator[PolicyNode]":
+        if not isinstance(self.node, yaml.SequenceNode):
+            self.fail(f"{what} are a list", "Begin each of them with '- '.")
+        for pair in self.node.value:
+            yield self._child(pair)
+
+    def one_or_more(self, what: str) -> "Iterator[PolicyNode]":
+        """The values of a list, or the one that stands there."""
+        if self.is_list:
+            yield from self.listed(what)
+        else:
+            yield self
+
+    def items(self, what: str) -> "Iterator[tuple[str, PolicyNode, PolicyNode]]":
+        """The name, its place, and the value of each entry of a mapping."""
+        if not isinstance(self.node, yaml.MappingNode):
+            self.fail(f"{what} has entries like 'name: value'")
+        names = set[str]()
+        for name, value in self.node.value:
+            key = self._child(name)
+            if key.is_merge:
+                key.note("merge keys (<<) are not read", "Write the entries out: YAML 1.2 has no merge keys.")
+                continue
+            text = key.text(f"a name in {what}")
+            if text in names:
+                key.note(f"{text!r} is there twice in {what}")
+                continue
+            names.add(text)
+            yield text, key, self._child(value)
+
+    def known(self, what: str, *names: str) -> "Mapping[str, PolicyNode]":
+        """The entries of a mapping that may have no others than these."""
+        found = dict[str, PolicyNode]()
+        for name, key, value in self.items(what):
+            if name in names:
+                found[name] = value
+            else:
+                key.note(f"{what} has no {name!r}", f"It may have: {', '.join(names)}.")
+        return found
+
+    def parsed(self, parse: Callable[[str], T], what: str) -> T:
+        """What a parser makes of the text; what it refuses is said with its place."""
+        text = self.text(what)
+        try:
+            return parse(text)
+        except WrongUse as error:
+            self.fail(error.what, error.mend)
+
+
+def read_each(nodes: Iterable[PolicyNode], read: Callable[[PolicyNode], T]) -> Iterator[T]:
+    """What each node means; what is refused is noted, and the next one is read."""
+    for node in nodes:
+        try:
+            meant = read(node)
+        except BadPolicyFile as error:
+            node.note_error(error)
+        else:
+            yield meant
+
+
+def read_part(parts: Mapping[str, PolicyNode], name: str, read: Callable[[PolicyNode], T], otherwise: D) -> T | D:
+    """What a part means; `otherwise` where it is missing, or is refused, which is noted."""
+    if name not in parts:
+        return otherwise
+    return next(read_each([parts[name]], read), otherwise)
+
+
+def read_value(parts: Mapping[str, PolicyNode], name: str, parse: Callable[[str], T], otherwise: D) -> T | D:
+    """The same of a part that is one value."""
+    return read_part(parts, name, lambda node: node.parsed(parse, name), otherwise)
+
+
+@dataclass(slots=True)
+class _OpenNode:
+    """A list or mapping whose end has not come yet; the children of a mapping are its names and values in turn."""
+
+    node: yaml.Node
+    anchor: str | None
+    count_before: int
+    children: list[yaml.Node] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Composer:
+    """Makes nodes of the events of a file, as far as the limits let it.
+
+    Attributes:
+        anchors: the nodes that aliases may repeat.
+        sizes: the nodes within each of them and itself; it has none before its end.
+        count: the nodes so far.
+    """
+
+    file: str
+    lines: Sequence[str]
+    anchors: dict[str, yaml.Node] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    count: int = 0
+
+    def composed(self, events: Iterable[yaml.Event]) -> yaml.Node | None:
+        """The one document; None where there is none."""
+        top: yaml.Node | None = None
+        unfinished = list[_OpenNode]()
+        for event in events:
+            if isinstance(event, yaml.CollectionEndEvent):
+                self._finish(unfinished.pop())
+            elif isinstance(event, yaml.NodeEvent):
+                node = self._node(event)
+                if unfinished:
+                    unfinished[-1].children.append(node)
+                elif top is None:
+                    top = node
+                else:
+                    self._fail(event, "this is a second document, and a policy file is one")
+                if isinstance(event, yaml.CollectionStartEvent):
+                    unfinished.append(_OpenNode(node, event.anchor, self.count - 1))
+                    if len(unfinished) > DEPTH_MAX:
+                        self._fail(event, f"lists and mappings are within each other more than {DEPTH_MAX} deep")
+        return top
+
+    def _node(self, event: yaml.NodeEvent) -> yaml.Node:
+        if isinstance(event, yaml.AliasEvent):
+            return self._repeated(event)
+        if event.anchor in self.anchors:
+            self._fail(event, f"the anchor &{event.anchor} is there twice")
+        kind = yaml.MappingNode if isinstance(event, yaml.MappingStartEvent) else yaml.SequenceNode
+        if isinstance(event, yaml.ScalarEvent):
+            node = yaml.ScalarNode(event.tag, event.value, event.start_mark, event.end_mark, event.style)
+        else:
+            node = kind(event.tag, [], event.start_mark, event.end_mark)
+        if event.anchor:
+            self.anchors[event.anchor] = node
+            if isinstance(event, yaml.ScalarEvent):
+                self.sizes[event.anchor] = 1
+        self._count(event, 1)
+        return node
+
+    def _repeated(self, event: yaml.AliasEvent) -> yaml.Node:
+        if event.anchor not in self.anchors:
+            self._fail(event, f"there is no anchor &{event.anchor} above this alias")
+        if event.anchor not in self.sizes:
+            self._fail(event, f"the anchor &{event.anchor} repeats itself")
+        self._count(event, self.sizes[event.anchor])
+        return self.anchors[event.anchor]
+
+    def _count(self, event: yaml.NodeEvent, more: int) -> None:
+        self.count += more
+        if self.count > NODES_MAX:
+            self._fail(event, f"the file comes to more than {NODES_MAX:,} values, those of aliases counted again")
+
+    def _finish(self, finished: _OpenNode) -> None:
+        children = finished.children
+        if isinstance(finished.node, yaml.MappingNode):
+            finished.node.value = list(zip(children[::2], children[1::2], strict=True))
+        else:
+            finished.node.value = children
+        if finished.anchor:
+            self.sizes[finished.anchor] = self.count - finished.count_before
+
+    def _fail(self, event: yaml.NodeEvent, problem: str) -> NoReturn:
+        mark = event.start_mark
+        raise BadPolicyFile(self.file, _place(self.lines, mark.line, mark.column), problem)
+
+
+@dataclass(slots=True)
+class ValueLists:
+    """The lists of a file, by name.
+
+    Attributes:
+        used: the names of those that something refers to.
+        count: to how many values that comes.
+    """
+
+    values: Mapping[str, Sequence[PolicyNode]]
+    used: set[str] = field(default_factory=set)
+    count: int = 0
+    _parsed: dict[tuple[str, MatchedField], tuple[ValuePattern, ...]] = field(default_factory=dict)
+
+    def patterns(self, named: MatchedField, nodes: Iterable[PolicyNode]) -> Iterator[ValuePattern]:
+        """What the values of a field mean; `@name` is each value of a list."""
+        for patterns in read_each(nodes, lambda node: self._meant(named, node)):
+            yield from patterns
+
+    def _meant(self, named: MatchedField, node: PolicyNode) -> tuple[ValuePattern, ...]:
+        text = node.text("a value")
+        return self._listed(named, node, text[1:]) if text.startswith("@") else (_pattern(named, node),)
+
+    def _listed(self, named: MatchedField, node: PolicyNode, name: str) -> tuple[ValuePattern, ...]:
+        """The values of a list, which are read once for each field."""
+        if name not in self.values:
+            meant = f"Did you mean {name!r}? " if ascii_domain(name) and "." in name else ""
+            node.fail(f"there is no list '@{name}'", f"{meant}There are: {', '.join(self.values) or 'none'}.")
+        self.used.add(name)
+        self.count += len(self.values[name])
+        if self.count > PATTERNS_MAX:
+            node.fail(f"lists are named too often: they come to more than {PATTERNS_MAX:,} values in this file")
+        if (name, named) not in self._parsed:
+            self._parsed[name, named] = tuple(read_each(self.values[name], lambda value: _pattern(named, value)))
+        return self._parsed[name, named]
+
+
+def _pattern(named: MatchedField, node: PolicyNode) -> ValuePattern:
+    return node.parsed(lambda text: pattern_of(named, text), "a value")
+
+
+def yes_or_no(text: str) -> bool:
+    """What `true` and `false` say.
+
+    Raises:
+        WrongUse: it is neither.
+    """
+    if text.lower() not in _YES_NO:
+        raise WrongUse(f"{text!r} is neither true nor false")
+    return _YES_NO[text.lower()]
+
+
+def _place(lines: Sequence[str], line: int, column: int) -> Place:
+    """What is behind the last line is at its end."""
+    if line >= len(lines):
+        return Place(len(lines), len(lines[-1]) + 1, lines[-1])
+    return Place(line + 1, column + 1, lines[line])

@@ -1,0 +1,34 @@
+"""All that one policy file says, and the way from its top to a place in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mailmend.delivery.policy.incoming import IncomingRule
+from mailmend.delivery.policy.policy import CounterPolicy
+from mailmend.delivery.policy.quotas import QueueQuota
+from mailmend.delivery.policy.rates import RateAlgorithm
+from mailmend.delivery.policy.suspensions import Suspension
+from mailmend.delivery.policy.turns import NO_WEIGHTS
+
+DocumentPath = tuple[str | int, ...]
+"""The names, and the numbers from 0, that lead from the top of a policy file to a place in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PickupPolicies:
+    """What a policy file says; without one, nothing is limited.
+
+    Attributes:
+        unused_lists: the names of lists that nothing in the file refers to.
+        incoming: what becomes of mails that clients hand over.
+        weights: of tenants, 1 to 100; of others 1.
+        quotas: how much may be in the queue before no more is taken.
+    """
+
+    policies: tuple[CounterPolicy, ...] = ()
+    algorithm: RateAlgorithm = RateAlgorithm.TOKEN_BUCKET
+    suspensions: tuple[Suspension, ...] = ()
+    unused_lists: tuple[str, ...] = ()
+    incoming: tuple[IncomingRule, ...] = ()
+    weights: Mapping[str, int] = field(default_factory=lambda: NO_WEIGHTS)
+    quotas: tuple[QueueQuota, ...] = ()

@@ -1,0 +1,145 @@
+"""The servers that deliver one queue, and the order in which they take up each other's coming and going.
+
+Each server has a seat, which lives as long as its heartbeat, and they all have one view: who shares the limits. Every
+view has a number, its epoch. A server adopts a view once what it is delivering fits in its share there; until all
+servers of the view before have adopted it, or have lost their seats, each has the least of its shares in both. Only
+then is there a next view. So at every instant the shares together are at most the limit, whoever is late or dead.
+Source: facts/mta.md 4.11 (rules 41 and 42); docs/adr/0043.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import NewType
+from uuid import UUID
+
+from mailmend.delivery.policy.shares import NO_SHARE, LimitShare, ShareChanges
+
+ServerName = NewType("ServerName", str)
+"""A server of a queue, the same over its restarts."""
+
+NOTHING_ADOPTED = -1
+
+
+class SeatState(Enum):
+    """What the holder of a seat does."""
+
+    SERVING = "serving"
+    ENDED = "ended"
+
+
+class ShareState(Enum):
+    """How a server stands to limits that are shared; the value is its name in metrics."""
+
+    HAS_SHARE = "shares"
+    WAITS = "waits"
+    CUT_OFF = "cut_off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSeat:
+    """That a server is there, as in its row.
+
+    Attributes:
+        claim: drawn by the process that took it: only that one may renew it.
+        owner: the process, for people.
+        process: the same, for those on its host who would know whether it has ended; empty: nobody can tell.
+        adopted: the epoch of the last view that it has adopted.
+        since: when it was taken.
+        seen_at: the last heartbeat; both by the holder's clock, for people.
+    """
+
+    name: ServerName
+    claim: UUID
+    owner: str
+    process: str = ""
+    adopted: int = NOTHING_ADOPTED
+    state: SeatState = SeatState.SERVING
+    since: datetime
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLife:
+    """What a server's next process needs to know before it goes on counting rates where this one was.
+
+    Attributes:
+        claim: of the seat of the process that wrote it: only that one changes it.
+        span: under which the rows of its counters are; another one, where the process before could not be followed.
+        epoch: of the last view that it went by.
+        changes: of its share, in microseconds of the wall clock, and `number` that of the last.
+        stamp: below the stamps of all rows of this process, above those of processes before.
+        seen: the wall clock, which is not earlier for a process that follows.
+    """
+
+    claim: UUID
+    span: UUID
+    epoch: int
+    changes: ShareChanges
+    number: int
+    stamp: int
+    seen: int
+
+    def goes_on(self, view: "ServerView", name: ServerName) -> bool:
+        """Whether its share was nobody else's since, nor could have been."""
+        since = view.members.get(name)
+        return since is not None and since <= self.epoch <= view.epoch <= self.epoch + 1
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    """Who shares the limits of a queue.
+
+    Attributes:
+        epoch: 1 or more.
+        members: in the order of their places; each with the epoch of the first view of all those without a gap in
+            which it is.
+        before: the members of the view before, in their order.
+    """
+
+    epoch: int
+    members: Mapping[ServerName, int]
+    before: tuple[ServerName, ...] = ()
+
+    def is_complete(self, seats: Mapping[ServerName, ServerSeat]) -> bool:
+        """Whether nobody goes by the view before any more; the seats were read after this view was there."""
+        return all(_goes_by(seats.get(name), self.epoch) for name in self.before)
+
+    def share(self, name: ServerName, *, complete: bool) -> LimitShare:
+        """The share of a server; `complete`: it has adopted this view itself, and nobody goes by another."""
+        now = _share_among(tuple(self.members), name)
+        is_new = self.members.get(name) == self.epoch
+        if complete or (is_new and not self.before):
+            return now
+        return now.least(NO_SHARE if is_new else _share_among(self.before, name))
+
+    def place(self, name: ServerName) -> LimitShare:
+        """What the server has once all have adopted this view."""
+        return _share_among(tuple(self.members), name)
+
+    def next(self, seats: Mapping[ServerName, ServerSeat], absent: Collection[ServerName] = ()) -> "ServerView | None":
+        """The view that is due, with all that have seats and without those that have been absent for long enough.
+
+        None: nobody came or went, or somebody goes by the view before this one yet.
+        """
+        if not self.is_complete(seats):
+            return None
+        stay = {name: since for name, since in self.members.items() if name in seats or name not in absent}
+        new = sorted(name for name, seat in seats.items() if name not in stay and seat.state is SeatState.SERVING)
+        if not new and len(stay) == len(self.members):
+            return None
+        epoch = self.epoch + 1
+        return ServerView(epoch, {**stay, **dict.fromkeys(new, epoch)}, tuple(self.members))
+
+
+def first_view(seats: Collection[ServerName]) -> ServerView:
+    return ServerView(1, dict.fromkeys(sorted(seats), 1))
+
+
+def _goes_by(seat: ServerSeat | None, epoch: int) -> bool:
+    return seat is None or seat.state is SeatState.ENDED or seat.adopted >= epoch
+
+
+def _share_among(names: tuple[ServerName, ...], name: ServerName) -> LimitShare:
+    return LimitShare(((names.index(name), len(names)),)) if name in names else NO_SHARE

@@ -1,0 +1,356 @@
+"""From an entry to its end: where its mail goes, the hooks around an attempt, and one server after the other."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Any, Final, cast
+from uuid import UUID
+
+from mailmend.delivery.mail.attempts import (
+    AttemptStage,
+    BeforeContent,
+    DeliveryAttempt,
+    DeliveryProtocol,
+    EnvelopeRecipient,
+    MailEnvelope,
+    MailRelay,
+    NextHop,
+    NextHops,
+    NoNextHop,
+    RecipientResult,
+    SourceAddress,
+)
+from mailmend.delivery.mail.entries import (
+    HELD_FOR,
+    DeliveryEntry,
+    EndedEntry,
+    EntryEnd,
+    EntryOrder,
+    EntryStage,
+    OrderKind,
+)
+from mailmend.delivery.mail.envelopes import plain_attributes
+from mailmend.delivery.mail.hooks import (
+    BounceRecipient,
+    DeleteRecipient,
+    HoldRecipient,
+    HookedAttempt,
+    HookedRecipient,
+    PutOffDelivery,
+    TryDelivery,
+)
+from mailmend.delivery.mail.journal import OUTCOMES, AttemptOutcome, JournalledAttempt
+from mailmend.delivery.mail.settling import as_ordered
+from mailmend.delivery.policy.engine import Picked, PickupEngine
+from mailmend.delivery.policy.policy import PickupField
+from mailmend.delivery.policy.sub_queues import ActiveMail
+from mailmend.delivery.server.held_mails import HeldMail
+from mailmend.delivery.server.hooks import DeliveryHooks
+from mailmend.delivery.server.journalling import AttemptJournal
+from mailmend.delivery.settings import DeliverySettings
+from mailmend.delivery.shared.orders import SharedOrders
+from mailmend.delivery.smtp.outgoing.smart_host import SmartHost
+from mailmend.model.errors import MailmendError
+from mailmend.model.instants import instant_of, nanos_of
+from mailmend.model.ports import Clock
+
+_NO_JOURNAL: Final = "the journal of attempts does not answer"
+
+_OF_THE_SERVER: Final = frozenset({AttemptStage.CONNECT, AttemptStage.TLS, AttemptStage.GREETING})
+"""Where an attempt ends that says nothing of the mail: the next server may be tried."""
+
+
+@dataclass(slots=True, eq=False)
+class ReadyEntry:
+    """An entry that waits to be picked.
+
+    Attributes:
+        hops: the servers that take its mail; it is counted by the first of them.
+        wanted: what the hook before delivery wants otherwise.
+        counted: as what it waits in the engine.
+        ready_at: since when it can be picked.
+    """
+
+    held: HeldMail
+    entry: DeliveryEntry
+    wanted: TryDelivery
+    sources: Sequence[SourceAddress]
+    hops: Sequence[NextHop] = ()
+    counted: ActiveMail | None = None
+    ready_at: datetime | None = None
+
+    @property
+    def recipient(self) -> str:
+        return self.wanted.recipient or self.entry.recipient
+
+    @property
+    def domain(self) -> str:
+        return self.recipient.rpartition("@")[2].lower()
+
+    def active(self, hop: NextHop) -> ActiveMail:
+        """The entry as the policies count it with this server."""
+        values = {
+            **self.held.mail.fields,
+            **self.wanted.fields,
+            PickupField.RECIPIENT_DOMAIN: self.domain,
+            PickupField.REMOTE_MX: hop.host,
+            PickupField.REMOTE_IP: hop.address,
+        }
+        normal = {pickup_field: pickup_field.of(value) for pickup_field, value in values.items()}
+        return ActiveMail(
+            self.held.name_of(self.entry.id.number), normal, self.addresses_for(hop), self.held.mail.urgent
+        )
+
+    def addresses_for(self, hop: NextHop) -> tuple[str, ...]:
+        """Our addresses of the family of the server's."""
+        return tuple(source.address for source in self.sources if source.reaches(hop))
+
+    def attempt(self, hop: NextHop, source: str, settings: DeliverySettings) -> DeliveryAttempt:
+        mail = self.held.mail
+        wanted = self.wanted
+        recipients = (EnvelopeRecipient(self.recipient, self.entry.wish),)
+        envelope = MailEnvelope(
+            wanted.sender or mail.sender,
+            recipients,
+            mail.envelope_id,
+            mail.returned,
+            requires_tls=mail.requires_tls,
+            priority=mail.priority,
+        )
+        origin = next(address for address in self.sources if address.address == source)
+        return DeliveryAttempt(envelope, hop, origin, wanted.tls or settings.tls, settings.protocol)
+
+    def recorded(self, attempt_id: UUID, begun: Picked, hop: NextHop, server: str) -> JournalledAttempt:
+        """An attempt that begins, for the journal."""
+        return JournalledAttempt(
+            entry=self.entry.id,
+            mail=self.held.dequeued.enqueue_id,
+            id=attempt_id,
+            fields={**begun.mail.values, PickupField.LOCAL_IP: begun.source},
+            sources=begun.mail.sources,
+            ready_at=self.ready_at,
+            host=hop.host,
+            content_bytes=len(self.held.dequeued.content),
+            urgent=begun.mail.urgent,
+            server=server,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryAttempts:
+    """Takes entries through their stages; the picking between is the server's.
+
+    Attributes:
+        orders: what is ordered of entries for after an attempt, or before one; None: nothing is.
+        wake: called when others may be picked.
+        trying: the attempts that are under way, each with its task.
+        broken_off: those of them that were.
+    """
+
+    next_hops: NextHops
+    relay: MailRelay
+    engine: PickupEngine
+    clock: Clock
+    settings: DeliverySettings
+    hooks: DeliveryHooks
+    journal: AttemptJournal
+    orders: SharedOrders | None
+    wake: Callable[[], None]
+    trying: dict[Picked, asyncio.Task[Any]] = field(default_factory=dict)
+    broken_off: set[Picked] = field(default_factory=set)
+
+    def break_off(self) -> None:
+        """Have every attempt end at once that counts against a shared limit; its recipient is tried again."""
+        for picked, task in self.trying.items():
+            if picked not in self.broken_off and self.engine.is_shared(picked):
+                self.broken_off.add(picked)
+                task.cancel()
+
+    async def prepared(self, held: HeldMail, entry: DeliveryEntry) -> ReadyEntry | EndedEntry:
+        """The entry with the servers that take its mail; or how it has ended, without an attempt."""
+        ended = await self._known_end(held, entry) or await self._as_ordered(held, entry)
+        if ended:
+            return ended
+        decided = await self.hooks.before(self._seen(held, entry))
+        held.give(decided.attributes)
+        wanted = decided.decision
+        if not isinstance(wanted, TryDelivery):
+            return self._decided(held, entry, wanted)
+        ready = ReadyEntry(held, entry, wanted, wanted.sources or self.settings.sources)
+        if entry.id.number in held.active:
+            ready.entry = held.move(entry.id.number, EntryStage.DNS)
+        try:
+            known = SmartHost(wanted.host, wanted.port) if wanted.host else self.next_hops
+            hops = await known.of(ready.domain)
+        except NoNextHop as error:
+            end = EntryEnd.FAILED if error.reply.permanent else EntryEnd.REFUSED
+            ended = EndedEntry(ready.entry, end, self.now(), error.reply.status, error.reply.text)
+            return await self._after(held, ended, None)
+        ready.hops = [hop for hop in hops if ready.addresses_for(hop)]
+        if not ready.hops:
+            why = "none of our addresses reaches its servers"
+            ended = EndedEntry(ready.entry, EntryEnd.REFUSED, self.now(), "4.4.4", why)
+            return await self._after(held, ended, None)
+        ready.ready_at = self.now()
+        return ready
+
+    async def ended(self, ready: ReadyEntry, picked: Picked) -> EndedEntry:
+        """How an entry ends: one server after the other is tried, as far as the limits of each allow it at once."""
+        held = ready.held
+        begun = picked
+        number = ready.entry.id.number
+        entry = ready.entry = held.move(number, EntryStage.DELIVERING)
+        for place, hop in enumerate(ready.hops, 1):
+            recorded = ready.recorded(self.clock.new_uuid(), begun, hop, self.journal.server)
+            try:
+                attempt = ready.attempt(hop, begun.source, self.settings)
+                before_content = partial(self.journal.begin, held, recorded)
+                result = await self._tried(begun, attempt, held.dequeued.content, before_content)
+            except MailmendError:
+                break
+            finally:
+                self.engine.end(begun, self.nanos())
+                self.wake()
+            if result is None:
+                why = "this server is cut off from the others"
+                return self.cut_off(held, EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=why, wait=held.away))
+            entry = replace(entry, reply="" if result.reply.ours else str(result.reply), host=result.host)
+            recorded = replace(recorded, ended_at=self.now(), stage=result.stage, status=result.reply.status)
+            if result.stage not in _OF_THE_SERVER or place == len(ready.hops):
+                entry = replace(entry, stage=held.move(number, EntryStage.POST_DELIVERY).stage)
+                return await self._closed(held, entry, result, recorded)
+            await self.journal.end(held, replace(recorded, outcome=AttemptOutcome.RETURNED))
+            following = self.engine.admit(ready.active(ready.hops[place]), self.nanos())
+            if following is None:
+                return EndedEntry(entry, EntryEnd.RETURNED, self.now(), wait=held.away)
+            begun = following
+            ready.ready_at = recorded.ended_at
+        returned = replace(recorded, ended_at=self.now(), outcome=AttemptOutcome.RETURNED, stage=AttemptStage.DATA)
+        await self.journal.end(held, returned, doubtful=True)
+        return EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=_NO_JOURNAL, wait=held.away)
+
+    def cut_off(self, held: HeldMail, otherwise: EndedEntry) -> EndedEntry:
+        """How an entry ends whose attempt came to no end here: `otherwise`, unless its server may have the mail."""
+        begun = held.begun.pop(otherwise.entry.id.number, None)
+        return (self.journal.doubted(otherwise.entry, begun) if begun else None) or otherwise
+
+    async def _tried(
+        self, begun: Picked, attempt: DeliveryAttempt, content: bytes, before_content: BeforeContent
+    ) -> RecipientResult | None:
+        """The result of an attempt; None: it was broken off."""
+        task = self.trying[begun] = cast("asyncio.Task[Any]", asyncio.current_task())
+        try:
+            (result,) = await self.relay.deliver(attempt, content, before_content)
+        except asyncio.CancelledError:
+            if begun not in self.broken_off:
+                raise
+            task.uncancel()
+            return None
+        else:
+            return result
+        finally:
+            del self.trying[begun]
+            self.broken_off.discard(begun)
+
+    def now(self) -> datetime:
+        """In whole milliseconds, as the journal keeps it: what follows from it follows again after a crash."""
+        micros = self.clock.micros()
+        return instant_of(micros - micros % 1000)
+
+    def nanos(self) -> int:
+        """Of the clock that never goes back."""
+        return nanos_of(self.clock.monotonic())
+
+    async def _as_ordered(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
+        """How it ends by what was ordered of it while its mail was on its way here; None: it is to be tried."""
+        if not self.orders or not self.orders.intended:
+            return None
+        change = (await self.orders.intents_of(held.mail.id)).get(entry.id.number)
+        return as_ordered(held.mail, entry, change, self.now()) if change else None
+
+    async def _known_end(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
+        """How it has ended by the journal, where its mail was had before; None: it is to be tried."""
+        try:
+            known = await self.journal.known_end(held, entry)
+        except MailmendError:
+            return EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=_NO_JOURNAL, wait=held.away)
+        if known is None or known.end is EntryEnd.RETURNED:
+            return known
+        arrived = self.settings.protocol is DeliveryProtocol.LMTP and known.end is EntryEnd.DELIVERED and not known.why
+        return await self._after(held, replace(known, arrived=arrived), AttemptStage.DATA)
+
+    async def _closed(
+        self, held: HeldMail, entry: DeliveryEntry, result: RecipientResult, recorded: JournalledAttempt
+    ) -> EndedEntry:
+        """How an entry ends behind an attempt; the journal has it before anything follows from it."""
+        doubted = self.journal.doubted(entry, recorded) if result.uncertain else None
+        judged = ended = doubted or self._judged(result, entry, recorded.ended_at or self.now())
+        if ended.end is EntryEnd.RETURNED:
+            await self.journal.end(held, recorded)
+            return ended
+        delivered = ended.end is EntryEnd.DELIVERED
+        if not delivered:
+            ended = await self._after(held, ended, result.stage)
+        await self.journal.end(held, replace(recorded, outcome=None if doubted else OUTCOMES[ended.end]))
+        if delivered:
+            return await self._after(held, ended, result.stage)
+        is_as_journalled = ended is judged and not doubted
+        return replace(ended, journalled=is_as_journalled)
+
+    def _judged(self, result: RecipientResult, entry: DeliveryEntry, at: datetime) -> EndedEntry:
+        """How an entry ends by a result, at the time that the journal has."""
+        reply = result.reply
+        end = EntryEnd.FAILED if reply.permanent else EntryEnd.REFUSED
+        if result.delivered:
+            end = EntryEnd.DELIVERED
+        why = reply.text if reply.ours else ""
+        arrived = self.settings.protocol is DeliveryProtocol.LMTP
+        return EndedEntry(entry, end, at, reply.status, why, result.tells and not arrived, arrived)
+
+    async def _after(self, held: HeldMail, ended: EndedEntry, stage: AttemptStage | None) -> EndedEntry:
+        entry = ended.entry
+        seen = self._seen(held, ended.entry)
+        schedule = self.settings.schedule(held.mail.transport)
+        is_last = schedule.after(entry.refusals + 1, ended.at, seen.expires_at, 0.0) is None
+        attempt = HookedAttempt(seen, ended.end, ended.status, entry.reply, ended.why, entry.host, stage, is_last)
+        decided = await self.hooks.after(attempt)
+        held.give(decided.attributes)
+        return ended if decided.decision is None else self._decided(held, entry, decided.decision, ended.status)
+
+    def _decided(
+        self,
+        held: HeldMail,
+        entry: DeliveryEntry,
+        decision: PutOffDelivery | HoldRecipient | BounceRecipient | DeleteRecipient,
+        status: str = "",
+    ) -> EndedEntry:
+        match decision:
+            case PutOffDelivery(counts=True):
+                return EndedEntry(entry, EntryEnd.REFUSED, self.now(), status, decision.reason, wait=decision.delay)
+            case PutOffDelivery():
+                wait = held.away if decision.delay is None else decision.delay
+                return EndedEntry(entry, EntryEnd.RETURNED, self.now(), status, decision.reason, wait=wait)
+            case HoldRecipient(reason):
+                held_now = replace(entry, order=EntryOrder(OrderKind.HOLD, "a hook", reason, self.now()))
+                return EndedEntry(held_now, EntryEnd.RETURNED, self.now(), status, reason, wait=HELD_FOR, changed=True)
+            case BounceRecipient():
+                return EndedEntry(entry, EntryEnd.FAILED, self.now(), decision.status, decision.reason)
+            case DeleteRecipient():
+                return EndedEntry(entry, EntryEnd.DELETED, self.now(), status, decision.reason)
+
+    def _seen(self, held: HeldMail, entry: DeliveryEntry) -> HookedRecipient:
+        mail = held.mail
+        return HookedRecipient(
+            id=entry.id,
+            sender=mail.sender,
+            recipient=entry.recipient,
+            fields=mail.fields,
+            refusals=entry.refusals,
+            reply=entry.reply,
+            first_seen_at=mail.first_seen_at,
+            expires_at=self.settings.schedule(mail.transport).expires_at(mail.first_seen_at, mail.expires_at),
+            content_bytes=len(held.dequeued.content),
+            attributes={**plain_attributes(held.dequeued.mail), **held.given},
+        )

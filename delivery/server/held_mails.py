@@ -1,0 +1,304 @@
+"""Mails that were taken from their queue and have not left it: what still waits, what has ended, and how they leave."""
+
+import asyncio
+import logging
+import re
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import count
+from typing import Final
+from uuid import UUID
+
+from mailmend.delivery.mail.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage, OutgoingMail
+from mailmend.delivery.mail.envelopes import mail_again, plain_attributes, with_bytes, without_notes
+from mailmend.delivery.mail.journal import JournalledAttempt
+from mailmend.delivery.mail.notices import RecipientNotice, ReportReader, StatusNotification
+from mailmend.delivery.mail.settling import MailSettlement
+from mailmend.mailqueue.queue import Dequeued, MailQueue
+from mailmend.mailqueue.rules.mails import Mail
+from mailmend.model.backoff import LOOK_AGAIN, BackOff
+from mailmend.model.errors import CannotReach, MailmendError, WrongUse
+from mailmend.model.ids import EnqueueId, put_off_id, report_id
+from mailmend.model.ports import Clock
+from mailmend.model.texts import noted
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
+
+_AWAY: Final = BackOff(timedelta(minutes=1), timedelta(minutes=30))
+_ELSEWHERE: Final = BackOff(timedelta(seconds=2), timedelta(minutes=1))
+
+_MANY: Final = 500
+"""Mails of more recipients are put together beside the event loop, whose server has a seat to keep."""
+
+LeavingStep = Callable[[], Awaitable[object]]
+
+
+@dataclass(slots=True, eq=False)
+class HeldMail:
+    """A mail that was taken from its queue and is unacked.
+
+    Attributes:
+        active: its entries that have not ended, by their number.
+        taken_at: in nanoseconds of the monotonic clock.
+        expires_at: likewise.
+        begun: attempts whose content may have been sent and whose end the journal does not have, by number.
+        given: attributes that hooks set, and its queue does not know yet: kept with what comes again.
+    """
+
+    dequeued: Dequeued
+    mail: OutgoingMail
+    active: dict[int, DeliveryEntry]
+    taken_at: int
+    expires_at: int
+    ended: list[EndedEntry] = field(default_factory=list)
+    begun: dict[int, JournalledAttempt] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def may_have_been_had(self) -> bool:
+        """Whether somebody may have had it in this passage.
+
+        The broker says so; or it was delayed, as movers of delayed mails may publish one twice.
+        """
+        dequeued = self.dequeued
+        return dequeued.redelivered or dequeued.attempts > 0 or self.mail.id != dequeued.enqueue_id
+
+    def give(self, attributes: Mapping[str, str]) -> None:
+        """Set attributes of the mail."""
+        if attributes:
+            own = plain_attributes(self.dequeued.mail)
+            self.given = {name: text for name, text in {**self.given, **attributes}.items() if own.get(name) != text}
+
+    @property
+    def changed(self) -> bool:
+        """Whether something of it is not as its queue has it."""
+        return bool(self.given) or any(entry.end is not EntryEnd.RETURNED or entry.changed for entry in self.ended)
+
+    @property
+    def away(self) -> timedelta:
+        """For how long it goes back to the queue: longer each time that there was no room for it."""
+        return _AWAY.wait(self.dequeued.attempts + 1)
+
+    @property
+    def elsewhere(self) -> timedelta:
+        """For how long it goes back to the queue so that another server may take it."""
+        return _ELSEWHERE.wait(self.dequeued.attempts + 1)
+
+    def name_of(self, number: int) -> str:
+        """An entry while it is held: of this passage of its mail through the queue."""
+        return f"{self.dequeued.enqueue_id}:{number}"
+
+    def names_of(self, entry: DeliveryEntry) -> frozenset[str]:
+        """By what somebody may ask for an entry: ids of its mail, at first and now, and of the entry."""
+        ids = (str(self.mail.id), str(self.dequeued.enqueue_id))
+        return frozenset((*ids, *(f"{name}:{entry.id.number}" for name in ids)))
+
+    @property
+    def waits(self) -> bool:
+        """Whether each of its recipients that are left waits to be picked."""
+        return bool(self.active) and all(entry.stage is EntryStage.WAITING for entry in self.active.values())
+
+    def move(self, number: int, stage: EntryStage) -> DeliveryEntry:
+        entry = self.active[number] = self.active[number].moved(stage)
+        return entry
+
+    def end(self, ended: EndedEntry) -> bool:
+        """Take an entry's end down; whether it was the last one."""
+        del self.active[ended.entry.id.number]
+        self.ended.append(ended)
+        return not self.active
+
+
+@dataclass(frozen=True, slots=True)
+class MailDepartures:
+    """How mails leave their queue: every step is durable before the next, and the ack is the last.
+
+    Whatever ends this in between, the mail is in the queue still, and comes again whole.
+
+    Attributes:
+        reporter: the name of this host, in reports to senders.
+        postmaster: who is told of reports that cannot be delivered; "" tells nobody.
+        lost_reports: how many could not be, by who was told.
+        unacked: mails whose ack alone has failed: they come again, and need nothing else.
+        stuck: mails whose next step failed, and is tried again.
+    """
+
+    queue: MailQueue
+    clock: Clock
+    reporter: str
+    postmaster: str = ""
+    lost_reports: Counter[ReportReader] = field(default_factory=Counter)
+    unacked: set[EnqueueId] = field(default_factory=set)
+    stuck: set[EnqueueId] = field(default_factory=set)
+
+    async def leave(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> None:
+        """Carry the steps out; where the queue does not answer it is asked again and again, but for the last one."""
+        if held.ended and not held.changed:
+            await self._give_back(held, min(settlement.again) - now)
+            return
+        try:
+            await self._carry_out(deque([*self._again(held, settlement), *self._report(held, settlement, now)]), held)
+        except WrongUse as error:
+            _log_failure("a mail cannot be put off, and becomes a dead letter", held, error)
+            await held.dequeued.reject()
+            return
+        finally:
+            self.stuck.discard(held.dequeued.enqueue_id)
+        await self.ack(held.dequeued)
+
+    async def _carry_out(self, steps: deque[LeavingStep], held: HeldMail) -> None:
+        for tries in count(1):
+            try:
+                while steps:
+                    await steps[0]()
+                    steps.popleft()
+            except WrongUse:
+                raise
+            except MailmendError as error:
+                _log_failure("a mail cannot be settled yet", held, error)
+            except Exception:  # noqa: BLE001 - as where a module cannot be read for want of a descriptor
+                _LOG.exception("a mail cannot be settled yet", extra={"mail": str(held.mail.id)})
+            else:
+                return
+            self.stuck.add(held.dequeued.enqueue_id)
+            await self.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
+
+    async def ack(self, dequeued: Dequeued) -> None:
+        try:
+            await dequeued.ack()
+        except Exception as error:  # noqa: BLE001 - the mail comes again, and then it is acked at once
+            shown = {"mail": str(dequeued.enqueue_id), "error": _what(error)}
+            _LOG.warning("an ack failed", extra=shown, exc_info=not isinstance(error, MailmendError))
+            self.unacked.add(dequeued.enqueue_id)
+        else:
+            self.unacked.discard(dequeued.enqueue_id)
+
+    async def _give_back(self, held: HeldMail, wait: timedelta) -> None:
+        """Nothing of the mail has changed: it is delayed as it is, its bytes stay where they are."""
+        why = next((entry.why for entry in held.ended if entry.why), None)
+        try:
+            await held.dequeued.retry(max(wait, timedelta(seconds=1)), noted(why) if why else None)
+        except Exception as error:  # noqa: BLE001 - the broker has it again
+            _log_failure("a mail comes again at once", held, error)
+
+    def _again(self, held: HeldMail, settlement: MailSettlement) -> Iterable[LeavingStep]:
+        """Recipients that the journal knows come apart from others: the same ones come together after a crash."""
+        journalled = {entry.entry.id.number for entry in held.ended if entry.journalled}
+        for at, entries in settlement.again.items():
+            known = [entry for entry in entries if entry.id.number in journalled]
+            others = [entry for entry in entries if entry.id.number not in journalled]
+            for some in filter(None, (known, others)):
+                yield partial(self._put_off, held, some, at)
+
+    async def _put_off(self, held: HeldMail, entries: Sequence[DeliveryEntry], at: datetime) -> None:
+        """Put a mail into its queue again, for these recipients; if need be, without the notes about it.
+
+        Its id follows from this passage: a server that is killed between this and the ack does it again, for one mail.
+        """
+        mail = held.dequeued.mail
+        content = held.dequeued.content
+        known_as = put_off_id(held.dequeued.enqueue_id, [entry.id.number for entry in entries])
+        build = partial(mail_again, mail, held.mail, entries, held.given)
+        again = with_bytes(await asyncio.to_thread(build) if len(entries) > _MANY else build(), content)
+        try:
+            await self.queue.enqueue(again, content, at=at, known_as=known_as, was_queued=True)
+        except CannotReach:
+            raise
+        except (MailmendError, ValueError, TypeError) as error:  # the latter two: a store that cannot encode a text
+            _log_failure("a mail is put off without the notes about it", held, error)
+            bare = with_bytes(mail_again(mail, held.mail, [without_notes(entry) for entry in entries]), content)
+            await self.queue.enqueue(bare, content, at=at, known_as=known_as, was_queued=True)
+
+    def _report(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> Iterable[LeavingStep]:
+        sender = held.mail.sender
+        if settlement.notices and sender:
+            known_as = report_id(held.dequeued.enqueue_id)
+            yield partial(self._tell, held, self._notification(held, settlement.notices, sender, now, known_as))
+        if settlement.untold:
+            yield from self._about_lost_report(held, settlement.untold, now)
+
+    def _notification(
+        self, held: HeldMail, notices: Sequence[RecipientNotice], reader: str, now: datetime, known_as: EnqueueId
+    ) -> StatusNotification:
+        return StatusNotification(
+            sender=reader,
+            reporter=self.reporter,
+            recipients=notices,
+            content=held.dequeued.content,
+            arrived_at=held.mail.first_seen_at,
+            written_at=now,
+            token=known_as.hex,
+            envelope_id=held.mail.envelope_id,
+            returned=held.mail.returned,
+            to_postmaster=reader == self.postmaster,
+        )
+
+    async def _tell(self, held: HeldMail, report: StatusNotification) -> None:
+        """Put a report into the queue; where its reader has no address that the queue takes, tell the postmaster."""
+        try:
+            await self._put_report(held, report)
+        except WrongUse as error:
+            _log_failure("a sender cannot be told", held, error)
+            for step in self._about_lost_report(held, report.recipients, report.written_at):
+                await step()
+
+    async def _put_report(self, held: HeldMail, report: StatusNotification) -> None:
+        state = held.dequeued.mail.state
+        mail = Mail(f"report-{report.token}", (report.sender,), state=state, last_updated=report.written_at)
+        known_as = EnqueueId(UUID(hex=report.token))
+        await self.queue.enqueue(mail, report.rendered(), known_as=known_as)
+
+    def _about_lost_report(
+        self, held: HeldMail, notices: Sequence[RecipientNotice], now: datetime
+    ) -> Iterable[LeavingStep]:
+        """Count a report that nobody gets, and tell the postmaster; not of what the postmaster did not get."""
+        is_its_own = all(notice.recipient.lower() == self.postmaster.lower() for notice in notices)
+        reader = ReportReader.POSTMASTER if self.postmaster and not is_its_own else ReportReader.NOBODY
+        self.lost_reports[reader] += 1
+        _LOG.error("a report could not be delivered", extra={"mail": str(held.mail.id), "told": reader.value})
+        if reader is ReportReader.POSTMASTER:
+            known_as = report_id(report_id(held.dequeued.enqueue_id))
+            report = self._notification(held, notices, self.postmaster, now, known_as)
+            yield partial(self._put_to_postmaster, held, report)
+
+    async def _put_to_postmaster(self, held: HeldMail, report: StatusNotification) -> None:
+        try:
+            await self._put_report(held, report)
+        except WrongUse as error:
+            _log_failure("the postmaster cannot be told", held, error)
+
+
+def _log_failure(event: str, held: HeldMail, error: Exception) -> None:
+    _LOG.warning(event, extra={"mail": str(held.mail.id), "error": _what(error)})
+
+
+def _what(error: Exception) -> str:
+    return error.what if isinstance(error, MailmendError) else type(error).__name__
+
+
+_ADDRESS: Final = re.compile(r"(?<!\S)\S+@\S+")
+_EVENTS: Final = {
+    EntryEnd.DELIVERED: "a recipient has the mail",
+    EntryEnd.REFUSED: "a recipient was refused for now",
+    EntryEnd.FAILED: "a recipient was refused for good",
+    EntryEnd.EXPIRED: "a recipient was tried for long enough",
+    EntryEnd.RETURNED: "a recipient goes back to the queue",
+    EntryEnd.DELETED: "a recipient was given up, and nobody is told",
+}
+
+
+def log_ended(ended: EndedEntry) -> None:
+    """One line for each end of an entry: ids, domain, server and reply; addresses in a reply are left out."""
+    entry = ended.entry
+    fields = {
+        "mail": str(entry.id),
+        "domain": entry.domain,
+        "host": entry.host or None,
+        "reply": _ADDRESS.sub("(address)", entry.reply) or None,
+        "refusals": entry.refusals,
+        "why": ended.why or None,
+    }
+    _LOG.info(_EVENTS[ended.end], extra=fields)

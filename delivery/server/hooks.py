@@ -1,0 +1,126 @@
+"""Hooks: programs of the operator's own that decide before and after an attempt, each within a limit of time.
+
+A hook is a function, or a coroutine function; the former runs in a thread, which goes on where it takes too long. One
+that fails, or takes too long, decides nothing: before an attempt the recipient comes again in five minutes, and no
+retry is counted; after it follows what would follow without a hook. What it orders beside its decision waits for
+nothing: the deliveries go on, whether the ledger answers or not.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from mailmend.delivery.mail.entries import EntryEnd, EntryId
+from mailmend.delivery.mail.hooks import (
+    BounceRecipient,
+    DeleteRecipient,
+    HoldRecipient,
+    HookedAttempt,
+    HookedRecipient,
+    HookOrder,
+    HookResult,
+    PostDecision,
+    PostDelivery,
+    PreDecision,
+    PreDelivery,
+    PutOffDelivery,
+    TryDelivery,
+)
+from mailmend.delivery.policy.suspensions import HOOK_OWNER
+from mailmend.model.errors import MailmendError
+from mailmend.model.ports import Clock
+
+FAILED_HOOK: Final = PutOffDelivery(timedelta(minutes=5), counts=False, reason="the hook before delivery failed")
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
+
+D = TypeVar("D", bound=PreDecision | PostDecision)
+
+
+def _heeded_by_nobody(_: Sequence[HookOrder], owner: str) -> None:
+    _LOG.warning("what a hook orders needs the ledger", extra={"owner": owner})
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryHooks:
+    """The hooks of a server; None where there is none.
+
+    Attributes:
+        pre_name: of what people know it by; its orders are owned by it.
+        post_name: likewise.
+        heed: has the server heed what a hook orders, whose owner is the second argument.
+    """
+
+    clock: Clock
+    pre: PreDelivery | None = None
+    post: PostDelivery | None = None
+    pre_name: str = ""
+    post_name: str = ""
+    limit: timedelta = timedelta(seconds=10)
+    heed: Callable[[Sequence[HookOrder], str], None] = _heeded_by_nobody
+
+    async def before(self, recipient: HookedRecipient) -> HookResult[PreDecision]:
+        if self.pre is None:
+            return HookResult(TryDelivery())
+        result = _result(await self._asked(self.pre, recipient))
+        if isinstance(result.decision, PreDecision):
+            return self._followed(result, self.pre_name)
+        _log_failure(recipient.id, result.decision)
+        return HookResult(FAILED_HOOK)
+
+    async def after(self, attempt: HookedAttempt) -> HookResult[PostDecision]:
+        if self.post is None:
+            return HookResult(None)
+        result = _result(await self._asked(self.post, attempt))
+        decided = result.decision
+        if isinstance(decided, PutOffDelivery | HoldRecipient | BounceRecipient | DeleteRecipient):
+            if attempt.end is not EntryEnd.DELIVERED:
+                return self._followed(result, self.post_name)
+            decided = "the recipient has the mail already"
+        if decided is None:
+            return self._followed(result, self.post_name)
+        _log_failure(attempt.recipient.id, decided)
+        return HookResult(None)
+
+    def _followed(self, result: HookResult[D], name: str) -> HookResult[D]:
+        if result.orders:
+            self.heed(result.orders, HOOK_OWNER + name)
+        return result
+
+    async def _asked(self, hook: Callable[[Any], Any], seen: Any) -> object:
+        """What it returns; a sentence where it fails."""
+        asking = asyncio.ensure_future(_called(hook, seen))
+        waiting = asyncio.ensure_future(self.clock.pause(self.limit.total_seconds()))
+        try:
+            await asyncio.wait((asking, waiting), return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                return f"it took longer than {self.limit.total_seconds():g} s"
+            return asking.result()
+        except MailmendError as error:
+            return f"it raised {type(error).__name__}: {error.what}"
+        except Exception as error:  # noqa: BLE001 - whatever a program of somebody else's raises
+            return f"it raised {type(error).__name__}"
+        finally:
+            for task in (asking, waiting):
+                task.cancel()
+            await asyncio.gather(asking, waiting, return_exceptions=True)
+
+
+async def _called(hook: Callable[[Any], Any], seen: Any) -> object:
+    if inspect.iscoroutinefunction(hook):
+        return await hook(seen)
+    decided = await asyncio.to_thread(hook, seen)
+    return await decided if isinstance(decided, Awaitable) else decided
+
+
+def _result(returned: Any) -> HookResult[Any]:
+    return returned if isinstance(returned, HookResult) else HookResult(returned)
+
+
+def _log_failure(entry: EntryId, decided: object) -> None:
+    why = decided if isinstance(decided, str) else f"it returned {type(decided).__name__}, which is no decision"
+    _LOG.warning("a hook decided nothing", extra={"mail": str(entry), "why": why})

@@ -1,0 +1,440 @@
+"""The server of deliveries: it takes mails from a queue, picks who is delivered when, tries, and settles each mail.
+
+A mail stays unacked until all of its recipients have ended. Then its sender is told what is due, recipients that were
+refused for now are put off as a mail of their own, and only then it is acked: whatever kills the server, each mail
+comes again, and what the journal of attempts knows is not done again. What waits for a policy for long goes back to
+the queue, so that it neither holds up others nor outlasts the broker's patience; that counts as no retry.
+"""
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from mailmend.delivery.ledger.attempts import LedgerAttempts
+from mailmend.delivery.ledger.orders import LedgerOrders
+from mailmend.delivery.ledger.servers import LedgerServers
+from mailmend.delivery.mail.attempts import MailRelay, NextHops
+from mailmend.delivery.mail.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage
+from mailmend.delivery.mail.envelopes import outgoing_of
+from mailmend.delivery.mail.settling import all_as_ordered, settlement_of, without_attempt
+from mailmend.delivery.metrics import (
+    delivery_samples,
+    order_samples,
+    pickup_samples,
+    report_samples,
+    share_samples,
+    uncertain_samples,
+)
+from mailmend.delivery.policy.counters import PolicyChanges
+from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.policy.policy import CounterPolicy
+from mailmend.delivery.policy.servers import ServerName
+from mailmend.delivery.policy.sub_queues import UNKNOWN
+from mailmend.delivery.policy.suspensions import Suspension
+from mailmend.delivery.policy.turns import NO_WEIGHTS
+from mailmend.delivery.server.attempting import EntryAttempts, ReadyEntry
+from mailmend.delivery.server.explaining import EntryStanding, standings_of
+from mailmend.delivery.server.held_mails import HeldMail, MailDepartures, log_ended
+from mailmend.delivery.server.hooks import DeliveryHooks
+from mailmend.delivery.server.journalling import AttemptJournal
+from mailmend.delivery.settings import DeliverySettings
+from mailmend.delivery.shared.orders import SharedOrders
+from mailmend.delivery.shared.sharing import SharedLimits
+from mailmend.mailqueue.background import cancelled, paused
+from mailmend.mailqueue.queue import Dequeued, MailQueue
+from mailmend.model.ids import EnqueueId
+from mailmend.model.instants import nanos_in, span_of
+from mailmend.model.metrics import MetricSample
+from mailmend.model.ports import Clock
+
+_LOOK_EVERY: Final = timedelta(minutes=1)
+_ELSEWHERE_AFTER: Final = timedelta(seconds=3)
+"""How long a recipient waits here for a limit that only other servers have a part of."""
+
+_PREPARING_MAX: Final = 100
+"""The largest number of recipients that are prepared at once: each may ask a hook, the journal and DNS."""
+
+_COPY_AGAIN: Final = timedelta(minutes=5)
+"""When a second copy of a mail that is held comes again: an enqueue that was repeated after a crash may leave one."""
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class DeliveryServer:
+    """Delivers the mails of one queue until it is asked to stop; one event loop uses it.
+
+    Attributes:
+        name: of this process, among those that serve the queue.
+        ended: how often the active time of an entry has ended in each way.
+        is_ready: whether it takes mails: it knows what is ordered, and was not asked to stop.
+        ledger: where what people order is; None: the policies alone hold.
+        journal: where attempts are written down; None: nowhere.
+        servers: where servers share limits; None: this one has all of them. The engine was made with a share then.
+    """
+
+    name: str
+    queue: MailQueue
+    next_hops: NextHops
+    relay: MailRelay
+    engine: PickupEngine
+    clock: Clock
+    settings: DeliverySettings
+    ended: Counter[EntryEnd] = field(default_factory=Counter)
+    hooks: DeliveryHooks | None = None
+    ledger: LedgerOrders | None = None
+    journal: LedgerAttempts | None = None
+    servers: LedgerServers | None = None
+    is_ready: bool = False
+    orders: SharedOrders | None = field(default=None, init=False)
+    _limits: SharedLimits | None = None
+    _work: EntryAttempts = field(init=False)
+    _departures: MailDepartures = field(init=False)
+    _held: dict[EnqueueId, HeldMail] = field(default_factory=dict)
+    _bytes_held: int = 0
+    _ready: dict[str, ReadyEntry] = field(default_factory=dict)
+    _check_at: int = UNKNOWN
+    _unprepared: deque[tuple[HeldMail, deque[DeliveryEntry]]] = field(default_factory=deque)
+    _preparing: set[asyncio.Task[None]] = field(default_factory=set)
+    _attempts: set[asyncio.Task[None]] = field(default_factory=set)
+    _settling: set[asyncio.Task[None]] = field(default_factory=set)
+    _suspended: tuple[Suspension, ...] = ()
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._departures = MailDepartures(self.queue, self.clock, self.settings.reporter, self.settings.postmaster)
+        hooks = self.hooks or DeliveryHooks(clock=self.clock)
+        if self.ledger:
+            self.orders = SharedOrders(
+                queue=self.queue.name,
+                server=self.name,
+                ledger=self.ledger,
+                engine=self.engine,
+                clock=self.clock,
+                every=self.settings.suspensions_every,
+                wake=self._woken.set,
+            )
+            hooks = replace(hooks, heed=self.orders.heed)
+        self._work = EntryAttempts(
+            next_hops=self.next_hops,
+            relay=self.relay,
+            engine=self.engine,
+            clock=self.clock,
+            settings=self.settings,
+            hooks=hooks,
+            orders=self.orders,
+            journal=AttemptJournal(self.queue.name, self.journal, self.settings.uncertain, self.clock, self.name),
+            wake=self._woken.set,
+        )
+        if self.servers:
+            self._limits = SharedLimits(
+                queue=self.queue.name,
+                ledger=self.servers,
+                engine=self.engine,
+                clock=self.clock,
+                name=ServerName(self.settings.seat),
+                insists=self.settings.insists_on_seat,
+                owner=self.name,
+                wake=self._woken.set,
+                break_off=self._work.break_off,
+            )
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Work until asked to stop; attempts that run then have some time to end.
+
+        Raises:
+            CannotReach: nothing can be taken from the queue any more, or what is ordered cannot be read at the start.
+            ServerNameTaken: another live server has the name.
+        """
+        watching = set[asyncio.Task[None]]()
+        if self.orders:
+            await self.orders.read()
+            watching.add(asyncio.ensure_future(self.orders.keep_current(stop)))
+        if self._limits:
+            watching.add(asyncio.ensure_future(self._limits.keep_current(stop)))
+        try:
+            await self._serve(stop, watching)
+        finally:
+            ended = [task for task in watching if task.done()]
+            await cancelled(watching)
+            if self.orders:
+                await self.orders.leave()
+            if self._limits:
+                await self._limits.end()
+        for task in ended:
+            task.result()
+
+    async def _serve(self, stop: asyncio.Event, watching: Collection[asyncio.Task[None]]) -> None:
+        held = self.settings.bytes_at_once_max
+        async with self.queue.dequeue(self.settings.prefetch, bytes_max=held) as mails:
+            taking = asyncio.ensure_future(self._take_all(mails))
+            for task in (taking, *watching):
+                task.add_done_callback(lambda _: self._woken.set())
+            self.is_ready = True
+            try:
+                while not stop.is_set() and not any(task.done() for task in (taking, *watching)):
+                    self._woken.clear()
+                    self._look()
+                    await paused(self.clock, self._rest(), stop, self._woken)
+            finally:
+                self.is_ready = False
+                taking.cancel()
+                await self._close()
+                with suppress(asyncio.CancelledError):
+                    await taking
+
+    def samples(self) -> Iterable[MetricSample]:
+        """What monitoring is told of the present moment."""
+        stages = Counter(entry.stage for held in self._held.values() for entry in held.active.values())
+        yield from delivery_samples(self.queue.name, self.ended, stages, len(self._held), self.clock.micros())
+        yield from pickup_samples(self.queue.name, self.engine.figures(self._work.nanos()))
+        yield from uncertain_samples(self.queue.name, self._work.journal.uncertain)
+        yield from report_samples(self.queue.name, self._departures.lost_reports)
+        if self.orders and self.orders.read_micros is not None:
+            suspensions = self.orders.suspensions
+            conditions = self.orders.conditions.placed
+            yield from order_samples(
+                self.queue.name, suspensions.count, suspensions.unread_count, conditions, self.orders.read_micros
+            )
+        if self._limits:
+            yield from share_samples(self.queue.name, self._limits.servers, self._limits.state)
+
+    def standings(self, name: str) -> Sequence[EntryStanding]:
+        """How entries stand that this server has: those of a mail by any of its ids, or one as `mail:number`."""
+        return standings_of(name, self._held.values(), self._ready, self.engine, self._work.nanos())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many attempts go on as may at once."""
+        return len(self._attempts) >= self.settings.concurrency
+
+    @property
+    def stuck(self) -> int:
+        """How many mails cannot leave the queue for now, as something behind it does not answer."""
+        return len(self._departures.stuck)
+
+    def limit(
+        self,
+        policies: Sequence[CounterPolicy],
+        suspensions: Sequence[Suspension],
+        weights: Mapping[str, int] = NO_WEIGHTS,
+    ) -> PolicyChanges:
+        """Let these policies, suspensions and tenants' weights of a file hold from now on, in place of those before."""
+        now = self._work.nanos()
+        changes = self.orders.conditions.limit(policies) if self.orders else self.engine.reload(policies, now)
+        for suspension in self._suspended:
+            self.engine.lift(suspension.id, now)
+        for suspension in suspensions:
+            self.engine.suspend(suspension, now)
+        self._suspended = tuple(suspensions)
+        self.engine.weigh(weights)
+        self._woken.set()
+        return changes
+
+    # Mails come in
+
+    async def _take_all(self, mails: AsyncIterator[Dequeued]) -> None:
+        async for dequeued in mails:
+            try:
+                self._take(dequeued)
+            except Exception:  # noqa: BLE001 - no single mail ends the server
+                _LOG.exception("a mail cannot be understood", extra={"mail": str(dequeued.enqueue_id)})
+                self._let_go(dequeued)
+                self._begin(self._settling, dequeued.retry())
+
+    def _take(self, dequeued: Dequeued) -> None:
+        if dequeued.enqueue_id in self._departures.unacked:
+            self._begin(self._settling, self._departures.ack(dequeued))
+            return
+        if dequeued.enqueue_id in self._held:
+            self._begin(self._settling, dequeued.retry(_COPY_AGAIN, "the same mail is being worked on"))
+            return
+        mail, entries = outgoing_of(dequeued, self._work.now())
+        expires_at = self.settings.schedule(mail.transport).expires_at(mail.first_seen_at, mail.expires_at)
+        now = self._work.nanos()
+        active = {delivery_entry.id.number: delivery_entry for delivery_entry in entries}
+        held = HeldMail(dequeued, mail, active, now, now + nanos_in(expires_at - self._work.now()))
+        self._held[dequeued.enqueue_id] = held
+        self._bytes_held += len(dequeued.content)
+        limit = self.settings.crowded_max if self._is_crowded else self.settings.waiting_max
+        self._check_at = min(self._check_at, held.expires_at, now + nanos_in(limit))
+        if not entries:
+            self._begin(self._settling, self._settled(held))
+        to_try = deque[DeliveryEntry]()
+        at = self._work.now()
+        for entry in entries:
+            if ended := without_attempt(entry, at, expires_at):
+                self._end(held, ended)
+            else:
+                to_try.append(entry)
+        self._unprepared.append((held, to_try))
+        self._woken.set()
+
+    def _prepare(self) -> None:
+        """Begin to prepare recipients, a bounded number at once; mails take turns."""
+        while self._unprepared and len(self._preparing) < _PREPARING_MAX:
+            held, to_try = self._unprepared.popleft()
+            if not to_try:
+                continue
+            entry = to_try.popleft()
+            self._unprepared.append((held, to_try))
+            if entry.id.number in held.active:
+                work = partial(self._prepared, held, entry)
+                self._begin(self._preparing, self._until_ended(held, entry.id.number, work))
+
+    def _let_go(self, dequeued: Dequeued) -> None:
+        if self._held.pop(dequeued.enqueue_id, None):
+            self._bytes_held -= len(dequeued.content)
+
+    async def _prepared(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
+        """Let an entry be picked from now on; or how it has ended."""
+        found = await self._work.prepared(held, entry)
+        if isinstance(found, EndedEntry):
+            return found
+        if entry.id.number in held.active:
+            found.entry = held.move(entry.id.number, EntryStage.WAITING)
+            active = found.counted = found.active(found.hops[0])
+            self._ready[active.id] = found
+            self.engine.add(active)
+            self._woken.set()
+        return None
+
+    # Who is next
+
+    def _look(self) -> None:
+        """End what has waited for too long, and begin every attempt that may begin now."""
+        now = self._work.nanos()
+        self._prepare()
+        if self._check_at <= now:
+            self._check_waiting(now)
+        if self._limits:
+            self._give_to_others(self._limits, now)
+        while not self.is_full and (picked := self.engine.pick(now)):
+            ready = self._ready.pop(picked.mail.id)
+            work = partial(self._work.ended, ready, picked)
+            self._begin(self._attempts, self._until_ended(ready.held, ready.entry.id.number, work))
+        if self._limits:
+            self._limits.rates.look()
+
+    @property
+    def _is_crowded(self) -> bool:
+        settings = self.settings
+        return len(self._held) >= settings.prefetch or 2 * self._bytes_held >= settings.bytes_at_once_max
+
+    def _check_waiting(self, now: int) -> None:
+        """End what has expired, and give back what has waited for too long, or leaves no room for others."""
+        longest = nanos_in(self.settings.waiting_max)
+        crowded = nanos_in(self.settings.crowded_max)
+        stay = list[HeldMail]()
+        for held in list(self._held.values()):
+            if held.expires_at <= now:
+                self._end_waiting(held, EntryEnd.EXPIRED, now)
+            elif held.taken_at + longest <= now:
+                self._end_waiting(held, EntryEnd.RETURNED, now)
+            else:
+                stay.append(held)
+        if self._is_crowded:
+            idle = [held for held in stay if held.waits and held.taken_at + crowded <= now]
+            for held in idle[: (len(idle) + 1) // 2]:
+                self._end_waiting(held, EntryEnd.RETURNED, now)
+        limits = [min(held.expires_at, held.taken_at + longest) for held in stay]
+        self._check_at = min([*limits, now + crowded if self._is_crowded else UNKNOWN])
+
+    def _end_waiting(self, held: HeldMail, end: EntryEnd, now: int) -> None:
+        at = self._work.now()
+        for number, entry in list(held.active.items()):
+            if entry.stage in {EntryStage.DELIVERING, EntryStage.POST_DELIVERY}:
+                continue
+            if (ready := self._ready.pop(held.name_of(number), None)) and ready.counted:
+                self.engine.remove(ready.counted, now)
+            self._end(held, EndedEntry(entry, end, at, wait=held.away))
+
+    def _give_to_others(self, limits: SharedLimits, now: int) -> None:
+        """Give back what waits for a limit that only other servers have a part of."""
+        for mail in limits.misplaced():
+            ready = self._ready[mail.id]
+            if ready.held.taken_at + nanos_in(_ELSEWHERE_AFTER) <= now:
+                del self._ready[mail.id]
+                self.engine.remove(mail, now)
+                entry = ready.held.active[ready.entry.id.number]
+                why = "another server of the queue has this limit"
+                ended = EndedEntry(entry, EntryEnd.RETURNED, self._work.now(), why=why, wait=ready.held.elsewhere)
+                self._end(ready.held, ended)
+
+    def _rest(self) -> timedelta:
+        """How long nothing can happen unless somebody wakes the server."""
+        soonest = min(self._check_at, UNKNOWN if (at := self.engine.next_at()) is None else at)
+        return min(_LOOK_EVERY, span_of(max(0, soonest - self._work.nanos())))
+
+    # Mails go out
+
+    async def _until_ended(self, held: HeldMail, number: int, work: Callable[[], Awaitable[EndedEntry | None]]) -> None:
+        """Do some work on an entry; where it fails by an error of ours, that counts as a refusal for now."""
+        try:
+            ended = await work()
+        except Exception:  # noqa: BLE001 - no single mail ends the server
+            _LOG.exception("an attempt failed by itself", extra={"mail": held.name_of(number)})
+            entry = held.active[number]
+            failed = EndedEntry(entry, EntryEnd.REFUSED, self._work.now(), "4.3.0", "something went wrong at our side")
+            ended = self._work.cut_off(held, failed)
+        if ended and number in held.active:
+            self._end(held, ended)
+
+    def _end(self, held: HeldMail, ended: EndedEntry) -> None:
+        self.ended[ended.end] += 1
+        log_ended(ended)
+        if held.end(ended):
+            self._begin(self._settling, self._settled(held))
+
+    async def _settled(self, held: HeldMail) -> None:
+        schedule = self.settings.schedule(held.mail.transport)
+        shared = self.orders
+        changes = await shared.intents_after(held.mail.id, held.ended) if shared else {}
+        now = self._work.now()
+        if changes:
+            before = held.ended
+            held.ended = all_as_ordered(held.mail, held.ended, changes, schedule, now)
+            for entry in [ended for ended in held.ended if ended not in before]:
+                log_ended(entry)
+        await self._departures.leave(held, settlement_of(held.mail, held.ended, schedule, now), now)
+        if shared and changes:
+            await shared.forget_intents(held.mail.id, changes.keys() & {entry.entry.id.number for entry in held.ended})
+        self._let_go(held.dequeued)
+
+    async def _close(self) -> None:
+        """Let attempts end for a while; then put off what is left of mails that others have had already."""
+        grace = nanos_in(self.settings.grace)
+        until = self._work.nanos() + grace
+        self._unprepared.clear()
+        await cancelled(self._preparing)
+        await self._waited(self._attempts, until)
+        await cancelled(self._attempts)
+        at = self._work.now()
+        for held in list(self._held.values()):
+            for entry in list(held.active.values()) if held.ended else ():
+                self._end(held, self._work.cut_off(held, EndedEntry(entry, EntryEnd.RETURNED, at)))
+        await self._waited(self._settling, until + grace)
+        await cancelled(self._settling)
+
+    async def _waited(self, tasks: set[asyncio.Task[None]], until: int) -> None:
+        while tasks and (left := until - self._work.nanos()) > 0:
+            self._woken.clear()
+            await paused(self.clock, span_of(left), self._woken)
+
+    def _begin(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        tasks.add(task)
+
+        def ended(_: object) -> None:
+            tasks.discard(task)
+            self._woken.set()
+            if not task.cancelled() and task.exception():
+                _LOG.error("a mail is left unacked", exc_info=task.exception())
+
+        task.add_done_callback(ended)

@@ -1,0 +1,1 @@
+"""What all servers of one queue share: limits, quotas, orders."""

@@ -1,0 +1,229 @@
+"""A server's rates over its restarts: taken up with its seat, and written before anything begins under them.
+
+See `delivery.policy.remembered`. What cannot be read, or was another process's meanwhile, counts as spent.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from mailmend.delivery.ledger.rates import LedgerRates, SavedRow
+from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.policy.rates import LONG_AGO
+from mailmend.delivery.policy.remembered import CounterMemory, Instants, KeptRates, saved_rate
+from mailmend.delivery.policy.servers import ServerLife, ServerName, ServerSeat, ServerView
+from mailmend.delivery.policy.shares import NO_SHARE, ShareChanges
+from mailmend.mailqueue.background import paused
+from mailmend.model.errors import CannotReach, MailmendError
+from mailmend.model.ids import QueueName
+from mailmend.model.ports import Clock
+from mailmend.repair.ledger.leases import EXPIRY_SLACK
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
+
+ROUND_MAX: Final = 64
+"""Counters that are written at once."""
+
+ENDING_MAX: Final = 4096
+"""Counters that are written as the server ends; of others, what they may have begun counts as spent."""
+
+LOOK_EVERY: Final = timedelta(seconds=1)
+STAMPS_APART: Final = 2**36
+"""How many rows one process may write before its stamps reach those of the next."""
+
+_SLACK: Final = EXPIRY_SLACK // timedelta(microseconds=1)
+_UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class RememberedRates:
+    """Keeps the rates of one server.
+
+    Attributes:
+        nanos: the clock of the engine, in nanoseconds.
+        life: as the ledger has it; None: nothing is taken up yet, or the server is another process's.
+    """
+
+    queue: QueueName
+    ledger: LedgerRates
+    engine: PickupEngine
+    clock: Clock
+    nanos: Callable[[], int]
+    wake: Callable[[], None]
+    life: ServerLife | None = None
+    _name: ServerName | None = None
+    _has_counted: bool = False
+    _offset: int | None = None
+    _stamp: int = 0
+    _failing: bool = False
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def look(self) -> None:
+        """Write soon what must be written before more may begin, if anything must."""
+        if (kept := self.engine.share.kept) and kept.unsaved:
+            self._woken.set()
+
+    async def keep_current(self, stop: asyncio.Event) -> None:
+        """Write what is to be written, until a stop signal; where the ledger does not answer, try again."""
+        while not stop.is_set():
+            self._woken.clear()
+            try:
+                while await self.save():
+                    pass
+            except Exception:  # noqa: BLE001 - what has no such rates goes on whatever the ledger holds
+                _LOG.exception("rates cannot be kept")
+                self._failing = True
+            await paused(self.clock, LOOK_EVERY, stop, *([] if self._failing else [self._woken]))
+
+    async def take_up(self, seat: ServerSeat, view: ServerView, known: int | None) -> int | None:
+        """Claim what the last process of this server left, once for each seat.
+
+        Args:
+            seat: of this process.
+            view: the one of now.
+            known: the epoch that this process went by last; 0: there was no view; None: it does not know.
+
+        Returns:
+            The epoch that it may be said to have gone by; None: all counts as spent.
+
+        Raises:
+            CannotReach: nobody knows yet.
+        """
+        if self.life and (self.life.claim, self._name) == (seat.claim, seat.name):
+            return known
+        found = await self.ledger.life(self.queue, seat.name)
+        rows = list[SavedRow]()
+        is_ours = bool(self.life and found and self._name == seat.name and found.claim == self.life.claim)
+        goes_on = is_ours
+        if found and not self._has_counted and found.goes_on(view, seat.name):
+            try:
+                rows = list(await self.ledger.saved(self.queue, seat.name, found.span))
+                goes_on = True
+            except _UNREADABLE:
+                _LOG.warning("what began before cannot be read, and counts as spent", exc_info=True)
+        now = self.nanos()
+        if found:
+            self._not_before(max((found.seen, *(row.seen for row in rows))), now)
+        if not goes_on:
+            self._begin_anew(now)
+            known = known if known == 0 and not found else None
+        elif found and not is_ours:
+            saved = {row.name: row.rate.moved(self._to_clock(now)) for row in rows}
+            self.engine.resume(_moved(found.changes, self._to_clock(now)), found.number, saved, now)
+            known = found.epoch
+        span = found.span if found and goes_on else seat.claim
+        stamp = max(self.clock.micros(), found.stamp + STAMPS_APART if found else 0)
+        if not await self._change(seat, found.claim if found else None, span, stamp, known or view.epoch):
+            raise CannotReach("another process of this server has just begun to count")
+        self._has_counted = True
+        self._stamp = stamp
+        return known
+
+    async def note(self, seat: ServerSeat, view: ServerView) -> None:
+        """Write by which view and share the server goes now."""
+        life = self.life
+        if life and (life.epoch, life.number) != (view.epoch, self.engine.share.number):
+            if not await self._change(seat, life.claim, life.span, life.stamp, view.epoch):
+                self.life = None
+            self._woken.set()
+
+    async def save(self, most: int = ROUND_MAX) -> bool:
+        """Write counters that are to be written; whether another round at once will find more."""
+        kept = self.engine.share.kept
+        due = kept.due(self.nanos(), most) if kept else []
+        return await self._write(due, self.nanos()) and bool(kept and kept.due(self.nanos(), 1))
+
+    async def end(self) -> None:
+        """Write all counters, as nothing more begins; what is not written may have begun as much as it might."""
+        kept = self.engine.share.kept
+        now = self.nanos()
+        if kept is None:
+            return
+        for memory in kept.living.values():
+            memory.ahead = 0
+        left = [*(memory for memory in kept.living.values() if memory.saved >= 0), *kept.closing.values()][:ENDING_MAX]
+        try:
+            while left and await self._write(left[:ROUND_MAX], now, ends=True):
+                left = left[ROUND_MAX:]
+        except MailmendError as error:
+            _LOG.warning("what may have begun counts as spent", extra={"error": error.what})
+        self.life = None
+
+    async def _write(self, memories: Sequence[CounterMemory], now: int, *, ends: bool = False) -> bool:
+        """Write some counters, and let more begin under them; whether all were written."""
+        life = self.life
+        number = self.engine.share.number
+        if not memories or life is None or self._name is None or life.number != number:
+            return False
+        rows = list[SavedRow]()
+        begun = [memory.begun for memory in memories]
+        for memory in memories:
+            ahead = 0 if ends else memory.may_begin
+            memory.ahead = min(memory.ahead, ahead)
+            self._stamp += 1
+            rate = saved_rate(memory, ahead, number).moved(self._to_wall(now))
+            rows.append(SavedRow(memory.name, rate, self._wall(now), self._stamp))
+        answers = await self.ledger.save(self.queue, self._name, life.span, rows)
+        if self.life is None or self.life.claim != life.claim:
+            return False
+        for memory, row, many, failed in zip(memories, rows, begun, answers, strict=True):
+            if failed is None:
+                memory.is_written(row.rate, many, now)
+                self.engine.is_saved(memory, self.nanos())
+        self._failing = any(answers)
+        if not all(answers):
+            self.wake()
+        return not self._failing
+
+    async def _change(self, seat: ServerSeat, before: UUID | None, span: UUID, stamp: int, epoch: int) -> bool:
+        """Say how this process goes on counting."""
+        now = self.nanos()
+        share = self.engine.share
+        life = ServerLife(
+            claim=seat.claim,
+            span=span,
+            epoch=epoch,
+            changes=_moved(share.changes, self._to_wall(now)),
+            number=share.number,
+            stamp=stamp,
+            seen=self._wall(now),
+        )
+        if not await self.ledger.change(self.queue, seat.name, before, life):
+            return False
+        self.life = life
+        self._name = seat.name
+        return True
+
+    def _begin_anew(self, now: int) -> None:
+        """Count all as spent, whatever this or another process has begun."""
+        self.engine.have(NO_SHARE, now)
+        self.engine.share.kept = KeptRates()
+
+    # The clocks
+
+    def _wall(self, now: int) -> int:
+        """The wall clock at an instant of ours, in microseconds; it is never set back."""
+        offset = self.clock.micros() - self.nanos() // 1000
+        self._offset = offset if self._offset is None else max(self._offset, offset)
+        return now // 1000 + self._offset
+
+    def _not_before(self, micros: int, now: int) -> None:
+        """The wall clock was there once already."""
+        self._offset = self._wall(now) - now // 1000
+        self._offset = max(self._offset, micros - now // 1000)
+
+    def _to_wall(self, now: int) -> Instants:
+        offset = self._wall(now) - now // 1000
+        return lambda at: at // 1000 + offset
+
+    def _to_clock(self, now: int) -> Instants:
+        wall = self._wall(now)
+        return lambda at: now - max(0, wall - at - _SLACK) * 1000
+
+
+def _moved(changes: ShareChanges, instants: Instants) -> ShareChanges:
+    return tuple((at if at == LONG_AGO else instants(at), share) for at, share in changes)

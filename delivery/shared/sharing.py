@@ -1,0 +1,315 @@
+"""A server's part of the limits that all servers of a queue share: its seat is kept, and views are followed.
+
+Nobody leads: each server keeps its own seat, reads the view and the seats, adopts what it can, and proposes the next
+view where somebody came or went. A server that could not keep its seat begins nothing more under shared limits well
+before others may think that it is dead, and breaks off what is under way there just before they do. It goes by its own
+clock that never goes back; `DRIFT` is how much slower than others' that may be.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from mailmend.delivery.ledger.rates import LedgerRates
+from mailmend.delivery.ledger.servers import SEAT_SECONDS, LedgerServers
+from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.policy.servers import (
+    NOTHING_ADOPTED,
+    SeatState,
+    ServerName,
+    ServerSeat,
+    ServerView,
+    ShareState,
+    first_view,
+)
+from mailmend.delivery.policy.shares import NO_SHARE
+from mailmend.delivery.policy.sub_queues import ActiveMail
+from mailmend.delivery.shared.processes import has_ended, own_process
+from mailmend.delivery.shared.remembering import RememberedRates
+from mailmend.mailqueue.background import paused
+from mailmend.model.errors import MailmendError, ServerNameTaken
+from mailmend.model.ids import QueueName
+from mailmend.model.instants import instant_of, nanos_in, nanos_of
+from mailmend.model.ports import Clock
+from mailmend.repair.ledger.leases import EXPIRY_SLACK
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
+
+EVERY: Final = timedelta(seconds=5)
+"""How long after a heartbeat the next one is due."""
+
+HURRY: Final = timedelta(seconds=1)
+"""The same, while servers come or go."""
+
+DRIFT: Final = timedelta(seconds=1)
+"""How much less than other clocks ours may go on while a seat lives: more than 1 in 100 is beyond any clock's fault."""
+
+BEGINS_FOR: Final = timedelta(seconds=SEAT_SECONDS / 2)
+"""For how long after a heartbeat anything begins under shared limits."""
+
+ENDS_AFTER: Final = timedelta(seconds=SEAT_SECONDS) - EXPIRY_SLACK - DRIFT
+"""How long after a heartbeat what is still under way there is broken off."""
+
+ABSENT_FOR: Final = EVERY
+"""How long a seat is missed before the view goes on without it: who had it may just be coming again."""
+
+_NAMES_MAX: Final = 1000
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SharedLimits:
+    """Has the engine of one server keep to its share of the limits.
+
+    Attributes:
+        name: of the server; another number follows it where the name is another live server's, unless it `insists`.
+        owner: this process, for people.
+        process: the same, for `has_ended`, which says of another one whether it is surely no more.
+        wake: called when others may be picked than before.
+        break_off: called when what is under way under shared limits must end at once.
+        rates: keeps them over a restart.
+        seat: None until there is one, and after it was lost.
+        view: the last that was read.
+        alone: no other server is there.
+        renewed_at: when the last heartbeat that succeeded was sent, in nanoseconds of the engine's clock.
+    """
+
+    queue: QueueName
+    ledger: LedgerServers
+    engine: PickupEngine
+    clock: Clock
+    name: ServerName
+    insists: bool
+    owner: str
+    wake: Callable[[], None]
+    break_off: Callable[[], None]
+    process: str = field(default_factory=own_process)
+    has_ended: Callable[[str], bool] = has_ended
+    rates: RememberedRates = field(init=False)
+    seat: ServerSeat | None = None
+    view: ServerView | None = None
+    renewed_at: int | None = None
+    alone: bool = True
+    _last: ServerName | None = None
+    _claim: UUID | None = None
+    _known: int | None = None
+    _absent_since: dict[ServerName, int] = field(default_factory=dict)
+    _refused_since: int | None = None
+    _settled: bool = False
+    _failing: bool = False
+
+    def __post_init__(self) -> None:
+        self.rates = RememberedRates(
+            queue=self.queue,
+            ledger=LedgerRates(self.ledger.tables, self.ledger.keyspace),
+            engine=self.engine,
+            clock=self.clock,
+            nanos=self._nanos,
+            wake=self.wake,
+        )
+
+    async def keep_current(self, stop: asyncio.Event) -> None:
+        """Keep the seat and follow the view until a stop signal; where the ledger does not answer, try again.
+
+        Raises:
+            ServerNameTaken: another live server has the name.
+        """
+        beside = [asyncio.ensure_future(work) for work in (self._watch(stop), self.rates.keep_current(stop))]
+        try:
+            while not stop.is_set():
+                try:
+                    while await self.turn():
+                        pass
+                except ServerNameTaken:
+                    raise
+                except Exception as error:  # noqa: BLE001 - what has no limits goes on whatever the ledger holds
+                    self._say_once(error)
+                else:
+                    self._failing = False
+                await paused(self.clock, EVERY if self._settled else HURRY, stop)
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+
+    async def turn(self) -> bool:
+        """One heartbeat, and one look at the view; whether another look at once will find more.
+
+        Raises:
+            ServerNameTaken: another live server has the name.
+            CannotReach: the ledger does not answer; the seat lives on for its time.
+        """
+        if not await (self._take() if self.seat is None else self._renew(self.seat)):
+            return False
+        view = await self.ledger.view(self.queue)
+        seats = await self.ledger.seats(self.queue)
+        seat = self.seat
+        if seat is None or (found := seats.get(seat.name)) is None or found.claim != seat.claim:
+            self.lose()
+            return True
+        if view is None:
+            self._known = 0
+            return await self.ledger.change_view(self.queue, first_view(seats))
+        self._known = await self.rates.take_up(seat, view, self._known)
+        adopts = self._follow(view, seats, seat)
+        await self.rates.note(seat, view)
+        if adopts:
+            return await self._renew(replace(seat, adopted=view.epoch))
+        following = view.next(seats, self._absent(view, seats))
+        return following is not None and await self.ledger.change_view(self.queue, following)
+
+    async def end(self) -> None:
+        """Say that nothing is under way here any more; where the ledger does not answer, the seat expires."""
+        if self.seat is None:
+            return
+        now = self._nanos()
+        seat = self.seat
+        self.engine.hold_until(now, now)
+        await self.rates.end()
+        try:
+            await self.ledger.end(self.queue, replace(seat, seen_at=instant_of(self.clock.micros())))
+        except MailmendError as error:
+            _LOG.warning("the seat of this server is left to expire", extra={"error": error.what})
+        self.seat = None
+
+    def lose(self) -> None:
+        """The seat is another's, or nobody's: nothing goes on that counts on it."""
+        now = self._nanos()
+        _LOG.warning("the seat of this server was lost: it begins nothing under shared limits", extra=self._shown)
+        self.engine.hold_until(now, now)
+        self.break_off()
+        self.seat = None
+        self._settled = False
+
+    def misplaced(self) -> list[ActiveMail]:
+        """Mails that wait here, and that other servers of the queue may send."""
+        return [] if self.alone else list(self.engine.elsewhere())
+
+    @property
+    def state(self) -> ShareState:
+        if self.seat is None and self.view is None:
+            return ShareState.WAITS
+        if self.seat is None or self._nanos() >= (self.renewed_at or 0) + nanos_in(BEGINS_FOR):
+            return ShareState.CUT_OFF
+        return ShareState.HAS_SHARE if self._settled else ShareState.WAITS
+
+    def check(self) -> None:
+        """Break off what is under way where the seat may be taken for dead at any moment."""
+        if self.renewed_at is not None and self._nanos() >= self.renewed_at + nanos_in(ENDS_AFTER):
+            self.break_off()
+
+    def _follow(self, view: ServerView, seats: Mapping[ServerName, ServerSeat], seat: ServerSeat) -> bool:
+        """Have the share that a view gives now; whether it can be adopted, and was not yet."""
+        now = self._nanos()
+        since = view.members.get(seat.name)
+        is_first = view.epoch == 1 and self._known == 0
+        if not is_first and (self._known is None or since is None or since > self._known):
+            self.engine.have(NO_SHARE, now)
+        complete = view.is_complete(seats)
+        self.engine.have(view.share(seat.name, complete=complete), now, spent=not is_first)
+        self.engine.hold_until((self.renewed_at or 0) + nanos_in(BEGINS_FOR), now)
+        if view != self.view:
+            shown = {"epoch": view.epoch, "servers": len(view.members), **self._shown}
+            _LOG.info("limits are shared among other servers than before", extra=shown)
+        self.view = view
+        self._known = view.epoch
+        self.alone = all(
+            server_seat.name == seat.name or server_seat.state is SeatState.ENDED for server_seat in seats.values()
+        )
+        self._settled = complete and since is not None and seat.adopted >= view.epoch
+        self.wake()
+        return seat.adopted < view.epoch and self.engine.fits(view.place(seat.name))
+
+    def _absent(self, view: ServerView, seats: Mapping[ServerName, ServerSeat]) -> frozenset[ServerName]:
+        """Members whose seats have been missed for long enough."""
+        now = self._nanos()
+        self._absent_since = {name: self._absent_since.get(name, now) for name in view.members if name not in seats}
+        return frozenset(name for name, at in self._absent_since.items() if now - at >= nanos_in(ABSENT_FOR))
+
+    async def _take(self) -> bool:
+        """Take a seat; False: none yet.
+
+        Raises:
+            ServerNameTaken: its name is another's, who has shown a sign of life for longer than a dead one would.
+        """
+        self._claim = self._claim or self.clock.random_uuid()
+        for name in self._names():
+            sent = self._nanos()
+            now = instant_of(self.clock.micros())
+            wanted = ServerSeat(
+                name=name,
+                claim=self._claim,
+                owner=self.owner,
+                process=self.process,
+                adopted=NOTHING_ADOPTED,
+                since=now,
+                seen_at=now,
+            )
+            found = await self.ledger.take(self.queue, wanted, self.has_ended)
+            if found is None:
+                return False
+            if found.claim == wanted.claim:
+                self._refused_since = None
+                self._last = name
+                self._claim = None
+                self.seat = found
+                if found is not wanted:  # it was taken before, by an attempt of ours whose answer was lost
+                    return await self._renew(found)
+                self.renewed_at = sent
+                return True
+            if self.insists:
+                self._refuse(found, sent)
+        return False
+
+    def _names(self) -> Iterator[ServerName]:
+        yield self._last or self.name
+        if not self.insists:
+            yield self.name
+            yield from (ServerName(f"{self.name}-{number}") for number in range(2, _NAMES_MAX))
+
+    def _refuse(self, found: ServerSeat, now: int) -> None:
+        if self._refused_since is None:
+            self._refused_since = now
+            _LOG.info("the name of this server is another's", extra={"server": found.name, "owner": found.owner})
+        if now - self._refused_since > nanos_in(timedelta(seconds=SEAT_SECONDS) + EXPIRY_SLACK):
+            raise ServerNameTaken(
+                f"the server {found.name!r} of {self.queue} is alive: {found.owner}",
+                mend="Give each server of a queue a name of its own, with --server.",
+            )
+
+    async def _renew(self, seat: ServerSeat) -> bool:
+        """One heartbeat; where the seat is another's or nobody's, it is lost."""
+        sent = self._nanos()
+        renewed = replace(seat, seen_at=instant_of(self.clock.micros()))
+        if await self.ledger.renew(self.queue, renewed):
+            self.seat = renewed
+            self.renewed_at = sent
+            return True
+        self.lose()
+        return False
+
+    async def _watch(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            self.check()
+            await paused(self.clock, HURRY, stop)
+
+    def _say_once(self, error: Exception) -> None:
+        if not self._failing:
+            trace = None if isinstance(error, MailmendError) else error
+            _LOG.warning("the seat of this server cannot be kept", extra={"error": str(error)}, exc_info=trace)
+        self._failing = True
+
+    def _nanos(self) -> int:
+        return nanos_of(self.clock.monotonic())
+
+    @property
+    def servers(self) -> int:
+        """How many share the limits, by the view that was read last."""
+        return len(self.view.members) if self.view else 0
+
+    @property
+    def _shown(self) -> dict[str, object]:
+        return {"server": self.name, "queue": self.queue}

@@ -1,0 +1,1 @@
+"""SMTP in both directions."""

@@ -1,0 +1,1 @@
+"""SMTP in: the listener, its connections, and the mails that it takes."""

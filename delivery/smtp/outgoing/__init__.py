@@ -1,0 +1,1 @@
+"""SMTP out: next hops, connections, content as the next server can take it."""

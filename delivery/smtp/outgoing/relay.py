@@ -1,0 +1,319 @@
+"""Attempts to deliver by SMTP and LMTP: one mail, one server, one result for each recipient.
+
+What concerns the server (it is not reached, its greeting refuses) is a result of each recipient: whether another
+server is tried is the caller's to decide.
+Source: RFC 5321, RFC 2033 (LMTP), facts/mta.md 1.2.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from mailmend.delivery.mail.attempts import (
+    AttemptStage,
+    BeforeContent,
+    DeliveryAttempt,
+    DeliveryProtocol,
+    RecipientResult,
+    SmtpReply,
+    TlsLevel,
+    at_once,
+)
+from mailmend.delivery.smtp.outgoing.connections import (
+    ConnectionKey,
+    LeavingConnection,
+    SmtpConnection,
+    StageEnded,
+    TlsContexts,
+    opened,
+)
+from mailmend.delivery.smtp.outgoing.esmtp import (
+    MailCommands,
+    ServerExtensions,
+    commands_for,
+    fitted_lines,
+    lines_of,
+    refused_without_tls,
+)
+
+_TOO_MANY_RECIPIENTS: Final = 552
+_LEAVING_MAX: Final = timedelta(seconds=2)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionReuse:
+    """Which connections are kept open for the next mail.
+
+    Attributes:
+        mails_max: after that many a connection is ended.
+        idle: for how long one is kept that nobody uses.
+        connections_max: how many are kept at most that nobody uses; the oldest gives way.
+    """
+
+    mails_max: int = 100
+    idle: timedelta = timedelta(seconds=5)
+    connections_max: int = 100
+
+
+class SmtpRelay:
+    """Attempts to deliver.
+
+    Args:
+        host_name: what we call ourselves where a source does not say.
+        authorities: as `TlsContexts` has it.
+        reuse: None ends each connection after its mail.
+    """
+
+    def __init__(self, host_name: str, authorities: str | None = None, reuse: ConnectionReuse | None = None) -> None:
+        self._host_name = host_name
+        self._contexts = TlsContexts(authorities)
+        self._kept = KeptConnections(reuse)
+        self._fitted = FittedMails()
+
+    @property
+    def idle_connections(self) -> int:
+        """How many are kept open that nobody uses."""
+        return len(self._kept)
+
+    async def deliver(
+        self, attempt: DeliveryAttempt, content: bytes, before_content: BeforeContent = at_once
+    ) -> Sequence[RecipientResult]:
+        if attempt.envelope.requires_tls:
+            attempt = replace(attempt, tls=TlsLevel.VERIFIED)
+        results = _Results(attempt)
+        try:
+            connection = await self._connection(attempt)
+        except StageEnded as ended:
+            results.all(ended.stage, ended.reply)
+            return results.listed()
+        results.tls = connection.tls
+        results.tells = "dsn" in connection.offered
+        refusal = refused_without_tls(attempt.envelope, connection.offered, secured=bool(connection.tls))
+        if refusal:
+            results.all(AttemptStage.TLS, refusal)
+            self._kept.keep(ConnectionKey.of(attempt), connection)
+            return results.listed()
+        try:
+            await _Transaction(connection, attempt, results, before_content, self._fitted).carry_out(content)
+        except StageEnded as ended:
+            results.all(ended.stage, ended.reply)
+        except BaseException:
+            connection.abort()
+            raise
+        self._kept.keep(ConnectionKey.of(attempt), connection)
+        return results.listed()
+
+    async def close(self) -> None:
+        await self._kept.end()
+
+    async def _connection(self, attempt: DeliveryAttempt) -> SmtpConnection:
+        """One that is kept and still answers, else a new one."""
+        while kept := self._kept.take(ConnectionKey.of(attempt)):
+            try:
+                reply = await kept.command(AttemptStage.MAIL, attempt.timeouts.command, b"RSET")
+            except StageEnded:
+                continue
+            if reply.positive:
+                return kept
+            self._kept.part_with(kept)
+        return await opened(attempt, self._contexts, self._host_name)
+
+
+class FittedMails:
+    """Mails as servers take them: each form of a mail is made once for all attempts that go on at that time."""
+
+    def __init__(self) -> None:
+        self._forms: dict[tuple[int, bool], _FittedMail] = {}
+
+    @asynccontextmanager
+    async def lines(self, content: bytes, offered: ServerExtensions) -> AsyncGenerator[bytes | SmtpReply]:
+        """The lines of a mail for a server; a reply where it cannot have the mail."""
+        key = (id(content), "8bitmime" in offered)
+        form = self._forms.get(key)
+        if form is None:
+            making = asyncio.ensure_future(fitted_lines(lines_of(content), offered))
+            form = self._forms[key] = _FittedMail(content, making)
+        form.attempts += 1
+        try:
+            yield await asyncio.shield(form.making)
+        finally:
+            form.attempts -= 1
+            if not form.attempts:
+                form.making.cancel()
+                del self._forms[key]
+
+
+@dataclass(slots=True, eq=False)
+class _FittedMail:
+    """A mail in one form.
+
+    Attributes:
+        content: kept, so that no other one has its id.
+        attempts: how many use it.
+    """
+
+    content: bytes
+    making: asyncio.Future[bytes | SmtpReply]
+    attempts: int = 0
+
+
+class KeptConnections:
+    """Connections that wait for another mail."""
+
+    def __init__(self, reuse: ConnectionReuse | None) -> None:
+        self._reuse = reuse
+        self._kept: list[_Kept] = []
+        self._leaving: list[LeavingConnection] = []
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def take(self, key: ConnectionKey) -> SmtpConnection | None:
+        """The one that was used last: the others may then grow old, and end."""
+        for kept in reversed(self._kept):
+            if kept.key == key:
+                self._let_go(kept)
+                return kept.connection
+        return None
+
+    def keep(self, key: ConnectionKey, connection: SmtpConnection) -> None:
+        """Keep it if it is of use still, else end it."""
+        reuse = self._reuse
+        if not reuse or not connection.is_open or connection.mails >= reuse.mails_max:
+            self.part_with(connection)
+            return
+        expiry = asyncio.get_running_loop().call_later(reuse.idle.total_seconds(), self._expire, connection)
+        self._kept.append(_Kept(key, connection, expiry))
+        for oldest in self._kept[: -reuse.connections_max]:
+            self._let_go(oldest)
+            self.part_with(oldest.connection)
+
+    def part_with(self, connection: SmtpConnection) -> None:
+        """End it; the server's side of that is waited for at the end."""
+        leaving = connection.quit()
+        self._leaving = [
+            leaving_connection
+            for leaving_connection in (*self._leaving, leaving)
+            if leaving_connection and not leaving_connection.is_gone
+        ]
+
+    async def end(self) -> None:
+        for kept in list(self._kept):
+            self._let_go(kept)
+            self.part_with(kept.connection)
+        await asyncio.gather(*(connection.end(_LEAVING_MAX) for connection in self._leaving))
+
+    def _expire(self, connection: SmtpConnection) -> None:
+        self._kept = [kept for kept in self._kept if kept.connection is not connection]
+        self.part_with(connection)
+
+    def _let_go(self, kept: "_Kept") -> None:
+        kept.expiry.cancel()
+        self._kept.remove(kept)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kept:
+    key: ConnectionKey
+    connection: SmtpConnection
+    expiry: asyncio.TimerHandle
+
+
+class _Results:
+    """One result for each recipient: the first that is said of it stands."""
+
+    def __init__(self, attempt: DeliveryAttempt) -> None:
+        self._attempt = attempt
+        self._results: list[RecipientResult | None] = [None] * len(attempt.envelope.recipients)
+        self.tls = ""
+        self.tells = False
+
+    def one(self, place: int, stage: AttemptStage, reply: SmtpReply, *, uncertain: bool = False) -> None:
+        if self._results[place] is None:
+            delivered = stage is AttemptStage.DATA and reply.positive
+            self._results[place] = RecipientResult(
+                recipient=self._attempt.envelope.recipients[place].address,
+                delivered=delivered,
+                reply=reply,
+                stage=stage,
+                host=self._attempt.hop.host,
+                uncertain=uncertain,
+                tells=delivered and self.tells,
+                tls=self.tls,
+            )
+
+    def all(self, stage: AttemptStage, reply: SmtpReply) -> None:
+        """Of every recipient of which nothing was said yet."""
+        for place in range(len(self._results)):
+            self.one(place, stage, reply)
+
+    def listed(self) -> Sequence[RecipientResult]:
+        return [result for result in self._results if result is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Transaction:
+    """One mail over one connection; every method may raise `StageEnded`."""
+
+    connection: SmtpConnection
+    attempt: DeliveryAttempt
+    results: _Results
+    before_content: BeforeContent
+    fitted: "FittedMails"
+
+    async def carry_out(self, content: bytes) -> None:
+        self.connection.mails += 1
+        async with self.fitted.lines(content, self.connection.offered) as lines:
+            if isinstance(lines, SmtpReply):
+                self.results.all(AttemptStage.MAIL, lines)
+            else:
+                await self._carried_out(lines)
+
+    async def _carried_out(self, lines: bytes) -> None:
+        commands = commands_for(self.attempt.envelope, lines, self.connection.offered)
+        if isinstance(commands, SmtpReply):
+            self.results.all(AttemptStage.MAIL, commands)
+            return
+        limit = self.attempt.timeouts.command
+        reply = await self.connection.command(AttemptStage.MAIL, limit, *commands.mail)
+        if not reply.positive:
+            self.results.all(AttemptStage.MAIL, reply)
+            return
+        accepted = await self._accepted(commands)
+        if accepted:
+            await self._content(lines, accepted)
+
+    async def _accepted(self, commands: MailCommands) -> Sequence[int]:
+        """The places of the recipients that the server accepts."""
+        stage = AttemptStage.RECIPIENT
+        accepted = list[int]()
+        for place, words in enumerate(commands.recipients):
+            if isinstance(words, SmtpReply):
+                self.results.one(place, stage, words)
+                continue
+            reply = await self.connection.command(stage, self.attempt.timeouts.command, *words)
+            if reply.positive:
+                accepted.append(place)
+            else:
+                self.results.one(place, stage, _too_many(reply) if accepted else reply)
+        return accepted
+
+    async def _content(self, lines: bytes, accepted: Sequence[int]) -> None:
+        is_lmtp = self.attempt.protocol is DeliveryProtocol.LMTP
+        replies = len(accepted) if is_lmtp else 1
+        ends = await self.connection.content(lines, replies, self.attempt.timeouts, self.before_content)
+        for place, end in zip(accepted, ends if is_lmtp else [*ends] * len(accepted), strict=True):
+            self.results.one(place, AttemptStage.DATA, end.reply, uncertain=end.uncertain)
+
+
+def _too_many(reply: SmtpReply) -> SmtpReply:
+    """A 552 after others were accepted means too many recipients, and passes with the next mail (RFC 5321 4.5.3.1.10).
+
+    One whose enhanced code says something else means that.
+    """
+    if reply.code != _TOO_MANY_RECIPIENTS or reply.enhanced not in {"", "5.5.3"}:
+        return reply
+    return SmtpReply(452, "4.5.3", f"too many recipients at once: {reply}", ours=True)

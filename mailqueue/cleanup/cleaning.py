@@ -1,0 +1,308 @@
+"""The cleanup of all queues of a keyspace: what the online sweep has not reached, and marks that never expire.
+
+Everything is scanned twice, the delay apart, and only what was over both times is removed: the browse start moves, then
+blobs go, then rows by whole partitions; then the content start moves, and marks go. Removals carry a stamp T from
+before the first scan: whatever anybody writes since stays, so James, workers and the online sweep may run meanwhile.
+Each step may be the last one of a process; the next run begins again with what is still there.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from mailmend.mailqueue.broker import Broker
+from mailmend.mailqueue.cleanup.planned import PlannedCleanup
+from mailmend.mailqueue.cleanup.scan import Mark, MarksGone, MarksWanted, QueueScan, QueueScanner
+from mailmend.mailqueue.cleanup.writes import MENDED, CleanedQueue, FindingsRecord, QueueCleaning
+from mailmend.mailqueue.concurrency import all_of
+from mailmend.mailqueue.rabbitmq.clean_slices import marked_pages
+from mailmend.mailqueue.rabbitmq.sweep import Sweeper
+from mailmend.mailqueue.rabbitmq.view.marks import answered
+from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
+from mailmend.mailqueue.rules.cleanup import (
+    BrokerSide,
+    JudgedQueue,
+    MarksRule,
+    QueuePartition,
+    QueuePlace,
+    QueueStarts,
+    RowCounts,
+    ScannedQueue,
+    confirmed,
+    findings_of,
+    found_twice,
+    judged,
+    why_marks_stay,
+)
+from mailmend.mailqueue.rules.slices import Slicing
+from mailmend.model.blobs import Blobs
+from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
+from mailmend.model.errors import BadPayload, CannotReach
+from mailmend.model.ids import BlobId, EnqueueId, QueueName
+from mailmend.model.operations import Read
+from mailmend.model.ports import Progress
+from mailmend.model.projections.findings import Finding
+from mailmend.model.projections.verdicts import Verdict
+
+BLOBS_AT_ONCE: Final = 32
+"""For how many waiting mails at once the store is asked whether their blobs are there."""
+
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger("mailmend.queue")
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupSettings:
+    """What a cleanup may do.
+
+    Attributes:
+        as_of: T, in microseconds: nothing that was written later is removed.
+        marks_age: under `MarksRule.OLD` only marks written longer ago are removed.
+        recheck: whether there is a second look; without one nothing may be written.
+        planned: what was approved: nothing else is mended; None: all that is found.
+    """
+
+    as_of: int
+    delay_seconds: float
+    marks: MarksRule = MarksRule.KEEP
+    marks_age: timedelta = timedelta()
+    recheck: bool = True
+    planned: PlannedCleanup | None = None
+
+    @property
+    def marks_as_of(self) -> int:
+        return self.as_of - self.marks_age // timedelta(microseconds=1)
+
+
+class QueueCleanup:
+    """Cleans every queue of a keyspace.
+
+    Args:
+        blobs: where the bytes of mails are; None: they are neither looked at nor deleted.
+        broker: asked under `MarksRule.EMPTY` only.
+        on_mark: receives each mark that would go, where nothing is written; None: they are only counted.
+    """
+
+    def __init__(
+        self,
+        view: QueueView,
+        scanner: QueueScanner,
+        progress: Progress,
+        blobs: Blobs | None = None,
+        broker: Broker | None = None,
+        *,
+        on_mark: Callable[[Mark], None] | None = None,
+    ) -> None:
+        self._view = view
+        self._scanner = scanner
+        self._progress = progress
+        self._blobs = blobs
+        self._broker = broker
+        self._on_mark = on_mark
+
+    async def run(
+        self, settings: CleanupSettings, sweeper: Sweeper | None = None, record: FindingsRecord | None = None
+    ) -> list[CleanedQueue]:
+        """Look, wait, look again, clean; `sweeper` moves the browse starts: without one, nothing is written."""
+        slicing = await self._view.slicing()
+        record = record or FindingsRecord(settings.as_of)
+        scan, first = await self._look(slicing)
+        second = first
+        recut = False
+        try:
+            sides = {queue: [await self._broker_side(queue, settings)] for queue in first}
+            if settings.recheck and any(
+                self._is_looked_at_again(judged_queue, settings) for judged_queue in first.values()
+            ):
+                scan.close()
+                self._progress.stage("waiting", round(settings.delay_seconds))
+                await self._view.clock.pause(settings.delay_seconds)
+                scan, second = await self._look(slicing)
+                recut = await self._view.slicing() != slicing
+            cleaned = []
+            for queue, earlier in first.items():
+                before, moved = earlier, list[Finding]()
+                now = second.get(queue, before)
+                over = frozenset() if recut else confirmed(before, now)
+                found = found_twice(before, now, over)
+                found |= {} if settings.planned else await self._without_content(now)
+                one = CleanedQueue(queue, now, over, findings_of(found, now.scanned), sum(before.found.values()))
+                if settings.planned:
+                    one, before, moved = settings.planned.limited(one, before)
+                if sweeper is None:
+                    one = one.with_findings(replace(found, due=True) for found in one.are(*MENDED))
+                elif one.findings or settings.planned is None:
+                    blobs = self._blobs
+                    progress = self._progress
+                    cleaning = QueueCleaning(self._view, sweeper, slicing, progress, blobs, record)
+                    one = await cleaning.carried_out(one, before)
+                sides[queue].append(await self._broker_side(queue, settings))
+                one = one.with_findings(moved)
+                cleaned.append(replace(one, marks_stay=await self._why_marks_stay(now, sides[queue], settings)))
+            return await self._without_marks(scan, cleaned, settings, None if sweeper is None else record)
+        finally:
+            scan.close()
+
+    def _is_looked_at_again(self, first: JudgedQueue, settings: CleanupSettings) -> bool:
+        return first.is_drift or (settings.marks is not MarksRule.KEEP and first.scanned.orphan_marks > 0)
+
+    async def _look(self, slicing: Slicing) -> tuple[QueueScan, dict[QueueName, JudgedQueue]]:
+        view = self._view
+        now = self._view.now
+        starts = self._view.starts
+        named = await starts.queues()
+        tallied = await view.tallies.exact()
+        scan = await self._in_thread(lambda: self._scanner.scan(self._progress))
+        of_queue: dict[QueueName, dict[QueuePartition, RowCounts]] = {}
+        for place, counts in scan.partitions.items():
+            of_queue.setdefault(place.queue, {})[place] = counts
+        found: dict[QueueName, JudgedQueue] = {}
+        for queue in sorted({*named, *of_queue, *scan.marks}):
+            state = await starts.state(queue)
+            scanned = ScannedQueue(
+                queue,
+                QueueStarts(await starts.browse_start(queue), await starts.content_start(queue), state.furthest_start),
+                of_queue.get(queue, {}),
+                scan.marks.get(queue, 0),
+                scan.orphan_marks.get(queue, 0),
+                tallied.get(queue, {}),
+            )
+            row_ttl = timedelta(seconds=view.own.row_ttl_seconds)
+            found[queue] = judged(scanned, now, slicing.window, marks_expire=view.own.marks_expire, row_ttl=row_ttl)
+        return scan, found
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        """What the scanner does in a thread of its own; it ends there when this is cancelled."""
+        try:
+            return await asyncio.to_thread(call)
+        except asyncio.CancelledError:
+            self._scanner.interrupt()
+            raise
+
+    async def _without_content(self, now: JudgedQueue) -> dict[QueuePlace, int]:
+        """The mails that wait and whose blobs are gone: neither marked nor removed after that was seen."""
+        if self._blobs is None:
+            return {}
+        view = self._view
+        scanned = now.scanned
+        gone = dict[QueuePlace, int]()
+        self._progress.stage(f"blobs of {scanned.queue}", scanned.waiting)
+        for partition in sorted(place for place, counts in scanned.partitions.items() if counts.waiting):
+            async with aclosing(marked_pages(view.slices, view.marks, partition)) as pages:
+                async for page in pages:
+                    lacking = [
+                        enqueue_id
+                        for enqueue_id in await all_of(page.unmarked.items(), self._lacking, BLOBS_AT_ONCE)
+                        if enqueue_id
+                    ]
+                    marked = await view.marks.among(scanned.queue, lacking)
+                    reads = [
+                        Read(ENQUEUED_MAILS, (*partition, enqueue_id))
+                        for enqueue_id in lacking
+                        if enqueue_id not in marked
+                    ]
+                    still = zip(reads, await answered(view.tables, view.retries, reads), strict=True)
+                    gone |= {QueuePlace(Verdict.BLOBS_GONE, read.key): 1 for read, seen in still if seen}
+                    self._progress.advance(len(page.unmarked))
+        return gone
+
+    async def _lacking(self, mail: tuple[EnqueueId, tuple[BlobId, ...]]) -> EnqueueId | None:
+        """The mail, where one of its blobs is gone, or is none."""
+        assert self._blobs is not None
+        enqueue_id, named = mail
+        try:
+            there = [await self._blobs.exists(blob) for blob in named]
+        except BadPayload:
+            return enqueue_id
+        return None if all(there) else enqueue_id
+
+    async def _broker_side(self, queue: QueueName, settings: CleanupSettings) -> BrokerSide:
+        if settings.marks is not MarksRule.EMPTY or self._broker is None:
+            return BrokerSide()
+        try:
+            depth = await self._broker.depth(queue)
+        except CannotReach as error:
+            return BrokerSide(silent=error.what)
+        return BrokerSide(depth.ready, depth.in_hands, depth.dead)
+
+    async def _why_marks_stay(
+        self, one: JudgedQueue, sides: Sequence[BrokerSide], settings: CleanupSettings
+    ) -> str | None:
+        if self._view.own.marks_expire or not one.scanned.marks:
+            return None
+        match settings.marks:
+            case MarksRule.KEEP:
+                return "nothing was said of them: --marks empty, or --marks old --marks-age AGE"
+            case MarksRule.EMPTY:
+                return why_marks_stay(one.scanned, sides, delayed=await self._delayed(one.scanned.queue))
+            case MarksRule.OLD:
+                return None
+
+    async def _delayed(self, queue: QueueName) -> bool:
+        if self._view.due is None:
+            return False
+        async with aclosing(self._view.due.mails(queue)) as mails:
+            return await anext(mails, None) is not None
+
+    async def _without_marks(
+        self, scan: QueueScan, cleaned: Sequence[CleanedQueue], settings: CleanupSettings, record: FindingsRecord | None
+    ) -> list[CleanedQueue]:
+        """Remove the marks of mails that have no row any more, of the queues whose marks need not stay."""
+        free = frozenset(
+            cleaned_queue.queue
+            for cleaned_queue in cleaned
+            if cleaned_queue.judged.scanned.marks and cleaned_queue.marks_stay is None
+        )
+        if self._view.own.marks_expire or not free:
+            return list(cleaned)
+        gone = {place for cleaned_queue in cleaned for place in cleaned_queue.over}
+        planned = settings.planned.marks if settings.planned else None
+        wanted = MarksWanted(free, frozenset(scan.partitions.keys() - gone), settings.marks_as_of, planned)
+        self._progress.stage("remove marks" if record else "count marks")
+        if record is None:
+            due = await self._in_thread(lambda: self._due(scan, wanted))
+            return [_with_marks_due(cleaned_queue, due.get(cleaned_queue.queue, 0)) for cleaned_queue in cleaned]
+        removed = await self._in_thread(lambda: scan.remove_marks(wanted, self._progress))
+        for queue, marks in removed.items():
+            _LOG.info("marks were removed", extra={"queue": queue, "marks": marks.marks, "left": marks.failed})
+        ended = [
+            _with_marks_gone(cleaned_queue, removed.get(cleaned_queue.queue, MarksGone())) for cleaned_queue in cleaned
+        ]
+        await record.keep([found for cleaned_queue in ended for found in cleaned_queue.are(Verdict.ORPHAN_MARK)])
+        return ended
+
+    def _due(self, scan: QueueScan, wanted: MarksWanted) -> Mapping[QueueName, int]:
+        if self._on_mark is None:
+            return scan.marks_without_rows(wanted)
+        due = Counter[QueueName]()
+        for mark in scan.going(wanted):
+            self._on_mark(mark)
+            due[mark.queue] += 1
+        return due
+
+
+def _with_marks_due(one: CleanedQueue, marks: int) -> CleanedQueue:
+    found = _orphans(one, marks)
+    return replace(one, marks_due=marks).with_findings([replace(found, number=marks, due=True)] if marks else [])
+
+
+def _with_marks_gone(one: CleanedQueue, gone: MarksGone) -> CleanedQueue:
+    one = replace(one, marks_moved=gone.left)
+    if not (gone.marks or gone.failed):
+        return one
+    found = replace(_orphans(one, gone.marks), number=gone.marks, result=Verdict.FIXED if gone.marks else None)
+    if gone.failed:
+        found = replace(found, error=f"{gone.failed:,} marks could not be removed: {gone.error}")
+    return replace(one, marks=gone.marks).with_findings([found])
+
+
+def _orphans(one: CleanedQueue, marks: int) -> Finding:
+    """The finding on its marks: those of rows that go are without a row then, too."""
+    place = QueuePlace(Verdict.ORPHAN_MARK, (one.queue,))
+    return one.findings.get(place) or findings_of({place: marks}, one.judged.scanned)[place]

@@ -1,0 +1,288 @@
+"""Compares what broker, tables and blobs say of one queue. Pure; `reconcile` does the reading.
+
+The broker cannot be searched, so its side is numbers, unless a drain has named every message. Traffic goes on while one
+looks: a mail may be placed and not yet published, or marked and not yet acked. So numbers are called lacking or surplus
+only as far as they surely are, and every id that is named was there before the look began.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Final, Self
+
+from mailmend.mailqueue.broker import SETTLING, Depth
+from mailmend.mailqueue.codec import BrokenRow
+from mailmend.mailqueue.rules.mails import Listed, MailBlobs, QueuedMail
+from mailmend.model.errors import UnsafeRequest
+from mailmend.model.ids import EnqueueId, QueueName
+
+DRAIN_MAX: Final = 50_000
+"""How many messages a drain holds unacked at once: AMQP counts what is unacked in 16 bits."""
+
+
+class QueueFinding(Enum):
+    """What a comparison may find; each is one mail or message."""
+
+    BROKEN_ROW = "broken_row"
+    BLOB_MISSING = "blob_missing"
+    LACKS_MESSAGE = "lacks_message"
+    ONLY_IN_BROKER = "only_in_broker"
+    BAD_MESSAGE = "bad_message"
+    DEAD_LETTER = "dead_letter"
+
+
+MEANINGS: Final[Mapping[QueueFinding, str]] = {
+    QueueFinding.BROKEN_ROW: "a row that no mail can be read from",
+    QueueFinding.BLOB_MISSING: "waits, but its bytes are gone",
+    QueueFinding.LACKS_MESSAGE: "waits, but the broker will not deliver it",
+    QueueFinding.ONLY_IN_BROKER: "a message whose mail has neither row nor mark",
+    QueueFinding.BAD_MESSAGE: "a message that no mail can be read from",
+    QueueFinding.DEAD_LETTER: "was rejected, or could not be delivered",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LiveMail:
+    """What is kept in memory of a waiting mail."""
+
+    enqueued_at: datetime
+    slice_start: datetime | None
+    blobs: MailBlobs
+
+    @classmethod
+    def of(cls, listed: Listed) -> Self:
+        return cls(listed.enqueued_at, listed.slice_start, listed.queued.blobs)
+
+
+@dataclass(frozen=True, slots=True)
+class BadMessage:
+    """A message that no mail can be read from, and where it is."""
+
+    topic: str
+    place: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TablesSide:
+    """What the live slices hold, and what is not due yet; of a queue over Pulsar, what its topics hold.
+
+    Attributes:
+        live: rows without a mark, by id, from the browse start on; messages that wait.
+        marked: rows that are marked and wait for the sweep: no finding; messages of deleted mails likewise.
+        delayed: mails that are not due; they have no message on purpose. At most as many as may be held in memory.
+        delayed_beyond: how many there are besides; their ids are not known.
+        bad: messages that are no mails; None where messages cannot be named.
+    """
+
+    live: Mapping[EnqueueId, LiveMail]
+    marked: frozenset[EnqueueId] = frozenset()
+    delayed: frozenset[EnqueueId] = frozenset()
+    delayed_beyond: int = 0
+    broken: tuple[BrokenRow, ...] = ()
+    bad: tuple[BadMessage, ...] | None = None
+
+    @property
+    def delayed_count(self) -> int:
+        return len(self.delayed) + self.delayed_beyond
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Every message of the broker, named.
+
+    Attributes:
+        began_at: in UTC; a mail enqueued later than `SETTLING` before it is not called lost.
+        ids: of the mails that the messages tell of.
+        bad: messages, and dead letters, that no mail could be read from.
+        marked: of `ids`, those that are marked: their messages will be dropped.
+        delayed: of `ids`, those that are delayed, whether or not `TablesSide` holds them.
+        dead: mails of the dead letters. James leaves their rows as they are, so they look as if they waited.
+        mails: the mails whose ids the caller asked for.
+    """
+
+    began_at: datetime
+    ids: frozenset[EnqueueId]
+    bad: int = 0
+    marked: frozenset[EnqueueId] = frozenset()
+    delayed: frozenset[EnqueueId] = frozenset()
+    dead: frozenset[EnqueueId] = frozenset()
+    mails: Mapping[EnqueueId, QueuedMail] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """The three sides of a queue, compared.
+
+    Attributes:
+        missing: live mails whose header or body is gone, over Pulsar delayed ones too; None: not looked at.
+        lacking: how many live mails surely have no message; None where the broker does not say what is unacked.
+        surplus: how many messages surely belong to no row; None likewise.
+        without_message: exactly which mails lack theirs; known after a drain only.
+        only_in_broker: exactly which messages have neither row nor mark; known after a drain only.
+    """
+
+    queue: QueueName
+    at: datetime
+    tables: TablesSide
+    depth: Depth | None = None
+    missing: frozenset[EnqueueId] | None = None
+    drained: Drained | None = None
+    lacking: int | None = None
+    surplus: int | None = None
+    without_message: tuple[EnqueueId, ...] = ()
+    only_in_broker: tuple[EnqueueId, ...] = ()
+    counts: Mapping[QueueFinding, int] = field(default_factory=dict)
+
+    @property
+    def clean(self) -> bool:
+        return not any(self.counts.values())
+
+
+def compared(
+    queue: QueueName,
+    at: datetime,
+    tables: TablesSide,
+    *,
+    depth: Depth | None = None,
+    missing: frozenset[EnqueueId] | None = None,
+    drained: Drained | None = None,
+) -> Reconciled:
+    without, only = _named(tables, drained)
+    lacking = len(without) if drained else _lacking(tables, depth, at)
+    surplus = len(only) if drained else _surplus(tables, depth)
+    counts = {
+        QueueFinding.BROKEN_ROW: len(tables.broken),
+        QueueFinding.BLOB_MISSING: len(missing or ()),
+        QueueFinding.LACKS_MESSAGE: lacking or 0,
+        QueueFinding.ONLY_IN_BROKER: surplus if drained and surplus else 0,
+        QueueFinding.BAD_MESSAGE: drained.bad if drained else 0,
+        QueueFinding.DEAD_LETTER: depth.dead if depth else 0,
+    }
+    return Reconciled(queue, at, tables, depth, missing, drained, lacking, surplus, without, only, counts)
+
+
+def compared_topics(
+    queue: QueueName, at: datetime, topics: TablesSide, depth: Depth | None, missing: frozenset[EnqueueId] | None
+) -> Reconciled:
+    """Of a queue over Pulsar: what lists its mails is what delivers them, so neither can lack, or have too many."""
+    counts = {
+        QueueFinding.BLOB_MISSING: len(missing or ()),
+        QueueFinding.BAD_MESSAGE: len(topics.bad or ()),
+        QueueFinding.DEAD_LETTER: depth.dead if depth else 0,
+    }
+    return Reconciled(queue, at, topics, depth, missing, lacking=0, surplus=0, counts=counts)
+
+
+def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId, ...], tuple[EnqueueId, ...]]:
+    """Mails without a message, and messages without a mail; empty without a drain."""
+    if drained is None:
+        return (), ()
+    edge = drained.began_at - SETTLING
+    seen_of = drained.ids | drained.dead
+    without = (
+        enqueue_id for enqueue_id, mail in tables.live.items() if mail.enqueued_at <= edge and enqueue_id not in seen_of
+    )
+    broken = {row.enqueue_id for row in tables.broken}
+    known = tables.live.keys() | tables.marked | tables.delayed | drained.marked | drained.delayed | broken
+    return tuple(without), tuple(sorted(drained.ids - known))
+
+
+def _lacking(tables: TablesSide, depth: Depth | None, at: datetime) -> int | None:
+    settled = sum(mail.enqueued_at <= at - SETTLING for mail in tables.live.values())
+    return depth.lacking(settled) if depth else None
+
+
+def _surplus(tables: TablesSide, depth: Depth | None) -> int | None:
+    """Messages beyond one per row, marked rows too: copies, or of mails whose rows are swept. No finding."""
+    if depth is None or depth.in_hands is None:
+        return None
+    return max(0, depth.ready + depth.in_hands - len(tables.live) - len(tables.marked) - tables.delayed_count)
+
+
+def refuse_drain(queue: QueueName, depth: Depth, *, forced: bool) -> None:
+    """A drain takes every message without an ack and returns it; refuse where that does harm.
+
+    Raises:
+        UnsafeRequest: it would.
+    """
+    if max(depth.ready, depth.dead) > DRAIN_MAX:
+        raise UnsafeRequest(
+            f"{depth.ready:,} messages and {depth.dead:,} dead letters wait in {queue}, and a drain can hold "
+            f"{DRAIN_MAX:,} of each unacked at once",
+            mend="Leave --drain out: the counts are reported without it.",
+        )
+    if forced:
+        return
+    refuse_burying(queue, depth, "Leave --drain out; or say --force where none has been returned that often.")
+    if depth.delivery_limit is not None:
+        raise UnsafeRequest(
+            f"the broker sends a message of {queue} to the dead letter queue after {depth.delivery_limit} returns, "
+            "and a drain returns every message once",
+            mend="Leave --drain out; or say --force where no message has been returned that often.",
+        )
+    if depth.consumers:
+        raise UnsafeRequest(
+            f"{depth.consumers} consumers take from {queue}: what is in their hands would be called lost",
+            mend="Pause them first (James: stop the spooler), or say --force.",
+        )
+
+
+def refuse_burying(queue: QueueName, depth: Depth, mend: str) -> None:
+    """Looking at dead letters returns them; refuse where the broker drops after too many returns.
+
+    Raises:
+        UnsafeRequest: it does.
+    """
+    if depth.dead_limit is not None:
+        raise UnsafeRequest(
+            f"the broker drops a dead letter of {queue} for good after {depth.dead_limit} returns, and to look at all "
+            "of them returns each once",
+            mend=mend,
+        )
+
+
+def republishable(found: Reconciled, older_than: timedelta) -> frozenset[EnqueueId] | None:
+    """The ids that `--republish` publishes again: mails without a message; None: every live mail that old.
+
+    None is the answer without a drain, when messages surely lack and nobody knows which. The set is empty where none
+    surely lacks: every copy of an existing message may be delivered beside it.
+    """
+    if found.drained is not None:
+        edge = found.at - older_than
+        return frozenset(
+            enqueue_id for enqueue_id in found.without_message if found.tables.live[enqueue_id].enqueued_at <= edge
+        )
+    return None if found.lacking else frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """What was done about what was found (or would be, after a dry run).
+
+    Attributes:
+        republished: mails whose message was published again.
+        marked: mails that were taken out of the queue.
+        unkept: of those, the ones that no row and no file knew: what the broker holds is dropped.
+        failed: what could not be done, in sentences.
+    """
+
+    republished: int = 0
+    marked: frozenset[EnqueueId] = frozenset()
+    unkept: frozenset[EnqueueId] = frozenset()
+    failed: tuple[str, ...] = ()
+
+
+def left_after(found: Reconciled, mended: Mended) -> Mapping[QueueFinding, int]:
+    """What of each kind is left, without zeros."""
+    broken = {row.enqueue_id for row in found.tables.broken}
+    lacked = set(found.without_message) if found.drained else found.tables.live.keys()
+    settled = {
+        QueueFinding.BROKEN_ROW: len(broken & mended.marked),
+        QueueFinding.BLOB_MISSING: len((found.missing or frozenset()) & mended.marked),
+        QueueFinding.LACKS_MESSAGE: mended.republished + len(lacked & mended.marked),
+        QueueFinding.ONLY_IN_BROKER: len(set(found.only_in_broker) & mended.marked),
+    }
+    left = {kind: count - settled.get(kind, 0) for kind, count in found.counts.items()}
+    return {kind: count for kind, count in left.items() if count > 0}

@@ -1,0 +1,1 @@
+"""Pulsar itself: its client, its admin API, its topics and their policies."""

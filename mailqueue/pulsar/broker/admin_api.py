@@ -1,0 +1,184 @@
+"""Pulsar's admin API: the topics of a namespace, their policies, and what their subscriptions have acknowledged."""
+
+import asyncio
+import http.client
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from mailmend.mailqueue.broker_http import BrokerHttp, basic
+from mailmend.mailqueue.pulsar.broker.policies import TopicPolicy, policies_of
+from mailmend.mailqueue.pulsar.broker.settings import LOOK_AT_LOGIN, PulsarAuth, PulsarSettings
+from mailmend.mailqueue.rules.places import BEFORE_ALL, PartitionBacklog, position_of, stretches_of
+from mailmend.mailqueue.rules.topic_health import TopicPolicies
+from mailmend.model.errors import BrokerDenied, WrongUse
+
+_EARLIEST: Final = json.dumps({"ledgerId": -1, "entryId": -1, "partitionIndex": -1}).encode()
+_DONE: Final = frozenset({http.client.OK, http.client.NO_CONTENT, http.client.CONFLICT})
+_PARTITION: Final = re.compile(r"-partition-\d+$")
+
+
+class PulsarAdmin:
+    """The admin API for one namespace; topics are named as in the namespace."""
+
+    def __init__(self, settings: PulsarSettings) -> None:
+        self._namespace = settings.namespace
+        self._http = BrokerHttp(
+            settings.admin,
+            _headers(settings),
+            settings.answer_seconds,
+            (
+                f"the user {settings.username!r}" if settings.username else "us",
+                LOOK_AT_LOGIN,
+            ),
+            "Look whether Pulsar runs there, and at --broker-management.",
+            "Pulsar",
+            settings.tls,
+        )
+
+    async def names(self) -> list[str]:
+        """Every persistent topic, a partitioned one once.
+
+        Raises:
+            WrongUse: there is no such namespace.
+        """
+        path = f"admin/v2/persistent/{self._namespace}"
+        content = await self._content(path)
+        if content is None:
+            raise WrongUse(
+                f"Pulsar at {self._http.place} has no namespace {self._namespace}",
+                mend=f"Name another at the end of --broker, or: pulsar-admin namespaces create {self._namespace}",
+            )
+        found: list[str] = self._http.parsed(content, list)
+        partitioned: list[str] = await asyncio.to_thread(self._http.read, f"{path}/partitioned", list)
+        return sorted({_PARTITION.sub("", name.rpartition("/")[2]) for name in (*found, *partitioned)})
+
+    async def version(self) -> str:
+        status, content = await asyncio.to_thread(self._http.answer, "GET", "admin/v2/brokers/version")
+        if status != http.client.OK:
+            raise self._http.refusal(status)
+        return content.decode(errors="replace").strip('" \n')
+
+    async def partitions(self, topic: str) -> int:
+        """How many it has; 0 where it is not partitioned, or is not there."""
+        found = await self._found(f"{self._path(topic)}/partitions")
+        return int(found["partitions"]) if found else 0
+
+    async def longest_delay(self, topic: str) -> int:
+        """For how many milliseconds a message may be delayed by the broker; 0: it sets no limit, or tells of none."""
+        found = await self._found(f"{self._path(topic)}/delayedDelivery?applied=true")
+        return int((found or {}).get("maxDeliveryDelayInMillis") or 0)
+
+    async def create(self, topic: str, subscription: str) -> bool:
+        """Create both where they are missing; a new subscription begins with the first message.
+
+        Returns:
+            False where the topic is on its way to a broker: to be asked again.
+        """
+        path = self._subscription(topic, subscription)
+        status, _ = await asyncio.to_thread(self._http.answer, "PUT", path, _EARLIEST)
+        if status not in {*_DONE, http.client.PRECONDITION_FAILED}:
+            raise self._http.refusal(status)
+        return status in _DONE
+
+    async def unsubscribe(self, topic: str, subscription: str) -> None:
+        """Delete a subscription that nobody consumes; one that is not there is fine."""
+        path = self._subscription(topic, subscription)
+        status, _ = await asyncio.to_thread(self._http.answer, "DELETE", path)
+        if status not in {*_DONE, http.client.NOT_FOUND}:
+            raise self._http.refusal(status)
+
+    async def backlog(self, partition: str, subscription: str) -> PartitionBacklog | None:
+        """What the subscription has not acknowledged of one partition; None where that is not there.
+
+        A subscription that is not there has acknowledged nothing.
+        """
+        path = self._path(partition)
+        inside = await self._found(f"{path}/internalStats")
+        stats = await self._found(f"{path}/stats?getPreciseBacklog=true&subscriptionBacklogSize=false")
+        if inside is None or stats is None:
+            return None
+        writes_to = max((int(ledger["ledgerId"]) for ledger in inside["ledgers"]), default=0)
+        cursor = inside["cursors"].get(subscription)
+        counted = stats["subscriptions"].get(subscription)
+        if cursor is None or counted is None:
+            last = position_of(inside["lastConfirmedEntry"])
+            count = int(inside["numberOfEntries"])
+            added = int(inside["entriesAddedCounter"])
+            return PartitionBacklog(BEFORE_ALL, (), last, count, added=added, writes_to=writes_to)
+        return PartitionBacklog(
+            position_of(cursor["markDeletePosition"]),
+            stretches_of(cursor["individuallyDeletedMessages"]),
+            position_of(inside["lastConfirmedEntry"]),
+            int(counted["msgBacklog"]),
+            int(counted["unackedMessages"]),
+            len(counted["consumers"]),
+            int(inside["entriesAddedCounter"]),
+            int(cursor["messagesConsumedCounter"]),
+            writes_to,
+        )
+
+    async def policies(self, topic: str, partitions: Sequence[str]) -> TopicPolicies | None:
+        """What the broker does with the topic by itself; None where that is not there.
+
+        Raises:
+            BrokerDenied: an administrator of the tenant may read that, and we are none.
+        """
+        asked = [f"{self._path(topic)}/{policy.value}?applied=true" for policy in TopicPolicy]
+        answers = dict(zip(TopicPolicy, await asyncio.gather(*map(self._value, asked)), strict=True))
+        if answers[TopicPolicy.TTL] is None:
+            return None
+        expiry = await self._value(f"admin/v2/namespaces/{self._namespace}/subscriptionExpirationTime")
+        stats = await asyncio.gather(*(self._found(f"{self._path(partition)}/stats") for partition in partitions))
+        return policies_of(answers, expiry, await self._configuration(), [stat for stat in stats if stat])
+
+    async def _configuration(self) -> Mapping[str, str]:
+        """The broker's; empty where we may not read it, as only a superuser may."""
+        try:
+            return await self._found("admin/v2/brokers/configuration/runtime") or {}
+        except BrokerDenied:
+            return {}
+
+    async def _value(self, path: str) -> Any:
+        """The value of a policy; None where none is set, or the thing is not there."""
+        status, content = await asyncio.to_thread(self._http.answer, "GET", path)
+        if status == http.client.METHOD_NOT_ALLOWED:
+            raise BrokerDenied(
+                f"the broker's HTTP API at {self._http.place} tells no policies of topics",
+                mend="Set topicLevelPoliciesEnabled and systemTopicEnabled in broker.conf.",
+            )
+        if status not in {http.client.OK, http.client.NOT_FOUND}:
+            raise self._http.refusal(status)
+        return self._http.parsed(content, lambda found: found) if content and status == http.client.OK else None
+
+    async def _found(self, path: str) -> Mapping[str, Any] | None:
+        """The answer, an object; None where the thing is not there."""
+        content = await self._content(path)
+        return None if content is None else self._http.parsed(content, dict)
+
+    async def _content(self, path: str) -> bytes | None:
+        """The answer; None where the thing is not there."""
+        status, content = await asyncio.to_thread(self._http.answer, "GET", path)
+        if status == http.client.NOT_FOUND:
+            return None
+        if status != http.client.OK:
+            raise self._http.refusal(status)
+        return content
+
+    def _subscription(self, topic: str, subscription: str) -> str:
+        return f"{self._path(topic)}/subscription/{quote(subscription, safe='')}"
+
+    def _path(self, topic: str) -> str:
+        return f"admin/v2/persistent/{self._namespace}/{quote(topic, safe='')}"
+
+
+def _headers(settings: PulsarSettings) -> Mapping[str, str]:
+    match settings.auth:
+        case PulsarAuth.TOKEN:
+            return {"Authorization": f"Bearer {settings.password}"}
+        case PulsarAuth.BASIC:
+            return {"Authorization": basic(settings.username, settings.password)}
+        case PulsarAuth.NONE:
+            return {}

@@ -1,0 +1,1 @@
+"""Changes of mails that wait in Pulsar: moving, redriving, removing, restoring."""

@@ -1,0 +1,215 @@
+"""Delayed mails: moving them to those that wait when they are due, or at once; changing them in their place.
+
+One process at a time moves, in its turn (`turns`); what is due one process knows, which keeps an index
+(`keeping`). A copy says whose place it takes. It is published before the delayed message is
+acknowledged; whoever settles the copy acknowledges that again before the copy (`mailqueue.pulsar.unacked`).
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+from mailmend.mailqueue.concurrency import in_batches
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.pulsar.broker.messages import as_it_is, delayed_message, listed_of, story_of, waiting_message
+from mailmend.mailqueue.pulsar.broker.names import out_topic, scheduled_topic
+from mailmend.mailqueue.pulsar.broker.topics import StoredMessage
+from mailmend.mailqueue.pulsar.changes.keeping import KeptIndex
+from mailmend.mailqueue.pulsar.changes.turns import HeldTurn, left_over, turn
+from mailmend.mailqueue.pulsar.parts import PulsarParts
+from mailmend.mailqueue.pulsar.view.listing import FoundMail, acknowledged, found, is_deleted
+from mailmend.mailqueue.queue import Changed, Delays, MailChange, OnRemoved
+from mailmend.mailqueue.rules.delayed_index import DelayedIndex
+from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.mailqueue.rules.places import Backlog, MessagePlace
+from mailmend.model.errors import BadPayload, LeaseHeld
+
+PATIENCE: Final = timedelta(seconds=30)
+"""How long a flush or a change waits for another process that moves delayed mails."""
+
+AT_ONCE: Final = 200
+"""So many mails are published at once, then acknowledged together."""
+
+_ASK_AGAIN_SECONDS: Final = 0.2
+
+_Copy = Callable[[], Coroutine[Any, Any, object]]
+
+
+class Mover:
+    """Moves the delayed mails of one queue."""
+
+    def __init__(self, parts: PulsarParts) -> None:
+        self._parts = parts
+        self._keeping: KeptIndex | None = None
+        self._one_round = asyncio.Lock()
+
+    async def flush(self, *, dry_run: bool = False) -> Delays:
+        return await self._every(lambda _: True, dry_run=dry_run)
+
+    async def move_due(self, *, dry_run: bool = False) -> int:
+        """How many were moved; 0 where another process does that."""
+        if dry_run:
+            now = self._parts.now
+            return (await self._every(lambda one: _due_at(one) <= now, dry_run=True)).count
+        async with self._one_round:
+            try:
+                return await self._rounds()
+            except BaseException:
+                await self._let_go()
+                raise
+
+    async def change(
+        self,
+        change: MailChange,
+        on_change: OnRemoved | None,
+        on_changed: Callable[[Listed], None] | None,
+        *,
+        dry_run: bool,
+    ) -> Changed:
+        count = 0
+        known = await self._parts.deletions.look()
+        async with (
+            self._patient_turn(dry_run=dry_run) as (held, gone),
+            aclosing(found(self._parts, Whereabouts.DELAYED, known=known)) as mails,
+        ):
+            async for mail in mails:
+                to_be = None if mail.message.place in gone else change(mail.listed)
+                if to_be is None:
+                    continue
+                if held:
+                    if on_change is not None:
+                        await on_change(mail.listed)
+                    queued = replace(mail.listed.queued, mail=to_be.mail)
+                    due_at = max(to_be.due_at, self._parts.now)
+                    copy = partial(self._again, mail, replace(mail.listed, queued=queued, due_at=due_at))
+                    await held.replaced((mail.message.place,), (copy,))
+                if on_changed is not None:
+                    on_changed(mail.listed)
+                count += 1
+        return Changed(count)
+
+    async def close(self) -> None:
+        async with self._one_round:
+            await self._let_go()
+
+    async def _every(self, meant: Callable[[FoundMail], bool], *, dry_run: bool) -> Delays:
+        """All delayed mails that are meant, as the topic is read."""
+        moved = Delays()
+        async with self._patient_turn(dry_run=dry_run) as (held, gone):
+            known = await self._parts.deletions.look() if dry_run else None
+            async with (
+                aclosing(found(self._parts, Whereabouts.DELAYED, known=known)) as mails,
+                aclosing(in_batches(mails, AT_ONCE)) as batches,
+            ):
+                async for batch in batches:
+                    some = [mail for mail in batch if mail.message.place not in gone and meant(mail)]
+                    if held:
+                        some = await self._moved(held, some)
+                    moved += Delays.of([_due_at(mail) for mail in some])
+        return moved
+
+    async def _rounds(self) -> int:
+        """Move what is due by the index, which is read again where it is too small, or no longer sure."""
+        moved = 0
+        while True:
+            if self._keeping is None:
+                self._keeping = await KeptIndex.begun(self._parts, DelayedIndex())
+                if self._keeping is None:
+                    return moved
+            else:
+                await self._keeping.hear()
+            if not self._keeping.has_work:
+                return moved
+            async with turn(self._parts) as held:
+                if held is None:
+                    return moved
+                places = await self._keeping.due(held)
+                for begin in range(0, len(places or ()), AT_ONCE):
+                    moved += await self._moved_from(held, (places or ())[begin : begin + AT_ONCE])
+            if places is not None and not self._keeping.is_short:
+                return moved
+            await self._let_go()
+
+    async def _moved_from(self, held: HeldTurn, places: Sequence[MessagePlace]) -> int:
+        mails = list[FoundMail]()
+        others = list[StoredMessage]()
+        those = Backlog.of(places)
+        async with aclosing(self._parts.topics.held(scheduled_topic(self._parts.queue), those)) as messages:
+            async for message in messages:
+                try:
+                    mails.append(FoundMail(message, listed_of(message, Whereabouts.DELAYED)))
+                except BadPayload:
+                    others.append(message)
+        return len(await self._moved(held, mails, others)) + len(others)
+
+    async def _moved(
+        self, held: HeldTurn, some: Sequence[FoundMail], others: Sequence[StoredMessage] = ()
+    ) -> list[FoundMail]:
+        """Move what is not deleted; and what is no mail, as it is: whoever takes that makes it a dead letter."""
+        left = await self._undeleted(some)
+        copies: list[_Copy] = [partial(self._waiting, mail) for mail in left]
+        copies += [partial(self._as_it_is, message) for message in others]
+        await held.replaced([*(mail.message.place for mail in left), *(message.place for message in others)], copies)
+        if copies:
+            self._parts.counts.add(QueueCount.DUE_MOVED, self._parts.queue, len(copies))
+        return left
+
+    async def _undeleted(self, some: Sequence[FoundMail]) -> list[FoundMail]:
+        """Drop those that are deleted, by what is known now."""
+        known = await self._parts.deletions.known()
+        queue = self._parts.queue
+        deleted = [mail for mail in some if is_deleted(queue, mail.message, mail.listed, known)]
+        if not deleted:
+            return list(some)
+        await acknowledged(self._parts, deleted)
+        self._parts.counts.add(QueueCount.FILTERED, queue, len(deleted))
+        places = {mail.message.place for mail in deleted}
+        return [mail for mail in some if mail.message.place not in places]
+
+    async def _waiting(self, one: FoundMail) -> None:
+        message = waiting_message(one.listed, await self._parts.form(), story_of(one.listed, one.message.place))
+        await self._parts.topics.publish(out_topic(self._parts.queue), message)
+
+    async def _as_it_is(self, message: StoredMessage) -> None:
+        await self._parts.topics.publish(out_topic(self._parts.queue), as_it_is(message))
+
+    async def _again(self, one: FoundMail, to_be: Listed) -> None:
+        message = delayed_message(to_be, await self._parts.form(), story_of(to_be, one.message.place))
+        await self._parts.topics.publish(scheduled_topic(self._parts.queue), message)
+
+    @asynccontextmanager
+    async def _patient_turn(self, *, dry_run: bool) -> AsyncGenerator[tuple[HeldTurn | None, frozenset[MessagePlace]]]:
+        """A turn, and the delayed messages that are copied already; a dry run has none, and changes nothing.
+
+        Raises:
+            LeaseHeld: others had theirs for longer than a patient caller waits.
+        """
+        if dry_run:
+            yield None, (await left_over(self._parts)).moved
+            return
+        until = self._parts.now + PATIENCE
+        while True:
+            async with turn(self._parts) as held:
+                if held:
+                    yield held, (await held.settled()).moved
+                    return
+            if self._parts.now > until:
+                raise LeaseHeld(
+                    f"another process keeps moving delayed mails of the queue {self._parts.queue!r}",
+                    mend="Run the same again in a while.",
+                )
+            await self._parts.clock.pause(_ASK_AGAIN_SECONDS)
+
+    async def _let_go(self) -> None:
+        keeping = self._keeping
+        self._keeping = None
+        if keeping is not None:
+            await keeping.close()
+
+
+def _due_at(one: FoundMail) -> datetime:
+    return one.listed.due_at or one.listed.enqueued_at

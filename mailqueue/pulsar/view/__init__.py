@@ -1,0 +1,1 @@
+"""What a queue over Pulsar holds: its listing, its deletions, its figures."""

@@ -1,0 +1,208 @@
+"""What one process knows of the deletions of a queue, and how it tells the others of its own.
+
+Deletions lie on James's topics of filters. Each process that takes or moves mails reads all of them before its first
+mail, and after that never acts on what it knew longer ago than `FRESH`: before it hands a mail out it asks the broker
+whether there is more. So a deletion holds everywhere `FRESH` after it was published, and whoever deletes waits that
+long before it says so. A process that cannot ask hands nothing out.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import aclosing
+from datetime import timedelta
+from typing import Final
+
+from mailmend.mailqueue.codec.deletions import FOR_NO_MAIL, deleted_in, deleted_text, progress_in, progress_text
+from mailmend.mailqueue.codec.pulsar import PulsarForm, filter_of, filter_text
+from mailmend.mailqueue.concurrency import finished
+from mailmend.mailqueue.pulsar.broker.names import OWN_SUBSCRIPTION, filter_scheduled_topic, filter_topic
+from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage, TopicMessage, Topics
+from mailmend.mailqueue.rules.deletions import (
+    Checkpoint,
+    DeletedMail,
+    Deletion,
+    JamesDeletion,
+    KnownDeletions,
+    Notice,
+    TopicProgress,
+)
+from mailmend.mailqueue.rules.places import TopicPlace
+from mailmend.model.errors import BadPayload
+from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.ports import Clock
+
+FRESH: Final = timedelta(seconds=0.5)
+"""For how long a process acts on what it knows."""
+
+SLACK: Final = timedelta(seconds=0.1)
+"""How much longer whoever deletes waits: between a process's last look at what it knows and its act."""
+
+DELETED: Final = "mailmend-deleted"
+"""The property that names deleted mails."""
+
+CHECKPOINT: Final = "mailmend-checkpoint"
+"""The property that says how far all was."""
+
+HEARD_MAX: Final = 5_000
+"""After so many new notices a process forgets all, and reads those that still lie there: others have expired.
+
+Those that lay there when it read them do not count: where they are more, it would do nothing but read them again.
+"""
+
+_LOG: Final = logging.getLogger("mailmend.queue")
+
+
+class Deletions:
+    """The deletions of one queue, as one process knows them."""
+
+    def __init__(self, topics: Topics, queue: QueueName, clock: Clock) -> None:
+        self._topics = topics
+        self._queue = queue
+        self._clock = clock
+        self._following: list[tuple[str, Following]] = []
+        self._refreshing: asyncio.Task[None] | None = None
+        self._asked_at = float("-inf")
+        self._published_at = float("-inf")
+        self._heard = 0
+        self._hearing = self.last_known = KnownDeletions()
+        self.in_hand: set[EnqueueId] = set()
+        """Mails that this process has out: a deletion of one of them is remembered for as long."""
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether `last_known` may be acted on."""
+        return self._clock.monotonic() - self._asked_at <= FRESH.total_seconds()
+
+    async def known(self) -> KnownDeletions:
+        """All that was published until `FRESH` ago, at least.
+
+        Raises:
+            CannotReach: that cannot be known.
+        """
+        return self.last_known if self.is_fresh else await self._after_a_refresh()
+
+    async def known_now(self) -> KnownDeletions:
+        """All that was published before this was called, at least.
+
+        Raises:
+            CannotReach: that cannot be known.
+        """
+        if self._refreshing is not None:
+            await asyncio.wait((self._refreshing,))
+        return await self._after_a_refresh()
+
+    async def look(self) -> KnownDeletions:
+        """What is known, for who only looks: creates nothing."""
+        if self._following:
+            return await self.known_now()
+        found = KnownDeletions()
+        for notice in await notices(self._topics, self._queue):
+            found.hear(notice)
+        return found
+
+    async def publish(self, form: PulsarForm, mails: Sequence[DeletedMail]) -> None:
+        """From now on the mails are deleted: to be published before anything of them is acknowledged."""
+        topic = filter_topic(self._queue)
+        await self._topics.create(topic, OWN_SUBSCRIPTION)
+        await self._topics.publish(topic, TopicMessage(filter_text(FOR_NO_MAIL, form), {DELETED: deleted_text(mails)}))
+        self._published_at = self._clock.monotonic()
+
+    async def are_heard(self) -> None:
+        """Wait until every process knows of what was published here, or knows that it knows too little."""
+        until = self._published_at + (FRESH + SLACK).total_seconds()
+        if (left := until - self._clock.monotonic()) > 0:
+            await self._clock.pause(left)
+
+    async def close(self) -> None:
+        if self._refreshing is not None:
+            await asyncio.gather(self._refreshing, return_exceptions=True)
+        await self._let_go()
+
+    async def _after_a_refresh(self) -> KnownDeletions:
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.ensure_future(self._refreshed())
+            self._refreshing.add_done_callback(_looked_at)
+        await asyncio.shield(self._refreshing)
+        return self.last_known
+
+    async def _refreshed(self) -> None:
+        asked_at = self._clock.monotonic()
+        if self._heard > HEARD_MAX:
+            await self._let_go()
+        is_first = not self._following
+        if is_first:
+            await self._begun()
+        for topic, following in self._following:
+            for message in await following.news():
+                self._heard += 1
+                self._hearing.hear(notice_of(topic, message))
+        if is_first:
+            self._heard = 0
+        self.last_known = self._hearing
+        self._asked_at = asked_at
+
+    async def _begun(self) -> None:
+        """Follow the topics from what is not expired on, and forget the rest."""
+        topics = filter_topics(self._queue)
+        following = list[tuple[str, Following]]()
+        try:
+            for topic in topics:
+                following.append((topic, await self._topics.follow(topic, OWN_SUBSCRIPTION)))
+        except BaseException:
+            for _, one in following:
+                await finished(one.close())
+            raise
+        before = self.last_known.mails
+        self._hearing = KnownDeletions(
+            {enqueue_id: before[enqueue_id] for enqueue_id in self.in_hand if enqueue_id in before}
+        )
+        self._following = following
+        self._heard = 0
+
+    async def _let_go(self) -> None:
+        following = self._following
+        self._following = []
+        for _, one in following:
+            await finished(one.close())
+
+
+def _looked_at(task: asyncio.Task[None]) -> None:
+    """Take its error, which nobody may wait for by now: whoever asks next begins anew."""
+    if not task.cancelled():
+        task.exception()
+
+
+def filter_topics(queue: QueueName) -> tuple[str, str]:
+    """Both topics of deletions. Ours lie on the first; James's on both, and each is about the whole queue."""
+    return filter_topic(queue), filter_scheduled_topic(queue)
+
+
+async def notices(topics: Topics, queue: QueueName) -> list[Notice]:
+    """All that lies there."""
+    found = list[Notice]()
+    for topic in filter_topics(queue):
+        async with aclosing(topics.unacked(topic, OWN_SUBSCRIPTION)) as messages:
+            found.extend([notice_of(topic, message) async for message in messages])
+    return found
+
+
+def checkpoint_message(progress: TopicProgress, form: PulsarForm) -> TopicMessage:
+    return TopicMessage(filter_text(FOR_NO_MAIL, form), {CHECKPOINT: progress_text(progress)})
+
+
+def notice_of(topic: str, message: StoredMessage) -> Notice:
+    """What a message says; one that says nothing that we can read deletes nothing."""
+    where = TopicPlace(topic, message.place)
+    at = message.published_at
+    properties = message.properties
+    try:
+        if text := properties.get(DELETED):
+            return Deletion(where, at, deleted_in(text))
+        if text := properties.get(CHECKPOINT):
+            return Checkpoint(where, at, progress_in(text))
+        found = filter_of(message.payload)
+        return JamesDeletion(where, at, found.kind, found.value)
+    except BadPayload as error:
+        _LOG.warning("a deletion cannot be read", extra={"place": str(where), "error": error.what})
+        return Deletion(where, at)

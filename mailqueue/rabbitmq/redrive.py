@@ -1,0 +1,197 @@
+"""Publishes again what the broker has lost, and puts dead letters back into their queue.
+
+What is published again keeps its id: if the broker still has the first message, the second to arrive finds the mark of
+the first.
+
+Dead letters go back into their queue: by their rows if they have any, else with new rows; marked ones are dropped, and
+recipients that have the mail are left out.
+
+A dead letter is acked only when its mail has a message again, or is delayed, so a crash leaves it twice, never nowhere;
+the second copy is dropped by the mark of the first. Consumers go on meanwhile, and may reject the mail once more: so
+what the listing showed at first is looked at again when its turn comes.
+
+The blobs of a marked mail are deleted before its dead letter is acked: nothing else refers to them, so a crash in
+between leaves the dead letter that does.
+"""
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from mailmend.mailqueue.broker import Delivery
+from mailmend.mailqueue.codec import publish_mail, queued_of
+from mailmend.mailqueue.comparison import DRAIN_MAX, refuse_burying
+from mailmend.mailqueue.concurrency import in_batches
+from mailmend.mailqueue.metrics import QueueCount
+from mailmend.mailqueue.queue import IDS_MAX, LackingMail, all_lack_it, refuse_too_many
+from mailmend.mailqueue.rabbitmq.parts import Parts
+from mailmend.mailqueue.rabbitmq.reconcile import next_within, patience
+from mailmend.mailqueue.rules.blob_ids import is_deduplicated
+from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
+from mailmend.mailqueue.rules.mails import Listed, MailBlobs, QueuedMail, Whereabouts
+from mailmend.mailqueue.upkeep import Redriven
+from mailmend.model.errors import BadPayload
+from mailmend.model.ids import BlobId, EnqueueId
+
+PUBLISHED_AT_ONCE: Final = 64
+"""How many publishes wait for their confirms."""
+
+AT_ONCE: Final = 500
+"""How many dead letters are unacked at once. A redrive ends when so many cannot be read: the broker sends no more
+then."""
+
+
+async def republish(parts: Parts, older_than: timedelta, where: MailFilter, *, dry_run: bool) -> int:
+    """Publish again the mails that wait for longer than `older_than`; return how many were, or would be."""
+
+    async def publish(listed: Listed) -> None:
+        await publish_mail(parts.broker, parts.queue, listed.queued, listed.slice_start, listed.attempts)
+        parts.counts.add(QueueCount.REPUBLISHED, parts.queue)
+
+    before = parts.now - older_than
+    count = 0
+    waiting = parts.view.browse(parts.queue, where, include_delayed=False)
+    async with aclosing(in_batches(waiting, PUBLISHED_AT_ONCE)) as batches:
+        async for some in batches:
+            old = [listed for listed in some if listed.enqueued_at < before]
+            outcomes = [] if dry_run else await asyncio.gather(*map(publish, old), return_exceptions=True)
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+            count += len(old)
+    return count
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the queue held of its mails when the redrive began.
+
+    Attributes:
+        rows: the slices of those that wait; James leaves the rows of mails that it rejects.
+        delayed: those that are not due: a redrive was killed before its ack, and a consumer wanted the mail later.
+        blobs: that rows refer to, but for those that are never deleted with a mail.
+    """
+
+    rows: dict[EnqueueId, datetime] = field(default_factory=dict)
+    delayed: set[EnqueueId] = field(default_factory=set)
+    blobs: set[BlobId] = field(default_factory=set)
+
+    def add(self, listed: Listed) -> None:
+        queued = listed.queued
+        if listed.slice_start is None:
+            self.delayed.add(queued.enqueue_id)
+        else:
+            self.rows[queued.enqueue_id] = listed.slice_start
+        self.blobs |= _own_blobs(queued.blobs)
+
+    def unneeded(self, blobs: MailBlobs) -> set[BlobId]:
+        return _own_blobs(blobs) - self.blobs
+
+
+async def redrive(
+    parts: Parts,
+    limit: int | None = None,
+    where: MailFilter = EVERYTHING,
+    *,
+    dry_run: bool = False,
+    ids_max: int = IDS_MAX,
+    lacking: LackingMail = all_lack_it,
+) -> Redriven:
+    """Put dead letters back into their queue.
+
+    A dry run keeps all of them unacked to its end, and one with conditions those that do not match; otherwise each
+    would come again.
+
+    Args:
+        parts: of the queue.
+        limit: the largest number of dead letters to take.
+        where: which, by their envelopes and ids.
+        dry_run: only look.
+        ids_max: how many mails of the queue are held in memory; more is refused.
+        lacking: says which recipients of a dead letter lack the mail; the others are left out.
+    """
+    done = Redriven()
+    known = await _known(parts, ids_max)
+    depth = await parts.broker.depth(parts.queue)
+    passed = 0
+    keeps = dry_run or where != EVERYTHING
+    if keeps:
+        refuse_burying(parts.queue, depth, "Leave --dry-run and conditions out, and try some with --limit.")
+    async with parts.broker.dead_letters(parts.queue, DRAIN_MAX if keeps else AT_ONCE) as letters:
+        while limit is None or done.seen < limit:
+            letter = await next_within(letters, parts.clock, patience(done.seen + passed, depth.dead))
+            if letter is None:
+                break
+            queued = _mail_of(letter)
+            if queued is None:
+                done.unreadable += 1  # it stays unacked, and goes back when all is done
+            elif where.matches(Listed(queued, parts.now)):
+                await _redriven(parts, letter, queued, known, done, lacking, dry_run=dry_run)
+            else:
+                passed += 1  # likewise
+    return done
+
+
+def _mail_of(letter: Delivery) -> QueuedMail | None:
+    try:
+        return queued_of(letter.message.body)
+    except BadPayload:
+        return None
+
+
+async def _redriven(  # noqa: PLR0917 - what a redrive has, and one letter
+    parts: Parts,
+    letter: Delivery,
+    queued: QueuedMail,
+    known: _Known,
+    done: Redriven,
+    lacking: LackingMail,
+    *,
+    dry_run: bool,
+) -> None:
+    if await parts.view.marks.there(parts.queue, queued.enqueue_id):
+        done.dropped += 1
+        back = None
+    else:
+        back = done.add(queued, await lacking(queued))
+    if dry_run:
+        return
+    if back:
+        await _in_queue(parts, back, known)
+    else:
+        await _forgotten(parts, queued, known)
+    await letter.ack()
+
+
+async def _forgotten(parts: Parts, queued: QueuedMail, known: _Known) -> None:
+    if unneeded := known.unneeded(queued.blobs):
+        await parts.blobs.delete_all(unneeded)
+
+
+async def _in_queue(parts: Parts, queued: QueuedMail, known: _Known) -> None:
+    if queued.enqueue_id in known.delayed and await _is_delayed(parts, queued.enqueue_id):
+        return
+    slice_start = known.rows.get(queued.enqueue_id)
+    if slice_start is None or not await parts.view.rows.has_row(parts.queue, slice_start, queued):
+        now = parts.now
+        slice_start = known.rows[queued.enqueue_id] = await parts.view.rows.place(parts.queue, queued, now)
+    await publish_mail(parts.broker, parts.queue, queued, slice_start)
+
+
+async def _is_delayed(parts: Parts, enqueue_id: EnqueueId) -> bool:
+    where = MailFilter(enqueue_ids=frozenset((enqueue_id,)), whereabouts=Whereabouts.DELAYED)
+    return bool([listed async for listed in parts.view.browse(parts.queue, where)])
+
+
+async def _known(parts: Parts, ids_max: int) -> _Known:
+    known = _Known()
+    async for listed in parts.view.browse(parts.queue):
+        refuse_too_many(len(known.rows) + len(known.delayed) + 1, f"mails in {parts.queue}", ids_max)
+        known.add(listed)
+    return known
+
+
+def _own_blobs(blobs: MailBlobs) -> set[BlobId]:
+    return {blob_id for blob_id in (blobs.header, blobs.body) if not is_deduplicated(blob_id)}

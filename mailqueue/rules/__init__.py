@@ -1,0 +1,1 @@
+"""The rules of the mail queue: slices, starts, positions, sizes, deletions, advice. Pure."""

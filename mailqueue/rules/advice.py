@@ -1,0 +1,241 @@
+"""What the queue's tables should be set to, worked out from its traffic: arithmetic, each figure with its reason.
+
+The rules stand below as data. Sources: DESIGN section 4 "Queue" and "TimeWindowCompactionStrategy"; Cassandra's own
+documentation on time windows (20 to 30 of them over the time to live) and on partitions (well below 100 MB).
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from typing import Final
+
+from mailmend.mailqueue.rules.configuration import QueueConfiguration
+from mailmend.mailqueue.rules.slices import SECOND
+from mailmend.model.catalog.lifetimes import (
+    BLOOM_CHANCES,
+    DAY,
+    HOUR,
+    MINUTE,
+    WINDOWS,
+    Lifetimes,
+    _slack,
+    _sstables,
+    gc_grace_for,
+    lifetimes,
+)
+from mailmend.model.sizes import MIB
+
+MAILS_PER_SLICE: Final = 10_000
+"""What a slice should hold on average: browsing reads slice after slice, cleanup removes one at a time."""
+
+SLICE_WINDOWS: Final = (60, 300, 900, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400)
+"""Slice windows to choose from, in seconds; each divides the next, since a window may later only become a divisor."""
+
+PARTITION_ROWS_MAX: Final = 20_000
+PARTITION_BYTES_MAX: Final = 10 * MIB
+"""A tenth of the 100 MB at which partitions begin to hurt: the peak may be higher than any that was seen."""
+
+HOT_MAILS_PER_SECOND: Final = 100
+"""Above it one partition takes too many writes at once; James took 893/s into one, with nothing else to do."""
+
+BUCKETS_PER_NODE: Final = 2
+
+
+HISTORY_WINDOWS: Final = 24
+
+
+class FigureSource(Enum):
+    """Where a figure comes from; nothing that was assumed is passed off as measured."""
+
+    MEASURED = "measured"
+    GIVEN = "given"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number, where it comes from, and how it was found."""
+
+    value: float
+    source: FigureSource
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """How much mail goes through the queue, and the cluster that it goes through.
+
+    Attributes:
+        mails_per_second, peak_per_second: mails that are enqueued, on average and in the busiest stretch of time.
+        longest_stay_seconds: the longest time from enqueueing a mail to its last try.
+        row_bytes: the mean size of a row of enqueuedMailsV4.
+        nodes, copies: the nodes of the cluster, and the copies of each row, over all data centres.
+        hint_window_seconds: how long nodes keep hints for one that is away.
+    """
+
+    mails_per_second: Figure
+    peak_per_second: Figure
+    longest_stay_seconds: Figure
+    row_bytes: Figure
+    nodes: Figure
+    copies: Figure
+    hint_window_seconds: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One setting: what it should be, as it is written, and why in a sentence with the figures in it."""
+
+    setting: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAdvice(Lifetimes):
+    """Everything advised for the queue; all times in seconds."""
+
+    slice_seconds: int
+    buckets: int
+    gc_grace_seconds: int
+    reasons: tuple[Advice, ...] = ()
+
+
+def advise_queue(traffic: Traffic, now: QueueConfiguration | None = None) -> QueueAdvice:
+    stay = math.ceil(traffic.longest_stay_seconds.value)
+    slice_seconds = _slice_for(traffic.mails_per_second.value, stay + _slack(stay), now)
+    bare = QueueAdvice(
+        **asdict(lifetimes(stay, slice_seconds)),
+        slice_seconds=slice_seconds,
+        buckets=_buckets_for(traffic, slice_seconds, now),
+        gc_grace_seconds=gc_grace_for(traffic.hint_window_seconds.value),
+    )
+    reasons = (*_shape_reasons(bare, traffic, now), *_expiry_reasons(bare, traffic), _bloom_reason(bare, traffic))
+    return replace(bare, reasons=reasons)
+
+
+def history_window_days(history_seconds: float) -> int:
+    """Time window in days for a table without time to live: about two dozen over its history."""
+    return max(1, round(history_seconds / DAY / HISTORY_WINDOWS))
+
+
+def bloom_bytes(rows: float, chance: float) -> float:
+    """Memory of bloom filters for that many keys, in bytes (textbook formula for an ideal filter)."""
+    return rows * -math.log(chance) / math.log(2) ** 2 / 8
+
+
+def _slice_for(rate: float, seconds: int, now: QueueConfiguration | None) -> int:
+    """The slice window nearest to 10,000 mails on average, short enough that time windows are whole slices."""
+    *_, most = WINDOWS
+    fitting = [window for window in SLICE_WINDOWS if window <= seconds / most / 2] or [SLICE_WINDOWS[0]]
+    present = now.slicing.window // SECOND if now else 0
+    allowed = [fit for fit in fitting if present % fit == 0]
+    if not allowed:
+        return present
+    return min(allowed, key=lambda one: _distance(rate * one, MAILS_PER_SLICE))
+
+
+def _distance(one: float, other: float) -> float:
+    return max(one, other) / max(min(one, other), 1e-9)
+
+
+def _buckets_for(traffic: Traffic, slice_seconds: int, now: QueueConfiguration | None) -> int:
+    rows = traffic.peak_per_second.value * slice_seconds
+    buckets = max(
+        1,
+        math.ceil(rows / PARTITION_ROWS_MAX),
+        math.ceil(rows * traffic.row_bytes.value / PARTITION_BYTES_MAX),
+        BUCKETS_PER_NODE * round(traffic.nodes.value) if traffic.peak_per_second.value > HOT_MAILS_PER_SECOND else 1,
+    )
+    return max(buckets, now.slicing.buckets if now else 1)
+
+
+def _shape_reasons(bare: QueueAdvice, traffic: Traffic, now: QueueConfiguration | None) -> Iterable[Advice]:
+    rate = traffic.mails_per_second.value
+    peak = traffic.peak_per_second.value
+    mean = rate * bare.slice_seconds
+    busiest = peak * bare.slice_seconds
+    of_now = f" It may only become a divisor of the present {span(now.slicing.window / SECOND)}." if now else ""
+    yield Advice(
+        "slice window",
+        span(bare.slice_seconds),
+        f"At {rate:,.3g} mails/s such a slice holds {mean:,.0f} mails; about {MAILS_PER_SLICE:,} are aimed at, and it "
+        f"must be short beside the time to live of {span(bare.ttl_seconds)}.{of_now}",
+    )
+    size = traffic.row_bytes.value
+    hot = (
+        f"; above {HOT_MAILS_PER_SECOND} mails/s the writes are spread over {BUCKETS_PER_NODE} buckets for each of "
+        f"{traffic.nodes.value:.0f} nodes"
+        if peak > HOT_MAILS_PER_SECOND
+        else ""
+    )
+    grown = f" It never shrinks; at present it is {now.slicing.buckets}." if now else ""
+    yield Advice(
+        "bucket count",
+        str(bare.buckets),
+        f"At the peak of {peak:,.3g} mails/s a slice holds {busiest:,.0f} mails of {size:,.0f} bytes, "
+        f"{busiest * size / MIB:,.1f} MiB; a partition should stay below {PARTITION_ROWS_MAX:,} rows and "
+        f"{PARTITION_BYTES_MAX // MIB} MiB{hot}. Every bucket more is one partition more to browse.{grown}",
+    )
+
+
+def _expiry_reasons(bare: QueueAdvice, traffic: Traffic) -> Iterable[Advice]:
+    stay = math.ceil(traffic.longest_stay_seconds.value)
+    live = traffic.mails_per_second.value * bare.ttl_seconds * traffic.row_bytes.value * traffic.copies.value
+    held = live / max(1.0, traffic.nodes.value) / MIB
+    yield Advice(
+        "enqueuedMailsV4: time to live",
+        span(bare.ttl_seconds),
+        f"The longest stay of {span(stay)} and {span(bare.slack_seconds)} of slack, in whole windows. Without it no "
+        f"SSTable is ever dropped; with it each node holds about {held:,.0f} MiB.",
+    )
+    yield Advice(
+        "enqueuedMailsV4: time window",
+        span(bare.window_seconds),
+        f"{span(bare.ttl_seconds)} in {bare.ttl_seconds // bare.window_seconds} windows (20 to 30 are advised), each "
+        f"{bare.window_seconds // bare.slice_seconds} slices of {span(bare.slice_seconds)}.",
+    )
+    yield Advice(
+        "deletedMailsV2: time to live",
+        span(bare.mark_ttl_seconds),
+        f"A mark must outlive the row that it hides: {span(bare.ttl_seconds)} and {span(bare.slack_seconds)} of slack.",
+    )
+    yield Advice(
+        "deletedMailsV2: time window",
+        span(bare.mark_window_seconds),
+        f"{span(bare.mark_ttl_seconds)} in {bare.mark_ttl_seconds // bare.mark_window_seconds} windows.",
+    )
+    yield Advice(
+        "both: gc_grace",
+        span(bare.gc_grace_seconds),
+        f"Everything expires by itself, so a day is enough, but never less than the hint window of "
+        f"{span(math.ceil(traffic.hint_window_seconds.value))}: hints would be dropped.",
+    )
+
+
+def _bloom_reason(bare: QueueAdvice, traffic: Traffic) -> Advice:
+    sstables = _sstables(bare.mark_ttl_seconds, bare.mark_window_seconds)
+    marks = traffic.mails_per_second.value * bare.mark_ttl_seconds * traffic.copies.value
+    memory = bloom_bytes(marks / max(1.0, traffic.nodes.value), bare.mark_bloom_chance) / MIB
+    return Advice(
+        "deletedMailsV2: bloom_filter_fp_chance",
+        str(bare.mark_bloom_chance),
+        f"Each mail is looked up in up to {sstables} SSTables where it mostly is not: "
+        f"{sstables} x {bare.mark_bloom_chance} = {sstables * bare.mark_bloom_chance:.3f} are read in vain, against "
+        f"{sstables * BLOOM_CHANCES[0]:.2f} at {BLOOM_CHANCES[0]}; it takes {memory:,.1f} MiB of memory on each node.",
+    )
+
+
+_UNITS: Sequence[tuple[int, str]] = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (1, "s"))
+
+
+def span(seconds: float) -> str:
+    """A duration in at most two units: `8 d`, `2 h 30 min`."""
+    left = math.ceil(seconds)
+    words = []
+    for unit, name in _UNITS:
+        count, left = divmod(left, unit)
+        if count:
+            words.append(f"{count} {name}")
+    return " ".join(words[:2]) or "0 s"

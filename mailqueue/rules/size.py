@@ -1,0 +1,141 @@
+"""How many mails a queue holds, by sums of tallies or counts of rows, and whether that is exact. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Final, Self
+from uuid import UUID
+
+from mailmend.model.table import Row
+
+_OF_DUE: Final = timedelta(milliseconds=1)
+"""What sets the tallies of a slice of delayed mails apart: slices begin at whole seconds."""
+
+DUE_TALLIED: Final = timedelta(days=15)
+"""How long after its start a slice of delayed mails is counted by tallies; it is empty long before that."""
+
+DUE_TALLIES_KEPT: Final = 2 * DUE_TALLIED
+"""How long tallies of delayed mails live after the start of their slice: none expires while it is still used."""
+
+_SECOND: Final = timedelta(seconds=1)
+_LEAST: Final = timedelta(days=1)
+
+
+class SizeKind(Enum):
+    """Whether a size is exact."""
+
+    EXACT = "exact"
+    ESTIMATE = "estimate"
+
+
+class CountedBy(Enum):
+    """How a size was found."""
+
+    TALLIES = "tallies"  # sums that each process keeps of what it enqueued and marked
+    METADATA = "metadata"  # every row of some slice was looked at
+    BROKER = "broker"  # the broker's own counts: there are no slices
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many mails a queue holds.
+
+    Attributes:
+        delayed: the number of mails that are not due yet, not included in the others.
+        slices_read: the number of slices whose rows were counted; it determines the time that counting takes.
+        counted_by: METADATA where the rows of at least one slice were counted; BROKER where there are none.
+    """
+
+    mails: int
+    delayed: int
+    kind: SizeKind
+    slices_read: int
+    counted_by: CountedBy
+
+
+@dataclass(frozen=True, slots=True)
+class WriterTally:
+    """The counts of one process for one slice: a row of sliceTallies."""
+
+    writer: UUID
+    enqueued: int
+    marked: int
+    settled: bool
+    is_foreign: bool
+
+    @classmethod
+    def of(cls, row: Row) -> Self:
+        """Read the tally from its row; columns that were never written count as 0."""
+        return cls(
+            row["writer"],
+            row["enqueued"] or 0,
+            row["marked"] or 0,
+            bool(row["settled"]),
+            bool(row["isforeign"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SliceCount:
+    """How many mails of a slice wait, and whether that is exact."""
+
+    mails: int
+    exact: bool
+    counted_by: CountedBy
+
+
+def tallied(tallies: Iterable[WriterTally]) -> SliceCount | None:
+    """The sum of a slice's tallies; None where they do not suffice and its rows must be read."""
+    writers = tuple(tallies)
+    if not writers or any(writer.is_foreign for writer in writers):
+        return None
+    waiting = sum(writer.enqueued - writer.marked for writer in writers)
+    sure = waiting >= 0 and all(writer.settled for writer in writers)
+    return SliceCount(max(0, waiting), sure, CountedBy.TALLIES)
+
+
+def others_were_at_work(tallies: Iterable[WriterTally], rows: int, marked: int) -> bool:
+    """Whether a slice has rows or marks that no tally counts: another program's, perhaps James's.
+
+    Always False while a tally may still change. Fewer rows than tallies prove nothing: a sweep may have been cut short.
+    """
+    writers = tuple(tallies)
+    if not all(writer.settled for writer in writers):
+        return False
+    enqueued = sum(writer.enqueued for writer in writers)
+    return rows > enqueued or (rows == enqueued and marked > sum(writer.marked for writer in writers))
+
+
+def due_tallies_at(due_slice: datetime) -> datetime:
+    """The key in sliceTallies of a slice of delayed mails, which no slice of waiting mails can have."""
+    return due_slice + _OF_DUE
+
+
+def is_of_due(tallies_at: datetime) -> bool:
+    """Whether this key in sliceTallies is that of a slice of delayed mails."""
+    return tallies_at.microsecond == _OF_DUE.microseconds
+
+
+def due_ttl_seconds(tallies_at: datetime, now: datetime) -> int:
+    """The time to live, in seconds, of a tally of delayed mails; all tallies of a slice expire at the same time."""
+    return max(tallies_at + DUE_TALLIES_KEPT - now, _LEAST) // _SECOND
+
+
+def due_tallied(due_slice: datetime, tallies: Iterable[WriterTally], now: datetime) -> SliceCount | None:
+    """The sum of a slice of delayed mails; None where its rows must be read."""
+    return tallied(tallies) if now < due_slice + DUE_TALLIED else None
+
+
+def size_of(counts: Iterable[SliceCount], delayed: Iterable[SliceCount]) -> Size:
+    """The sum over the live slices, and over those of delayed mails."""
+    waiting = tuple(counts)
+    not_due = tuple(delayed)
+    by_metadata = any(count.counted_by is CountedBy.METADATA for count in (*waiting, *not_due))
+    return Size(
+        mails=sum(count.mails for count in waiting),
+        delayed=sum(count.mails for count in not_due),
+        kind=SizeKind.EXACT if all(count.exact for count in (*waiting, *not_due)) else SizeKind.ESTIMATE,
+        slices_read=len(waiting),
+        counted_by=CountedBy.METADATA if by_metadata else CountedBy.TALLIES,
+    )

@@ -1,1 +1,0 @@
-"""Advice on settings, computed from measured traffic."""

@@ -1,1 +1,0 @@
-"""Schema migrations as values: files, history, plan, verification, adoption."""

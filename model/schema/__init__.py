@@ -1,1 +1,0 @@
-"""Tables and keyspaces as values, and the statements that change them."""

@@ -1,0 +1,251 @@
+"""Tables as values: columns, keys, compaction, and the canonical form in which two cells are compared.
+
+CREATE statements, prepared statements, Spark columns and the drift report are all made from these values.
+Source: DESIGN section 4 "Canonical form" and "Schema".
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from mailmend.model.cql_types import normal_type
+from mailmend.model.errors import BadIdentifier
+from mailmend.model.java_types import COUNTER
+from mailmend.model.names import RESERVED, map_literal, name_of, pairs_of, text_literal, text_of
+
+Row = Mapping[str, Any]
+"""One row: lower-case column name to value (UUID, int, bool, str, datetime in UTC, frozenset, tuple, bytes, None)."""
+
+Key = tuple[Any, ...]
+"""Values of a table's primary key columns, in their declared order; a prefix names a partition or a range."""
+
+COMPACT_STORAGE = "compact storage"
+"""COMPACT STORAGE, kept among a table's options as `true`."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
+
+
+def identifier(name: str, what: str = "name") -> str:
+    """The name as CQL reads it unquoted: validated and in lower case.
+
+    Raises:
+        BadIdentifier: the name is not one that CQL takes unquoted.
+    """
+    if not _IDENTIFIER.fullmatch(name) or name.lower() in RESERVED:
+        raise BadIdentifier(name, what)
+    return name.lower()
+
+
+class Kind(Enum):
+    """The kinds of columns: partition key, clustering, static, regular."""
+
+    PARTITION = "partition"
+    CLUSTERING = "clustering"
+    REGULAR = "regular"
+    STATIC = "static"
+
+
+class Canonical(Enum):
+    """How two cells are made comparable; rendered once for Python and once for Spark."""
+
+    PLAIN = "plain"  # as it is; null equals null
+    FLAG = "flag"  # James reads a null flag as false
+    SET = "set"  # null and the empty set are one; order does not count
+    THREAD = "thread"  # a null thread id means: the message's own id
+    NUMBER = "number"  # James reads a null modseq as 0
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its spelling in CQL, its type, its part in the key, its canonical form.
+
+    Attributes:
+        mask: the masking function with its arguments, as CQL; "" where there is none.
+    """
+
+    spelling: str
+    type: str
+    kind: Kind = Kind.REGULAR
+    canonical: Canonical = Canonical.PLAIN
+    descending: bool = False
+    mask: str = ""
+    name: str = field(init=False, repr=False, compare=False)
+    """The name as the server knows it: lower case, unless the spelling is in quotes."""
+    in_key: bool = field(init=False, repr=False, compare=False)
+    """Whether the column is part of the primary key."""
+    is_collection: bool = field(init=False, repr=False, compare=False)
+    """Whether the column is a non-frozen collection, whose cells are written one by one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", name_of(self.spelling))
+        object.__setattr__(self, "in_key", self.kind in (Kind.PARTITION, Kind.CLUSTERING))
+        object.__setattr__(self, "is_collection", self.type.startswith(("set<", "list<", "map<")))
+
+    @property
+    def shape(self) -> str:
+        """The normal type, and whether the column is static; columns of one name are equal where these are."""
+        return normal_type(self.type) + (" static" if self.kind is Kind.STATIC else "")
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether it counts; a type may name the class of counters."""
+        return self.type == "counter" or self.counts_by_class
+
+    @property
+    def counts_by_class(self) -> bool:
+        return self.type.startswith("'") and self.type.endswith(f"{COUNTER}'")
+
+
+def columns(partition: str, clustering: str = "", regular: str = "", static: str = "") -> tuple[Column, ...]:
+    """Columns as CQL lists them, by what they are to their table: `columns("day text", "run timeuuid DESC")`."""
+    kinds = ((Kind.PARTITION, partition), (Kind.CLUSTERING, clustering), (Kind.STATIC, static), (Kind.REGULAR, regular))
+    listed = [(kind, spelled.split()) for kind, text in kinds for spelled in text.split(", ") if spelled]
+    return tuple(Column(name, type_, kind, descending=bool(order)) for kind, (name, type_, *order) in listed)
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A compaction strategy by the short name of its class, with its options as CQL has them."""
+
+    strategy: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def literal(self) -> str:
+        """The value of the table option `compaction`."""
+        return map_literal({"class": self.strategy, **self.options})
+
+    @classmethod
+    def from_literal(cls, literal: str) -> "Compaction | None":
+        """Parse the value of the table option `compaction`; None where it names no class."""
+        pairs = pairs_of(literal)
+        strategy = pairs.pop("class", "")
+        return cls(strategy, pairs) if strategy else None
+
+
+@dataclass(frozen=True, slots=True)
+class UserType:
+    """A user-defined type: field spellings and CQL types, in order."""
+
+    spelling: str
+    fields: tuple[tuple[str, str], ...]
+
+    @property
+    def normal_fields(self) -> tuple[tuple[str, str], ...]:
+        """(name as the server knows it, normal type) of each field."""
+        return tuple((name_of(name), normal_type(kind)) for name, kind in self.fields)
+
+    @property
+    def name(self) -> str:
+        """The name as the server knows it: lower case, unless the spelling is in quotes."""
+        return name_of(self.spelling)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: its columns (key columns first, in key order), compaction and other options as CQL literals.
+
+    Attributes:
+        dropped: dropped columns; one may be added again only with a type that fits its old one.
+    """
+
+    spelling: str
+    columns: tuple[Column, ...]
+    comment: str = ""
+    compaction: Compaction | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    dropped: tuple[Column, ...] = field(default=(), repr=False, compare=False)
+    name: str = field(init=False, repr=False, compare=False)
+    """The name as the server knows it: lower case, unless the spelling is in quotes."""
+    partition: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    """The partition key columns, in order."""
+    clustering: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    """The clustering columns, in order."""
+    key: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    """The primary key columns: partition first, then clustering."""
+    regular: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    """Every column outside the primary key."""
+    names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Every column's name, in declared order."""
+    plain: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The names of the columns that are one cell each."""
+    collections: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The names of the columns that are many cells each."""
+
+    def __post_init__(self) -> None:
+        partition = tuple(column for column in self.columns if column.kind is Kind.PARTITION)
+        clustering = tuple(column for column in self.columns if column.kind is Kind.CLUSTERING)
+        object.__setattr__(self, "name", name_of(self.spelling))
+        object.__setattr__(self, "partition", partition)
+        object.__setattr__(self, "clustering", clustering)
+        object.__setattr__(self, "key", partition + clustering)
+        object.__setattr__(self, "regular", tuple(column for column in self.columns if not column.in_key))
+        object.__setattr__(self, "names", tuple(column.name for column in self.columns))
+        plain = tuple(column.name for column in self.columns if not column.is_collection)
+        object.__setattr__(self, "plain", plain)
+        object.__setattr__(self, "collections", tuple(name for name in self.names if name not in plain))
+
+    def __contains__(self, name: object) -> bool:
+        return any(column.name == name for column in self.columns)
+
+    def column(self, name: str) -> Column:
+        """The column of a name or spelling (in any case, unless it is in quotes).
+
+        Raises:
+            KeyError: the table has no such column.
+        """
+        for wanted in (name, name_of(name)):
+            for column in self.columns:
+                if column.name == wanted:
+                    return column
+        raise KeyError(f"{self.spelling} has no column {name}")
+
+    def key_of(self, row: Row) -> Key:
+        return tuple(row[column.name] for column in self.key)
+
+    def key_row(self, key: Key) -> dict[str, Any]:
+        """The key (or a prefix of one) as a row of its columns."""
+        return {column.name: value for column, value in zip(self.key, key, strict=False)}
+
+    def with_columns(self, columns: Iterable[Column]) -> "Table":
+        return replace(self, columns=tuple(columns))
+
+    def literals(self, *, comment: bool = True) -> dict[str, str]:
+        """Every option as a literal, with compaction and (unless left out) comment."""
+        found = {"comment": text_literal(self.comment)} if comment and self.comment else {}
+        compaction = {"compaction": self.compaction.literal} if self.compaction else {}
+        return {**found, **compaction, **self.options}
+
+    def with_options(self, literals: Mapping[str, str]) -> "Table":
+        """The table with these options in place of those of the same names."""
+        rest = {name: literal for name, literal in literals.items() if name != "comment"}
+        comment = text_of(literals["comment"]) if "comment" in literals else self.comment
+        compaction = Compaction.from_literal(rest.get("compaction", ""))
+        if compaction is not None:
+            del rest["compaction"]
+        return replace(
+            self, comment=comment, compaction=compaction or self.compaction, options={**self.options, **rest}
+        )
+
+
+def canonical_value(column: Column, row: Row) -> Any:
+    """The cell in its form for comparison; Spark renders the same forms in `spark_repair.suspects`."""
+    value = row.get(column.name)
+    match column.canonical:
+        case Canonical.PLAIN:
+            return value
+        case Canonical.FLAG:
+            return bool(value)
+        case Canonical.SET:
+            return frozenset(value or ())
+        case Canonical.NUMBER:
+            return value or 0
+        case Canonical.THREAD:
+            return value if value is not None else row.get("messageid")
+
+
+def rows_agree(columns: Iterable[Column], one: Row, other: Row) -> bool:
+    """Whether two rows are equal in every compared column, each in its canonical form."""
+    return all(canonical_value(column, one) == canonical_value(column, other) for column in columns)

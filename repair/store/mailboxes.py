@@ -1,0 +1,265 @@
+"""Mailboxes, as far as storing mail needs them: found by path, created where there is none; their uids and modseqs.
+
+The path registry is the truth of paths, and a conditional insert decides who creates a mailbox; the `mailbox` row
+follows from it. Both are written again when a mailbox is asked for whose second row is missing, so a creation that was
+killed half-way is completed by the next one.
+
+Uids and modseqs are two sequences per mailbox, each one conditional row, as James keeps them. The row holds the last
+number given out; there is no row before the first. A number may be lost (a timed-out write is not read back) but is
+never given twice. The last number that this process took is remembered, so that a mailbox with one writer costs one
+conditional write and no read; inside a process, callers that wait for the same mailbox are served by one conditional
+write together.
+
+A sequence may be behind the numbers in use: its table was restored from a backup, or lost. So a number that this
+process learns from the table is compared with those in use, and the next one is above both.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from mailmend.model.catalog.mail import MAILBOX, MAILBOX_PATH, PRIVATE
+from mailmend.model.errors import Contended, DoubtfulWrite, MailmendError
+from mailmend.model.ids import MailboxId
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import ChangeIf, Level, Put, PutIfAbsent, Read, Seen
+from mailmend.model.ports import Clock, Tables
+from mailmend.model.table import Row, Table
+from mailmend.repair.retries import Retries
+from mailmend.repair.store.mailbox_names import mailbox_name, user_name
+
+_UID_VALIDITY_MAX = 2**31 - 1
+
+
+class Mailboxes:
+    """The mailboxes of one keyspace."""
+
+    def __init__(self, tables: Tables, clock: Clock) -> None:
+        self._tables = tables
+        self._clock = clock
+        self._retries = Retries(clock)
+
+    def find(self, user: str, name: str, namespace: str = PRIVATE) -> MailboxId | None:
+        """The mailbox of that path, whose names are read as James reads them; None without one.
+
+        Raises:
+            BadName: James cannot know such a name.
+        """
+        seen = self._path(user_name(user), mailbox_name(name), namespace)
+        return _id_of(seen.row) if seen else None
+
+    def ensure(self, user: str, name: str, namespace: str = PRIVATE) -> MailboxId:
+        """The mailbox of that path, created if necessary; what could not be written is completed by another call.
+
+        Raises:
+            BadName: James cannot know such a name; nothing is written.
+        """
+        user = user_name(user)
+        name = mailbox_name(name)
+        seen = self._path(user, name, namespace) or self._create(user, name, namespace)
+        if not self._tables.read(Read(MAILBOX, (seen.row["mailboxid"],))):
+            self._retries.call(lambda: self._tables.write(_mailbox_of(seen)))
+        return _id_of(seen.row)
+
+    def names(self, user: str, namespace: str = PRIVATE) -> list[str]:
+        """The names of a user's mailboxes.
+
+        Raises:
+            BadName: James cannot know such a user.
+        """
+        read = Read(MAILBOX_PATH, (namespace, user_name(user)))
+        return [seen.row["mailboxname"] for seen in self._retries.call(lambda: self._tables.read(read))]
+
+    def _path(self, user: str, name: str, namespace: str) -> Seen | None:
+        read = Read(MAILBOX_PATH, (namespace, user, name), Level.SERIAL, times=True)
+        rows = self._retries.call(lambda: self._tables.read(read))
+        return rows[0] if rows else None
+
+    def _create(self, user: str, name: str, namespace: str) -> Seen:
+        """Register the path; a second caller gets the first one's mailbox."""
+        row = {
+            "namespace": namespace,
+            "user": user,
+            "mailboxname": name,
+            "mailboxid": self._clock.new_uuid(),
+            "uidvalidity": self._clock.micros() // MICROS % _UID_VALIDITY_MAX + 1,
+        }
+        for _ in range(self._retries.policy.retries):
+            with suppress(DoubtfulWrite):  # the SERIAL read decides
+                self._tables.attempt(PutIfAbsent(MAILBOX_PATH, row))
+            if seen := self._path(user, name, namespace):
+                return seen
+        raise MailmendError(
+            f"the path of mailbox {name!r} of {user!r} was registered and does not show",
+            mend="Most likely a deletion from a clock that runs ahead hides it: compare the clocks, try again later.",
+        )
+
+
+def _id_of(path: Row) -> MailboxId:
+    mailbox_id: UUID = path["mailboxid"]
+    return MailboxId(mailbox_id)
+
+
+def _mailbox_of(path: Seen) -> Put:
+    row = {
+        "id": path.row["mailboxid"],
+        "mailboxbase": {"namespace": path.row["namespace"], "user": path.row["user"]},
+        "name": path.row["mailboxname"],
+        "uidvalidity": path.row["uidvalidity"],
+    }
+    return Put(MAILBOX, row, at=path.newest)
+
+
+MAILBOXES_REMEMBERED = 10_000
+"""The number of mailboxes whose last number is remembered; the least recently used are forgotten."""
+
+
+@dataclass(slots=True)
+class _Queue:
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    waiting: list["_Ticket"] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Ticket:
+    """One caller's request for numbers above `above`; the caller that fetches them sets `first`."""
+
+    count: int
+    above: int
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The last number of a mailbox; `own`: this process took it, so it was compared with those in use."""
+
+    number: int
+    own: bool
+
+
+HighestInUse = Callable[[MailboxId, int], int]
+"""The highest number that a mailbox uses, where that is above the given one; else the given one."""
+
+
+def _nothing_above(_: MailboxId, last: int) -> int:
+    """For tables whose numbers nobody else keeps."""
+    return last
+
+
+class Sequence:
+    """One sequence for each mailbox; `take` returns numbers. Thread-safe.
+
+    Args:
+        tables: the mail keyspace.
+        table: the sequence's table, with one row for each mailbox.
+        retries: for reads, and the rounds of conditional writes.
+        rounds_max: how often a conditional write is repeated when others are faster.
+        in_use: asked when the last number was learned from the table.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        table: Table,
+        retries: Retries,
+        rounds_max: int,
+        in_use: HighestInUse = _nothing_above,
+    ) -> None:
+        self._tables = tables
+        self._table = table
+        self._retries = retries
+        self._rounds_max = rounds_max
+        self._in_use = in_use
+        self._column = table.regular[0].name
+        self._last: OrderedDict[MailboxId, _Last] = OrderedDict()  # number 0: no row yet
+        self._queues: dict[MailboxId, _Queue] = {}
+        self._guard = threading.Lock()
+
+    def take(self, mailbox: MailboxId, count: int = 1, above: int = 0) -> int:
+        """The first of `count` consecutive numbers that nobody else gets, all of them above `above`."""
+        ticket = _Ticket(count, above)
+        queue = self._enter(mailbox, ticket)
+        with queue.turn:
+            if not ticket.first:
+                self._serve(mailbox, queue, ticket)
+        return ticket.first
+
+    def _enter(self, mailbox: MailboxId, ticket: _Ticket) -> _Queue:
+        with self._guard:
+            queue = self._queues.setdefault(mailbox, _Queue())
+            queue.waiting.append(ticket)
+            return queue
+
+    def _serve(self, mailbox: MailboxId, queue: _Queue, ticket: _Ticket) -> None:
+        with self._guard:
+            served = queue.waiting
+            queue.waiting = []
+        try:
+            count, above = sum(other.count for other in served), max(other.above for other in served)
+            last = self._fetch(mailbox, count, above)
+        except BaseException:
+            with self._guard:
+                queue.waiting = [other for other in served if other is not ticket] + queue.waiting
+                self._forget(mailbox, queue)
+            raise
+        for other in reversed(served):
+            last -= other.count
+            other.first = last + 1
+        with self._guard:
+            self._forget(mailbox, queue)
+
+    def _forget(self, mailbox: MailboxId, queue: _Queue) -> None:
+        if not queue.waiting and self._queues.get(mailbox) is queue:
+            del self._queues[mailbox]
+
+    def _fetch(self, mailbox: MailboxId, count: int, above: int) -> int:
+        last = self._retries.rounds(lambda: self._round(mailbox, count, above), self._rounds_max)
+        if last is None:
+            raise Contended(f"no {self._column} for mailbox {mailbox} in {self._rounds_max} rounds")
+        return last
+
+    def _round(self, mailbox: MailboxId, count: int, above: int) -> int | None:
+        """One compare-and-set; None where another was faster, or nobody knows."""
+        last = self._known(mailbox)
+        highest = max(last.number if last.own else self._in_use(mailbox, last.number), above)
+        try:
+            answer = self._tables.attempt(self._next(mailbox, last.number, highest + count))
+        except DoubtfulWrite:
+            self._remember(mailbox, None)
+            return None
+        if answer.applied:
+            self._remember(mailbox, _Last(highest + count, own=True))
+            return highest + count
+        current = answer.current.get(self._column) if answer.current else None
+        self._remember(mailbox, None if current is None else _Last(current, own=False))
+        return None
+
+    def _next(self, mailbox: MailboxId, last: int, new: int) -> PutIfAbsent | ChangeIf:
+        if last:
+            return ChangeIf(self._table, (mailbox,), {self._column: last}, {self._column: new})
+        return PutIfAbsent(self._table, {self._table.partition[0].name: mailbox, self._column: new})
+
+    def last(self, mailbox: MailboxId) -> int | None:
+        """The last number that this process knows of; None where it knows none."""
+        with self._guard:
+            known = self._last.get(mailbox)
+        return known.number if known else None
+
+    def _known(self, mailbox: MailboxId) -> _Last:
+        with self._guard:
+            if mailbox in self._last:
+                self._last.move_to_end(mailbox)
+                return self._last[mailbox]
+        rows = self._retries.call(lambda: self._tables.read(Read(self._table, (mailbox,), Level.SERIAL)))
+        return _Last((rows[0].row.get(self._column) or 0) if rows else 0, own=False)
+
+    def _remember(self, mailbox: MailboxId, last: _Last | None) -> None:
+        with self._guard:
+            self._last.pop(mailbox, None)
+            if last is not None:
+                self._last[mailbox] = last
+                if len(self._last) > MAILBOXES_REMEMBERED:
+                    self._last.popitem(last=False)

@@ -1,0 +1,267 @@
+"""Changing the truth, one row at a time, with a certain result.
+
+Two implementations. `ConditionalTruth` is James's strong consistency: each change is a conditional write, a timed-out
+one is settled by a SERIAL read, and the stamp of the projections is read back from the truth, or bounded by what is
+known of it. `PlainTruth` is what James does with it switched off: cheaper, and two writers of one row may drift until a
+repair.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from mailmend.model.errors import CannotReach, DoubtfulWrite
+from mailmend.model.instants import MICROS
+from mailmend.model.operations import Change, Conditional, Level, Put, Read, Remove, Seen
+from mailmend.model.ports import Clock, Tables
+from mailmend.model.table import Row, Table
+from mailmend.repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
+from mailmend.repair.retries import FOREVER, JAMES, Retries, RetryPolicy
+from mailmend.repair.store.message import MessageKey
+from mailmend.repair.store.truth_rows import (
+    change_between,
+    guarded_change,
+    guarded_removal,
+    insert_of,
+    stamp_after,
+    stamp_between,
+)
+
+SKEW_MICROS = round(SKEW_SECONDS * MICROS)
+
+
+class StampSource(Enum):
+    """Where the stamp of projection writes comes from (DESIGN idea 5, docs/adr/0009)."""
+
+    TRUTH = "truth"  # the time of the truth's own modseq, read back: no drift under any skew
+    FLOOR = "floor"  # after the version before, no later than the truth's own time: one read less, no drift up to S
+    CLOCK = "clock"  # the writer's clock, after all that was seen: drift is possible under any skew
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """How mail is written.
+
+    Attributes:
+        strong: change the truth by conditional writes, as James does by default.
+        stamp: where the stamp of projection writes comes from.
+        skew_seconds: S, the greatest difference between any two clocks; StampSource.FLOOR rests on it.
+        stamp_age_seconds: A; no write is under way for longer after its stamp was taken.
+        write_seconds: how long a write may take to be committed; the last one is sent this much before A is over. The
+            driver stops waiting sooner (`Contact.write_seconds`), so that a write can be sent again in time.
+        rounds_max: how often a compare-and-set is repeated when others are faster.
+        numbers_max: how many uids are tried for one message whose place is taken or hidden.
+        threads: how many messages of one batch are written at once.
+    """
+
+    strong: bool = True
+    stamp: StampSource = StampSource.TRUTH
+    skew_seconds: float = SKEW_SECONDS
+    stamp_age_seconds: float = STAMP_AGE_SECONDS
+    write_seconds: float = 10.0
+    rounds_max: int = 100
+    numbers_max: int = 5
+    threads: int = 16
+    retries: RetryPolicy = JAMES
+
+    @property
+    def send_micros(self) -> int:
+        """How long after a change was begun its writes may be sent; a floor is S old by then."""
+        born = self.skew_seconds if self.stamp is StampSource.FLOOR else 0.0
+        return round((self.stamp_age_seconds - born - self.write_seconds) * MICROS)
+
+
+DEFAULTS = WriterSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A change of one truth row that was, or may have been, written.
+
+    Attributes:
+        before: the row as it was seen, None for an insert.
+        after: the row that this change makes, None for a delete.
+        current: the current row; another writer's, if one came in between.
+        stamp: of the projection writes, in microseconds; None where it could not be read.
+        began: when the change was begun, in microseconds: no stamp of it is older.
+        sure: False where nobody knows whether this change or another made the current row.
+    """
+
+    before: Seen | None
+    after: Row | None
+    current: Row | None
+    stamp: int | None
+    began: int
+    sure: bool = True
+
+
+class ConditionalTruth:
+    """The truth changed by conditional writes."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        table: Table,
+        clock: Clock,
+        retries: Retries,
+        *,
+        stamp: StampSource = StampSource.TRUTH,
+        skew_micros: int = SKEW_MICROS,
+    ) -> None:
+        self.tables = tables
+        self.table = table
+        self.clock = clock
+        self.retries = retries
+        self.stamp = stamp
+        self.skew_micros = skew_micros
+        columns = (column for column in table.columns if column.in_key or column.name == "modseq")
+        self._version_of = table.with_columns(columns)
+        """The truth's table as a read-back sees it: the modseq alone, whose time is the stamp."""
+
+    def read(self, place: MessageKey) -> Seen | None:
+        """Read a row at QUORUM; an absent row is read again at SERIAL.
+
+        A quorum sees each acknowledged change at a fraction of a SERIAL read's price, and the condition of the next
+        write detects what it did not see.
+        """
+        return self._read(self.table, place, Level.QUORUM) or self._settled(place)
+
+    def _settled(self, place: MessageKey) -> Seen | None:
+        """The row at SERIAL, which also finishes (or refuses for ever) a timed-out write."""
+        return self._read(self.table, place, Level.SERIAL)
+
+    def _read(self, table: Table, place: MessageKey, level: Level) -> Seen | None:
+        rows = self.retries.call(lambda: self.tables.read(Read(table, place.key, level, times=True)))
+        return rows[0] if rows else None
+
+    def insert(self, row: Row, *, fresh: bool = False) -> Committed | None:
+        """Insert a row; None where the place is taken, or hidden by a deletion from the future.
+
+        Args:
+            row: the whole row.
+            fresh: the message id was made for this row, so nothing in its partition can hide it.
+        """
+        began = self.clock.micros()
+        place = MessageKey(*self.table.key_of(row))
+        if not self._applied(insert_of(self.table, row), lambda: self._settled(place) is not None):
+            return None
+        made = Committed(None, row, row, began, began)
+        return self._known(made, shows=fresh) or self._read_back(made, place)
+
+    def change(self, seen: Seen, after: Row) -> Committed | None:
+        """Change a row to `after`; None where it is no longer as it was seen."""
+        began = self.clock.micros()
+        place = MessageKey(*self.table.key_of(after))
+        made = Committed(seen, after, after, stamp_after(began, seen), began)
+        try:
+            answer = self.tables.attempt(guarded_change(self.table, seen.row, after))
+        except DoubtfulWrite:
+            return self._settle_change(made, self._settled(place))
+        return (self._known(made, shows=True) or self._read_back(made, place)) if answer.applied else None
+
+    def remove(self, seen: Seen) -> Committed | None:
+        """Delete one row; None where it is no longer as it was seen. The stamp is taken before, later than all seen."""
+        began = self.clock.micros()
+        stamp = stamp_after(began, seen)
+        try:
+            answer = self.tables.attempt(guarded_removal(self.table, seen.row))
+        except DoubtfulWrite:
+            gone = self._settled(MessageKey(*self.table.key_of(seen.row))) is None
+            return Committed(seen, None, None, stamp, began, sure=False) if gone else None
+        return Committed(seen, None, None, stamp, began) if answer.applied else None
+
+    def _applied(self, write: Conditional, settle: Callable[[], bool]) -> bool:
+        try:
+            return self.tables.attempt(write).applied
+        except DoubtfulWrite:
+            return settle()
+
+    def _settle_change(self, made: Committed, now: Seen | None) -> Committed | None:
+        """A timed-out change: done, not done, or overtaken by another, so that nobody knows."""
+        assert made.before is not None
+        assert made.after is not None
+        if now is not None and now.row.get("modseq") == made.after["modseq"]:
+            return self._stamped(made, now)
+        if now is not None and now.row.get("modseq") == made.before.row.get("modseq"):
+            return None
+        stamped = self._stamped(made, now)
+        return Committed(made.before, made.after, stamped.current, stamped.stamp, made.began, sure=False)
+
+    def _known(self, made: Committed, *, shows: bool) -> Committed | None:
+        """The change where its stamp is known without a read; None where it must be read back."""
+        match self.stamp:
+            case StampSource.FLOOR if shows:
+                return replace(made, stamp=stamp_between(made.before, made.began - self.skew_micros))
+            case StampSource.CLOCK:
+                return made
+            case _:
+                return None
+
+    def _read_back(self, made: Committed, place: MessageKey) -> Committed | None:
+        """The change with the current row and its time; None for an insert that does not show.
+
+        The change was acknowledged, so a quorum has it: a later one in flight writes its own projections.
+        """
+        assert made.after is not None
+        try:
+            version = self._read(self._version_of, place, Level.QUORUM)
+            own = version is not None and version.row["modseq"] == made.after["modseq"]
+            now = version if own else self.read(place)
+        except CannotReach:
+            return Committed(made.before, made.after, made.current, None, made.began)
+        if now is None and made.before is None:
+            return None
+        return self._stamped(made, Seen(made.after, now.written_at) if own and now else now)
+
+    def _stamped(self, made: Committed, now: Seen | None) -> Committed:
+        """The change with the current row. A row that is gone now is projected as a delete of what was seen."""
+        if now is None:
+            return Committed(made.before, made.after, None, made.stamp, made.began)
+        stamp = now.written_at.get("modseq", now.newest)
+        return Committed(made.before, made.after, now.row, stamp, made.began)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainTruth:
+    """The truth changed by plain writes, each stamped by this writer after all that it saw."""
+
+    tables: Tables
+    table: Table
+    clock: Clock
+    retries: Retries
+    stamp_age_micros: int = FOREVER
+
+    def read(self, place: MessageKey) -> Seen | None:
+        rows = self.retries.call(lambda: self.tables.read(Read(self.table, place.key, times=True)))
+        return rows[0] if rows else None
+
+    def insert(self, row: Row, *, fresh: bool = False) -> Committed:  # noqa: ARG002 - one face with the other truth
+        now = self.clock.micros()
+        self._write(Put(self.table, insert_of(self.table, row).row, at=now), now)
+        return Committed(None, row, row, now, now)
+
+    def change(self, seen: Seen, after: Row) -> Committed:
+        now = self.clock.micros()
+        stamp = stamp_after(now, seen)
+        plain = change_between(self.table, seen.row, after)
+        self._write(Change(self.table, plain.key, plain.assign, plain.add, plain.take, at=stamp), now)
+        return Committed(seen, after, after, stamp, now)
+
+    def remove(self, seen: Seen) -> Committed:
+        now = self.clock.micros()
+        stamp = stamp_after(now, seen)
+        self._write(Remove(self.table, self.table.key_of(seen.row), at=stamp), now)
+        return Committed(seen, None, None, stamp, now)
+
+    def _write(self, write: Put | Change | Remove, began: int) -> None:
+        self.retries.call(lambda: self.tables.write(write), began + self.stamp_age_micros)
+
+
+Truth = ConditionalTruth | PlainTruth
+
+
+def truth_by(settings: WriterSettings, tables: Tables, table: Table, clock: Clock, retries: Retries) -> Truth:
+    if settings.strong:
+        skew = round(settings.skew_seconds * MICROS)
+        return ConditionalTruth(tables, table, clock, retries, stamp=settings.stamp, skew_micros=skew)
+    return PlainTruth(tables, table, clock, retries, settings.send_micros)

@@ -1,1 +1,0 @@
-"""Writing mail: the source of truth first, then its projections."""
