@@ -19,11 +19,12 @@ from typing import Any
 
 import pytest
 
+import mailmend
+
 # Python's own parser of expressions: whether its private modules are known to mypy depends on what else it reads.
 _constants: Any = import_module("re._constants")
 _parser: Any = import_module("re._parser")
 
-PACKAGES = ("admin", "cql", "delivery", "mailqueue", "model", "repair", "spark_repair")
 FEW = 3
 """A repetition of at most so many is unrolled; a longer one counts as a loop."""
 
@@ -279,13 +280,11 @@ def patterns_in(value: Any, depth: int = 0) -> Iterator[re.Pattern[Any]]:
 def own_expressions() -> dict[tuple[Any, int], str]:
     """Every compiled expression of a module, with a name of its place."""
     found = dict[tuple[Any, int], str]()
-    for name in PACKAGES:
-        package = importlib.import_module(name)
-        for info in pkgutil.walk_packages(package.__path__, f"{name}."):
-            if not info.name.endswith("__main__"):
-                for own, value in vars(importlib.import_module(info.name)).items():
-                    for pattern in patterns_in(value):
-                        found.setdefault((pattern.pattern, pattern.flags), f"{info.name}.{own}")
+    for info in pkgutil.walk_packages(mailmend.__path__, "mailmend."):
+        if not info.name.endswith("__main__"):
+            for own, value in vars(importlib.import_module(info.name)).items():
+                for pattern in patterns_in(value):
+                    found.setdefault((pattern.pattern, pattern.flags), f"{info.name}.{own}")
     return found
 
 
