@@ -13,13 +13,13 @@ DRIVER ?= cassandra
 SPARK  ?= spark
 VENV   ?= .venv
 UV     := .uv/bin/uv
-RUN    := $(VENV)/bin
+BIN    := $(VENV)/bin
 # Which driver, Spark and Python the environment holds; installing another one takes the place of the one before.
 STAMP  := $(VENV)/.installed-$(DRIVER)-$(patsubst %,%-,$(filter-out spark,$(SPARK)))$(shell $(PYTHON) -c 'import platform; print(platform.python_version())')
 
-TESTS = $(if $(ARGS),$(RUN)/pytest $(1) $(ARGS),$(RUN)/python -m tests.lanes $(1))
+TESTS = $(if $(ARGS),$(BIN)/pytest $(1) $(ARGS),$(BIN)/python -m tests.lanes $(1))
 
-.PHONY: help demo test test-all environment check verify mutate bench format zip clean
+.PHONY: help demo test test-all test-of environment check verify mutate bench format zip clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml uv.lock | $(UV)
 	@rm -f $(VENV)/.installed-* && touch $@
 
 demo: $(STAMP) ## Write mail, break it, find it, mend it, prove it, undo and redo it
-	$(RUN)/mailmend demo
+	$(BIN)/mailmend demo
 
 test: check ## Check, then every claim, in three lanes (on a real Cassandra, Spark, RabbitMQ and S3)
 	$(call TESTS)
@@ -43,40 +43,43 @@ test-all: check ## The same, whole: long runs, more examples, then with ScyllaDB
 	$(if $(ARGS),,@$(MAKE) --no-print-directory SPARK=spark4 VENV=$(VENV)-spark4 environment)
 	$(call TESTS,--all)
 
+test-of: $(STAMP) ## Which tests import a file, nearest first: make test-of FILE=model/ids.py; RUN=1 runs the nearest
+	@$(BIN)/python -m tests.tests_of $(FILE) $(if $(WITHIN),--within $(WITHIN)) $(if $(RUN),--run $(ARGS))
+
 environment: $(STAMP)
 
 check: $(STAMP) verify ## Lint, folded code, types, layers and doors; seconds
-	$(RUN)/ruff format --check
-	$(RUN)/ruff check
-	$(RUN)/python -m tests.ratchet
-	$(RUN)/mypy
-	$(RUN)/lint-imports
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/python -m tests.ratchet
+	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 verify: $(STAMP) ## What is generated is up to date
 	$(UV) lock --check --quiet
-	$(RUN)/python -m mailmend.cql.export --check
-	$(RUN)/python -m mailmend.admin.schema.lint_page --check
-	$(RUN)/python -m mailmend.admin.reference --check
-	$(RUN)/python -m mailmend.admin.metrics.reference --check
-	$(RUN)/python -m mailmend.admin.http_reference --check
-	$(RUN)/python -m mailmend.delivery.policy.file.schema --check
-	$(RUN)/mailmend schema lint --fail-on note cql/schema.cql
-	$(RUN)/mailmend schema lint --fail-on note cql/migrations
-	$(RUN)/mailmend schema export --check --dir docs --only page --only drawing --keyspace apache_james
+	$(BIN)/python -m mailmend.cql.export --check
+	$(BIN)/python -m mailmend.admin.schema.lint_page --check
+	$(BIN)/python -m mailmend.admin.reference --check
+	$(BIN)/python -m mailmend.admin.metrics.reference --check
+	$(BIN)/python -m mailmend.admin.http_reference --check
+	$(BIN)/python -m mailmend.delivery.policy.file.schema --check
+	$(BIN)/mailmend schema lint --fail-on note cql/schema.cql
+	$(BIN)/mailmend schema lint --fail-on note cql/migrations
+	$(BIN)/mailmend schema export --check --dir docs --only page --only drawing --keyspace apache_james
 
 mutate: $(STAMP) ## Change the pure core place by place; do the tests notice? make mutate ARGS=mailmend.mailqueue.rules.starts
-	$(RUN)/python -m tests.mutants $(ARGS)
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 bench: $(STAMP) ## Measure side by side in one run: make bench MESSAGES=100000
-	$(RUN)/python -m tests.bench $(if $(MESSAGES),--messages $(MESSAGES)) $(ARGS)
+	$(BIN)/python -m tests.bench $(if $(MESSAGES),--messages $(MESSAGES)) $(ARGS)
 
 zip: $(STAMP) ## The packages as dist/mailmend.zip, for spark-submit --py-files
 	$(UV) build --quiet --wheel --out-dir dist
 	cp dist/mailmend-*.whl dist/mailmend.zip
 
 format: $(STAMP) ## Put the source into its one form
-	$(RUN)/ruff check --fix
-	$(RUN)/ruff format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
 
 clean: ## Remove what was built
 	rm -rf $(VENV) $(VENV)-scylla $(VENV)-spark4 .uv dist build bench-results .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
