@@ -134,7 +134,7 @@ def engine(request: pytest.FixtureRequest, cluster: CassandraCluster) -> Made:
 def test_a_scan_that_goes_on_finds_what_a_whole_one_finds(engine: Made, tmp_path: Path) -> None:
     """Whichever engine read the segments that stand; every third of them is gone.
 
-    `tests/unit/admin/mending/test_staging.py` shows the same of the local engine, from every segment on.
+    `tests/unit/admin/messages/test_staging.py` shows the same of the local engine, from every segment on.
     """
     store = StagingFolder(tmp_path / "staged")
     whole, first = found(engine(None)), found(engine(attempt(store)))

@@ -5,7 +5,7 @@ import pytest
 
 from mailmend.admin.frame.environments import environment_of_others
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PACKAGES = ("admin", "cql", "delivery", "mailqueue", "model", "repair", "spark_repair")
 STARTERS = frozenset({"run", "Popen", "create_subprocess_exec", "create_subprocess_shell", "check_output", "call"})
 
