@@ -48,10 +48,11 @@ test-of: $(STAMP) ## Which tests import a file, nearest first: make test-of FILE
 
 environment: $(STAMP)
 
-check: $(STAMP) verify ## Lint, folded code, types, layers and doors; seconds
+check: $(STAMP) verify ## Lint, folded code, hard words, types, layers and doors; seconds
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/python -m tests.ratchet
+	$(BIN)/python -m tests.plain_words
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
