@@ -127,8 +127,8 @@ def unheard() -> None:
 class Broker(Protocol):
     """The message broker. Adapters: `RabbitBroker`, and a twin in tests.
 
-    A queue has James's own topology (facts on James's queue). Each priority except the normal one has a side queue of
-    ours, whose name James does not list. Missing exchanges and queues are declared at first use; existing ones are
+    A queue has James's own topology. Each priority except the normal one has a side queue of ours, whose
+    name James does not list. Missing exchanges and queues are declared at first use; existing ones are
     checked and never changed.
     """
 

@@ -1,6 +1,7 @@
 """Every error that mailmend raises: one root, kinds with fields, messages that say what, where and how to mend it.
 
-The command line maps each kind to an exit code (DESIGN section 5), so a kind is also a promise to scripts.
+The command line maps each kind to an exit code (docs/design.md, "The contract of the command"),
+so a kind is also a promise to scripts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from mailmend.model.texts import Place, keyspace_option
 
 
 class ExitCode(IntEnum):
-    """What the command's exit status means; a contract with scripts (DESIGN section 5)."""
+    """What the command's exit status means; a contract with scripts (docs/design.md)."""
 
     FINE = 0
     DRIFT = 1

@@ -1,7 +1,7 @@
 """Tables as values: columns, keys, compaction, and the canonical form in which two cells are compared.
 
 CREATE statements, prepared statements, Spark columns and the drift report are all made from these values.
-Source: DESIGN section 4 "Canonical form" and "Schema".
+Source: docs/design.md, "Verdicts" (canonical form) and "Schema".
 """
 
 import re

@@ -1,9 +1,9 @@
 """Time and random numbers for all of mailmend, and the rule that derives T from clocks.
 
-A repair writes as of T, a moment before its scan began (DESIGN idea 4, model-checked): T is the earliest clock that can
-be read, less a margin greater than S + A, where S is the greatest difference between any two clocks and A the longest
-time from taking a stamp to the commit of the write that carries it. Then whatever a user changes after the scan began
-wins over the repair. The rule is only here; everything below the class is pure except the last function.
+A repair writes as of T, a moment before its scan began (docs/design.md, "Rules of time"): T is the earliest clock
+that can be read, less a margin greater than S + A, where S is the greatest difference between any two clocks and A the
+longest time from taking a stamp to the commit of the write that carries it. Then whatever a user changes after the scan
+began wins over the repair. The rule is only here; everything below the class is pure except the last function.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class Timing:
 
     @property
     def look_gap_seconds(self) -> float:
-        """The time between two looks at a counter, in seconds: it must be more than A (asof-model C11)."""
+        """The time between two looks at a counter, in seconds: it must be more than A (docs/design.md)."""
         return 0.0 if self.no_writers else self.stamp_age_seconds + 1.0
 
 

@@ -3,7 +3,7 @@
 Safe by default: bounded in attempts and in time; one class for code that awaits, and a bridge for code that blocks.
 Plain writes that carry their own stamp may be repeated at will; a count may not (it is not idempotent), a conditional
 write may not either (its writer settles it by a SERIAL read). A write is never sent once its stamp has become too old,
-since a repair counts on that (DESIGN idea 4, A).
+since a repair counts on that (docs/design.md, "Rules of time", A).
 """
 
 import logging

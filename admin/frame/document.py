@@ -96,7 +96,7 @@ class Document:
     """A result, ready to be written.
 
     Attributes:
-        json: one object for scripts; its names are a contract (DESIGN section 5). None: nothing is written.
+        json: one object for scripts; its names are a contract (docs/design.md). None: nothing is written.
         body: what a person reads, in this order, on stdout; charts stand in reports only.
         remarks: sentences on stderr, in every form.
         hints: sentences on stderr that scripts do not get.

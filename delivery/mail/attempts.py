@@ -3,7 +3,7 @@
 An attempt ends with exactly one result for each recipient, whatever the server does. A recipient counts as delivered
 only where the server took the mail: by a 2yz reply to the end of its content.
 Source: RFC 5321 (replies, stages and their time limits), RFC 3463 (enhanced status codes), RFC 3461 (what senders ask
-for), RFC 2033 (LMTP), facts/mta.md 1.2.
+for), RFC 2033 (LMTP).
 """
 
 import re

@@ -1,6 +1,6 @@
 """One recipient of one mail on its way out: where it stands, and what becomes of it.
 
-Source: seed mta-queue-subsystem 2.2, facts/mta.md 1.1 and 4.10.
+Source: docs/adr/0039.
 """
 
 from collections.abc import Mapping

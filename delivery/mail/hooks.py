@@ -1,7 +1,4 @@
-"""What programs of the operator's own may decide before and after an attempt, and order beside it: values only.
-
-Source: seed mta-queue-subsystem 2.2.2, facts/mta.md 1.2 and 4.10 (rule 37).
-"""
+"""What programs of the operator's own may decide before and after an attempt, and order beside it: values only."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -2,7 +2,7 @@
 
 An attempt is written down before the content of its mail can go, and its outcome before the mail leaves the queue. What
 has begun and has no outcome is uncertain: the server may have the mail.
-Source: facts/mta.md 4.11 (rule 39); RFC 1047 (mails that go twice as an answer was lost).
+Source: docs/adr/0040; RFC 1047 (mails that go twice as an answer was lost).
 """
 
 from collections.abc import Iterable, Mapping

@@ -5,8 +5,7 @@ sender is ever notified about one; a postmaster may be. How much of the mail com
 
 A report never has the fault that it is about. Every report is 7 bit with short lines. Where the form, the size or the
 content of the mail was refused, only its header comes back.
-Source: RFC 3461 (NOTIFY, RET, ENVID, ORCPT), RFC 3464 (the report), RFC 6533 (addresses in UTF-8), facts/mta.md 4.10
-(rule 36).
+Source: RFC 3461 (NOTIFY, RET, ENVID, ORCPT), RFC 3464 (the report), RFC 6533 (addresses in UTF-8).
 """
 
 import re

@@ -1,6 +1,6 @@
 """Entries as listings of their queue show them: their state, the conditions that choose them, and what commands change.
 
-Source: seed mta-queue-subsystem 2.2 and 2.4, facts/mta.md 1.5.
+Source: docs/adr/0039.
 """
 
 from collections.abc import Callable, Mapping

@@ -2,7 +2,7 @@
 
 Only attempts that were refused for now are counted: waiting for a pickup policy is no attempt. The age of a mail runs
 on whatever it waits for, so it may expire while it is deferred or active; only what is held does not.
-Source: facts/mta.md 1.7 and 4.10 (rule 35).
+Source: docs/design.md, "Pickup" (12).
 """
 
 from dataclasses import dataclass

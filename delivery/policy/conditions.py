@@ -2,7 +2,7 @@
 
 Each is of the policies that count by exactly its fields: it changes their limits, and makes no counter. Where there is
 no such policy it is parked, until a reload brings one.
-Source: facts/mta.md 1.3, 1.5 and 4.2, 4.9 (rules 9, 11, 34).
+Source: docs/design.md, "Pickup" (2, 8).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """The counters of policies and suspensions: which of them count a mail, by the address that it is sent from.
 
-Source: seed mta-queue-subsystem 2.3.1, facts/mta.md 4.2, 4.9 (rules 33 and 34) and 4.11 (rule 41).
+Source: docs/design.md, "Pickup" (2, 8, 9, 10).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -14,7 +14,7 @@ apart: a tenant has at most as many sub-queues more as it has mails.
 Urgent mails go first within their sub-queue only. What a server holds is bounded, and the broker hands urgent mails
 over apart from others, so that a round of a tenant's sub-queues is short; and an order between them would have to hold
 before each counter too.
-Source: seed mta-queue-subsystem 2.3, facts/mta.md 4.4 to 4.8 (rules 15, 16, 18, 22 to 24, 27 to 29, 31).
+Source: docs/design.md, "Pickup" (3 to 7).
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 Rules are looked at from top to bottom, and of those that hold each attribute is set by the first that names it: as with
 conditions, what is special stands above what is general. A rule looks at one recipient; recipients for whom rules come
-to the same share a mail. Source: issue 13, facts/mta.md 4.1 and 4.2.
+to the same share a mail. Source: docs/policy-file.md, "Mails that come in".
 """
 
 import re

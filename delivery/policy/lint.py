@@ -1,6 +1,6 @@
 """What is legal in a policy file, and surely not meant; only what is certain is said.
 
-Source: facts/mta.md 4.2 (rules 6 to 10 and 12), 4.3 (rule 13), 4.5.
+Source: docs/design.md, "Pickup" (2, 4).
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -2,7 +2,7 @@
 
 A counter names fields; mails with the same values of these fields, or with values of the same groups, are counted
 together. The first condition that matches such values sets their limits; where none does, the default holds.
-Source: seed mta-queue-subsystem 2.3.1, facts/mta.md 4.1 to 4.3 (rules 2, 4 to 9, 13).
+Source: docs/design.md, "Pickup" (1, 2).
 """
 
 import ipaddress

@@ -2,7 +2,7 @@
 
 One process knows what its last count of the queue found, and what it has let in since that count began. It subtracts
 nothing in between, so that it never lets in more than is left of a quota by that count; what has left the queue, and
-what other processes put there, the next count tells. Source: issue 13, facts/mta.md 1.1 and 4.7 (rule 45).
+what other processes put there, the next count tells. Source: docs/adr/0041.
 """
 
 from collections import Counter

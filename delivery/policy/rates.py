@@ -2,7 +2,7 @@
 
 Instants and intervals are whole nanoseconds of a clock that never goes back. Nothing here waits or reads a clock: a
 state says from when the next delivery may begin, and is told of each that begins.
-Source: seed mta-queue-subsystem 2.3.1.1 (X/Y), facts/mta.md 4.5 (rules 18 to 21) and 4.9 (rule 33).
+Source: docs/design.md, "Pickup" (4, 9).
 """
 
 import re

@@ -1,7 +1,7 @@
 """Attempts of deliveries as they were recorded, and which of them can influence each other at all.
 
 Where no attempt of one tenant ever waits for another tenant's, a record falls apart into groups that may be replayed
-one by one, on as many machines as there are. Source: facts/mta.md 7.
+one by one, on as many machines as there are. Source: docs/design.md, "Pickup" (14).
 """
 
 import json

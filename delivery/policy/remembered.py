@@ -4,7 +4,7 @@ Nothing begins under such a rate that was not written down before: a counter's r
 may begin before the next row, a fiftieth of the rate or one. What a crash leaves in doubt is no more than that, and
 counts as spent. A counter without a row was not used. Rows hold instants of the wall clock, in microseconds; in memory
 they are nanoseconds of the clock that never goes back.
-Source: facts/mta.md 4.11 (rules 33, 40 and 43); docs/adr/0044.
+Source: docs/adr/0044.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Recorded attempts again, under other policies: what would have begun when, and which limits would have held it back.
 
 It is the engine of the servers that picks, with a clock that jumps from event to event. Arrivals and durations are as
-they were recorded; what is refused for now under other policies is not tried again besides. Source: facts/mta.md 7.
+they were recorded; what is refused for now under other policies is not tried again besides.
+Source: docs/design.md, "Pickup" (14).
 """
 
 from collections import Counter

@@ -4,7 +4,7 @@ Each server has a seat, which lives as long as its heartbeat, and they all have 
 view has a number, its epoch. A server adopts a view once what it is delivering fits in its share there; until all
 servers of the view before have adopted it, or have lost their seats, each has the least of its shares in both. Only
 then is there a next view. So at every instant the shares together are at most the limit, whoever is late or dead.
-Source: facts/mta.md 4.11 (rules 41 and 42); docs/adr/0043.
+Source: docs/adr/0043.
 """
 
 from collections.abc import Collection, Mapping

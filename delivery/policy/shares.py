@@ -3,7 +3,7 @@
 A server has a place among the servers: each has an equal part, and what is left over goes one each to some of them, by
 turns that differ from counter to counter. So a limit below the number of servers belongs to some of them only. While
 the servers change, a server has the least of what its places before and after give it.
-Source: facts/mta.md 4.11 (rule 41); docs/adr/0043.
+Source: docs/adr/0043.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Sub-queues of mails that are counted alike, and the counters that they wait on.
 
-Source: seed mta-queue-subsystem 2.3, facts/mta.md 4.4 to 4.8.
+Source: docs/design.md, "Pickup" (6).
 """
 
 from collections import deque

@@ -1,6 +1,6 @@
 """Suspensions by hand: mails that are not to be picked, whatever the policies say, until it ends or is removed.
 
-Source: seed mta-queue-subsystem 2.3.2, facts/mta.md 1.4 and 4.7 (rules 25 and 30).
+Source: docs/design.md, "Pickup" (8).
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ A mail may use few addresses, and each time others of them are free: all that ar
 thousands, that come and go: each has its next turn due at a time that only turns move on, by less the more it weighs,
 and the earliest is found without a look at the others (start-time fair queueing; Goyal, Vin, Cheng 1996). So of two
 tenants that always have something, neither is ever ahead of the other by more than one turn of each, by weight.
-Source: facts/mta.md 4.7 and 4.8 (rules 24 and 29).
+Source: docs/design.md, "Pickup" (7).
 """
 
 from collections import Counter, OrderedDict

@@ -4,7 +4,7 @@ The caller hears of success only when the broker has confirmed the mail, or its 
 of an error only when the mail is not delivered: nothing of it was published, or a mark hides what may have been. What
 cannot even be undone is named in the error. Cancelled, it undoes as after an error. A mail whose id was chosen is not
 undone: it may have been put before under that id, and a mark would hide that one too. The caller puts it again.
-Source: ADR-31, DESIGN section 4.
+Source: James's ADR-31; docs/design.md, "Queue".
 """
 
 import logging

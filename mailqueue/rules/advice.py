@@ -1,6 +1,6 @@
 """What the queue's tables should be set to, worked out from its traffic: arithmetic, each figure with its reason.
 
-The rules stand below as data. Sources: DESIGN section 4 "Queue" and "TimeWindowCompactionStrategy"; Cassandra's own
+The rules stand below as data. Sources: docs/design.md, "Queue" and "Lifetimes"; Cassandra's own
 documentation on time windows (20 to 30 of them over the time to live) and on partitions (well below 100 MB).
 """
 

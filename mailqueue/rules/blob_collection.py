@@ -3,7 +3,7 @@
 A blob that is left is a leak, one that goes too early is lost mail. So what is not understood stays, and what may yet
 be referred to stays as well: a writer stores a blob first and refers to it afterwards, and the same bytes stored again
 in one generation are the same blob. Once a generation and the one after it are over, no writer makes that id again.
-Source: facts on James's blob ids and its collection (`GenerationAwareBlobId`, `MinIOGenerationAwareBlobId`).
+Source: `GenerationAwareBlobId` and `MinIOGenerationAwareBlobId` of James; docs/adr/0026.
 """
 
 import re

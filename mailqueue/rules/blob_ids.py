@@ -3,7 +3,7 @@
 A blob under a random id may be deleted with its mail. Blobs under ids made of their bytes are deduplicated, so only a
 collector that knows every reference may delete them. The id shows which kind it is. A doubtful id counts as made of
 bytes: a blob that is left is a leak, but one that is deleted too early is lost mail.
-Source: facts on James's blob ids; `HashBlobId`, `GenerationAwareBlobId` and `MinIOGenerationAwareBlobId` of James.
+Source: `HashBlobId`, `GenerationAwareBlobId` and `MinIOGenerationAwareBlobId` of James.
 """
 
 import base64

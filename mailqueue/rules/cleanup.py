@@ -3,7 +3,7 @@
 The online sweep reads slice by slice, and only between the starts that it knows of. A scan also sees slices before the
 content start, and marks without any row. Both judge by the same rules (`mailqueue.rules.starts`). A partition is
 over, and is removed whole, once each of its rows is marked and the browse start may pass it.
-Source: ADR-32, facts on James's queue.
+Source: James's ADR-32; docs/design.md, "Queue".
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Slices and buckets of a queue's time series: which partition of enqueuedMailsV4 a mail belongs to.
 
 Compatible with James to the byte: a slice is named by its start, `floor(epoch seconds / window) * window`; the bucket
-is the remainder, without its sign, of Java's hash of the mail's name. Source: facts on James's queue, ADR-31.
+is the remainder, without its sign, of Java's hash of the mail's name. Source: James's ADR-31 and its `BucketedSlices`.
 Instants are datetimes in UTC, windows are timedeltas of whole seconds.
 """
 

@@ -2,7 +2,7 @@
 
 Before the browse start every mail is marked; before the content start every row is removed. The browse start only
 grows, and stays at least the grace behind the present time, so that mails enqueued under a slow clock are still seen.
-Source: ADR-31, ADR-32, DESIGN section 4 "Queue".
+Source: James's ADR-31 and ADR-32; docs/design.md, "Queue".
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """The tables of James that stand beside the messages: created and verified by mailmend, never read or written.
 
 They are declared so that a keyspace made here is one that James can take over. Names and types are James's, newest
-generation (facts/james.md section 1); which of them a given James has depends on the modules that it runs with.
+generation; which of them a given James has depends on the modules that it runs with.
 """
 
 from mailmend.model.table import Compaction, Table, columns

@@ -1,8 +1,8 @@
 """The tables of our own keyspace: what was run, what it found and replaced, what lags behind, who holds which lease.
 
-They live beside the mail keyspace, never in it: an adopted keyspace is not altered silently (DESIGN section 4
-"Ledger, lags, leases"). What is written row by row expires by itself, so whole SSTables drop and nobody has to clean
-up; a lease is one conditional row that lives as long as its heartbeat; the history of schemas stays.
+They live beside the mail keyspace, never in it: an adopted keyspace is not altered silently
+(docs/design.md, "Ledger"). What is written row by row expires by itself, so whole SSTables are dropped and need no
+cleanup; a lease is one conditional row that lives as long as its heartbeat; the history of schemas stays.
 """
 
 from collections.abc import Mapping

@@ -31,7 +31,7 @@ The README and `schema advise` say what they cost where rows are updated late.
 
 
 class CompactionChoice(Enum):
-    """How the big message tables are compacted: one choice for all of them (DESIGN section 4)."""
+    """How the big message tables are compacted: one choice for all of them (docs/adr/0012)."""
 
     TWCS = "twcs"  # the default, as the design card asks: wide windows, since old rows still change their flags
     UNIFIED = "unified"  # Cassandra 5.0 and later: few SSTables per read, also under late updates

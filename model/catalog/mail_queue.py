@@ -1,9 +1,9 @@
 """The tables of the distributed mail queue: James's four, byte-compatible, and three of our own beside them.
 
 Tables that mailmend creates have a time to live, because TimeWindowCompactionStrategy frees no space without one
-(DESIGN section 4 "TimeWindowCompactionStrategy"); rows of tables that James created never expire.
+(docs/design.md, "Lifetimes"); rows of tables that James created never expire.
 `mailqueue.rules.advice` computes the times.
-Source: facts on James's queue, ADR-31, ADR-32, docs/adr/0016.
+Source: James's `CassandraMailQueueView`, its ADR-31 and ADR-32; docs/adr/0016.
 """
 
 from collections.abc import Mapping

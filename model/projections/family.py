@@ -13,7 +13,7 @@ from mailmend.model.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One truth and all that follows from it: what one scan of the truth checks (DESIGN idea 1).
+    """One truth and all that follows from it: what one scan of the truth checks (docs/design.md, "Ideas").
 
     Attributes:
         mirror: decides about each row; the filters' suspects find their truth through it.

@@ -1,4 +1,4 @@
-"""The base class of all kinds of projections; each kind is one class in this package (DESIGN idea 1).
+"""The base class of all kinds of projections; each kind is one class in this package (docs/design.md).
 
 Five kinds cover the mail tables, and most others: mirror (the whole row under another key), filter (keys of the rows
 that satisfy a condition), union (a set column gathered per group), counts (counters per group) and content (something

@@ -2,7 +2,7 @@
 
 Each kind of projection has a table with a verdict for every combination of symptoms. `spark_repair.suspects` generates
 Spark columns from the same tables, indexed by the same bits.
-Source: seed ADR-22 (insert, remove), DESIGN section 4 "Verdicts".
+Source: James's ADR-22 (insert, remove); docs/design.md, "Verdicts".
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """The decision of the second look: what may be written once both sides were read again with their write times.
 
 Pure. The fixes of each kind of projection are in its own class; the order of the reads (projection first, truth last),
-the delay and the read-back are in the fixer. This module has the rule of time (DESIGN idea 4; model-checked): a repair
+the delay and the read-back are in the fixer. This module has the rules of time (docs/design.md): a repair
 writes as of T, a moment before its scan began, so all later changes of users win. A pair with a cell after T has MOVED
 and is left alone; cells at T are this run's own. Only removals from the truth, and their undo, are conditional writes.
 """

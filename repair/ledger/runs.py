@@ -1,7 +1,7 @@
 """Runs in the ledger, with their before-images and results.
 
-Nothing is destroyed without a before-image (DESIGN idea 6), and a task that is retried must not replace it by what its
-own earlier attempt wrote. Two things see to that, without a conditional write per row:
+Nothing is destroyed without a before-image (docs/design.md, "Ledger"), and a task that is retried must not replace it
+by what its own earlier attempt wrote. Two things see to that, without a conditional write per row:
 
 - A row that carries the run's own stamp is never recorded: it is not a before-image (`Ledger.record`).
 - What is recorded is written at 2 T - now, a stamp that falls as time goes on, so of several attempts' images the

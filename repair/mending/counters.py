@@ -1,6 +1,6 @@
-"""Mends counters, the only projection whose writes have no stamp and cannot be repeated (DESIGN section 4 "Counters").
+"""Mends counters, the only projection whose writes have no stamp and cannot be repeated (docs/design.md, "Counters").
 
-The rule was model-checked (asof-model C8, C11): once a group's rows agree, two looks that lie further apart than A must
+The rule was checked with a model: once a group's rows agree, two looks that lie further apart than A must
 see the same truth and the same counters; only then is nothing in flight between them, and one delta is sent once,
 under a lease of the group. A doubtful answer is not sent again: the group is journalled for a recount. Many groups
 share one wait. Truths without content or torn may be counted or not: anything between is right.

@@ -1,7 +1,7 @@
 """A check or a repair from its first clock reading to its exit code, whichever engine does the scanning.
 
-The steps of the protocol (DESIGN ideas 3 and 4) are: take T, scan, stop if more fixes are due than allowed, wait, look
-again and mend, sum up. The engine, the mender of counters and the progress display are arguments.
+The steps of the protocol (docs/design.md, "Ideas") are: take T, scan, stop if more fixes are due than allowed, wait,
+look again and mend, sum up. The engine, the mender of counters and the progress display are arguments.
 """
 
 import logging
@@ -42,7 +42,7 @@ Sink = Callable[[Finding], None]
 
 @dataclass(slots=True)
 class RepairResult:
-    """The sums of a run so far, with the names of `--json` (DESIGN section 5)."""
+    """The sums of a run so far, with the names of `--json`."""
 
     keyspace: str
     command: str

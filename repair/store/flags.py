@@ -39,7 +39,7 @@ class Flags:
 
 
 def flags_of(row: Row) -> Flags:
-    """The flags in a row; a null column reads as not set, as in James (facts/james.md section 1)."""
+    """The flags in a row; a null column reads as not set, as in James."""
     system = frozenset([flag for flag, column in _COLUMNS if row.get(column)])
     return Flags(system, frozenset(row.get("userflags") or ()))
 

@@ -1,4 +1,4 @@
-"""Writing mail: the truth first, then its projections, each with retries (ADR-22, DESIGN section 4).
+"""Writing mail: the truth first, then its projections, each with retries (docs/design.md, "Write path").
 
 A change counts as done once the truth has it. What could not be projected is journalled as a lag and the answer says
 so; a change whose truth write got no clear answer raises, and all that hangs on it is journalled to be looked at.

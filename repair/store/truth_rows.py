@@ -144,7 +144,7 @@ def guard_of(truth: Table, seen: Row) -> Row:
 
 
 def stamp_after(now: int, seen: Seen) -> int:
-    """A stamp later than all that was seen: for a delete (DESIGN idea 5)."""
+    """A stamp later than all that was seen: for a delete (docs/design.md, "Write path")."""
     return now if seen.newest is None else max(now, seen.newest + 1)
 
 

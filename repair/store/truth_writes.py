@@ -31,7 +31,7 @@ SKEW_MICROS = round(SKEW_SECONDS * MICROS)
 
 
 class StampSource(Enum):
-    """Where the stamp of projection writes comes from (DESIGN idea 5, docs/adr/0009)."""
+    """Where the stamp of projection writes comes from (docs/adr/0009)."""
 
     TRUTH = "truth"  # the time of the truth's own modseq, read back: no drift under any skew
     FLOOR = "floor"  # after the version before, no later than the truth's own time: one read less, no drift up to S

@@ -1,6 +1,6 @@
 """A James that works on the same queue, as far as others notice: what it writes, in which order, what it leaves out.
 
-Source: facts on James's queue: its flows and hazards. Each of its doings here is over before others go on, but for the
+Source: docs/design.md, "Hazards of James's queue". Each of its doings here is over before others go on, but for the
 browse start that was found long before it is written.
 """
 

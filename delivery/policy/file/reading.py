@@ -1,6 +1,6 @@
 """The policy file: which deliveries are counted together, and how many of them there may be, in YAML.
 
-All of a file is checked before any of it counts. Source: seed mta-queue-subsystem 2.3.1, facts/mta.md 1.3, 4.1 to 4.3.
+All of a file is checked before any of it counts. Source: docs/policy-file.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

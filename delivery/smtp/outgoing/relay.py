@@ -2,7 +2,7 @@
 
 What concerns the server (it is not reached, its greeting refuses) is a result of each recipient: whether another
 server is tried is the caller's to decide.
-Source: RFC 5321, RFC 2033 (LMTP), facts/mta.md 1.2.
+Source: RFC 5321, RFC 2033 (LMTP).
 """
 
 import asyncio

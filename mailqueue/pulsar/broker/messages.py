@@ -1,7 +1,7 @@
 """Mails as messages of topics, and back.
 
 The payload is James's own. What James has no field for is in properties, which it passes over: a mail that is published
-for the first time has none. Source: facts on James's Pulsar queue; golden data.
+for the first time has none. Source: `PulsarMailQueue` of James; golden data in tests/data/james-pulsar.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Names of James's topics and subscriptions of a queue. Source: facts on James's Pulsar queue; golden data.
+"""Names of James's topics and subscriptions of a queue. Source: `PulsarMailQueue` of James.
 
 James takes every topic whose name begins with `James-` for a queue, its dead letters too; here those are none.
 """

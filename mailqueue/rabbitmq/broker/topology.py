@@ -1,8 +1,10 @@
 """The broker's objects that make one mail queue, by name and arguments: James's own, and side queues of ours beside it.
 
-Source: facts on James's queue (topology). Generations of James declare the work queue with different arguments, and a
-broker refuses a second declaration with others: so what is there is looked at first and used as it is, and only what
-is missing is declared, in the form that is asked for.
+Source: `RabbitMQMailQueueFactory` and `MailQueueName` of James.
+
+Generations of James declare the work queue with different arguments, and a broker refuses a second
+declaration with others: so what is there is looked at first and used as it is, and only what is
+missing is declared, in the form that is asked for.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Runbooks: every page has DESIGN's form, and its commands are commands that exist."""
+"""Runbooks: every page has the same form, and its commands are commands that exist."""
 
 import re
 import shlex

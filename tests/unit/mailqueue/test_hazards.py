@@ -1,6 +1,6 @@
 """The seven hazards of James's queue, each brought about as far as it goes, and each without its harm here.
 
-Source: facts on James's queue, hazards (a) to (g). What James does in them is done by `tests.support.james_beside`.
+Source: docs/design.md, "Hazards of James's queue". What James does in them is done by `tests.support.james_beside`.
 """
 
 from collections.abc import Callable

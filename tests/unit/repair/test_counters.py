@@ -261,7 +261,7 @@ def test_nothing_is_sent_when_its_before_image_is_not_safe(world: Counting) -> N
 
 
 def test_a_mailbox_that_another_mends_is_left_to_it(world: Counting) -> None:
-    """Two runs overshoot (asof-model C11): each mailbox has one mender at a time."""
+    """Two runs overshoot (docs/design.md, "Counters"): each mailbox has one mender at a time."""
     theirs = Leases(world.ledger.tables, world.clock, "them@there")
     name = f"counters mail {COUNTS.name} " + '[{"uuid":"' + str(MAILBOX) + '"}]'
     lease = replace(theirs, ttl_seconds=LEASE_SECONDS).acquire(name, "mending counters")

@@ -1,4 +1,4 @@
-"""The rule of two looks against writers in every phase of a change: a counter is never made wrong (asof-model C8, C11).
+"""The rule of two looks against writers in every phase of a change: a counter is never made wrong (docs/design.md).
 
 Each change takes its number, if it needs one, and reaches the truth, then its mirror, then the counters, each at a time
 of its own but none later than A after the first; the mender's reads fall anywhere in between. When everything has

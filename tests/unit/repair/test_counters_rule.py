@@ -41,7 +41,7 @@ def test_a_delta_ends_where_the_truth_allows_and_is_the_least(
 
 @given(st.tuples(numbers, numbers), st.binary(max_size=1), st.binary(max_size=1))
 def test_nothing_is_added_unless_two_looks_are_the_same(counters: tuple[int, int], one: bytes, other: bytes) -> None:
-    """The rule of asof-model C11, as a law."""
+    """The rule of docs/design.md, "Counters", as a law."""
     first, second = tally((1, 1), (5, 5), (0, 0), one), tally(counters, (5, 5), (0, 0), other)
     ruling = mending(SUSPECT, first, second)
     assert bool(ruling.deltas) == (one == other and counters == (1, 1))

@@ -1,4 +1,4 @@
-"""The tables of verdicts: total, and each line of DESIGN's table true for every combination that it speaks of."""
+"""The tables of verdicts: total, and each line of the design's table true for every combination that it speaks of."""
 
 from collections.abc import Mapping
 from itertools import product

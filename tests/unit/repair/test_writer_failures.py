@@ -237,7 +237,7 @@ def test_an_unreadable_stamp_makes_a_lag(desk: Desk, stored: Stored) -> None:
 
 
 def test_a_stamp_that_grew_old_is_never_sent(desk: Desk) -> None:
-    """A writer that was held up past A journals a lag instead of writing under its old stamp (DESIGN idea 4)."""
+    """A writer that was held up past A journals a lag instead of writing under its old stamp (docs/design.md)."""
 
     def held_up(operation: object, carry_out: object) -> object:
         answer = desk.faults(operation, carry_out)  # type: ignore[arg-type]
