@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import click
 
-from mailmend.admin.delivery.suspend import HISTORY_OPTIONS, OF_A_QUEUE
+from mailmend.admin.delivery.options import OF_A_QUEUE
+from mailmend.admin.delivery.order_history import HISTORY_OPTIONS
 from mailmend.admin.frame.command import Command, Shared, Values
 from mailmend.admin.frame.kinds import Duration, ParsedValue
 from mailmend.admin.frame.options import flag, option

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mailmend.admin.delivery.conditions_service import AddConditionRequest, ConditionState, RemoveConditionRequest
-from mailmend.admin.delivery.order_history import OrderHistory
-from mailmend.admin.delivery.order_history_document import end_cell, history_document, unread_text, until_text
+from mailmend.admin.delivery.order_history import OrderHistory, end_cell, history_document, unread_text, until_text
 from mailmend.admin.frame.document import Document, Grid
 from mailmend.admin.frame.values import NOTHING_WRITTEN, plain, printable, shown
 from mailmend.admin.queue.request import QueueAnswer, QueueRequest

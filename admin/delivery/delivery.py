@@ -12,7 +12,7 @@ from mailmend.admin.delivery.delivery_service import CONCURRENCY_DEFAULT, PREFET
 from mailmend.admin.delivery.entries import ENTRY_COMMANDS
 from mailmend.admin.delivery.explain import EXPLAIN
 from mailmend.admin.delivery.listening import LISTENING, LISTENING_ABOUT
-from mailmend.admin.delivery.suspend import OF_A_QUEUE, refuse_unnamed
+from mailmend.admin.delivery.options import OF_A_QUEUE, refuse_unnamed
 from mailmend.admin.frame.command import Command, CommandGroup
 from mailmend.admin.frame.http.options import http_face
 from mailmend.admin.frame.kinds import Duration, ParsedValue

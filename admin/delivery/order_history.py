@@ -1,13 +1,20 @@
-"""What was done to suspensions and conditions: kept behind each change, and listed."""
+"""What was done to suspensions and conditions: kept behind each change, listed, and shown by `--history`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar
+
+import click
 
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import owner_name
+from mailmend.admin.frame.document import Document, Grid
+from mailmend.admin.frame.options import flag, option
+from mailmend.admin.frame.values import plain, printable, shown
 from mailmend.admin.queue.connections import QueueConnections
 from mailmend.admin.queue.request import QueueAnswer, QueueRequest
+from mailmend.admin.queue.values import queue_document
 from mailmend.delivery.ledger.order_history import OrderEvent, OrderRecord
 from mailmend.delivery.policy.conditions import MadeCondition
 from mailmend.delivery.policy.suspensions import MadeSuspension
@@ -52,3 +59,96 @@ async def history_listed(
     now = connections.clock.micros()
     records = await ledger.of(kind, request.queue, now, request.limit) if ledger else ()
     return QueueAnswer(request, OrderHistory(records, request.limit))
+
+
+_NO_END: Final = "it is removed"
+"""What ends an order that has no time of its own."""
+
+
+def until_text(ends_at: datetime | None) -> str:
+    """Until when an order holds, within a sentence."""
+    if ends_at is None:
+        return f"until {_NO_END}"
+    return f"until {shown(ends_at)}"
+
+
+def end_cell(ends_at: datetime | None) -> str:
+    """When an order ends, as the cell of a table."""
+    if ends_at is None:
+        return f"when {_NO_END}"
+    return shown(ends_at)
+
+
+def unread_text(made: MadeSuspension | MadeCondition, why: str, effect: str, remedy: str, removal: str) -> str:
+    """What an order does that cannot be read, and how to mend that.
+
+    Args:
+        made: the order.
+        why: what cannot be read.
+        effect: what it does all the same.
+        remedy: what to order anew.
+        removal: the command that removes an order, without its queue and id.
+    """
+    return printable(
+        f"{made.id} cannot be read: {why}. Until {_NO_END} it {effect}. "
+        f"{remedy} in a way that can be read, then: {removal} {made.queue} {made.id}"
+    )
+
+
+def history_document(
+    result: QueueAnswer[QueueRequest, Any],
+    history: OrderHistory[M],
+    named: str,
+    said: Callable[[M], str],
+    as_json: Callable[[M], Mapping[str, Any]],
+) -> Document:
+    """A history.
+
+    Args:
+        result: the answer.
+        history: what it found.
+        named: what they are, as the JSON calls one.
+        said: which mails one is of, and its limits.
+        as_json: one as JSON.
+    """
+    queue = result.request.queue
+    records = history.records
+    limit = history.limit
+    json = {
+        "history": [
+            {"id": record.id, "at": record.at, "event": record.event, "by": record.by, named: as_json(record.made)}
+            for record in records
+        ]
+    }
+    if not records:
+        return queue_document(result, plain(json), (f"No {named} of {queue} was changed in the last 30 days.",))
+    columns = ("when", "what", "by", named, "ends", "why", "id")
+    rows = [
+        (
+            shown(record.at),
+            record.event.value,
+            printable(record.by),
+            said(record.made),
+            end_cell(record.made.ends_at),
+            printable(record.made.reason),
+            str(record.made.id),
+        )
+        for record in records
+    ]
+    grid = Grid(f"What was done to each {named} of {queue}, newest first", columns, rows, frozenset({"by", named}))
+    body = (grid, f"These are the newest {limit:,}; more: --changes.") if len(records) == limit else (grid,)
+    return queue_document(result, plain(json), body)
+
+
+HISTORY_OPTIONS: Final = (
+    flag("--history", "What was made, renewed and removed in the last 30 days, by whom and why, newest first."),
+    option(
+        "--changes",
+        "With --history: at most so many changes.",
+        "limit",
+        type=click.IntRange(1, 100_000),
+        default=HISTORY_SHOWN,
+        metavar="N",
+    ),
+)
+"""What was done, in place of what holds."""

@@ -5,7 +5,7 @@ from typing import Final
 import click
 
 from mailmend.admin.delivery.conditions import CONDITION_COMMANDS
-from mailmend.admin.delivery.suspend import MAIL_FIELDS
+from mailmend.admin.delivery.options import MAIL_FIELDS
 from mailmend.admin.frame.command import TYPED, Command, CommandGroup, Late, Shared, Values
 from mailmend.admin.frame.kinds import ParsedValue
 from mailmend.admin.frame.options import FILE, option

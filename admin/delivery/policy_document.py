@@ -14,7 +14,7 @@ from mailmend.admin.delivery.policy_service import (
     quota_path,
     suspension_path,
 )
-from mailmend.admin.delivery.suspend_document import suspended_text, suspension_json
+from mailmend.admin.delivery.suspend import suspended_text, suspension_json
 from mailmend.admin.frame.document import Document, Grid, Part, Verbatim
 from mailmend.admin.frame.values import fields_json, plain, printable
 from mailmend.delivery.policy.explaining import PolicyShare, QuotaShare, SourceExplanation

@@ -8,7 +8,7 @@ from mailmend.admin.delivery.desk import MailExplanation, ServerMoment, ValuesEx
 from mailmend.admin.delivery.entries_document import intent_json, intent_text, order_json
 from mailmend.admin.delivery.policy_document import share_json, suspension_numbers, unconsulted
 from mailmend.admin.delivery.policy_service import policy_path, suspension_path
-from mailmend.admin.delivery.suspend_document import suspended_text, suspension_json
+from mailmend.admin.delivery.suspend import suspended_text, suspension_json
 from mailmend.admin.frame.values import instant_text, shown
 from mailmend.delivery.mail.entries import EntryStage, EntryState
 from mailmend.delivery.mail.queued import EntryChange, QueuedEntry

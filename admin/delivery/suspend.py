@@ -1,53 +1,245 @@
-"""Declarations of `mailmend suspend`, and the options that name mails by what policies count."""
+"""`mailmend suspend`: mails that people hold back from delivery, for a while or until further notice."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 import click
-from click.core import ParameterSource
 
-from mailmend.admin.delivery.order_history import HISTORY_SHOWN
-from mailmend.admin.frame.command import Command, CommandGroup, Shared, Values
+from mailmend.admin.delivery.options import MAIL_FIELDS, OF_A_QUEUE
+from mailmend.admin.delivery.order_history import (
+    HISTORY_OPTIONS,
+    ListOrdersRequest,
+    OrderHistory,
+    end_cell,
+    history_document,
+    history_listed,
+    keep_record,
+    unread_text,
+    until_text,
+)
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import owner_name
+from mailmend.admin.frame.command import Command, CommandGroup, Shared
+from mailmend.admin.frame.document import Document, Grid
 from mailmend.admin.frame.kinds import Duration, ParsedValue
 from mailmend.admin.frame.options import flag, option
-from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT, queue_settings
+from mailmend.admin.frame.values import NOTHING_WRITTEN, plain, printable, shown
+from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT
+from mailmend.admin.queue.request import DryRunRequest, QueueAnswer, QueueRequest
+from mailmend.admin.queue.values import queue_document
+from mailmend.delivery.ledger.order_history import OrderEvent
 from mailmend.delivery.policy.policy import PickupField
-from mailmend.delivery.policy.suspensions import ORDER_MAX, normal_value
-from mailmend.model.errors import WrongUse
+from mailmend.delivery.policy.suspensions import ORDER_MAX, MadeSuspension, normal_value, normal_values
+from mailmend.model.errors import NotThere, WrongUse
 
 
-def refuse_unnamed(others: Values, context: click.Context) -> None:
-    """A queue that nobody named is James's spool, whose mails are not ready to go out."""
-    if not others["queue_named"] and context.get_parameter_source("queue") is ParameterSource.DEFAULT:
-        raise WrongUse("it is not said which queue is delivered", mend=f"Name it: {context.command_path} outgoing")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddSuspensionRequest(DryRunRequest):
+    """Hold mails back.
+
+    Attributes:
+        values: of the mails, by the name of their field; one of a field's must match, and each field.
+        everything: every mail of the queue; then no values are given.
+        lasts: None: until it is removed.
+        why: for those who find mails waiting.
+    """
+
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    everything: bool = False
+    lasts: timedelta | None = None
+    why: str
 
 
-HISTORY_OPTIONS: Final = (
-    flag("--history", "What was made, renewed and removed in the last 30 days, by whom and why, newest first."),
-    option(
-        "--changes",
-        "With --history: at most so many changes.",
-        "limit",
-        type=click.IntRange(1, 100_000),
-        default=HISTORY_SHOWN,
-        metavar="N",
-    ),
-)
-"""What was done, in place of what holds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveSuspensionRequest(DryRunRequest):
+    """Let mails go again."""
 
-OF_A_QUEUE: Final = queue_settings(ledger=True, check=refuse_unnamed)
+    id: UUID
 
-MAIL_FIELDS: Final = {
-    "transport": (PickupField.TRANSPORT_ID, "Transport of the mail, its attribute transportid"),
-    "local_ip": (PickupField.LOCAL_IP, "Address that it is sent from; or a network; other addresses go on"),
-    "remote_ip": (PickupField.REMOTE_IP, "Address of the next server; or a network"),
-    "remote_mx": (PickupField.REMOTE_MX, "Name of the next server; *.example.org is every name below that"),
-    "domain": (PickupField.RECIPIENT_DOMAIN, "Domain of the recipient; *.example.org is every domain below that"),
-    "job": (PickupField.JOB_ID, "Job of the mail, its attribute jobid"),
-    "grouping": (PickupField.GROUPING, "Grouping of the mail, its attribute"),
-    "tenant": (PickupField.TENANT_ID, "Tenant of the mail, its attribute tenantid"),
-}
-"""Options by which mails are named: their fields, and what they mean; behind a semicolon, where many are named."""
+
+def add_suspension(request: AddSuspensionRequest, caller: Caller) -> QueueAnswer[AddSuspensionRequest, MadeSuspension]:
+    """Keep a suspension, which every server of the queue heeds within seconds.
+
+    One of the very same mails that holds already is renewed: it gets this end and this reason.
+
+    Raises:
+        WrongUse: it is not said which mails, or something is no value of its field.
+        CannotReach: the ledger cannot be reached; nothing is suspended.
+    """
+    return with_queues(request.settings, partial(suspension_added, request, caller))
+
+
+async def suspension_added(
+    request: AddSuspensionRequest, caller: Caller, connections: QueueConnections
+) -> QueueAnswer[AddSuspensionRequest, MadeSuspension]:
+    if not request.values and not request.everything:
+        mend = "Name them by a field, like --domain example.org; every mail of the queue: --all."
+        raise WrongUse("it is not said which mails are suspended", mend=mend)
+    if request.values and request.everything:
+        raise WrongUse("--all is every mail, and fields name some of them", mend="Leave out the one or the other.")
+    values = normal_values(request.values)
+    now = connections.now
+    if request.queue not in await connections.names(everything=True):
+        caller.remark(f"No mail was ever in {request.queue}: is it the right queue? See: mailmend queue list")
+    known = connections.existing_suspensions()
+    before = (
+        [suspension for suspension in await known.of(request.queue) if not suspension.has_ended(now)] if known else []
+    )
+    same = next(
+        (suspension for suspension in before if suspension.names_the_same(values) and not suspension.is_of_hook), None
+    )
+    one = MadeSuspension(
+        id=same.id if same else connections.clock.new_uuid(),
+        queue=request.queue,
+        values=values,
+        owner=caller.name or owner_name(),
+        reason=request.why,
+        ends_at=now + request.lasts if request.lasts else None,
+    )
+    if not request.dry_run:
+        await connections.orders().suspensions.put(one, now)
+        await keep_record(connections, OrderEvent.RENEWED if same else OrderEvent.ADDED, one, caller)
+    return QueueAnswer(request, one)
+
+
+def remove_suspension(
+    request: RemoveSuspensionRequest, caller: Caller
+) -> QueueAnswer[RemoveSuspensionRequest, MadeSuspension]:
+    """End a suspension.
+
+    Raises:
+        NotThere: there is none of that id.
+        CannotReach: the ledger cannot be reached; all stays as it was.
+    """
+    return with_queues(request.settings, partial(suspension_removed, request, caller))
+
+
+async def suspension_removed(
+    request: RemoveSuspensionRequest, caller: Caller, connections: QueueConnections
+) -> QueueAnswer[RemoveSuspensionRequest, MadeSuspension]:
+    ledger = connections.existing_suspensions()
+    found = await ledger.find(request.queue, request.id) if ledger else None
+    if ledger is None or found is None or found.has_ended(connections.now):
+        mend = f"See what is suspended with: mailmend suspend list {request.queue}"
+        raise NotThere(f"{request.queue} has no suspension {request.id}: it has ended, or was removed", mend=mend)
+    if not request.dry_run:
+        await ledger.remove(found, connections.now)
+        await keep_record(connections, OrderEvent.REMOVED, found, caller)
+    return QueueAnswer(request, found)
+
+
+def list_suspensions(
+    request: ListOrdersRequest, caller: Caller
+) -> QueueAnswer[QueueRequest, Sequence[MadeSuspension] | OrderHistory[MadeSuspension]]:
+    """What is suspended now, in the order in which it was, or its history; reading it creates no ledger.
+
+    Raises:
+        CannotReach: the ledger cannot be reached.
+    """
+    if request.history:
+        return with_queues(request.settings, partial(history_listed, MadeSuspension, request, caller))
+    return with_queues(request.settings, partial(suspensions_listed, request, caller))
+
+
+async def suspensions_listed(
+    request: QueueRequest, _: Caller, connections: QueueConnections
+) -> QueueAnswer[QueueRequest, Sequence[MadeSuspension]]:
+    ledger = connections.existing_suspensions()
+    some = await ledger.of(request.queue) if ledger else ()
+    return QueueAnswer(request, [suspension for suspension in some if not suspension.has_ended(connections.now)])
+
+
+def add_document(result: QueueAnswer[AddSuspensionRequest, MadeSuspension]) -> Document:
+    made = result.found
+    queue = result.request.queue
+    json = {"dry_run": result.request.dry_run, "suspension": suspension_json(made)}
+    which = _which(made)
+    until = until_text(made.ends_at)
+    if result.request.dry_run:
+        return queue_document(result, json, (f"{NOTHING_WRITTEN} Would be suspended in {queue}: {which}, {until}.",))
+    lines = (
+        f"Suspended in {queue}: {which}, {until}.",
+        f"Its servers heed it within seconds; what is under way goes on. mailmend suspend remove {queue} {made.id}",
+    )
+    return queue_document(result, json, lines)
+
+
+def remove_document(result: QueueAnswer[RemoveSuspensionRequest, MadeSuspension]) -> Document:
+    made = result.found
+    queue = result.request.queue
+    json = {"dry_run": result.request.dry_run, "suspension": suspension_json(made)}
+    if result.request.dry_run:
+        return queue_document(result, json, (f"{NOTHING_WRITTEN} Would go again in {queue}: {_which(made)}.",))
+    return queue_document(result, json, (f"Go again in {queue}, within seconds: {_which(made)}.",))
+
+
+def list_document(
+    result: QueueAnswer[QueueRequest, Sequence[MadeSuspension] | OrderHistory[MadeSuspension]],
+) -> Document:
+    queue = result.request.queue
+    found = result.found
+    if isinstance(found, OrderHistory):
+        return history_document(result, found, "suspension", _which, suspension_json)
+    json = {"suspensions": [suspension_json(suspension) for suspension in found]}
+    if not found:
+        return queue_document(result, json, (f"Nothing is suspended in {queue}.",))
+    columns = ("id", "which mails", "made", "ends", "by", "why")
+    rows = [
+        (
+            str(suspension.id),
+            _which(suspension),
+            shown(suspension.made_at),
+            end_cell(suspension.ends_at),
+            printable(suspension.owner),
+            printable(suspension.reason),
+        )
+        for suspension in found
+    ]
+    grid = Grid(f"Suspended in {queue}", columns, rows, frozenset({"which mails", "by"}))
+    unread = [_unread_text(suspension) for suspension in found if suspension.unread]
+    return queue_document(result, json, (grid, *unread))
+
+
+def _unread_text(made: MadeSuspension) -> str:
+    effect = "holds every mail that its other fields name"
+    if made.holds_every_mail:
+        effect = "holds every mail"
+    return unread_text(made, "; ".join(made.unread), effect, "Suspend its mails again", "mailmend suspend remove")
+
+
+def _which(made: MadeSuspension) -> str:
+    if made.damage:
+        return "every mail, as it cannot be read"
+    named = (f"{name} {' or '.join(texts)}" for name, texts in made.values.items())
+    return printable(", ".join(named)) or "every mail"
+
+
+def suspended_text(made: MadeSuspension) -> str:
+    """That it holds a mail, and how to end that."""
+    until = until_text(made.ends_at)
+    lift = f"mailmend suspend remove {made.queue} {made.id}"
+    said = f"Suspended by {made.owner} since {shown(made.made_at)}, {until}: {made.reason}. To let it go: {lift}"
+    return printable(said)
+
+
+def suspension_json(made: MadeSuspension) -> dict[str, Any]:
+    found: dict[str, Any] = plain(
+        {
+            "id": made.id,
+            "fields": made.values,
+            "made_at": made.made_at,
+            "ends_at": made.ends_at,
+            "owner": made.owner,
+            "why": made.reason,
+            "unread": made.unread,
+        }
+    )
+    return found
 
 
 def _value(named: PickupField, value: Any) -> str:
@@ -80,8 +272,8 @@ ADD: Final = Command(
     the queue for some minutes, and that counts as no retry; a mail that is too old is given up as ever. Who suspended
     it, and why, is kept over restarts. With --for it ends by itself. The same mails suspended again are one suspension,
     with the later command's end and reason.""",
-    service="mailmend.admin.delivery.suspend_service:add_suspension",
-    present="mailmend.admin.delivery.suspend_document:add_document",
+    service="mailmend.admin.delivery.suspend:add_suspension",
+    present="mailmend.admin.delivery.suspend:add_document",
     options=(
         QUEUE_ARGUMENT,
         flag("--all", "All of them: every mail of the queue.", "everything"),
@@ -106,8 +298,8 @@ ADD: Final = Command(
 REMOVE: Final = Command(
     name="remove",
     summary="Let suspended mails go again.",
-    service="mailmend.admin.delivery.suspend_service:remove_suspension",
-    present="mailmend.admin.delivery.suspend_document:remove_document",
+    service="mailmend.admin.delivery.suspend:remove_suspension",
+    present="mailmend.admin.delivery.suspend:remove_document",
     options=(QUEUE_ARGUMENT, click.Argument(["id"], type=click.UUID, metavar="ID"), DRY_RUN),
     shared=(OF_A_QUEUE,),
     examples="""
@@ -121,8 +313,8 @@ LIST: Final = Command(
     about="""What a policy file suspends is not among them: it is each server's own. With --history: who suspended and
     removed what, and which hooks did. What ends by itself is told of by the end that it was given; a change whose
     process was killed right behind it may be missing.""",
-    service="mailmend.admin.delivery.suspend_service:list_suspensions",
-    present="mailmend.admin.delivery.suspend_document:list_document",
+    service="mailmend.admin.delivery.suspend:list_suspensions",
+    present="mailmend.admin.delivery.suspend:list_document",
     options=(QUEUE_ARGUMENT, *HISTORY_OPTIONS),
     shared=(OF_A_QUEUE,),
     examples="""

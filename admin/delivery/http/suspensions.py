@@ -24,10 +24,12 @@ from mailmend.admin.delivery.http.shared import (
     responses,
 )
 from mailmend.admin.delivery.order_history import HISTORY_SHOWN, ListOrdersRequest, history_listed
-from mailmend.admin.delivery.suspend_document import add_document, list_document, remove_document
-from mailmend.admin.delivery.suspend_service import (
+from mailmend.admin.delivery.suspend import (
     AddSuspensionRequest,
     RemoveSuspensionRequest,
+    add_document,
+    list_document,
+    remove_document,
     suspension_added,
     suspension_removed,
     suspensions_listed,
