@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from mailmend.admin.delivery.conditions_document import threshold_json
+from mailmend.admin.delivery.conditions import threshold_json
 from mailmend.admin.delivery.simulate_service import LimitUse, SimulatedFile, Simulation
 from mailmend.admin.frame.document import Document, Grid, GridCell, Part
 from mailmend.admin.frame.values import fields_json, instant_text, plain, printable, shown

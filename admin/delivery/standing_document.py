@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from mailmend.admin.delivery.conditions_document import set_text
+from mailmend.admin.delivery.conditions import set_text
 from mailmend.admin.delivery.desk import MailExplanation, ServerMoment, ValuesExplanation
 from mailmend.admin.delivery.entries_document import intent_json, intent_text, order_json
 from mailmend.admin.delivery.policy_document import share_json, suspension_numbers, unconsulted

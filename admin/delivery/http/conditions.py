@@ -9,13 +9,15 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from mailmend.admin.delivery.conditions_document import add_document, list_document, remove_document
-from mailmend.admin.delivery.conditions_service import (
+from mailmend.admin.delivery.conditions import (
     AddConditionRequest,
     RemoveConditionRequest,
+    add_document,
     condition_added,
     condition_removed,
     conditions_listed,
+    list_document,
+    remove_document,
 )
 from mailmend.admin.delivery.http.policies import ThresholdBody
 from mailmend.admin.delivery.http.shared import (
