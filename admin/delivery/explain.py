@@ -1,13 +1,425 @@
-"""Declaration of `mailmend delivery explain`."""
+"""`mailmend delivery explain`: why a mail waits.
 
-from typing import Final
+The command asks running servers over HTTP. A server's answer is made here too: figures for programs, and
+sentences for people.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
 
 import click
 
+from mailmend.admin.delivery.conditions import set_text
+from mailmend.admin.delivery.desk import MailExplanation, ServerMoment, ValuesExplanation
+from mailmend.admin.delivery.entries_document import intent_json, intent_text, order_json
 from mailmend.admin.delivery.options import MAIL_FIELDS
+from mailmend.admin.delivery.policy_document import share_json, suspension_numbers, unconsulted
+from mailmend.admin.delivery.policy_service import policy_path, suspension_path
+from mailmend.admin.delivery.server_client import HttpAnswer, asked, parse_server
+from mailmend.admin.delivery.suspend import suspended_text, suspension_json
+from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command, Shared
+from mailmend.admin.frame.document import Document, Part
 from mailmend.admin.frame.kinds import ParsedValue
 from mailmend.admin.frame.options import FILE, option
+from mailmend.admin.frame.settings import reason_of
+from mailmend.admin.frame.values import instant_text, printable, shown
+from mailmend.delivery.mail.entries import EntryStage, EntryState
+from mailmend.delivery.mail.queued import EntryChange, QueuedEntry
+from mailmend.delivery.policy.explaining import GATE, SUSPENDED, NextSource, PolicyShare, SourceExplanation
+from mailmend.delivery.policy.policies import DocumentPath
+from mailmend.delivery.policy.policy import CounterKey, PickupField
+from mailmend.delivery.policy.rates import SECOND
+from mailmend.delivery.policy.sub_queues import UNKNOWN, ActiveMail
+from mailmend.delivery.server.explaining import EntryStanding
+from mailmend.model.errors import AccessDenied, BadSettings, CannotReach, ExitCode, NotThere, WrongUse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainWaitRequest:
+    """Why a mail waits.
+
+    Attributes:
+        id: of a mail, or `mail:number`; None: of one that is not there, with these values.
+        values: by the names that servers know.
+        ask: the servers.
+        token_file: whose first word is the token; None: MAILMEND_TOKEN has it, or none is needed.
+        ask_tls_ca: certificates of the authorities that are trusted; None: the system's.
+    """
+
+    id: str | None = None
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ask: tuple[str, ...] = ()
+    token_file: Path | None = None
+    ask_tls_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitExplanation:
+    """What servers answered.
+
+    Attributes:
+        answers: by server: all that have the mail, or one where none has; of a mail that is not there, all.
+        unreached: why others did not answer.
+    """
+
+    request: ExplainWaitRequest
+    answers: Mapping[str, Mapping[str, Any]]
+    unreached: Mapping[str, str]
+
+    @property
+    def exit(self) -> ExitCode:
+        return ExitCode.PARTLY_FAILED if self.unreached else ExitCode.FINE
+
+
+def explain(request: ExplainWaitRequest, _: Caller) -> WaitExplanation:
+    """Ask each server.
+
+    Raises:
+        WrongUse: it is not said which mail, or whom to ask.
+        NotThere: no server knows such a mail, nor its queue.
+        AccessDenied: a server does not take the token.
+        CannotReach: none of them answers.
+    """
+    if not request.ask:
+        raise WrongUse("it is not said which server is asked", mend="Name it: --ask http://127.0.0.1:8000")
+    if (request.id is None) == (not request.values):
+        raise WrongUse("it is not said which mail", mend="Give the id of one, or what it would be like: --domain ...")
+    servers = {url: parse_server(url) for url in request.ask}
+    token = _token(request.token_file)
+    path = f"/explain?{urlencode(request.values, doseq=True)}"
+    if request.id is not None:
+        path = f"/explain/{quote(request.id, safe='')}"
+    answers = dict[str, HttpAnswer]()
+    unreached = dict[str, str]()
+    for url, server in servers.items():
+        try:
+            answers[url] = asked(server, path, token, request.ask_tls_ca)
+        except CannotReach as error:
+            unreached[url] = error.what
+    if not answers:
+        raise CannotReach("; ".join(unreached.values()), mend="Is a server there, with --http at that address?")
+    return WaitExplanation(request, dict(_understood(answers)), unreached)
+
+
+def _understood(answers: Mapping[str, HttpAnswer]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The answers of those that have the mail, else the first."""
+    known = {url: answer.body for url, answer in answers.items() if answer.status == HTTPStatus.OK}
+    if not known:
+        raise _refusal(*next(iter(answers.items())))
+    have = {url: body for url, body in known.items() if any(entry["here"] for entry in body.get("entries", ()))}
+    by_values = {url: body for url, body in known.items() if "entries" not in body}
+    yield from (have or by_values or dict([next(iter(known.items()))])).items()
+
+
+def _refusal(url: str, answer: HttpAnswer) -> Exception:
+    said = answer.body if isinstance(answer.body, Mapping) else {}
+    what = f"{url}: {said.get('message') or f'status {answer.status}'}"
+    mend = str(said.get("details") or "")
+    match answer.status:
+        case HTTPStatus.NOT_FOUND:
+            return NotThere(what, mend=mend)
+        case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
+            return AccessDenied(what, mend="Name the file of a token that it knows with --token-file.")
+        case HTTPStatus.BAD_REQUEST:
+            return WrongUse(what, mend=mend)
+        case _:
+            return CannotReach(what, mend=mend)
+
+
+def _token(file: Path | None) -> str | None:
+    if file is None:
+        return os.environ.get("MAILMEND_TOKEN") or None
+    try:
+        words = file.expanduser().read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSettings(f"token file {file} cannot be read: {reason_of(error)}") from error
+    if len(words) != 1:
+        raise BadSettings(f"token file {file} does not hold one token alone", mend="The token, and nothing else.")
+    return words[0]
+
+
+def wait_document(result: WaitExplanation) -> Document:
+    """The servers' own sentences; their figures are in the JSON."""
+    json = {
+        "servers": [{"url": url, **answer} for url, answer in result.answers.items()],
+        "unreached": dict(result.unreached),
+        "exit": int(result.exit),
+    }
+    body = [part for url, answer in result.answers.items() for part in _parts(url, answer)]
+    return Document(json, body, result.exit, [printable(reason) for reason in result.unreached.values()])
+
+
+def _parts(url: str, answer: Mapping[str, Any]) -> Iterator[Part]:
+    asked = f"{printable(str(answer['server']))} ({url}), queue {printable(str(answer['queue']))}, {answer['at']}"
+    yield asked
+    for entry in answer.get("entries", ()):
+        where = entry["stage"] if entry["here"] else f"{entry['stage']}, not with this server"
+        yield f"{printable(entry['id'])}, {printable(entry['recipient'])}: {where}"
+        yield from (f"    {printable(reason)}" for reason in entry["why"])
+    if "entries" not in answer:
+        named = ", ".join(f"{name} {text}" for name, text in answer["mail"].items())
+        yield printable(f"A mail with {named or 'nothing of its own'}")
+        yield from (f"    {printable(reason)}" for reason in answer["why"])
+
+
+_AT_WORK: Final = {
+    EntryStage.PRE_DELIVERY: "A hook decides about it, before its attempt.",
+    EntryStage.DNS: "The servers of its domain are looked up.",
+    EntryStage.POST_DELIVERY: "It was tried; what becomes of it is decided.",
+}
+
+
+def explanation_json(result: MailExplanation) -> dict[str, Any]:
+    """A mail's recipients, each with all that is known of why it waits."""
+    moment = result.moment
+    queue = result.moment.server.queue.name
+    entries = [_standing_json(standing, moment) for standing in result.here] or [
+        _queued_json(entry) for entry in result.queued
+    ]
+    return {**_head(moment), "queue": queue, "entries": entries}
+
+
+def values_json(result: ValuesExplanation) -> dict[str, Any]:
+    """What would hold for a mail with these values."""
+    moment = result.moment
+    why = [*_refusals(result.sources, moment), *_from_where(result.sources, result.goes, moment)]
+    return {
+        **_head(moment),
+        "queue": moment.server.queue.name,
+        "mail": _values(result.mail),
+        "sources": [_source_json(source, moment) for source in result.sources],
+        **_goes_json(result.goes, moment),
+        "why": why,
+    }
+
+
+def _head(moment: ServerMoment) -> dict[str, Any]:
+    return {"server": moment.server.settings.reporter, "at": instant_text(moment.at)}
+
+
+def _standing_json(one: EntryStanding, moment: ServerMoment) -> dict[str, Any]:
+    held = one.held
+    entry = one.entry
+    returns_at = held.taken_at + moment.server.settings.waiting_max.total_seconds() * SECOND
+    waits = bool(one.sources)
+    return {
+        "id": str(entry.id),
+        "recipient": entry.recipient,
+        "here": True,
+        "stage": EntryStage.GONE.value if one.ended else entry.stage.value,
+        "since": instant_text(moment.at_nanos(held.taken_at)),
+        "returns_at": instant_text(moment.at_nanos(round(returns_at))) if waits else None,
+        "expires_at": instant_text(moment.at_nanos(held.expires_at)),
+        "due_at": None,
+        "order": order_json(entry.order),
+        "after_attempt": intent_json(one.after_attempt),
+        "retries": entry.refusals,
+        "reply": entry.reply or None,
+        "host": entry.host or None,
+        "counted_as": _values(one.counted) if one.counted else None,
+        "sources": [_source_json(source, moment) for source in one.sources],
+        **_goes_json(NextSource(one.picked.source) if one.picked else one.goes, moment),
+        "ahead": one.ahead if waits else None,
+        "waits_on": [_place_json(place, moment) for place in one.waits_on],
+        "why": [*_sentences(one, moment), *_intended(one.after_attempt)],
+    }
+
+
+def _queued_json(one: QueuedEntry) -> dict[str, Any]:
+    entry = one.entry
+    return {
+        "id": str(entry.id),
+        "recipient": entry.recipient,
+        "here": False,
+        "stage": one.state.value,
+        "since": None,
+        "returns_at": None,
+        "expires_at": instant_text(one.mail.expires_at),
+        "due_at": instant_text(one.due_at),
+        "order": order_json(entry.order),
+        "after_attempt": intent_json(one.after_attempt),
+        "retries": entry.refusals,
+        "reply": entry.reply or None,
+        "host": entry.host or None,
+        "counted_as": None,
+        "sources": [],
+        "goes_from": None,
+        "goes_at": None,
+        "ahead": None,
+        "waits_on": [],
+        "why": [_rests(one), *_intended(one.after_attempt)],
+    }
+
+
+def _intended(change: EntryChange | None) -> Iterator[str]:
+    if change:
+        yield f"If it is not delivered: {intent_text(change)}."
+
+
+def _rests(one: QueuedEntry) -> str:
+    order = one.entry.order
+    entry = one.entry
+    if order:
+        what = "Held" if one.state is EntryState.HOLD else "To be bounced by the next server that takes it"
+        return f"{what}, by {order.owner} since {shown(order.at)}: {order.reason or 'no reason is given'}."
+    if one.due_at:
+        said = f", after {entry.refusals:,} refusals; the last one: {entry.reply}" if entry.refusals else ""
+        return f"Deferred until {shown(one.due_at)}{said}."
+    return "Active, and not with this server: another one has it, or it is on its way to one."
+
+
+def _sentences(one: EntryStanding, moment: ServerMoment) -> Iterator[str]:
+    if one.ended:
+        yield f"It has ended: {one.ended.end.value}. Its mail is here until its other recipients have ended."
+    elif one.picked:
+        values = one.picked.mail.values
+        source = one.picked.source
+        by = f" from {source}" if source else ""
+        host = values.get(PickupField.REMOTE_MX, "")
+        address = values.get(PickupField.REMOTE_IP, "")
+        yield f"It is being delivered to {host} ({address}){by}."
+    elif one.sources:
+        yield from _refusals(one.sources, moment)
+        yield from _from_where(one.sources, one.goes, moment)
+        if one.ahead:
+            yield f"Mails that are counted as it is and come before it: {one.ahead:,}."
+        returns_at = moment.at_nanos(one.held.taken_at) + moment.server.settings.waiting_max
+        yield f"If it is not picked until {shown(returns_at)} it goes back to the queue for a while, by itself."
+    else:
+        yield _AT_WORK.get(one.entry.stage, f"It is at the stage {one.entry.stage.value}.")
+
+
+def _from_where(sources: Sequence[SourceExplanation], goes: NextSource | None, moment: ServerMoment) -> Iterator[str]:
+    if not sources:
+        yield "None of our addresses reaches its server."
+    elif goes is None:
+        yield f"Nobody knows when it may go{', from whichever address' if sources[0].source else ''}."
+    elif goes.clear_at is not None:
+        by = f", from {goes.source}" if goes.source else ""
+        yield f"The soonest that it may go is {shown(moment.at_nanos(goes.clear_at))}{by}."
+    else:
+        yield f"Nothing refuses it{f': it would go from {goes.source} now' if goes.source else ''}."
+        if moment.server.is_full:
+            most = moment.server.settings.concurrency
+            yield f"All {most:,} attempts that this server may make at once go on: one has to end first."
+
+
+def _goes_json(goes: NextSource | None, moment: ServerMoment) -> dict[str, Any]:
+    return {"goes_from": goes.source if goes else None, "goes_at": _instant(goes.clear_at, moment) if goes else None}
+
+
+def _refusals(sources: Sequence[SourceExplanation], moment: ServerMoment) -> Iterator[str]:
+    """What refuses it: once where that is the same from every address, else from each."""
+    each = [list(_of_source(explanation, moment)) for explanation in sources]
+    if all(answer == each[0] for answer in each):
+        yield from each[0] if each else ()
+        return
+    for source, some in zip(sources, each, strict=True):
+        yield from (f"From {source.source}: {line}" for line in some)
+
+
+def _of_source(one: SourceExplanation, moment: ServerMoment) -> Iterator[str]:
+    yield from (_of_share(share, moment) for share in one.shares if share.refuses)
+    if not one.has_share:
+        yield "This server does not know its part of shared limits now: see mailmend delivery servers."
+    heeded = moment.suspensions
+    for number in suspension_numbers(one, moment.policies.said):
+        yield f"Suspended by the policy file, line {_line(moment, suspension_path(number))}."
+    yield from (suspended_text(heeded[name]) for name in one.suspensions if name in heeded)
+
+
+def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
+    policy = moment.policies.said.policies[share.policy]
+    threshold = share.threshold
+    named = [f"{field.value} {text or '(empty)'}" for field, text in zip(policy.fields, share.key, strict=True)]
+    line = _line(moment, policy_path(share.policy))
+    what = f"Policy {share.policy + 1} (line {line}) counts it as {', '.join(named) or 'every mail'}"
+    if share.set_by:
+        what += f", with limits that {set_text(share.set_by)}"
+    if share.elsewhere:
+        return f"{what}: other servers of the queue have the whole of this limit, as it is below their number."
+    if share.shared:
+        what += ", and of the limit this server has its part"
+    if threshold.concurrency == 0:
+        return f"{what}: none of these may begin."
+    if share.clear_at == UNKNOWN:
+        most = (
+            f"{share.delivering:,} of {threshold.concurrency:,} deliveries" if threshold.concurrency else "deliveries"
+        )
+        return f"{what}: {most} go on, and one has to end first."
+    until = shown(moment.at_nanos(share.clear_at or moment.nanos))
+    rate = threshold.rate
+    if rate and share.rate_at == share.clear_at:
+        return f"{what}: {rate.count:,} in {rate.interval / SECOND:.9g} s may begin, the next one at {until}."
+    return f"{what}: the next connection may begin at {until}."
+
+
+def _source_json(one: SourceExplanation, moment: ServerMoment) -> dict[str, Any]:
+    said = moment.policies.said
+    heeded = moment.suspensions
+
+    def line(path: DocumentPath) -> int:
+        return _line(moment, path)
+
+    return {
+        "localip": one.source,
+        "is_left": one.is_left,
+        "has_share": one.has_share,
+        "free_at": _instant(one.clear_at, moment),
+        "policies": [_share_json(share, moment) for share in one.shares],
+        "not_consulted": [
+            {"policy": number + 1, "line": line(policy_path(number))} for number in unconsulted(one, said)
+        ],
+        "suspensions": [
+            {"suspension": number + 1, "line": line(suspension_path(number))}
+            for number in suspension_numbers(one, said)
+        ],
+        "suspended_by": [suspension_json(heeded[name]) for name in one.suspensions if name in heeded],
+    }
+
+
+def _share_json(share: PolicyShare, moment: ServerMoment) -> dict[str, Any]:
+    return {
+        **share_json(share, moment.policies.said, lambda path: _line(moment, path)),
+        "shared": share.shared,
+        "elsewhere": share.elsewhere,
+        "delivering": share.delivering,
+        "refuses": share.refuses,
+        "free_at": _instant(share.clear_at, moment),
+        "rate_free_at": _instant(share.rate_at, moment),
+        "connect_free_at": _instant(share.connect_at, moment),
+    }
+
+
+def _place_json(place: tuple[int, CounterKey], moment: ServerMoment) -> Mapping[str, Any]:
+    number, key = place
+    if number == GATE:
+        return {"share": True}
+    if number == SUSPENDED:
+        return {"suspension": key[0]}
+    fields = moment.policies.said.policies[number].fields
+    named = {field.value: text for field, text in zip(fields, key, strict=True)}
+    return {"policy": number + 1, "line": _line(moment, policy_path(number)), "key": named}
+
+
+def _values(mail: ActiveMail) -> dict[str, str]:
+    return {named.value: text for named, text in mail.values.items()}
+
+
+def _instant(nanos: int | None, moment: ServerMoment) -> str | None:
+    """null: now, or nobody knows."""
+    return None if nanos is None or nanos == UNKNOWN else instant_text(moment.at_nanos(nanos))
+
+
+def _line(moment: ServerMoment, path: DocumentPath) -> int:
+    return moment.policies.read.place_of(path).line if moment.policies.read else 0
+
 
 _OF_A_MAIL: Final = Shared(
     "values",
@@ -40,8 +452,8 @@ EXPLAIN: Final = Command(
 
     Without ID it is told what would hold for a mail with these values now, as `mailmend policy explain` does of a file
     alone.""",
-    service="mailmend.admin.delivery.explain_service:explain",
-    present="mailmend.admin.delivery.explain_document:wait_document",
+    service="mailmend.admin.delivery.explain:explain",
+    present="mailmend.admin.delivery.explain:wait_document",
     options=(
         click.Argument(["id"], metavar="[ID]", required=False),
         option("--ask", "A server to ask; may be given again: give all of the queue.", multiple=True, metavar="URL"),
