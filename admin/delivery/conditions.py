@@ -10,6 +10,7 @@ from uuid import UUID
 
 import click
 
+from mailmend.admin.delivery.limits import limits_text, made_json
 from mailmend.admin.delivery.options import OF_A_QUEUE
 from mailmend.admin.delivery.order_history import (
     HISTORY_OPTIONS,
@@ -28,7 +29,7 @@ from mailmend.admin.frame.command import Command, Shared, Values
 from mailmend.admin.frame.document import Document, Grid
 from mailmend.admin.frame.kinds import Duration, ParsedValue
 from mailmend.admin.frame.options import flag, option
-from mailmend.admin.frame.values import NOTHING_WRITTEN, plain, printable, shown
+from mailmend.admin.frame.values import NOTHING_WRITTEN, printable, shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT
 from mailmend.admin.queue.request import DryRunRequest, QueueAnswer, QueueRequest
@@ -296,21 +297,6 @@ def _unread_text(made: MadeCondition) -> str:
     return unread_text(made, made.unread, effect, "Set its limits again", "mailmend policy remove")
 
 
-def limits_text(threshold: Threshold) -> str:
-    """Limits as a person reads them."""
-    most = threshold.concurrency
-    rate = threshold.rate
-    gap = threshold.connect_interval
-    limits = [
-        *([] if most is None else [f"concurrency {most:,}"]),
-        *([f"rate {rate.count}/{rate.interval / SECOND:.9g}"] if rate else []),
-        *([f"a connection each {gap / SECOND:.9g} s"] if gap else []),
-    ]
-    stop = ", and later policies are not consulted" if threshold.stop else ""
-    alone = "" if threshold.cluster else ", for each server by itself"
-    return (", ".join(limits) or "no limit") + alone + stop
-
-
 def _which(made: MadeCondition) -> str:
     if not made.has_target:
         return "what cannot be read"
@@ -343,44 +329,6 @@ def _on_servers(state: ConditionState) -> Iterator[str]:
 
 def _names(state: ConditionState, why: str) -> str:
     return ", ".join(server for server, condition in state.servers if condition.parked == why)
-
-
-def set_text(made: MadeCondition) -> str:
-    """Who set it, until when, and why."""
-    until = f" until {shown(made.ends_at)}" if made.ends_at else ""
-    return printable(f"{made.owner} set{until} ({made.reason})")
-
-
-def limits_json(threshold: Threshold) -> dict[str, Any]:
-    """Limits; null is none."""
-    return {**threshold_json(threshold), "stop": threshold.stop, "cluster": threshold.cluster}
-
-
-def threshold_json(threshold: Threshold) -> dict[str, Any]:
-    rate = threshold.rate
-    gap = threshold.connect_interval
-    return {
-        "concurrency": threshold.concurrency,
-        "rate": {"count": rate.count, "seconds": rate.interval / SECOND} if rate else None,
-        "connect_interval_seconds": gap / SECOND if gap else None,
-    }
-
-
-def made_json(made: MadeCondition) -> dict[str, Any]:
-    found: dict[str, Any] = plain(
-        {
-            "id": made.id,
-            "fields": made.fields,
-            "if": made.values,
-            "then": limits_json(made.threshold),
-            "made_at": made.made_at,
-            "ends_at": made.ends_at,
-            "owner": made.owner,
-            "why": made.reason,
-            "unread": made.unread or None,
-        }
-    )
-    return found
 
 
 def _condition_json(state: ConditionState) -> dict[str, Any]:

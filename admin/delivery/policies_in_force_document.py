@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from mailmend.admin.delivery.conditions import limits_json
+from mailmend.admin.delivery.limits import limits_json
 from mailmend.admin.delivery.policies_in_force import PoliciesInForce
 from mailmend.admin.delivery.policy_document import quota_limit_json
 from mailmend.admin.delivery.policy_service import policy_path, quota_path, suspension_path

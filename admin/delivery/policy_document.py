@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from mailmend.admin.delivery.conditions import limits_json, made_json, set_text
+from mailmend.admin.delivery.limits import limits_json, made_json, set_text
 from mailmend.admin.delivery.policy_service import (
     PlacedFinding,
     PolicyExplanation,

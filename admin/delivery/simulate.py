@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
-from mailmend.admin.delivery.conditions import threshold_json
 from mailmend.admin.delivery.connections import at_ledger, attempt_record, policy_file
+from mailmend.admin.delivery.limits import threshold_json, threshold_texts
 from mailmend.admin.delivery.policy_service import limits_path, policy_path, suspension_path
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import EngineWanted, chosen_engine, open_cluster
@@ -316,23 +316,12 @@ def _limit_text(limit: LimitUse) -> str:
     """The limit that refused most; where none did, all that are there."""
     if limit.threshold is None:
         return "suspended"
-    texts = _threshold_texts(limit.threshold)
+    texts = threshold_texts(limit.threshold)
     return f"{limit.kind.value} {texts[limit.kind]}" if limit.kind else _all_limits(texts)
 
 
 def _all_limits(texts: dict[LimitKind, str]) -> str:
     return ", ".join(f"{kind.value} {text}" for kind, text in texts.items())
-
-
-def _threshold_texts(threshold: Threshold) -> dict[LimitKind, str]:
-    found = dict[LimitKind, str]()
-    if threshold.concurrency is not None:
-        found[LimitKind.CONCURRENCY] = f"{threshold.concurrency:,}"
-    if rate := threshold.rate:
-        found[LimitKind.RATE] = f"{rate.count}/{rate.interval / SECOND:.9g}"
-    if gap := threshold.connect_interval:
-        found[LimitKind.CONNECT_INTERVAL] = f"{gap / SECOND:.9g}"
-    return found
 
 
 def _delayed_row(field: PickupField, value: str, found: DelayedValue) -> Sequence[GridCell]:

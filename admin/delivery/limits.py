@@ -1,0 +1,73 @@
+"""Limits of deliveries, as people and programs read them."""
+
+from typing import Any
+
+from mailmend.admin.frame.values import plain, printable, shown
+from mailmend.delivery.policy.conditions import MadeCondition
+from mailmend.delivery.policy.policy import Threshold
+from mailmend.delivery.policy.rates import SECOND
+from mailmend.delivery.policy.replaying import LimitKind
+
+
+def limits_text(threshold: Threshold) -> str:
+    """Limits as a person reads them."""
+    most = threshold.concurrency
+    rate = threshold.rate
+    gap = threshold.connect_interval
+    limits = [
+        *([] if most is None else [f"concurrency {most:,}"]),
+        *([f"rate {rate.count}/{rate.interval / SECOND:.9g}"] if rate else []),
+        *([f"a connection each {gap / SECOND:.9g} s"] if gap else []),
+    ]
+    stop = ", and later policies are not consulted" if threshold.stop else ""
+    alone = "" if threshold.cluster else ", for each server by itself"
+    return (", ".join(limits) or "no limit") + alone + stop
+
+
+def set_text(made: MadeCondition) -> str:
+    """Who set it, until when, and why."""
+    until = f" until {shown(made.ends_at)}" if made.ends_at else ""
+    return printable(f"{made.owner} set{until} ({made.reason})")
+
+
+def limits_json(threshold: Threshold) -> dict[str, Any]:
+    """Limits; null is none."""
+    return {**threshold_json(threshold), "stop": threshold.stop, "cluster": threshold.cluster}
+
+
+def threshold_json(threshold: Threshold) -> dict[str, Any]:
+    rate = threshold.rate
+    gap = threshold.connect_interval
+    return {
+        "concurrency": threshold.concurrency,
+        "rate": {"count": rate.count, "seconds": rate.interval / SECOND} if rate else None,
+        "connect_interval_seconds": gap / SECOND if gap else None,
+    }
+
+
+def made_json(made: MadeCondition) -> dict[str, Any]:
+    found: dict[str, Any] = plain(
+        {
+            "id": made.id,
+            "fields": made.fields,
+            "if": made.values,
+            "then": limits_json(made.threshold),
+            "made_at": made.made_at,
+            "ends_at": made.ends_at,
+            "owner": made.owner,
+            "why": made.reason,
+            "unread": made.unread or None,
+        }
+    )
+    return found
+
+
+def threshold_texts(threshold: Threshold) -> dict[LimitKind, str]:
+    found = dict[LimitKind, str]()
+    if threshold.concurrency is not None:
+        found[LimitKind.CONCURRENCY] = f"{threshold.concurrency:,}"
+    if rate := threshold.rate:
+        found[LimitKind.RATE] = f"{rate.count}/{rate.interval / SECOND:.9g}"
+    if gap := threshold.connect_interval:
+        found[LimitKind.CONNECT_INTERVAL] = f"{gap / SECOND:.9g}"
+    return found
