@@ -17,9 +17,13 @@ BIN    := $(VENV)/bin
 # Which driver, Spark and Python the environment holds; installing another one takes the place of the one before.
 STAMP  := $(VENV)/.installed-$(DRIVER)-$(patsubst %,%-,$(filter-out spark,$(SPARK)))$(shell $(PYTHON) -c 'import platform; print(platform.python_version())')
 
+# Tests of rules that touch neither disk nor network, and of pages: seconds.
+PURE  := $(addprefix tests/unit/,model cql/lint cql/schema cql/statements mailqueue/rules delivery/policy delivery/mail)
+PAGES := $(addprefix tests/unit/,test_architecture_page.py test_design_page.py test_adr_index.py admin/test_runbook.py)
+
 TESTS = $(if $(ARGS),$(BIN)/pytest $(1) $(ARGS),$(BIN)/python -m tests.lanes $(1))
 
-.PHONY: help demo test test-all test-of environment check verify mutate bench format zip clean
+.PHONY: help demo test test-all test-of quick pages environment check verify mutate bench format zip clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +49,12 @@ test-all: check ## The same, whole: long runs, more examples, then with ScyllaDB
 
 test-of: $(STAMP) ## Which tests import a file, nearest first: make test-of FILE=model/ids.py; RUN=1 runs the nearest
 	@$(BIN)/python -m tests.tests_of $(FILE) $(if $(WITHIN),--within $(WITHIN)) $(if $(RUN),--run $(ARGS))
+
+quick: check ## Check, then the tests of pure rules and of pages: no server, two minutes
+	$(BIN)/pytest -q $(PURE) $(PAGES)
+
+pages: $(STAMP) ## Pages name only files, sections and commands that are there
+	$(BIN)/pytest -q $(PAGES)
 
 environment: $(STAMP)
 
