@@ -85,7 +85,7 @@ class StoredRow:
             self.counters[name] = Cell(counted + delta, at)
 
     def look(self, deleted_at: int, now_seconds: int) -> tuple[dict[str, Any], dict[str, int], dict[str, int]] | None:
-        """The visible cells, their times, and the TTLs of those that expire; None where none is visible."""
+        """The visible cells, their times, and the TTLs of the cells that expire; None without visible cells."""
         plain = {name: cell for name, cell in self.cells.items() if cell.shows(deleted_at, now_seconds)}
         values = {name: cell.value for name, cell in plain.items()}
         values |= {name: cell.value for name, cell in self.counters.items() if cell.shows(deleted_at, now_seconds)}

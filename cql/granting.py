@@ -70,8 +70,8 @@ def _asked(server: SchemaServer, text: str) -> Sequence[Row]:
     except AccessDenied as error:
         if _NOBODY in error.what:
             raise WrongUse(
-                "nobody logs in at this cluster, so there are no grants to compare",
-                mend="Log in with --username; where the authenticator is AllowAllAuthenticator, nobody can.",
+                "this cluster has no logins, so there are no grants to compare",
+                mend="Log in with --username; a cluster with AllowAllAuthenticator has no logins.",
             ) from error
         raise AccessDenied(
             error.what, mend="A role may ask for its own grants, and a superuser for all: --username."

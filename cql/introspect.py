@@ -79,7 +79,7 @@ _LOOKS_MAX = 10
 def _rows_of_parts(server: SchemaServer, own: tuple[str]) -> Mapping[str, Sequence[Row]]:
     """The rows of each of the server's tables of schemas.
 
-    One request reads one of these tables. Where somebody creates or drops a table meanwhile, its row was read and its
+    One request reads one of these tables. Where a table is created or dropped meanwhile, its row was read and its
     columns were not, or the other way round: all are read again.
     """
     for _ in range(_LOOKS_MAX):
@@ -134,7 +134,7 @@ def _masked(table: Table, masks: Masks) -> Table:
 
 
 def _compact(table: Table, row: Row) -> Table:
-    """A table made with COMPACT STORAGE in its CQL form: servers list columns of its storage beside its own."""
+    """A table made with COMPACT STORAGE in its CQL form: servers also list columns of its storage."""
     if "flags" not in row:
         return table
     flags = frozenset(row["flags"] or ())

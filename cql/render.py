@@ -144,7 +144,7 @@ class _Renderer:
             case _:
                 raise WrongUse(
                     "a statement that changes no schema is kept only as far as rules ask about it",
-                    mend="Its text stands where it was read.",
+                    mend="Its text stays where it was read.",
                 )
 
     def _name(self, name: Name) -> str:

@@ -18,7 +18,7 @@ MIB: Final = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """The rows of one node, or the reason why there are none."""
+    """The rows of one node, or the reason why it has no rows."""
 
     node: str
     rows: Sequence[Row] = ()

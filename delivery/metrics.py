@@ -15,22 +15,25 @@ from mailmend.delivery.smtp.incoming.replies import REFUSALS
 from mailmend.model.ids import QueueName
 from mailmend.model.metrics import Metric, MetricKind, MetricSample
 
-_LOAD: Final = "How much is at work: what does not get on is a trouble of its queue, with its alert"
+_LOAD: Final = "Informational: the load of the server. A queue that makes no progress has a trouble with its own alert"
 
 ENDED: Final = Metric(
     "mailmend_delivery_recipients_total",
-    "Recipients whose turn ended, by how: delivered, refused for now, failed, expired, returned to the queue (for want"
-    " of room or at the end of the server), deleted by a hook or a command",
+    "Recipients whose turn ended, by result: delivered, refused for now, failed, expired, "
+    "returned to the queue (for want of room or at the end of the server), deleted by a hook or a "
+    "command",
     ("queue", "end"),
     MetricKind.COUNTER,
 )
 STAGES: Final = Metric(
     "mailmend_delivery_active_recipients",
-    "Recipients in the hands of this server, by stage",
+    "Recipients that this server delivers now, by stage",
     ("queue", "stage"),
     no_alert=_LOAD,
 )
-HELD: Final = Metric("mailmend_delivery_mails", "Mails in the hands of this server", ("queue",), no_alert=_LOAD)
+HELD: Final = Metric(
+    "mailmend_delivery_mails", "Mails that this server has taken from the queue", ("queue",), no_alert=_LOAD
+)
 LOOKED_AT: Final = Metric(
     "mailmend_delivery_looked_at_timestamp_seconds",
     "When this was written",
@@ -38,53 +41,56 @@ LOOKED_AT: Final = Metric(
 )
 SUSPENSIONS: Final = Metric(
     "mailmend_delivery_suspensions",
-    "Suspensions by hand that this server heeds (`mailmend suspend list QUEUE` names them)",
+    "Suspensions by hand that this server obeys (`mailmend suspend list QUEUE` names them)",
     ("queue",),
-    no_alert="Somebody made each of them, and said why; mails that wait for long are a trouble of the queue",
+    no_alert="An operator made each suspension and gave its reason; the queue has an alert on mails that wait for long",
 )
 SUSPENSIONS_UNREAD: Final = Metric(
     "mailmend_delivery_suspensions_unread",
     "Suspensions with a field that this version cannot read: each holds more mails than it names "
     "(`mailmend suspend list QUEUE` names them)",
     ("queue",),
-    no_alert="Mails that wait for long are a trouble of the queue, which has its alerts; the log names the suspension",
+    no_alert="The queue has an alert on mails that wait for long; the log names the suspension",
 )
 CONDITIONS_UNREAD: Final = Metric(
     "mailmend_delivery_conditions_unread",
-    "Run-time conditions that this version cannot read: each lets nothing begin of the mails that it names, or is "
-    "parked (`mailmend policy list QUEUE` names them)",
+    "Run-time conditions that this version cannot read: each blocks the mails that it names, or "
+    "is parked (`mailmend policy list QUEUE` names them)",
     ("queue",),
-    no_alert="Mails that wait for long are a trouble of the queue, which has its alerts; the log names the condition",
+    no_alert="The queue has an alert on mails that wait for long; the log names the condition",
 )
 CONDITIONS: Final = Metric(
     "mailmend_delivery_conditions",
-    "Run-time conditions that this server has before those of its policies: set limits, or are parked, as no policy "
-    "counts by their fields (`mailmend policy list QUEUE` names them)",
+    "Run-time conditions of this server. They set limits before the policy file's conditions, or "
+    "are parked because no policy counts by their fields (`mailmend policy list QUEUE` names "
+    "them)",
     ("queue", "state"),
-    no_alert="Somebody made each of them, and said why; the log says why one is parked",
+    no_alert="An operator made each condition and gave its reason; the log has the reason why one is parked",
 )
 SUSPENSIONS_READ: Final = Metric(
     "mailmend_delivery_suspensions_read_timestamp_seconds",
-    "When this server last read them and the conditions; where the ledger cannot be read, those of then hold on",
+    "When this server last read suspensions and conditions; where the ledger cannot be read, the "
+    "last ones remain in force",
     ("queue",),
 )
 TURNS: Final = Metric(
     "mailmend_delivery_pickup_turns_total",
-    "Turns of mails that policies count alike: one was picked, or limits refused all source addresses",
+    "Turns of mails that policies count together: one was picked, or limits refused all source addresses",
     ("queue", "end"),
     MetricKind.COUNTER,
-    no_alert="To refuse is what limits are for; that nothing gets out, MailmendDeliveryOnlyRefused tells",
+    no_alert="Refusals are the purpose of limits. A server that sends nothing raises MailmendDeliveryOnlyRefused",
 )
 WAKES: Final = Metric(
     "mailmend_delivery_pickup_wakes_total",
-    "Times that mails which waited for a limit were let try again, as it had room",
+    "Number of retries by mails that waited for a limit which has room again",
     ("queue",),
     MetricKind.COUNTER,
     no_alert=_LOAD,
 )
 SUB_QUEUES: Final = Metric(
     "mailmend_delivery_pickup_sub_queues",
-    "Groups of waiting mails, each of one tenant and counted alike by policies: ready for a turn, or blocked by limits",
+    "Groups of waiting mails, each of one tenant and counted together by policies: ready for a "
+    "turn, or blocked by limits",
     ("queue", "state"),
     no_alert=_LOAD,
 )
@@ -97,14 +103,15 @@ COUNTERS: Final = Metric(
 _PICKUP: Final = (TURNS, WAKES, SUB_QUEUES, COUNTERS)
 UNCERTAIN: Final = Metric(
     "mailmend_delivery_uncertain_recipients_total",
-    "Recipients whose server may have the mail, as its answer was lost, by what was done: `--uncertain`",
+    "Recipients whose server may have the mail because its answer was lost, by what was done: `--uncertain`",
     ("queue", "policy"),
     MetricKind.COUNTER,
-    no_alert="Each is a line of the log; what is held waits for a person: `mailmend delivery list --in-state hold`",
+    no_alert="Each one has a line in the log; a held mail waits for a person: `mailmend delivery list --in-state hold`",
 )
 LOST_REPORTS: Final = Metric(
     "mailmend_delivery_lost_reports_total",
-    "Reports, and other mails without a sender, that could not be delivered, by who was told: the postmaster or nobody",
+    "Reports, and other mails without a sender, that could not be delivered, by recipient of the "
+    "notice: postmaster or nobody",
     ("queue", "told"),
     MetricKind.COUNTER,
 )
@@ -112,22 +119,23 @@ SERVERS: Final = Metric(
     "mailmend_delivery_servers",
     "Servers that share the limits of the queue, as this one knows (`mailmend delivery servers QUEUE` names them)",
     ("queue",),
-    no_alert="How many there are to be only those know who start them",
+    no_alert="Only the operators know how many servers there should be",
 )
 SHARE: Final = Metric(
     "mailmend_delivery_share",
-    "1 for how this server stands to shared limits: has its share, waits for it, or is cut off and begins nothing",
+    "1 for the state of this server's share of shared limits: has it, waits for it, or is cut off "
+    "and starts no delivery",
     ("queue", "state"),
-    no_alert="Who cannot keep a seat cannot read what is ordered either, which has its alert",
+    no_alert="A server that loses its seat cannot read orders either; MailmendSuspensionsUnread covers it",
 )
 _ORDERS: Final = (SUSPENSIONS, SUSPENSIONS_UNREAD, CONDITIONS, CONDITIONS_UNREAD, SUSPENSIONS_READ)
 DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, UNCERTAIN, LOST_REPORTS, *_PICKUP, *_ORDERS, SERVERS, SHARE)
 
-_THEIRS: Final = "How much clients send is theirs to say"
+_THEIRS: Final = "The clients decide how much they send"
 TAKEN: Final = {
     "mails": Metric(
         "mailmend_listener_mails_total",
-        "Mails of clients that are in the queue; one that rules part is as many",
+        "Mails of clients that were put into the queue; a mail that rules split counts once for each part",
         ("queue",),
         MetricKind.COUNTER,
     ),
@@ -149,7 +157,7 @@ CONNECTIONS: Final = Metric(
     "mailmend_listener_connections",
     "Connections of clients that are open",
     ("queue",),
-    no_alert="Who finds no room is asked to come again later, and counted as refused with 4.3.2",
+    no_alert="A client without room is asked to come again later, and counted as refused with 4.3.2",
 )
 QUOTA_REFUSED: Final = Metric(
     "mailmend_listener_quota_refused_total",
@@ -159,13 +167,13 @@ QUOTA_REFUSED: Final = Metric(
 )
 QUOTA_USED: Final = Metric(
     "mailmend_listener_quota_used_ratio",
-    "How much of a quota is used by what has used most of it: 1 is full",
+    "Used part of a quota, for the key that has used most of it: 1 is full",
     ("queue", "quota"),
-    no_alert="What is full is told by what it refuses",
+    no_alert="A full quota is reported by its refusals",
 )
 QUOTA_COUNTED: Final = Metric(
     "mailmend_listener_quota_counted_timestamp_seconds",
-    "When the count began that quotas go by; until the first has ended no mail is taken",
+    "When the present count for quotas began; no mail is taken before the first count has ended",
     ("queue",),
 )
 LISTENER_METRICS: Final = (*TAKEN.values(), REFUSED, CONNECTIONS, QUOTA_REFUSED, QUOTA_USED, QUOTA_COUNTED)
@@ -176,7 +184,7 @@ _ACTIVE: Final = tuple(stage for stage in EntryStage if stage.state is EntryStat
 def delivery_samples(
     queue: QueueName, ended: Mapping[EntryEnd, int], stages: Counter[EntryStage], mails: int, micros: int
 ) -> Iterator[MetricSample]:
-    """Every end and stage, those of which there are none too; `micros` is the time."""
+    """Every end and stage, also the ones with a count of 0; `micros` is the time."""
     for end in EntryEnd:
         yield MetricSample(ENDED, (queue, end.name.lower()), ended.get(end, 0))
     for stage in _ACTIVE:
@@ -208,7 +216,7 @@ def report_samples(queue: QueueName, lost: Mapping[ReportReader, int]) -> Iterat
 
 
 def share_samples(queue: QueueName, servers: int, state: ShareState) -> Iterator[MetricSample]:
-    """How many servers share, and how this one stands to that."""
+    """How many servers share, and the state of this server's share."""
     yield MetricSample(SERVERS, (queue,), servers)
     for share_state in ShareState:
         yield MetricSample(SHARE, (queue, share_state.value), int(share_state is state))

@@ -1,4 +1,4 @@
-"""How a server of deliveries works, and how mails are taken: their own settings, beside policies and hooks."""
+"""How a server of deliveries works, and how mails are taken: its settings, without policies and hooks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,19 +18,19 @@ class DeliverySettings:
 
     Attributes:
         reporter: the name of this host, in reports to senders.
-        postmaster: the address that is told of reports that cannot be delivered; "" tells nobody.
+        postmaster: the address that is told of reports that cannot be delivered; "" for no notice.
         sources: the addresses that mails are sent from.
         prefetch: how many mails of each priority are held at once.
         bytes_at_once_max: of all mails that are held; further ones are loaded as these leave. A larger one comes alone.
         concurrency: attempts at once.
         waiting_max: a recipient that was not picked this long after its mail was taken goes back to the queue.
-        crowded_max: likewise, while as many mails are held as may be, or half of the bytes: half of those that only
-            wait go back.
+        crowded_max: the same while the maximum number of mails, or half of the bytes, is held: half
+            of the mails that only wait go back.
         grace: how long attempts may go on once the server is to stop.
         suspensions_every: how long after a reading of what people suspended the next one begins.
-        schedules: of retries, by transport; "" is that of the others.
+        schedules: of retries, by transport; "" is the schedule of other transports.
         uncertain: what becomes of a recipient whose server may have the mail.
-        seat: the name of the server among those of its queue.
+        seat: the name of the server among the servers of its queue.
         insists_on_seat: it takes no other name where a live server has this one.
     """
 

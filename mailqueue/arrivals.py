@@ -68,8 +68,9 @@ class Arrivals(Protocol):
 
         Args:
             listed: the mail; its bytes are kept.
-            again: whether this may have been done before. Then it is done only if it was not, whoever had the mail
-                since: it must have been named when the arrivals were opened.
+            again: whether this may have been done before. Then it is done only if it was not,
+                whichever consumer had the mail since: it must have been named when the arrivals
+                were opened.
 
         Raises:
             CannotReach, PublishFailed: it may be there; the same again, with `again`, goes on from that.

@@ -1,4 +1,4 @@
-"""Background work of a queue: tasks that nobody waits for, batched deletion of blobs, periodic jobs.
+"""Background work of a queue: tasks without a waiting caller, batched deletion of blobs, periodic jobs.
 
 Closing waits for all of it. What a crash or an unreachable store leaves undone, the next sweep does.
 """
@@ -24,8 +24,7 @@ UNDER_WAY: Final = 64
 callers down."""
 
 GATHER_SECONDS: Final = 0.05
-"""How many seconds the blobs of one mail wait for those of others, so that one request deletes many: each request to
-the store slows the consumers beside it."""
+"""The seconds that blobs wait for other mails' blobs, so that one request deletes many: a request slows consumers."""
 
 TOGETHER_MAX: Final = 500
 """The blobs of at most this many mails are deleted together."""

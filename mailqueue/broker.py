@@ -22,7 +22,7 @@ SETTLING: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message to be published: its body, and the headers besides those that James sets."""
+    """A message to be published: its body, and the headers in addition to James's headers."""
 
     body: bytes
     headers: Mapping[str, int | str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Depth:
         return None if without is None else max(0, without - self.dead)
 
     def without_message(self, settled: int) -> int | None:
-        """The mails without a message in the queue, at the least; dead letters may be theirs.
+        """The mails without a message in the queue, at least; their messages may be dead letters.
 
         Each message belongs to at most one mail. A message that was delivered after the HTTP API counted is no longer
         ready and not yet unacked, so the larger of the present sum and `counted` is used.
@@ -121,7 +121,7 @@ class Delivery(Protocol):
 
 
 def unheard() -> None:
-    """Do nothing: nobody listens."""
+    """Do nothing: there is no listener."""
 
 
 class Broker(Protocol):
@@ -137,7 +137,7 @@ class Broker(Protocol):
 
         Raises:
             PublishFailed: it was refused, returned, or not confirmed in time (`doubtful`).
-            BrokerUnreachable: nobody answers.
+            BrokerUnreachable: no broker answers.
             TopologyMismatch: the queue is there in a form that cannot be used.
         """
         ...
@@ -169,7 +169,7 @@ class Broker(Protocol):
         ...
 
     async def product(self) -> str:
-        """Its name and version, as it tells whoever connects, such as `RabbitMQ 4.0.5`."""
+        """Its name and version, as it tells each client, such as `RabbitMQ 4.0.5`."""
         ...
 
     async def close(self) -> None:

@@ -22,7 +22,7 @@ class BrokerTls:
     """PEM files of an encrypted connection.
 
     Attributes:
-        ca: who signed the broker's certificate; None: one of those that the system trusts.
+        ca: who signed the broker's certificate; None: an authority that the system trusts.
         certificate, key: ours, where the broker asks for one; None: we show none.
     """
 
@@ -59,7 +59,7 @@ _REASONS: Final = (
     ),
     TlsReason(
         FOR_SOMEBODY_ELSE,
-        "the certificate of {place} is for somebody else: {words}",
+        "the certificate of {place} is for another host: {words}",
         "Name the broker as its certificate does; or give it a certificate that names this host.",
     ),
     TlsReason(
@@ -89,8 +89,8 @@ _REASONS: Final = (
     TlsReason(
         NO_TLS,
         "what answers at {place} does not speak TLS: {words}",
-        "Name the port where the broker speaks it (RabbitMQ: 5671, its HTTP API: 15671; Pulsar: 6651 and 8443); or "
-        "leave TLS out of the address, where nobody can listen between here and there.",
+        "Name the port where the broker speaks it (RabbitMQ: 5671, its HTTP API: 15671; Pulsar: "
+        "6651 and 8443); or leave TLS out of the address where the network in between is trusted.",
     ),
 )
 

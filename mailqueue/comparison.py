@@ -70,9 +70,11 @@ class TablesSide:
 
     Attributes:
         live: rows without a mark, by id, from the browse start on; messages that wait.
-        marked: rows that are marked and wait for the sweep: no finding; messages of deleted mails likewise.
-        delayed: mails that are not due; they have no message on purpose. At most as many as may be held in memory.
-        delayed_beyond: how many there are besides; their ids are not known.
+        marked: rows that are marked and wait for the sweep: no finding; messages of deleted mails
+            are no finding either.
+        delayed: mails that are not due; they have no message on purpose. At most the number that
+            may be held in memory.
+        delayed_beyond: the number of further delayed mails; their ids are not known.
         bad: messages that are no mails; None where messages cannot be named.
     """
 
@@ -118,8 +120,8 @@ class Reconciled:
     Attributes:
         missing: live mails whose header or body is gone, over Pulsar delayed ones too; None: not looked at.
         lacking: how many live mails surely have no message; None where the broker does not say what is unacked.
-        surplus: how many messages surely belong to no row; None likewise.
-        without_message: exactly which mails lack theirs; known after a drain only.
+        surplus: how many messages surely belong to no row; None in the same case.
+        without_message: exactly which mails lack their message; known after a drain only.
         only_in_broker: exactly which messages have neither row nor mark; known after a drain only.
     """
 
@@ -246,8 +248,9 @@ def refuse_burying(queue: QueueName, depth: Depth, mend: str) -> None:
 def republishable(found: Reconciled, older_than: timedelta) -> frozenset[EnqueueId] | None:
     """The ids that `--republish` publishes again: mails without a message; None: every live mail that old.
 
-    None is the answer without a drain, when messages surely lack and nobody knows which. The set is empty where none
-    surely lacks: every copy of an existing message may be delivered beside it.
+    None is the answer without a drain, when messages surely lack and it is unknown which. The set
+    is empty where none surely lacks: every copy of an existing message may be delivered in addition
+    to it.
     """
     if found.drained is not None:
         edge = found.at - older_than
@@ -264,7 +267,7 @@ class Mended:
     Attributes:
         republished: mails whose message was published again.
         marked: mails that were taken out of the queue.
-        unkept: of those, the ones that no row and no file knew: what the broker holds is dropped.
+        unkept: the dropped messages that no row and no file knew.
         failed: what could not be done, in sentences.
     """
 

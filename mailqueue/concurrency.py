@@ -77,7 +77,7 @@ async def next_until(
 ) -> T | None:
     """The next item; None at the end of them, once `stop` is set, or where `idle` ends first.
 
-    One that comes together with the stop is left to whoever closes the items.
+    An item that comes together with the stop is left to the code that closes the items.
     """
     coming = asyncio.ensure_future(_anext(items))
     others: list[asyncio.Future[Any]] = [asyncio.ensure_future(stop.wait())]

@@ -35,7 +35,7 @@ class ContentRoom:
 
     @asynccontextmanager
     async def load(self) -> AsyncGenerator[None]:
-        """Load a content once there is room for it: whoever waits longest is next."""
+        """Load a content once there is room for it: the caller that waits longest is next."""
         await self._enter()
         try:
             yield

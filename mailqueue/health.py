@@ -39,13 +39,13 @@ class QueueFigures:
         row_ttl: after so long a row expires unless it is renewed; None: never.
         slack: how much longer rows live than any mail is meant to stay; None: they never expire.
         marks_outlive_rows: whether a mark is there as long as the row that it hides.
-        marks_expire: whether marks ever go by themselves; in James's own tables they stay.
+        marks_expire: whether marks expire; in James's own tables they stay.
         depth: the broker's counts of messages; None where it was not asked, or did not answer.
         lacking: how many mails surely have no message, at the least; None where that is not known.
-        lacking_at_most: how many have none in the queue; dead letters may be theirs.
+        lacking_at_most: how many have no message in the queue; their messages may be dead letters.
         broker_away: why the broker did not answer; None where it did, or was not asked.
         tabled: whether the queue has tables; else its topics are all of it.
-        topics: what these showed; None where there are none, or the broker did not answer.
+        topics: what these showed; None without topics, or where the broker did not answer.
     """
 
     queue: QueueName
@@ -89,7 +89,7 @@ def _of_starts(figures: QueueFigures) -> Iterator[HealthReason]:
     if start is not None and furthest is not None and start < furthest:
         yield HealthReason(
             HealthProblem.MOVED_BACK,
-            f"somebody moved the browse start back by {days(furthest - start)}: James does so without looking",
+            f"the browse start was moved back by {days(furthest - start)}: James does so without looking",
             f"mailmend queue sweep --queue {figures.queue}",
         )
 
@@ -147,7 +147,7 @@ def _of_broker(figures: QueueFigures) -> Iterator[HealthReason]:
     if depth is not None and (depth.ready or lacking) and not depth.consumers:
         yield HealthReason(
             HealthProblem.NO_CONSUMER,
-            f"{depth.ready + lacking:,} mails wait, and nobody takes any",
+            f"{depth.ready + lacking:,} mails wait, and no consumer takes any",
             "Start what consumes the queue (James's spooler, or your service).",
         )
     if figures.broker_away is not None:

@@ -28,7 +28,7 @@ class QueueCount(Enum):
     REMOVED = ("removed", "Mails deleted or purged by an operator")
     REPUBLISHED = ("republished", "Mails published again from their rows")
     BROWSE_START_MOVED = ("browse_start_moved", "Moves of the browse start")
-    MOVED_BACK = ("moved_back", "Backward moves of the browse start that somebody else made")
+    MOVED_BACK = ("moved_back", "Backward moves of the browse start by other programs")
     SWEPT_SLICES = ("swept_slices", "Slices swept")
     SWEPT_ROWS = ("swept_rows", "Rows that went with their slices")
     SWEPT_BLOBS = ("swept_blobs", "Left-over blobs that the sweep removed")

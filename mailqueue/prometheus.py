@@ -1,4 +1,4 @@
-"""Metrics in Prometheus's text format, and those of queues; the only module that imports Prometheus's library.
+"""Metrics in Prometheus's text format, and the metrics of queues; the only module that imports Prometheus's library.
 
 `PrometheusCounts` has a registry of its own, so that two services in one process do not meet in the global one.
 """
@@ -104,7 +104,7 @@ def queue_samples(figures: QueueFigures, rates: QueueRates | None = None) -> Ite
 def start_samples(figures: QueueFigures, problems: Iterable[HealthProblem] = OF_STARTS) -> Iterator[MetricSample]:
     """What the starts and the last sweep tell, without a look at any mail.
 
-    Each of those is 1 or 0, so that alerts need not wait for a series to appear.
+    Each of these metrics is 1 or 0, so that alerts need not wait for a series to appear.
     """
     yield from _gauges(figures, _STARTS)
     present = {reason.trouble for reason in judged(figures)}
@@ -149,9 +149,9 @@ def _metric(name: str, meaning: str, no_alert: str = "") -> Metric:
     return Metric(f"mailmend_queue_{name}", meaning, ("queue",), no_alert=no_alert)
 
 
-_IN_TROUBLE: Final = "Where it is wrong, the trouble of the queue says so, with its alert"
-_TRAFFIC: Final = "How much comes and goes; what stays too long is a trouble of the queue"
-_COUNT: Final = "Counts of one process since it began; what a person has to act on is a trouble of the queue"
+_IN_TROUBLE: Final = "A wrong value is a trouble of the queue, with its alert"
+_TRAFFIC: Final = "Informational: the traffic. A mail that stays too long is a trouble of the queue"
+_COUNT: Final = "Counts of one process since its start. A person acts on the troubles of the queue"
 
 
 PROBLEM: Final = Metric("mailmend_queue_trouble", "Whether this is wrong", ("queue", "trouble"))
@@ -174,7 +174,7 @@ _STARTS: Final[_Figures] = (
         lambda figures: _age(figures, figures.swept_at),
     ),
     (
-        _metric("marks_expire", "Whether the marks of removed mails ever go by themselves", _IN_TROUBLE),
+        _metric("marks_expire", "Whether the marks of removed mails expire", _IN_TROUBLE),
         lambda figures: figures.marks_expire if figures.tabled else None,
     ),
     (_metric("looked_at_timestamp_seconds", "When this was looked at"), lambda figures: _epoch(figures.at)),
@@ -186,7 +186,7 @@ _COUNTED: Final[_Figures] = (
         _metric(
             "size_exact",
             "Whether the two numbers are counts (1) or estimates (0)",
-            "Says how to read two numbers: nothing is wrong by it",
+            "Informational: how to read two numbers",
         ),
         lambda figures: None if figures.mails is None else figures.exact,
     ),
@@ -200,11 +200,14 @@ _COUNTED: Final[_Figures] = (
         lambda figures: figures.topics.deletions if figures.topics else None,
     ),
     (
-        _metric("overdue_seconds", "By how much a delayed mail is late that lies in a topic", _IN_TROUBLE),
+        _metric("overdue_seconds", "Delay of the most overdue mail in a topic", _IN_TROUBLE),
         lambda figures: figures.topics.overdue.total_seconds() if figures.topics else None,
     ),
     (_metric("broker_ready", "Messages that wait in the broker", _TRAFFIC), _of_depth(lambda depth: depth.ready)),
-    (_metric("broker_unacked", "Messages in consumers' hands", _TRAFFIC), _of_depth(lambda depth: depth.unacked)),
+    (
+        _metric("broker_unacked", "Messages that consumers have and have not acknowledged", _TRAFFIC),
+        _of_depth(lambda depth: depth.unacked),
+    ),
     (
         _metric("broker_lacking", "Mails that wait and surely have no message", _IN_TROUBLE),
         lambda figures: figures.lacking,

@@ -86,7 +86,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Delayed mails: how many, and when the first and the last of them are due; None where there are none."""
+    """Delayed mails: how many, and when the first and the last of them are due; None without delayed mails."""
 
     count: int = 0
     earliest_at: datetime | None = None
@@ -113,7 +113,7 @@ def refuse_too_many(held: int, what: str, limit: int = IDS_MAX) -> None:
     """
     if held > limit:
         raise UnsafeRequest(
-            f"there are more than {limit:,} {what}, and so many ids are held in memory at most",
+            f"there are more than {limit:,} {what}, the maximum number of ids held in memory",
             mend="Allow more with --ids-max (about half a KiB each).",
         )
 
@@ -134,7 +134,7 @@ class Dequeued(Protocol):
         queued: the mail's passage through the queue.
         content: header and body together, as they were enqueued.
         attempts: how often it was tried before, as far as is known.
-        redelivered: whether somebody may have had it before.
+        redelivered: whether a consumer may have had it before.
     """
 
     queued: QueuedMail
@@ -312,7 +312,7 @@ class MailQueue(Protocol):
         on_change: OnRemoved | None = None,
         on_changed: Callable[[Listed], None] | None = None,
     ) -> Changed:
-        """Change envelopes and times of delayed mails, each in its place; waiting ones are left alone.
+        """Change envelopes and times of delayed mails, each where it is; waiting ones are left alone.
 
         Args:
             change: asked of each delayed mail.
@@ -356,8 +356,9 @@ class MailQueue(Protocol):
 
         Args:
             limit: the largest number of dead letters to take.
-            where: which; those that do not match stay. Of the conditions those on the envelope and the id hold, as
-                nobody keeps since when a dead letter's mail was in its queue.
+            where: which; those that do not match stay. Of the conditions those on the envelope and
+                the id hold, because it is not recorded since when a dead letter's mail was in its
+                queue.
             dry_run: only look.
             ids_max: how many mails of the queue are held in memory; more is refused.
             lacking: says which recipients of a dead letter lack the mail; the others are left out.
@@ -409,7 +410,7 @@ class MailQueue(Protocol):
         ...
 
     async def traffic_sums(self, before: TrafficSums | None = None) -> TrafficSums | None:
-        """How many mails came and went, as far back as `before` goes; None where nobody counts them."""
+        """How many mails came and went, as far back as `before` goes; None where they are not counted."""
         ...
 
     async def maintain(self, stop: asyncio.Event) -> None:

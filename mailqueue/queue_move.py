@@ -5,9 +5,9 @@ written into a journal, leaves the source, is put at the target, and is done. A 
 is not done leave the source again and, if the target never had it, puts it there: between source and target a mail is
 in the journal alone.
 
-The bytes are stored again, for each passage through a queue owns those that it names: whoever meets a copy of a mail
-that has left deletes them, James too. Those that deduplicated ids name, nobody deletes: they stay where both queues
-have one store.
+The bytes are stored again, for each passage through a queue owns those that it names: a consumer
+that meets a copy of a mail that has left deletes them, James too. Blobs with deduplicated ids are
+not deleted: they stay where both queues have one store.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ AT_ONCE: Final = 32
 """How many mails are on their way at once."""
 
 TOGETHER_MAX: Final = 5_000
-"""So many delayed mails leave the source together: that takes a listing of all of them."""
+"""The number of delayed mails that leave the source together: that takes a listing of all of them."""
 
 
 @dataclass(frozen=True, slots=True)

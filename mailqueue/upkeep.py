@@ -17,9 +17,9 @@ class Swept:
         rescued: mails without a mark that lay before the browse start, and were put back and published.
         renewed: mails that would have expired soon, put again.
         orphan_marks: marks that this process wrote since its last sweep for mails of slices that no listing reads.
-        moved_back: whether somebody else put the browse start back.
+        moved_back: whether another program moved the browse start back.
         browse_start, content_start: as they are now; None: nothing was ever enqueued.
-        browse_start_before, content_start_before: as they were; None where nobody had set them.
+        browse_start_before, content_start_before: as they were; None where they were not set.
     """
 
     slices: int = 0
@@ -52,8 +52,7 @@ class TendedDeletions:
 
 
 Upkeep = Swept | TendedDeletions
-"""One round of what keeps a queue small and safe, beside moving mails that are due: what is to be done depends on what
-carries the queue."""
+"""One round of what keeps a queue small and safe, except moving due mails: the work depends on the broker."""
 
 
 @dataclass(slots=True)

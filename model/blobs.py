@@ -40,7 +40,7 @@ class Blobs(Protocol):
         """The bytes under the id.
 
         Raises:
-            BlobMissing: there are none.
+            BlobMissing: there are no bytes.
             BlobsUnreachable: the store does not answer.
         """
         ...
@@ -78,7 +78,7 @@ class BlobStore(Protocol):
         ...
 
     async def get(self, blob_id: BlobId) -> bytes:
-        """The bytes; `BlobMissing` where there are none."""
+        """The bytes; `BlobMissing` where there are no bytes."""
         ...
 
     async def remove(self, blob_id: BlobId) -> None:
@@ -94,7 +94,7 @@ class BlobStore(Protocol):
         ...
 
     async def stored_at(self, blob_id: BlobId) -> datetime | None:
-        """When the bytes were stored last, by the store's clock; None where there are none."""
+        """When the bytes were stored last, by the store's clock; None where there are no bytes."""
         ...
 
     def scan(self) -> AsyncIterator[StoredBlob]:

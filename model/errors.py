@@ -91,7 +91,7 @@ class BadSettings(WrongUse):
 
 
 class ReplicationNeeded(WrongUse):
-    """A keyspace is to be created on several nodes, and nobody said how many copies of its rows are kept.
+    """A keyspace is to be created on several nodes, and the number of copies of its rows is not given.
 
     Args:
         keyspace: its name.
@@ -110,7 +110,7 @@ class ReplicationNeeded(WrongUse):
 
 
 class LikeAnotherKeyspace(WrongUse):
-    """A keyspace is to be created, and its name is almost that of another: a typo must not become a keyspace."""
+    """The name of a new keyspace is almost the name of an existing one: a typo must not become a keyspace."""
 
     def __init__(self, keyspace: str, other: str) -> None:
         super().__init__(
@@ -187,7 +187,7 @@ class SchemaRefused(WrongUse):
     Args:
         statement: its kind, as `ALTER TABLE ADD`.
         subject: the object that it is about, as CQL spells it.
-        reason: what stands against it.
+        reason: why it is refused.
         mend: what to write instead.
     """
 
@@ -203,7 +203,7 @@ class UnsafeRequest(WrongUse):
 
 
 class RisksNotAllowed(MailmendError):
-    """A change of a schema risks what nobody agreed to; nothing was done."""
+    """A schema change has a risk that no person agreed to; nothing was done."""
 
     exit_code = ExitCode.NOT_ALLOWED
     page = "apply-a-migration"
@@ -346,7 +346,7 @@ class SparkUnreachable(CannotReach):
 
 
 class SparkFailed(MailmendError):
-    """A job of Spark ended before its end; what was mended until then stands."""
+    """A job of Spark ended before its end; the fixes made until then are kept."""
 
     page = "spark-job-died"
 
@@ -408,7 +408,7 @@ class SchemaDisagreement(MailmendError):
 
 
 class MigrationFailed(MailmendError):
-    """A statement of a migration was refused or gave no answer; what was done before it stands in the history."""
+    """A statement of a migration was refused or gave no answer; the history has what was done before it."""
 
     page = "migration-died-half-way"
 

@@ -53,7 +53,7 @@ def can_be_looked_up(host: str) -> bool:
 
 
 def address_of_literal(domain: str) -> str | None:
-    """The address that a literal such as `[192.0.2.1]` or `[IPv6:2001:db8::1]` names; None where it is none."""
+    """The address that a literal such as `[192.0.2.1]` or `[IPv6:2001:db8::1]` names; None for any other text."""
     found = _LITERAL.fullmatch(domain)
     if not found:
         return None
@@ -95,10 +95,10 @@ def read_server(text: str) -> str:
 
 
 def read_address(text: str) -> str:
-    """An address of IP in its one spelling; one of IPv4 in the form of IPv6 is that of IPv4.
+    """An IP address in its one spelling; an IPv4 address in IPv6 form becomes the IPv4 address.
 
     Raises:
-        WrongUse: it is none.
+        WrongUse: the text is not valid.
     """
     address = _address(text)
     if address is None:
@@ -107,10 +107,10 @@ def read_address(text: str) -> str:
 
 
 def read_network(text: str) -> IPv4Network | IPv6Network:
-    """A network such as `192.0.2.0/24`; one of IPv4 in the form of IPv6 is that of IPv4.
+    """A network such as `192.0.2.0/24`; an IPv4 network in IPv6 form becomes the IPv4 network.
 
     Raises:
-        WrongUse: it is none, or names an address within one.
+        WrongUse: the text is not a network, or it names an address within one.
     """
     try:
         network = ip_network(text)
@@ -128,7 +128,7 @@ def read_mailbox(text: str) -> str:
     """The address of a mailbox in small letters, its domain in the normal form of domains.
 
     Raises:
-        WrongUse: it is none.
+        WrongUse: the text is not valid.
     """
     if text == "<>":
         raise WrongUse("<> is no mailbox", mend="The null sender is the empty value: ''.")
@@ -141,7 +141,7 @@ def read_mailbox(text: str) -> str:
 
 
 def read_name(text: str, what: str = "name") -> str:
-    """A name that a mail's attribute may have, as it stands.
+    """A name that a mail's attribute may have, unchanged.
 
     Raises:
         WrongUse: it has a line break or another control character, blanks at an end, or too many characters.

@@ -8,7 +8,7 @@ MailboxId = NewType("MailboxId", UUID)
 """The id of a mailbox: a version-1 UUID, as James makes them."""
 
 MessageId = NewType("MessageId", UUID)
-"""The id of a message: a version-1 UUID, whose time is that of the message's creation."""
+"""The id of a message: a version-1 UUID, whose time is the creation time of the message."""
 
 Uid = NewType("Uid", int)
 """The message's number in one mailbox; the first is 1."""
@@ -38,7 +38,7 @@ def micros_of(time_uuid: UUID) -> int:
 
 
 def later_uuid(own: UUID, seen: UUID) -> UUID:
-    """Return the version-1 UUID `own`; where its time is not after that of `seen`, with 1 µs more than that time."""
+    """Return the version-1 UUID `own`; where its time is not after the time of `seen`, with 1 µs more than that."""
     if own.time > seen.time:
         return own
     time = seen.time + 10

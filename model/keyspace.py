@@ -57,7 +57,7 @@ class Schema:
     views: tuple[View, ...] = ()
 
     def table(self, name: str) -> Table | None:
-        """The table of a name or spelling, in any case unless quoted; None where there is none."""
+        """The table of a name or spelling, in any case unless quoted; None where there is no such table."""
         return _named(name, self.tables)
 
     def user_type(self, name: str) -> UserType | None:

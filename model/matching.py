@@ -1,7 +1,7 @@
 """Patterns that people and the network give: wildcards and regular expressions, matched in linear time. Pure.
 
 No pattern stops a process: the cost of a match is at most the size of the pattern times the length of the text, and
-both are bounded. Regular expressions are those of RE2, which has no back-references and no look-around. This module is
+both are bounded. Regular expressions follow RE2, which has no back-references and no look-around. This module is
 the one door to RE2.
 """
 
@@ -146,7 +146,7 @@ def groups_found(expression: str, value: str) -> Mapping[str, str] | None:
 
 
 def group_names(expression: str) -> tuple[int, frozenset[str]]:
-    """How many groups an expression has, and the names of those that have one."""
+    """How many groups an expression has, and the names of its named groups."""
     compiled = _compiled(expression)
     return compiled.groups, frozenset(compiled.groupindex)
 

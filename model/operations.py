@@ -32,8 +32,9 @@ class Seen:
     for a collection it is the newest element's time.
 
     Attributes:
-        ttls: for each visible cell that expires, the seconds that it had left when it was read; for a collection those
-            of the expiring element that lives longest. Two looks at one row differ in it: it is never compared.
+        ttls: for each visible cell that expires, the seconds that it had left when it was read; for
+            a collection the seconds of the element that expires last. Two looks at one row differ
+            in it: it is never compared.
         expires_at: the same as instants, in whole seconds since 1970; set by the caller, who knows when it asked. A row
             that consists of its key shows no TTL: where its expiry is known from another row, its key columns have it.
     """
@@ -179,9 +180,9 @@ Write = Put | Change | Remove | Count
 
 @dataclass(frozen=True, slots=True)
 class PutIfAbsent:
-    """Insert a row when there is none (LWT).
+    """Insert a row if it does not exist (LWT).
 
-    `beside` has changes of the same row that are part of the insert: cells whose TTL is not that of the row's others.
+    `beside` has changes of the same row that are part of the insert: cells with a TTL of their own.
     They are made under the same condition, at the same instant, or not at all, and have no write time of their own.
     """
 
@@ -196,7 +197,7 @@ class PutIfAbsent:
 class ChangeIf:
     """Change a row while it is as expected (LWT). Expected columns are compared by equality; None means null.
 
-    `IF column = null` also holds for an absent row: expect a column that is never null beside it.
+    `IF column = null` also holds for an absent row: expect a column that is never null as well.
     """
 
     table: Table
@@ -240,7 +241,7 @@ def run_out(write: Write | Conditional, now: int) -> bool:
 def lasting(write: Lasting, now: int) -> Lasting:
     """The write with the TTL that ends it at its instant, never later; as it is where it has none.
 
-    Cells beside an insert that have run out are left out.
+    Expired cells next to an insert are left out.
     """
     if isinstance(write, PutIfAbsent) and write.beside:
         beside = tuple(lasting(change, now) for change in write.beside if not run_out(change, now))

@@ -1,6 +1,6 @@
 """Interfaces (ports) that several packages use: tables, clocks, lags, progress. Their adapters are in other packages.
 
-A port that one package alone uses is declared in that package, beside its values (docs/adr/0056).
+A port that one package alone uses is declared in that package, with its values (docs/adr/0056).
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -17,7 +17,7 @@ class Tables(Protocol):
     """The tables of one keyspace. Adapters: `cql.driver.session.Keyspace` (a cluster) and `cql.memory.MemoryTables`.
 
     Every method may raise `CannotReach` and its kinds; a conditional write or a count that gets no answer raises
-    `DoubtfulWrite`. No adapter retries a conditional write or a count by itself.
+    `DoubtfulWrite`. No adapter retries a conditional write or a count.
     """
 
     def read(self, read: Read) -> Sequence[Seen]:

@@ -69,7 +69,7 @@ def table_sizes(
 
 
 def _scaled(figure: int | None, asked: int, nodes: int) -> int | None:
-    """Scaled up to all nodes, as if the others held as much as those that were asked."""
+    """Scaled up to all nodes: the nodes that were not asked are assumed to hold the same amount each."""
     return None if figure is None or not asked else round(figure * max(nodes, asked) / asked)
 
 

@@ -62,7 +62,7 @@ class Column:
     """A column of a table: its spelling in CQL, its type, its part in the key, its canonical form.
 
     Attributes:
-        mask: the masking function with its arguments, as CQL; "" where there is none.
+        mask: the masking function with its arguments, as CQL; "" without a mask.
     """
 
     spelling: str
@@ -219,7 +219,7 @@ class Table:
         return {**found, **compaction, **self.options}
 
     def with_options(self, literals: Mapping[str, str]) -> "Table":
-        """The table with these options in place of those of the same names."""
+        """The table with these options; an option of the same name is replaced."""
         rest = {name: literal for name, literal in literals.items() if name != "comment"}
         comment = text_of(literals["comment"]) if "comment" in literals else self.comment
         compaction = Compaction.from_literal(rest.get("compaction", ""))

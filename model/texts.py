@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _SHOWN = 100
-"""So many characters of a long line are shown around the place."""
+"""The number of characters of a long line that are shown around the place."""
 
 NOTE_BYTES_MAX: Final = 2_048
 """The largest number of bytes (UTF-8) of one note about a mail: a reply of a server, a reason, an error."""

@@ -39,7 +39,7 @@ class TlsFailure:
 
 
 def tls_failure_in(said: str, place: str, reasons: Iterable[TlsReason]) -> TlsFailure | None:
-    """The first reason whose words are in a library's error message; None where there is none.
+    """The first reason whose words are in a library's error message; None where no reason matches.
 
     Args:
         said: the library's error message.

@@ -131,7 +131,7 @@ class Bound:
 
     Attributes:
         missing_tables: in James's spelling.
-        unseen: the projections that are skipped although nobody asked to leave out their tables.
+        unseen: the projections that are skipped although their tables were not left out by option.
     """
 
     families: tuple[Family, ...]

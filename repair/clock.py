@@ -61,7 +61,8 @@ class Timing:
         margin_seconds: how long before the start of the scan T is.
         skew_seconds: S.
         stamp_age_seconds: A.
-        no_writers: the operator declares that nobody writes, so no margin and no wait is needed.
+        no_writers: the operator declares that no program writes, so no margin and no wait is
+            needed.
     """
 
     margin_seconds: float = MARGIN_SECONDS
@@ -76,7 +77,7 @@ class Timing:
             raise UnsafeRequest(
                 f"a margin of {self.margin_seconds:g} s is not more than the clocks' skew ({self.skew_seconds:g} s) "
                 f"and a stamp's age ({self.stamp_age_seconds:g} s) together: a repair could overwrite a newer change",
-                mend="Give a greater --margin, or declare with --no-writers that nobody writes to the keyspace.",
+                mend="Give a greater --margin, or declare with --no-writers that no program writes to the keyspace.",
             )
 
     @property

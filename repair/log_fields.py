@@ -55,7 +55,7 @@ def put_log_field(name: str, value: str) -> None:
 
 @contextmanager
 def own_log_fields() -> Iterator[None]:
-    """Give a command its own log fields while the block runs, beginning with those of the command around it."""
+    """Give a command its own log fields while the block runs, beginning with the fields of the command around it."""
     token = _FIELDS.set(dict(log_fields()))
     try:
         yield

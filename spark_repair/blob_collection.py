@@ -256,7 +256,7 @@ class SparkLook:
 
 
 def _named() -> tuple[Expression, ...]:
-    """The id as `mailqueue.rules.blob_collection.referred_as` has it, and whether it was that of a side-car."""
+    """The id as `mailqueue.rules.blob_collection.referred_as` has it, and whether it was the id of a side-car."""
     one = sf.col(_ID)
     side = one.startswith(SIDE_CAR)
     plain = sf.when(side, one.substr(len(SIDE_CAR) + 1, _ID_CHARS_MAX)).otherwise(one)

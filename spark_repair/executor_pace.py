@@ -55,7 +55,7 @@ class ThrottledPlace:
 
     @property
     def batch_rows(self) -> int:
-        """The rows of a batch: at most those of one second at the limit, as a batch is read before the worker waits."""
+        """The rows of a batch: at most the rows of one second at the limit, a batch is read before the wait."""
         return BATCH_ROWS if self.limit is None else max(1, min(BATCH_ROWS, self.limit // self.workers))
 
     def pace(self, clock: Clock) -> Pace:

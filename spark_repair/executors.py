@@ -1,6 +1,6 @@
 """The executors of a session: the session waits for them, and they get our packages.
 
-Nobody has to install mailmend on a cluster: our packages are zipped as they are imported here, and sent along with the
+A cluster needs no installed mailmend: our packages are zipped as they are imported here, and sent along with the
 session. What executors must bring in their own Python is what they need from others: the Cassandra driver, tenacity,
 and what Spark itself asks for. A pace is shared among the executors' cores, so the session waits until they are there:
 without the wait a scan would begin with the first that comes, and where none ever comes, Spark would wait for ever.

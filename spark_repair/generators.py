@@ -1,7 +1,8 @@
 """Generators of uids and modseqs that are behind the messages, found by Spark.
 
-One aggregation by mailbox brings the numbers in use and the last numbers given together; only mailboxes that look
-wrong leave the executors. They are looked at again one by one, as those of the local engine.
+One aggregation by mailbox brings the numbers in use and the last numbers given together; only
+mailboxes that look wrong leave the executors. They are looked at again one by one, as the
+generators of the local engine.
 """
 
 from collections.abc import Mapping

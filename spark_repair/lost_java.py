@@ -40,7 +40,7 @@ def note_log(file: Path) -> None:
 
 
 def java_process() -> "Popen[bytes] | None":
-    """The Java process that this process launched; None inside spark-submit, and where there is none."""
+    """The Java process that this process launched; None inside spark-submit, and without a Java process."""
     gateway: Any = SparkContext._gateway  # noqa: SLF001 - no public name
     process: Popen[bytes] | None = getattr(gateway, "proc", None)
     return process

@@ -348,7 +348,7 @@ class _Suspicious:
 
 
 def _by_place(family: Family) -> dict[tuple[str, ...], list[Mirror | Filter]]:
-    """The projections by place: those of one place are decided together."""
+    """The projections by place: the projections of one place are decided together."""
     together: dict[tuple[str, ...], list[Mirror | Filter]] = {}
     placed: tuple[Mirror | Filter, ...] = (family.mirror, *family.filters)
     for projection in placed:

@@ -62,7 +62,7 @@ _TEN_TIMES_AS_HOT: Final = {"Invocation": 5_000, "MinInvocation": 600, "Compile"
 _JAVA: Final = " ".join(
     ("-XX:+IgnoreUnrecognizedVMOptions", *(f"-XX:Tier4{name}Threshold={n}0" for name, n in _TEN_TIMES_AS_HOT.items()))
 )
-"""Java's second compiler waits ten times as long as it does by itself, for what stays hot.
+"""Java's second compiler waits ten times as long as its default, for what stays hot.
 
 Else it takes much of a short check's processor time, for code that runs for seconds only (docs/adr/0024).
 """

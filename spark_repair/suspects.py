@@ -181,7 +181,7 @@ _FOUND = "found"
 
 
 def contents(content: Content, truth: DataFrame, rows: DataFrame) -> DataFrame:
-    """Contents without a truth (leaks) or missing beside one (lost): one row each, with the two bits."""
+    """Contents without a truth (leaks) or a truth without contents (lost): one row each, with the two bits."""
     names = [theirs for _, theirs in content.key]
     ours = {theirs: ours for ours, theirs in content.key}
     claimed = truth.select(*map(cell_of, names), sf.lit(1 << _IN_TRUTH).alias(BITS))
@@ -210,7 +210,7 @@ def content_suspects(content: Content, alone: DataFrame) -> DataFrame:
 
 
 def lost(alone: DataFrame) -> DataFrame:
-    """The contents that are missing beside a truth."""
+    """The contents that a truth row needs and that are missing."""
     return alone.where(~bit(_IN_CONTENT))
 
 

@@ -24,7 +24,7 @@ _ROW_BITS: Final = (1 << 33) - 1
 """The part of `monotonically_increasing_id` that counts a task's rows."""
 
 _GRAIN_MAX: Final = 20
-"""After so many rows a task pauses, where that may change."""
+"""The number of rows after which a task pauses, where that may change."""
 
 _PAUSE_SECONDS_MAX: Final = 2
 """A pace that is slow from the start is cut finer, for a task that pauses hears nothing."""
@@ -33,7 +33,7 @@ PAUSE: Final = "mailmend.pause.nanos"
 
 
 def pause_of(rows_per_second: int, tasks: int) -> tuple[int, int]:
-    """(rows, milliseconds): each task pauses so long after so many rows; together they keep the pace."""
+    """(rows, milliseconds): each task pauses for the milliseconds after that number of rows; all keep the pace."""
     rows = max(1, rows_per_second * _PAUSE_MILLIS_MIN // (1000 * tasks))
     return rows, -(-rows * 1000 * tasks // rows_per_second)
 

@@ -1,10 +1,12 @@
 """Trust and key stores for Spark's connector, made of PEM files by the driver's JVM.
 
-The stores are files of this user's alone, under a password made for them that is never on a disk. Executors that are
-threads of the driver read them where they are. Others get them from Spark, as an archive that keeps its modes: each
-executor unpacks it into its working folder before its first task, whenever it comes, and opens them by a path relative
-to that. The driver's JVM works elsewhere; a property of its own names its files instead. At the end of the session they
-are removed on all hosts. After a kill -9 they stay where Spark leaves them, under a password that nobody has any more.
+The stores are files of this user's alone, under a password made for them that is never on a disk.
+Executors that are threads of the driver read them where they are. Others get them from Spark, as an
+archive that keeps its modes: each executor unpacks it into its working folder before its first
+task, whenever it comes, and opens them by a path relative to that. The driver's JVM works
+elsewhere; a property of its own names its files instead. At the end of the session they are removed
+on all hosts. After a kill -9 they stay where Spark leaves them, under a password that no process
+has any more.
 """
 
 import atexit
@@ -47,7 +49,7 @@ _SUITES: Final = (
     "TLS_RSA_WITH_AES_256_CBC_SHA",
     "TLS_RSA_WITH_AES_128_CBC_SHA",
 )
-"""The best first. By itself the connector offers the last two only, which a careful node refuses."""
+"""The best first. The default of the connector is the last two only, which a careful node refuses."""
 
 REMOVE_SECONDS_MAX: Final = 20.0
 _OF_THIS_JVM: Final = "datastax-java-driver.advanced.ssl-engine-factory.{}-path"

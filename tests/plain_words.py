@@ -5,7 +5,7 @@ runbooks, ADRs, and the unreleased part of the changelog. It compares the groups
 `pyproject.toml` and exits 1 where a group holds more than its row allows. `--list GROUP` shows the places, `--write`
 lowers the rows to what is there. The rule and its reasons: docs/contributing/style.md.
 
-Code in Markdown, fenced or in backticks, is not read; generated pages are not read either, because their sentences are
+Code, fenced or in backticks, is not read; generated pages are not read either, because their sentences are
 in the packages.
 """
 
@@ -70,6 +70,11 @@ def literal(node: ast.AST) -> str | None:
     return None
 
 
+def without_code(text: str) -> str:
+    """The text without code in backticks, its lines where they were."""
+    return CODE.sub(lambda code: "\n" * code[0].count("\n"), text)
+
+
 def texts_of_module(source: str) -> Iterator[Text]:
     """Docstrings and string literals with a blank; a literal without one is a name."""
     waiting: list[ast.AST] = [ast.parse(source)]
@@ -80,7 +85,7 @@ def texts_of_module(source: str) -> Iterator[Text]:
             waiting.extend(ast.iter_child_nodes(node))
             continue
         if " " in words:
-            yield Text(getattr(node, "lineno", 1), words)
+            yield Text(getattr(node, "lineno", 1), without_code(words))
         if isinstance(node, ast.JoinedStr):
             waiting.extend(part for part in node.values if isinstance(part, ast.FormattedValue))
 
@@ -89,7 +94,7 @@ def texts_of_page(page: str, text: str) -> Iterator[Text]:
     """A page without its code; of the changelog, the unreleased part."""
     if page == "CHANGELOG.md":
         text = re.split(r"^## (?!Unreleased)", text, maxsplit=1, flags=re.MULTILINE)[0]
-    yield Text(1, CODE.sub(lambda code: "\n" * code[0].count("\n"), text))
+    yield Text(1, without_code(text))
 
 
 def places_in(text: Text, exceptions: Sequence[str]) -> Iterator[Place]:

@@ -82,7 +82,7 @@ async def _landed(request: "PendingRequest") -> None:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, landed: asyncio.Future[None]) -> None:
-    """Called in the driver's thread; nobody waits any more where the loop is closed."""
+    """Called in the driver's thread; no caller waits any more where the loop is closed."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(_wake, landed)
 

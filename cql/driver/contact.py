@@ -29,7 +29,8 @@ class Contact:
     """A cluster's address and credentials.
 
     Attributes:
-        local_dc: the data centre to talk to; None takes that of the first host which answers.
+        local_dc: the data centre to talk to; None takes the data centre of the first host that
+            answers.
         tls_ca, tls_cert, tls_key: paths of PEM files; any of them turns TLS on.
         tls_texts: the contents of these files, by path, for a process on a host that does not have the files.
         tls_hostnames: also demand that certificates name the address that was dialled.

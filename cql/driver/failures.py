@@ -146,7 +146,7 @@ _REASONS = (
     ),
     TlsReason(
         FOR_SOMEBODY_ELSE,
-        "the certificate of the node at {place} is for somebody else: {words}",
+        "the certificate of the node at {place} is for another host: {words}",
         "It must name the node's IP address. --no-tls-hostnames with --tls-ca takes any certificate of that authority.",
     ),
     TlsReason(
@@ -167,7 +167,7 @@ _REASONS = (
     TlsReason(
         NO_TLS,
         "what answers at {place} does not speak TLS: {words}",
-        "Check --port; or leave TLS out with --no-tls, where nobody can listen between here and there.",
+        "Check --port, or leave TLS out with --no-tls where the network in between is trusted.",
     ),
 )
 
@@ -184,6 +184,6 @@ def tls_failure(said: str, address: str, *, tls: bool) -> CannotReach | None:
 
 def _without_tls(address: str) -> CannotReach:
     return CannotReach(
-        f"the node at {address} hung up: it may talk to nobody without TLS",
+        f"the node at {address} closed the connection: it may require TLS",
         mend="Name the authority that signed its certificate with --tls-ca.",
     )

@@ -32,7 +32,7 @@ def write_joined(
     send: Callable[[Sequence[Write | JoinedWrite]], list[MailmendError | None]],
     replica_of: Callable[[Write], Hashable],
 ) -> list[MailmendError | None]:
-    """The error of each write, or None, in order; `send` sends requests and gives theirs.
+    """The error of each write, or None, in order; `send` sends requests and returns their errors.
 
     Only removals of whole partitions that `replica_of` finds on the same replica are joined over partitions.
 

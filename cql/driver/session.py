@@ -65,7 +65,7 @@ def connect(contact: Contact) -> "CassandraCluster":
 
     Raises:
         BadSettings: the contact's values are invalid.
-        CannotReach: nobody answers there, or not to these credentials (`AccessDenied`).
+        CannotReach: no node answers there, or the nodes refuse these credentials (`AccessDenied`).
     """
     if not contact.hosts:
         raise BadSettings("no host is named", mend="Name one with --host, or MAILMEND_HOST.")
@@ -393,7 +393,7 @@ class Keyspace:
         return PreparedShape(operation.table, statement, purpose, answer, adapted, seconds)
 
     def _batch(self, joined: JoinedWrite) -> Any:
-        """The writes, each under its own stamp, without a batch log: a node applies those of one partition as one."""
+        """The writes, each with its own stamp, without a batch log: a node applies one partition's writes as one."""
         batch = BatchStatement(BatchType.UNLOGGED, consistency_level=ConsistencyLevel.QUORUM)
         batch.is_idempotent = True
         for write in joined.writes:

@@ -61,7 +61,7 @@ def create_type(stream: Stream) -> CreateType:
             continue
         spelling, type_text = _field(stream)
         if name_of(spelling) in fields:
-            raise stream.wrong(f"the field {spelling} stands here a second time", token)
+            raise stream.wrong(f"the field {spelling} occurs twice", token)
         fields[name_of(spelling)] = (spelling, type_text)
     stream.expect(")")
     return CreateType(name, UserType(name.spelling, tuple(fields.values())), unless)

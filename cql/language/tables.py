@@ -42,7 +42,7 @@ class Options:
 
 
 def options(stream: Stream, *, of_table: bool = False) -> Options:
-    """Take options joined by AND; those of CREATE TABLE and CREATE MATERIALIZED VIEW only `of_table`."""
+    """Take options joined by AND; `of_table`: the options that only CREATE TABLE and CREATE MATERIALIZED VIEW have."""
     found = Options()
     stream.separated(lambda _: _option(stream, found, of_table=of_table), by="AND")
     return found
@@ -65,7 +65,7 @@ def _property(stream: Stream, found: Options) -> None:
     token = stream.name("an option")
     name = name_of(token.text)
     if name in found.literals:
-        raise stream.wrong(f"the option {name} stands here a second time", token)
+        raise stream.wrong(f"the option {name} occurs twice", token)
     stream.expect("=")
     stream.place("option", token)
     found.literals[name] = literal(stream)
@@ -99,7 +99,7 @@ def _part(stream: Stream, body: Body) -> None:
         raise stream.unexpected("PRIMARY KEY")
     column = column_definition(stream)
     if column.name in body.columns:
-        raise stream.wrong(f"the column {column.spelling} stands here a second time", token)
+        raise stream.wrong(f"the column {column.spelling} occurs twice", token)
     body.columns[column.name] = column
     if stream.sees("PRIMARY"):
         stream.expect("PRIMARY", "KEY")

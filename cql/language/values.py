@@ -109,7 +109,7 @@ def _map(stream: Stream) -> str:
         token = stream.next
         key = literal(stream)
         if key in pairs:
-            raise stream.wrong(f"the key {key} stands here a second time", token)
+            raise stream.wrong(f"the key {key} occurs twice", token)
         stream.expect(":")
         pairs[key] = literal(stream)
     return f"{{{', '.join(f'{key}: {value}' for key, value in pairs.items())}}}"
@@ -122,7 +122,7 @@ def text_value(token: Token) -> str:
 
 
 def term(stream: Stream) -> str:
-    """Take a value (literal, collection, bind mark, function, or sums of these); returns its text."""
+    """Take a value (literal, collection, bind mark, function, or sums of values); returns its text."""
     begin = stream.next.start
     with stream.nested():
         _operand(stream)

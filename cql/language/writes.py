@@ -44,7 +44,7 @@ def _columns_and_values(stream: Stream, extras: _Extras) -> tuple[str, ...]:
         token = stream.next
         columns.append(_column(stream))
         if columns[-1] in columns[:-1]:
-            raise stream.wrong(f"the column {token.text} stands here a second time", token)
+            raise stream.wrong(f"the column {token.text} occurs twice", token)
     stream.expect(")")
     stream.expect("VALUES")
     opening = stream.expect("(")

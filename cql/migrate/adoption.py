@@ -25,7 +25,7 @@ from mailmend.model.ports import Clock, Tables
 from mailmend.model.texts import keyspace_option
 
 _ADOPTED = "adopted as "
-"""How the note of an adoption's entries begins; those of a keyspace that we made ourselves have another note."""
+"""How the note of an adoption's entries begins; entries of a keyspace that mailmend made have another note."""
 
 
 def look_at(server: SchemaServer, keyspace: str, history: History | None) -> tuple[Adoption, Baseline | None]:
@@ -99,7 +99,7 @@ def forget(history: History, leases: LeaseSource) -> Baseline | None:
 
 @dataclass(frozen=True, slots=True)
 class VersionWritten:
-    """A write of James's schema version, done or planned; `key` is that of the row, None where nothing was written."""
+    """A write of James's schema version, done or planned; `key` is the row's key, None where nothing was written."""
 
     step: VersionStep
     key: UUID | None = None

@@ -18,8 +18,8 @@ POLL_SECONDS = 0.2
 WAIT_SECONDS = 90.0
 """How long, in seconds, the nodes may take to agree.
 
-A node that missed a change (it was paused, or seemed down) asks for it by itself, but if it has been up for long, only
-after a minute (`cassandra.migration_delay_ms`).
+A node that missed a change (it was paused, or seemed down) asks for it automatically, but only
+after a minute if it has been up for long (`cassandra.migration_delay_ms`).
 """
 
 

@@ -23,7 +23,7 @@ _DIFFERENT_EACH_TIME = frozenset({"now", "uuid", "currenttimestamp", "currentdat
 """Functions that give another value each time they are called; 5.0 spells them with underscores as well."""
 
 _NOT_IDEMPOTENT = "sent again after a crash, it would not leave the same rows: write plain values"
-_UNBOUND = "nobody binds its values: write them out"
+_UNBOUND = "a migration cannot bind values: write them out"
 
 
 def shipped() -> tuple[Migration, ...]:

@@ -131,8 +131,8 @@ class History:
             applied = self.adoption() == wanted
         if not applied:
             raise LeaseLost(
-                f"somebody else has written the baseline of {self.keyspace} meanwhile",
-                mend=f"See what stands there with: mailmend schema verify {keyspace_option(self.keyspace)}",
+                f"another process has written the baseline of {self.keyspace} meanwhile",
+                mend=f"Compare it with the history: mailmend schema verify {keyspace_option(self.keyspace)}",
             )
 
     def begun(self, number: int, position: int, author_text: str, cql: str, attempt: UUID) -> StatementEntry:

@@ -33,7 +33,7 @@ STATEMENT_SECONDS = 30.0
 
 
 Agree = Callable[[Sequence[Risky]], None]
-"""Asks a person to agree to the risks of these statements; raises where nobody agrees."""
+"""Asks a person to agree to the risks of these statements; raises where no person agrees."""
 
 
 @dataclass(slots=True)
@@ -57,8 +57,8 @@ class Migrator:
 
     Args:
         history: the history in the ledger; None while there is no ledger.
-        open_history: makes the ledger where it is missing, and opens its history; the replication is that of the mail
-            keyspace, where it is yet to be created.
+        open_history: makes the ledger where it is missing, and opens its history; a new ledger
+            takes the replication of the mail keyspace.
         statement_seconds: how long one statement may take; the lease must outlive it.
     """
 
@@ -113,7 +113,7 @@ class Migrator:
         Each statement is first compared with the live schema, so the command can be repeated after an interruption.
 
         Raises:
-            LeaseHeld: somebody else changes the schema.
+            LeaseHeld: another process changes the schema.
             SchemaDisagreement: the nodes do not agree; named.
             WrongUse: the server refused a statement.
         """
@@ -220,8 +220,8 @@ class _Applier:
             self.history.failed(begun, error.what)
             raise MigrationFailed(
                 f"{place}: {error.what}",
-                mend="What was done before it stands. Mend the statement in the file (those before it must stay as "
-                "they are), then type the same command again.",
+                mend="Statements before it are kept. Mend the statement in the file (those before "
+                "it must stay as they are), then type the same command again.",
             ) from error
 
     def _check_lease(self) -> None:

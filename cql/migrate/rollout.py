@@ -1,8 +1,8 @@
 """The plan that takes a keyspace to its migrations' state; planning only reads.
 
-A keyspace that James made is left alone until it is adopted. One that mailmend made before histories existed is taken
-over as it is. Objects that our migrations made and that are missing (a projection that somebody dropped) are created
-again.
+A keyspace that James made is left alone until it is adopted. One that mailmend made before
+histories existed is taken over as it is. Objects that our migrations made and that are missing (a
+projection that was dropped) are created again.
 """
 
 from collections import Counter
@@ -43,8 +43,8 @@ class RolloutRequest:
         replication: the replication of a keyspace that does not exist yet; None: one copy where there is one node.
         creates: whether a keyspace that does not exist is created; a mistyped name must not become a keyspace.
         compaction: the compaction of the big message tables, where our migrations create them.
-        new: whether a keyspace is created even if its name is almost that of another.
-        into_existing: whether tables are created among those of another application.
+        new: whether a keyspace is created even if its name is almost the name of another.
+        into_existing: whether tables are created in a keyspace with tables of another application.
         complete: whether tables that mailmend needs and a keyspace of James lacks are created too.
         to, phase: how far to go; see `cql.schema.migrations.plan.MigrationTarget`.
     """
@@ -86,7 +86,7 @@ class RolloutPlan:
 
     Attributes:
         creation: the statement that creates the keyspace, where it does not exist yet.
-        besides: the steps that create objects outside the migrations.
+        besides: the other steps, which create objects outside the migrations.
         withheld: the steps that are left out, because James made the keyspace and it was not adopted.
         foreign: whether James made the keyspace and it was not adopted.
     """
@@ -111,7 +111,7 @@ def plan_rollout(server: SchemaServer, record: LedgerRecord, request: RolloutReq
         BadMigration: a pending statement would be refused.
         TablesOfOthers: the keyspace is another application's, as far as can be seen.
         LikeAnotherKeyspace: the keyspace would be created, and another has almost its name.
-        ReplicationNeeded: the keyspace would be created on several nodes, and nobody said how many copies to keep.
+        ReplicationNeeded: the keyspace would be created on several nodes, and the number of copies is not given.
         WrongUse: the server is too old for the compaction, there is no migration of the number that is asked for, or
             there is no such keyspace.
     """
@@ -155,7 +155,7 @@ def _refuse_unknown(planned: PlannedStatement, release: ServerRelease | None) ->
 
 
 def _refuse_typo(server: SchemaServer, request: RolloutRequest) -> None:
-    """Refuse to create a keyspace whose name is almost that of one with tables: of mail, where ours are created."""
+    """Refuse to create a keyspace whose name is almost the name of another with tables (of mail, for our tables)."""
     for name in () if request.new else slips(name_of(request.keyspace), keyspaces_of(server)):
         live = live_schema(server, spelled(name))
         if holds_mail(live) if request.ours else live.tables:

@@ -2,7 +2,7 @@
 
 What CQL cannot change (a key, an order, a column's type) becomes a manual change with instructions. Two kinds of
 changes are proposed only on request: options, because they may rewrite tables, and the removal of unexpected objects,
-because they may belong to somebody else.
+because they may belong to another application.
 """
 
 from collections.abc import Iterator
@@ -136,7 +136,7 @@ def _drops_of_views_and_indexes(gap: Gap, waiting: frozenset[str]) -> Iterator[S
 
 
 def _creations_of_indexes_and_views(gap: Gap, waiting: frozenset[str]) -> Iterator[SchemaChange]:
-    """Those of a table that is changed by hand wait for it: on the present table they would differ."""
+    """The changes of a table that is changed by hand wait for that: on the present table they would differ."""
     lacking = {name_of(difference.subject) for difference in gap.of(Aspect.MISSING_INDEX, Aspect.DIFFERENT_INDEX)}
     for index in gap.expected.indexes:
         if name_of(index.spelling) in lacking and name_of(index.table) in waiting:

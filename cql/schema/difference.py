@@ -253,7 +253,7 @@ _KEPT_AS_NULL = {"allow_auto_snapshot": "true", "cdc": "false", "incremental_bac
 
 
 def _between_options(wanted: Table, found: Table) -> Iterator[Difference]:
-    """Only declared options: servers add others by themselves."""
+    """Only declared options: servers add other options."""
     expected = {**wanted.options, **wanted.literals(comment=False)}
     live = found.literals(comment=False)
     for name, value in expected.items():

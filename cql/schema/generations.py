@@ -1,8 +1,8 @@
 """The generations of James's schema, and the recognition of a live keyspace's generation.
 
-Each generation is declared by its differences from the newest. A keyspace is never altered to fit: columns that its
-generation lacks are neither read nor written (`repair.binding`), and columns that it has besides are left
-alone and kept in before-images.
+Each generation is declared by its differences from the newest. A keyspace is never altered to fit:
+columns that its generation lacks are neither read nor written (`repair.binding`), and its
+additional columns are left alone and kept in before-images.
 Source: facts about James 3.8.1 (its own DDL), 3.9, August and September 2026 (JAMES-4198, JAMES-4225).
 """
 
@@ -191,7 +191,7 @@ def _judged(generation: Generation, live: Schema, *, made_here: bool) -> Recogni
 
 
 def chosen_compaction(live: Schema) -> CompactionChoice:
-    """The compaction choice of the live truth table; the default where it is none of ours."""
+    """The compaction choice of the live truth table; the default where it is not one of ours."""
     found = live.table(IMAP_UID.name)
     strategy = found.compaction.strategy if found and found.compaction else ""
     chosen = (choice for choice, compaction in MESSAGE_COMPACTIONS.items() if compaction.strategy == strategy)
@@ -199,7 +199,7 @@ def chosen_compaction(live: Schema) -> CompactionChoice:
 
 
 def _distance(recognition: Recognition) -> tuple[int, int]:
-    """Drift counts first, then what a nearer generation would expect; options say nothing about a generation."""
+    """Drift counts first, then what a nearer generation would expect; options do not tell generations apart."""
     drift, notes = (
         [difference for difference in found if difference.aspect is not Aspect.DIFFERENT_OPTION]
         for found in (recognition.drift, recognition.notes)
@@ -238,9 +238,10 @@ def gap_to_catalog(
 
     Args:
         live: the keyspace.
-        include: what is proposed besides additions; removals are proposed of columns, indexes and views only.
+        include: what is proposed in addition to new objects; removals are proposed of columns,
+            indexes and views only.
         newest: compare with the newest generation instead of the keyspace's own.
-        choice: how the big message tables should be compacted; None leaves those of ours as they were created.
+        choice: how the big message tables should be compacted; None leaves our tables as they were created.
     """
     recognition = recognise(live)
     whole = recognition.made_here or newest

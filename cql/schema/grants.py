@@ -48,7 +48,7 @@ class Permission(StrEnum):
 
 
 class GrantScope(Enum):
-    """The keyspace that a grant is on: that of mail, the ledger, or one of the server's."""
+    """The keyspace that a grant is on: the mail keyspace, the ledger, or a keyspace of the server."""
 
     MAIL = "mail"
     LEDGER = "ledger"
@@ -75,7 +75,7 @@ class Resource:
 
     @property
     def enclosing(self) -> tuple["Resource", ...]:
-        """The resource and all that contain it: permissions on any of these hold for it."""
+        """The resource and all that contain it: a permission on any of them holds for it."""
         tables = Resource(other=f"ALL TABLES IN KEYSPACE {spelled(self.keyspace)}")
         return (self, tables, Resource(self.keyspace), Resource()) if self.table else (self, Resource())
 
@@ -226,7 +226,7 @@ QUEUE = Role(
 )
 COLLECTOR = Role(
     "collector",
-    "check blobs, repair blobs; the store, where it is none of tables, and the broker have permissions of their own",
+    "check blobs, repair blobs; the broker, and a blob store outside Cassandra, have permissions of their own",
     (
         Need(GrantScope.MAIL, _READS, REFERRING, referring=True),
         Need(GrantScope.MAIL, _BOTH, _names((BLOBS, BLOB_PARTS))),
@@ -238,7 +238,10 @@ COLLECTOR = Role(
 REMARKS = (
     "Cassandra counts TRUNCATE as MODIFY. Of 4.1 and later, drop_truncate_table_enabled: false in cassandra.yaml",
     "leaves TRUNCATE (and DROP TABLE) to superusers.",
-    "Whoever creates a table is granted everything on it: after `mailmend schema apply`, see what the migrator holds",
+    (
+        "The role that creates a table is granted everything on it: check what the migrator holds "
+        "after `mailmend schema apply`"
+    ),
     "beyond its need with: mailmend schema grants --role migrator --check",
 )
 """Remarks on what grants cannot express, one sentence or more each."""

@@ -32,7 +32,7 @@ class Risk(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """The risks of one statement, mildest first (NONE stands alone), and why, in a sentence."""
+    """The risks of one statement, mildest first (NONE is the only one), and why, in a sentence."""
 
     risks: tuple[Risk, ...]
     why: str

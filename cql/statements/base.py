@@ -243,12 +243,12 @@ class NamedStatement(Statement):
         return SchemaRefused(self.verb, str(self.name), reason, mend=mend)
 
     def must(self, problem: str) -> None:
-        """Raises `SchemaRefused` if there is a problem; "" is none."""
+        """Raises `SchemaRefused` if there is a problem; "" means no problem."""
         if problem:
             raise self.refused(problem)
 
     def table_in(self, schema: Schema) -> Table:
-        """The table that the statement names; raises `SchemaRefused` where there is none."""
+        """The table that the statement names; raises `SchemaRefused` where there is no such table."""
         return table_of(schema, self.name, self.verb)
 
     def lacks_table(self, schema: Schema) -> bool:
@@ -327,7 +327,7 @@ class Parsed:
 
     Attributes:
         span: from its first character to its last, without the semicolon.
-        name_at: the place of the name that decides the keyspace; None where there is none.
+        name_at: the place of the name that decides the keyspace; None without such a name.
         places: where parts of it stand, as ("column", name), ("option", name), ("field", name), ("key", ""), a view's
             ("base", ""), the names in a batch as ("name", "0") and so on; names as the server knows them.
         notes: the comments right before the statement, line by line, without their dashes.

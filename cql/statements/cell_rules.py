@@ -35,7 +35,7 @@ def _element_problem(schema: Schema, column: Column, change: CellChange) -> str:
     kind = parse_type(column.type)
     deletes = change.operator is CellOperator.DELETE
     if kind.name not in _COLLECTIONS:
-        return f"{column.type} has no elements that can be changed by themselves"
+        return f"{column.type} has no elements that can be changed alone"
     if kind.name == "set" and not deletes:
         return "the elements of a set cannot be set: add them with + or take them away with -"
     if parse_literal(change.element).form is LiteralForm.NULL:
@@ -49,7 +49,7 @@ def _element_problem(schema: Schema, column: Column, change: CellChange) -> str:
 
 
 def _key_type(kind: CqlType) -> str:
-    """The type of what stands between the brackets after a collection."""
+    """The type of the value between the brackets after a collection."""
     return "int" if kind.name == "list" else str(kind.arguments[0])
 
 
@@ -62,7 +62,7 @@ def _field_problem(schema: Schema, column: Column, change: CellChange) -> str:
     """Why c.field cannot be set or deleted."""
     kind = parse_type(column.type)
     if not is_user_type(kind):
-        return f"{column.type} has no fields that can be changed by themselves"
+        return f"{column.type} has no fields that can be changed alone"
     return _value_of_field_problem(schema, kind, change.field_name, change.value)
 
 

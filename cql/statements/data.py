@@ -78,7 +78,7 @@ class WriteRows(NamedStatement):
 
     def refusal_in_migration(self, keyspace: str = "") -> str:
         unseen = self.conditional and self.change is not WriteKind.INSERT
-        conditional = "nobody would see whether its condition held; only INSERT ... IF NOT EXISTS may have one"
+        conditional = "the result of its condition would be lost; only INSERT ... IF NOT EXISTS may have one"
         return NamedStatement.refusal_in_migration(self, keyspace) or (conditional if unseen else "")
 
 

@@ -65,8 +65,8 @@ class AlterKeyspace(KeyspaceStatement):
     dangers = (
         Danger(
             Risk.STALE,
-            "Replicas change at once, but rows do not move by themselves: reads of {name} may miss rows until every "
-            "node has run nodetool repair (or rebuild, for a new data centre).",
+            "Replicas change at once, but rows do not move: reads of {name} may miss rows until "
+            "every node has run nodetool repair (or rebuild, for a new data centre).",
             _changes_replication,
         ),
     )
@@ -77,7 +77,7 @@ class DropKeyspace(KeyspaceStatement):
     """DROP KEYSPACE."""
 
     if_exists: bool = False
-    unfit = f"{_KEYSPACE}: drop it by hand, where nobody can do it by merging a branch"
+    unfit = f"{_KEYSPACE}: drop it by hand: a merged branch must not be able to drop a keyspace"
     dangers = (Danger(Risk.DATA_LOSS, "Every table of {name} is gone; only a snapshot brings it back.", always),)
 
     def apply(self, schema: Schema) -> Schema:

@@ -192,7 +192,7 @@ def text_problem(kind: str, form: LiteralForm, text: str) -> str:
 
 
 def duration_problem(text: str) -> str:
-    """Why the text, which has the form of a duration with units, is none; "" where it is one."""
+    """Why the text, which has the form of a duration with units, is not a duration; "" where it is one."""
     return _duration(Literal(LiteralForm.DURATION, text))
 
 

@@ -180,7 +180,7 @@ class SetViewOptions(SetOptions):
         if text_of(self.options.get("gc_grace_seconds", "")) == "0":
             self.must("gc_grace_seconds of a view cannot be 0: updates that were not delivered live as long")
         if text_of(self.options.get("default_time_to_live", "0")) != "0":
-            self.must("rows of a view expire with those of its base: default_time_to_live belongs there")
+            self.must("rows of a view expire with the rows of its base table: set default_time_to_live there")
         self.must(option_problem(view.table, self.options))
         return replace(schema, views=put(schema.views, replace(view, table=view.table.with_options(self.options))))
 

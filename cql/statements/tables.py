@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9_]{1,207}")
 NO_CLASS = "its compaction names no class"
 ROWS_GONE = Danger(
     Risk.DATA_LOSS,
-    "Every row of {name} is gone; only the snapshot that Cassandra takes by itself (auto_snapshot) brings it back.",
+    "Every row of {name} is gone; only Cassandra's automatic snapshot (auto_snapshot) brings it back.",
 )
 
 

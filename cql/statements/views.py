@@ -87,7 +87,7 @@ def _base_problem(base: Table, view: View) -> str:
     if text_of(base.options.get("gc_grace_seconds", "")) == "0":
         return "gc_grace_seconds of its base is 0, so updates that were not delivered would be lost"
     if text_of(view.table.options.get("default_time_to_live", "0")) != "0":
-        return "rows of a view expire with those of its base: default_time_to_live belongs there"
+        return "rows of a view expire with the rows of its base table: set default_time_to_live there"
     return ""
 
 

@@ -178,7 +178,7 @@ def _relation_problem(relation: Compared, table: Table) -> str:
 
 
 def restricted_twice(where: Sequence[Compared]) -> str:
-    """A column that one condition sets exactly and another one restricts too; "" where there is none."""
+    """A column that one condition sets exactly and another one restricts too; "" without such a column."""
     seen: dict[str, int] = {}
     for relation in where:
         for name in relation.columns:

@@ -1,7 +1,7 @@
 """The journal of attempts to deliver, in the ledger: what was tried with which server, and what came of it.
 
-One partition holds all attempts of a mail, over all its passages through its queue. Rows expire by themselves, as old
-as no mail that is still tried.
+One partition holds all attempts of a mail, over all its passages through its queue. Rows expire at
+an age that no mail reaches while it is still tried.
 """
 
 import json
@@ -41,7 +41,7 @@ class LedgerAttempts:
     keyspace: str
 
     async def put(self, queue: QueueName, attempt: JournalledAttempt) -> None:
-        """Keep it durably; what is known of it by now is kept beside what was known before.
+        """Keep it durably; what is known now is added to what was known before.
 
         Raises:
             CannotReach: the ledger does not answer; it may have it all the same.

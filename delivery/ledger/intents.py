@@ -110,7 +110,7 @@ class LedgerIntents:
 
 
 def _changes(rows: Iterable[Row]) -> Mapping[int, EntryChange]:
-    """Those of an action that is not known here were ordered by a later version: they are left to it."""
+    """Orders with an unknown action come from a later version: they are left to it."""
     known = {action.value: action for action in EntryAction}
     return {
         row["number"]: EntryChange(

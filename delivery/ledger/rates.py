@@ -1,8 +1,9 @@
 """What servers of deliveries keep of rates over a restart, in the ledger: a row for each, and one for each counter.
 
-The row of a server is conditional: only the process that has claimed it changes it. Those of counters are plain writes
-with stamps of their own, which go up from write to write and from process to process, whatever the clocks say: a write
-that arrives late changes nothing that was written after it.
+The row of a server is conditional: only the process that has claimed it changes it. Rows of
+counters are plain writes with stamps of their own, which go up from write to write and from process
+to process, whatever the clocks say: a write that arrives late changes nothing that was written
+after it.
 """
 
 import json
@@ -64,7 +65,7 @@ class LedgerRates:
         return _life(seen[0].row) if seen else None
 
     async def change(self, queue: QueueName, server: ServerName, before: UUID | None, life: ServerLife) -> bool:
-        """Set a server's row while it is as that claim's; None: while there is none. False: it is another's."""
+        """Set a server's row while it equals the claim's row; None: while it is missing. False: it is another's."""
         key = (self.keyspace, queue, server)
         cells = _cells(life)
         write: Conditional = ChangeIf(DELIVERY_LIFE, key, {"claim": before}, cells)

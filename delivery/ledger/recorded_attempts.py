@@ -41,7 +41,7 @@ _REPORTED_ROWS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class AttemptsWanted:
-    """Which attempts are replayed: those of a queue that were ready in a stretch of time.
+    """Which attempts are replayed: the attempts of a queue that were ready in a stretch of time.
 
     Attributes:
         since, until: None: as far as there are any.

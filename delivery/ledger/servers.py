@@ -1,9 +1,10 @@
 """The servers that deliver a queue, in the ledger: their seats, and the view of who shares the limits.
 
-A seat is one conditional row that lives as long as its heartbeat: only its holder renews it, all columns of it, and a
-claim that fails touches nothing. The view is one conditional row that is changed from one epoch to the next. All reads
-are SERIAL, and so is the order of what is done: who took a seat before it read the view is seen by whoever reads the
-seats after it changed the view.
+A seat is one conditional row that lives as long as its heartbeat: only its holder renews it, all
+columns of it, and a claim that fails touches nothing. The view is one conditional row that is
+changed from one epoch to the next. All reads are SERIAL, and so is the order of what is done: a
+server that took a seat before it read the view is seen by each server that reads the seats after it
+changed the view.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ class LedgerServers:
         tables: the ledger keyspace.
         keyspace: the name of the mail keyspace.
 
-    Every method may raise `CannotReach`; after that nobody knows whether something was written.
+    Every method may raise `CannotReach`; after that it is unknown whether something was written.
     """
 
     tables: AsyncTables
@@ -40,7 +41,7 @@ class LedgerServers:
     async def take(
         self, queue: QueueName, seat: ServerSeat, has_ended: Callable[[str], bool] = lambda _: False
     ) -> ServerSeat | None:
-        """Take a seat that is free, or whose server has ended; the seat as it stands then, which may be another's.
+        """Take a seat that is free, or whose server has ended; the seat as it is then, which may be another's.
 
         Args:
             queue: the queue that is delivered.
@@ -65,7 +66,7 @@ class LedgerServers:
         return seat if answer.applied else None
 
     async def renew(self, queue: QueueName, seat: ServerSeat) -> bool:
-        """Keep a seat from now on as it is here; False: it is another's or nobody's now."""
+        """Keep a seat from now on as it is here; False: another server has it now, or no server."""
         key = (self.keyspace, queue, seat.name)
         expected = {"claim": seat.claim}
         change = ChangeIf(DELIVERY_SERVER, key, expected, _cells(seat), ttl_seconds=SEAT_SECONDS)

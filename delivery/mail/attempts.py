@@ -30,7 +30,7 @@ _TEXT_BYTES_MAX: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class SmtpReply:
-    """What a server said, or what we say in its place where it said nothing that could be used.
+    """The reply of a server, or our own reply where the server gave no usable one.
 
     All words of other hosts come in by this door: replies, errors of TLS, names in certificates. Whatever bytes a
     server sends, a reply is a text that every store can keep, of at most 2 KiB: it never decides over its mail.
@@ -174,7 +174,7 @@ class MailEnvelope:
     Attributes:
         sender: None for the null sender.
         recipients: at least one.
-        envelope_id: the sender's own id of the mail (ENVID), decoded; "" where there is none.
+        envelope_id: the sender's own id of the mail (ENVID), decoded; "" without one.
         returned: how much of it is to come back with a report (RET); None where the sender did not say.
         is_international: whether the mail has to go as SMTPUTF8 (RFC 6531) even if all addresses are ASCII.
         requires_tls: whether it may only go to servers with a verified certificate that promise the same (RFC 8689).
@@ -197,7 +197,7 @@ class MailEnvelope:
 
 @dataclass(frozen=True, slots=True)
 class StageTimeouts:
-    """How long a server may take; the defaults are those of RFC 5321 4.5.3.2, where it says any.
+    """How long a server may take; the defaults are the timeouts of RFC 5321 4.5.3.2, where it has any.
 
     Attributes:
         connect: until the connection is there.
@@ -268,7 +268,7 @@ class NoNextHop(MailmendError):
     """No server is known that takes mail for a domain.
 
     Attributes:
-        reply: in the place of one of a server: permanent where the domain takes no mail, temporary where DNS failed.
+        reply: instead of a server's reply: permanent where the domain takes no mail, temporary where DNS failed.
     """
 
     def __init__(self, domain: str, reply: SmtpReply) -> None:
@@ -295,7 +295,7 @@ class NextHops(Protocol):
         """The servers, at least one, in the order in which they are to be tried.
 
         Raises:
-            NoNextHop: there is none, or that cannot be known now; its reply says which.
+            NoNextHop: there is no next hop, or it cannot be known now; its reply tells which.
         """
         ...
 

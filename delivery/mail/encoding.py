@@ -1,8 +1,8 @@
 """Contents that a server takes: parts of a mail with 8-bit bytes or too long lines are encoded, the rest stays.
 
-Each part is encoded by itself, quoted-printable or base64 (RFC 2045), whatever it is nested in. What was signed or
-encrypted as a whole (multipart/signed, multipart/encrypted) is not altered: such a mail is refused. A signature of DKIM
-over the body breaks, as with every server that converts.
+Each part is encoded separately, quoted-printable or base64 (RFC 2045), whatever it is nested in.
+What was signed or encrypted as a whole (multipart/signed, multipart/encrypted) is not altered: such
+a mail is refused. A signature of DKIM over the body breaks, as with every server that converts.
 Source: RFC 5321 4.5.3.1.6 (lines), RFC 6152 3 (what is to be done without 8BITMIME), RFC 2045, 2046 and 2047.
 """
 
@@ -159,7 +159,7 @@ class _Encoder:
         return self.entity(inner, default_kind, depth + 1, is_mail=False) + b"\r\n"
 
     def _aside(self, text: bytes) -> bytes:
-        """What stands before the first part and after the last one: no program shows it."""
+        """The text before the first part and after the last one: no program shows it."""
         if self._fits(text):
             return text
         plain = text if self.eight_bit else _HIGH.sub(b"?", text)
@@ -333,7 +333,7 @@ def _soft_broken(line: bytes) -> bytes:
 
 
 def _broken(line: bytes, end: bytes, length: int = LINE_BYTES_MAX) -> bytes:
-    """A line that is too long as several; `end` stands between them, with what begins a line that goes on.
+    """A line that is too long as several; `end` is between them, with the start of a continued line.
 
     It is broken at blanks where there are any, and only where it is too long.
     """

@@ -1,4 +1,4 @@
-"""One recipient of one mail on its way out: where it stands, and what becomes of it.
+"""One recipient of one mail on its way out: its state, and what becomes of it.
 
 Source: docs/adr/0039.
 """
@@ -24,7 +24,7 @@ class EntryState(Enum):
 
 
 class EntryStage(Enum):
-    """Where an entry stands, by state, and within the active one by step; the value is its name in commands."""
+    """The state of an entry, and within the active state its step; the value is its name in commands."""
 
     HOLD = "hold"
     DEFER = "defer"
@@ -152,7 +152,7 @@ class OutgoingMail:
         first_seen_at: when it was taken from its queue for the first time, or put there.
         expires_at: its own expiry; None: its age decides.
         fields: what policies count by, as far as the mail itself says it.
-        envelope_id: the sender's own id of it (ENVID), decoded; "" where there is none.
+        envelope_id: the sender's own id of it (ENVID), decoded; "" without one.
         returned: how much of it is to come back with a report; None where the sender did not say.
         requires_tls: whether it may only go over verified TLS, to servers that promise the same (REQUIRETLS).
         priority: as servers are told (MT-PRIORITY); None: nothing is said.
@@ -196,7 +196,7 @@ class EndedEntry:
         arrived: whether the server that took it is the recipient's own, by LMTP.
         wait: how long it waits, where it comes again; None: as its schedule says, or not at all where it was returned.
         changed: whether the entry is not what its queue has, though it was returned.
-        journalled: whether the journal of attempts leads to the same end at the same time, whoever asks it.
+        journalled: whether the journal of attempts leads to the same end at the same time for each reader.
     """
 
     entry: DeliveryEntry

@@ -76,7 +76,7 @@ def queued_entries(listed: Listed, now: datetime) -> tuple[QueuedEntry, ...]:
 
 
 def counted_mail(mail: Mail, size: int | None = None) -> CountedMail:
-    """As quotas count it; without `size` by its noted bytes, which are none where nobody noted them."""
+    """As quotas count it; without `size` by its noted bytes, which are 0 where they were not noted."""
     fields = {field: text for field in FIELDS if (text := _text(_value(mail, field.value)))}
     domains = dict.fromkeys(_domain(recipient) for recipient in mail.recipients)
     values = tuple({**fields, PickupField.RECIPIENT_DOMAIN: domain} for domain in domains)
@@ -233,7 +233,7 @@ def _remembered(entry: DeliveryEntry, note_bytes: int) -> Mapping[str, Any]:
 
 
 def _order(of_it: Mapping[str, Any]) -> EntryOrder | None:
-    """One without an instant, or of a kind that is not known, was written by somebody else: the entry is tried."""
+    """One without an instant, or of a kind that is not known, was written by another program: the entry is tried."""
     kind = next((order_kind for order_kind in OrderKind if order_kind.value == of_it.get("order")), None)
     at = _instant(of_it.get("at"))
     return EntryOrder(kind, _text(of_it.get("owner")), _text(of_it.get("reason")), at) if kind and at else None

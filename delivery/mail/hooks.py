@@ -1,4 +1,4 @@
-"""What programs of the operator's own may decide before and after an attempt, and order beside it: values only."""
+"""What programs of the operator's own may decide before and after an attempt, and order with it: values only."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,8 @@ class HookedRecipient:
     Attributes:
         sender: None for the null sender.
         fields: what policies count by, as far as the mail itself says it.
-        attributes: those of the mail that are texts, numbers or flags; with what hooks have set.
+        attributes: the mail's attributes that are texts, numbers or flags, and the ones that hooks
+            have set.
         refusals: attempts that were refused for now.
         reply: of the server, at the last attempt; "" where there was none.
         content_bytes: the length of the mail, header and body.
@@ -75,7 +76,7 @@ class TryDelivery:
         host: the next server, in place of the domain's; "" leaves it to the domain.
         sender: of the envelope.
         recipient: of the envelope; its domain says where the mail goes.
-        sources: which addresses to send from; none: those of the server.
+        sources: which addresses to send from; none: the addresses of the server.
         fields: for the policies, in place of the mail's own.
     """
 
@@ -112,21 +113,21 @@ class BounceRecipient:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRecipient:
-    """Give up, and tell nobody."""
+    """Give up, without a report."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldRecipient:
-    """Hold it until somebody releases it: `mailmend delivery release`."""
+    """Hold it until it is released with `mailmend delivery release`."""
 
     reason: str = ""
 
 
 PreDecision = TryDelivery | PutOffDelivery | HoldRecipient | BounceRecipient | DeleteRecipient
 PostDecision = PutOffDelivery | HoldRecipient | BounceRecipient | DeleteRecipient | None
-"""None leaves it as it is; whoever has the mail already can neither be put off, held, bounced nor deleted."""
+"""None leaves it as it is; a recipient that has the mail already can neither be put off, held, bounced nor deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +176,15 @@ class SuspendMails:
 
 @dataclass(frozen=True, slots=True)
 class LimitMails:
-    """Set limits for a while, before those of the policy file, on all servers of the queue: a run-time condition.
+    """Set limits for a while, before the limits of the policy file, on all servers of the queue: a run-time condition.
 
-    Renewed like a suspension. Conditions that people set are tested before those of hooks.
+    Renewed like a suspension. Conditions that people set are tested before conditions of hooks.
 
     Attributes:
-        values: for which they hold, likewise; none is always.
+        values: for which they hold, by field; without values they always hold.
         threshold: the limits, all of them.
         lasts: from now; no time at all ends what hooks of the same name have set for the same fields and values.
-        fields: those of the policy whose limits they are; none: those of the values.
+        fields: the fields of the policy whose limits they are; none: the fields of the values.
 
     Raises:
         WrongUse: something is no value of its field, a limit is below nothing, or the time is too long.
@@ -198,7 +199,7 @@ class LimitMails:
     def __post_init__(self) -> None:
         _refuse_time(self.lasts)
         if (self.threshold.concurrency or 0) < 0 or (self.threshold.connect_interval or 0) < 0:
-            raise WrongUse("a limit below nothing is none", mend="0 deliveries at once lets none begin.")
+            raise WrongUse("limits must not be negative", mend="0 deliveries at once lets none begin.")
         self._spelled()
 
     def _spelled(self) -> tuple[tuple[str, ...], PatternTexts]:

@@ -1,4 +1,4 @@
-"""Attempts as their journal has them: what was tried, what came of it, and what nobody knows.
+"""Attempts as their journal has them: what was tried, what came of it, and what is unknown.
 
 An attempt is written down before the content of its mail can go, and its outcome before the mail leaves the queue. What
 has begun and has no outcome is uncertain: the server may have the mail.
@@ -116,11 +116,12 @@ def decisive(attempts: Iterable[JournalledAttempt], passage: EnqueueId) -> Journ
     recipient off may leave it in two passages. Apart from that only attempts of the same passage decide.
 
     Args:
-        attempts: those of the recipient, in their order.
+        attempts: the recipient's attempts, in their order.
         passage: the mail's present one.
 
     Returns:
-        One that delivered the mail, else the last one; None where it came to nothing, or there is none.
+        One that delivered the mail, else the last one; None where there is no attempt, or it came
+        to nothing.
     """
     last: JournalledAttempt | None = None
     for attempt in attempts:

@@ -1,8 +1,8 @@
 """The lines of a mail, which every reader of it has to see alike: our own rules, and the server that gets it next.
 
-RFC 5321 2.3.8 lets CR and LF stand in a mail only together, as the end of a line. Servers disagree about a CR or an LF
-that stands alone: some end a line there, some do not. A mail that has one could show a header field, or the end of
-itself, to the next server and hide it from our rules (SMTP smuggling).
+RFC 5321 2.3.8 lets CR and LF stand in a mail only together, as the end of a line. Servers disagree
+about a single CR or LF: some end a line there, some do not. A mail that has one could show a header
+field, or the end of itself, to the next server and hide it from our rules (SMTP smuggling).
 """
 
 import re
@@ -33,7 +33,7 @@ def canonical_lines(content: bytes) -> bytes:
 def transparent_blocks(lines: bytes, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
     """The lines as they are sent after DATA (RFC 5321 4.5.2), with the line of one dot that ends them, in blocks.
 
-    A second dot stands before each dot that begins a line. Only one block is held at a time: a mail that goes to many
+    A second dot is put before each dot that begins a line. Only one block is held at a time: a mail that goes to many
     servers at once is in memory once.
 
     Args:

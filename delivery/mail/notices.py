@@ -187,7 +187,7 @@ class StatusNotification:
     Attributes:
         sender: who is told.
         reporter: the name of this host, as others know it.
-        envelope_id: the sender's own id of the mail (ENVID); "" where there is none.
+        envelope_id: the sender's own id of the mail (ENVID); "" without one.
         arrived_at: when the mail was first seen.
         content: of the mail that is reported on.
         returned: how much of that is to come back; None where the sender did not say.
@@ -266,7 +266,9 @@ class StatusNotification:
 
     def _text(self) -> Iterable[str]:
         if self.to_postmaster:
-            yield f"This is the mail system at {self.reporter}. Nobody could be told what became of a mail."
+            yield (
+                f"This is the mail system at {self.reporter}. The sender of a mail could not be told what became of it."
+            )
             yield "A report, or another mail without a sender, was not taken, or no queue takes the sender's address."
             yield "What is attached shows which mail."
         else:

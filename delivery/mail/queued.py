@@ -26,9 +26,9 @@ class QueuedEntry:
 
     Attributes:
         enqueue_id: of the mail's present passage through the queue.
-        state: of an active one nobody knows but its server whether it waits, or is being delivered.
+        state: only the server of an active entry knows whether it waits or is being delivered.
         due_at: when a deferred one is tried again; None for others.
-        attributes: those of the mail that are texts, numbers or flags.
+        attributes: the mail's attributes that are texts, numbers or flags.
         after_attempt: of an active one: what is to follow once its attempt has ended.
     """
 
@@ -104,10 +104,10 @@ class EntryFilter:
     Attributes:
         ids: of mails, at first or now, or of entries, as `mail:number`; none is no condition, here and below.
         texts: `*` stands for anything.
-        attributes: by name, likewise.
+        attributes: by name, with the same patterns.
         refusals_min, refusals_max: how often it was refused for now.
         older_than_at: its mail was first seen before.
-        newer_than_at: likewise, then or later.
+        newer_than_at: the same, then or later.
 
     Raises:
         WrongUse: a text is too long.

@@ -26,8 +26,8 @@ class MailSettlement:
         notices: what its sender is told, by recipient.
         again: entries that come again, by when.
         failed: entries that are given up.
-        untold: failures of a mail without a sender, by recipient: it is a report mostly, and nobody is left to be told
-            but a postmaster.
+        untold: failures of a mail without a sender, by recipient: it is a report mostly, and only a
+            postmaster can be told.
     """
 
     notices: Sequence[RecipientNotice]
@@ -86,9 +86,9 @@ def settlement_of(
 ) -> MailSettlement:
     """What follows from how each of a mail's entries has ended.
 
-    Entries that were refused equally often come again together, as do those that come again within a second. That
-    follows from when they were refused, as the journal of attempts has it: whoever settles the mail again, after a
-    crash, puts the same entries together.
+    Entries that were refused equally often come again together, as do those that come again within
+    a second. That follows from when they were refused, as the journal of attempts has it: a server
+    that settles the mail again, after a crash, puts the same entries together.
     """
     notices = list[RecipientNotice]()
     again = dict[datetime, list[DeliveryEntry]]()

@@ -1,4 +1,4 @@
-"""Run-time conditions: limits that somebody sets for a while, which are tested before those of the policy file.
+"""Run-time conditions: limits that an operator or hook sets for a while, tested before the policy file's conditions.
 
 Each is of the policies that count by exactly its fields: it changes their limits, and makes no counter. Where there is
 no such policy it is parked, until a reload brings one.
@@ -36,15 +36,16 @@ _IDS: Final = UUID("1f0b3c3e-5d0a-4c58-9d2e-0c6d8f5f7a11")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeCondition:
-    """Limits that somebody set for all servers of a queue.
+    """Limits that an operator or hook set for all servers of a queue.
 
     Attributes:
-        fields: those of the policy, by name, in their alphabetical order.
+        fields: the fields of the policy, by name, in alphabetical order.
         values: for which they hold, by the name of their field, in the spelling of `pattern_text`; none is always.
         threshold: all of the limits: nothing comes from the file then.
         owner: who set them.
-        made_at: the earlier one is tested first; those that people set before those of hooks.
-        ends_at: None: somebody removes it.
+        made_at: the earlier one is tested first; conditions of people come before conditions of
+            hooks.
+        ends_at: None: until it is removed.
         unread: why the ledger does not tell all of it: `threshold` lets nothing begin then; "" where it tells all.
         has_target: whether the ledger tells its fields and values.
     """
@@ -91,7 +92,7 @@ class MadeCondition:
 
 
 def normal_condition_value(named: PickupField, text: str) -> str:
-    """A value of a condition in one spelling; unlike that of a suspension it may name a group.
+    """A value of a condition in one spelling; unlike a suspension's value it may name a group.
 
     Raises:
         WrongUse: no mail can have it, or it names a list.
@@ -106,7 +107,8 @@ def normal_texts(fields: Iterable[str], values: PatternTexts) -> tuple[tuple[str
     """The fields of a policy and the values of a condition in one spelling, so that what means the same is the same.
 
     Raises:
-        WrongUse: a field or a value that is none, a value of a field that is not among these, or a list.
+        WrongUse: an unknown field, a value that is not valid, a value of a field that is not given,
+            or a list.
     """
     names = tuple(sorted({field_named(name).value for name in fields}))
     for name in values:
@@ -118,7 +120,7 @@ def normal_texts(fields: Iterable[str], values: PatternTexts) -> tuple[tuple[str
 
 
 def condition_id(queue: QueueName, fields: Sequence[str], values: PatternTexts, hook: str = "") -> UUID:
-    """The id of what nobody gave one: the same for the same fields and values, whoever makes it, and how often.
+    """The id of a condition without a given id: the same fields and values always make the same id.
 
     What a hook sets is another condition than what people set: `hook` is its owner.
     """
@@ -127,7 +129,7 @@ def condition_id(queue: QueueName, fields: Sequence[str], values: PatternTexts, 
 
 @dataclass(frozen=True, slots=True)
 class PlacedCondition:
-    """What became of a condition beside the policies of a file.
+    """What became of a condition under the policies of a file.
 
     Attributes:
         policies: the numbers of those whose limits it sets, from 0.
@@ -147,7 +149,7 @@ class ServedPolicies:
 
     Attributes:
         server: the process.
-        policies: of its file, in their order; of those that were read from the ledger neither conditions nor limits.
+        policies: of its file, in their order; policies read from the ledger have neither conditions nor limits.
     """
 
     server: str
@@ -220,7 +222,7 @@ def _lacking_group(policy: CounterPolicy, patterns: Mapping[PickupField, Sequenc
 def _as_counted(
     policy: CounterPolicy, named: PickupField, patterns: Iterable[ValuePattern]
 ) -> Mapping[ValuePattern, ValuePattern]:
-    """For each pattern the group as which all of its values are counted; itself where there is none."""
+    """For each pattern the group as which all of its values are counted; itself without a group."""
     found = dict[ValuePattern, ValuePattern]()
     for pattern in patterns:
         group = next(

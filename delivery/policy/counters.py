@@ -88,7 +88,7 @@ class PickupCounters:
         }
 
     def replace(self, policies: Sequence[CounterPolicy], now: int) -> PolicyChanges:
-        """Count by these policies: the counters of those that stay get their new places and limits, others go."""
+        """Count by these policies: the counters of policies that stay get their new places and limits, others go."""
         before = list(enumerate(self.policies))
         kept = dict[int, int]()
         for number, policy in enumerate(policies):

@@ -137,7 +137,7 @@ class CoverIndex:
                     self._expressions[named].add(pattern)
 
     def covering(self, patterns: FieldPatterns) -> list[int]:
-        """The numbers of those that each hold for all for which these patterns hold, in their order."""
+        """The numbers of the entries that hold for everything these patterns hold for, in their order."""
         found = Counter[int]()
         for named in PickupField:
             if some := patterns.get(named):

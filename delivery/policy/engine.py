@@ -1,14 +1,16 @@
 """Which mail is picked up next, and what the others wait for.
 
-Mails that every policy counts alike form a sub-queue, so limits are tested once for all of them. A sub-queue that is
-refused waits on one refusing counter for each of its source addresses, and leaves the ring of those that are ready;
-a counter that clears wakes one of those that wait on it, and the next turn of that one's tenant wakes the next. So a
-pick costs the same however many wait. All counters are tested before any of them counts: none is spent in vain.
+Mails that every policy counts alike form a sub-queue, so limits are tested once for all of them. A
+sub-queue that is refused waits on one refusing counter for each of its source addresses, and leaves
+the ring of ready sub-queues; a counter that clears wakes one sub-queue that waits on it, and the
+next turn of its tenant wakes the next. So a pick costs the same however many wait. All counters are
+tested before any of them counts: none is spent in vain.
 
-Tenants take turns by weight, among those that are ready as before each counter, and the sub-queues of a tenant take
-turns among themselves: neither ten thousand sub-queues nor their mails give a tenant more than one. A turn that is
-refused is none. Where a tenant has many turns to take before that of the sub-queue that a counter woke, the counter
-wakes one of another tenant meanwhile. Mails of two tenants are never in one sub-queue, even where no policy tells them
+Tenants take turns by weight, among those that are ready as before each counter, and the sub-queues
+of a tenant take turns among themselves: neither ten thousand sub-queues nor their mails give a
+tenant more than one. A refused turn does not count as a turn. Where a tenant has many turns to take
+before the turn of the sub-queue that a counter woke, the counter wakes a sub-queue of another
+tenant meanwhile. Mails of two tenants are never in one sub-queue, even where no policy tells them
 apart: a tenant has at most as many sub-queues more as it has mails.
 
 Urgent mails go first within their sub-queue only. What a server holds is bounded, and the broker hands urgent mails
@@ -50,7 +52,7 @@ class PickupEngine:
     Args:
         policies: in the order of their file.
         algorithm: of the rates.
-        seen: is told of each turn; None: nobody is.
+        seen: is told of each turn; None: no observer.
     """
 
     def __init__(
@@ -153,7 +155,7 @@ class PickupEngine:
         return found
 
     def weigh(self, weights: Mapping[str, int]) -> None:
-        """Let these tenants weigh so much from now on, 1 to 100, and all others 1."""
+        """Give these tenants these weights from now on, 1 to 100, and all others weight 1."""
         self._weights = dict(weights)
 
     def reload(self, policies: Sequence[CounterPolicy], now: int) -> PolicyChanges:
@@ -339,7 +341,7 @@ class PickupEngine:
             self._wake_next(waker, now)
 
     def _wake_next(self, entry: CounterEntry, now: int) -> None:
-        """Wake one of those that wait on a clear counter, unless one's tenant has had no turn since it was woken."""
+        """Wake one sub-queue that waits on a clear counter, unless a woken one's tenant has had no turn since."""
         if entry.waking or entry.waiting is None or not entry.waiting.any_due():
             return
         at = entry.clear_at()

@@ -16,7 +16,7 @@ SUSPENDED: Final = -1
 """In place of a policy's number: a suspension."""
 
 GATE: Final = -2
-"""Likewise: the gate of all that counts against a shared limit."""
+"""The gate of all that counts against a shared limit, in the same form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class PolicyShare:
         condition: the number of the one that sets the limits, from 0; None: the default does, where there is one.
         delivering: how many deliveries of what is counted so go on, here.
         clear_at: from when one more may begin, in nanoseconds; UNKNOWN where one must end first; None: now.
-        rate_at: likewise, by the rate alone.
-        connect_at: likewise, by the interval between connections.
+        rate_at: the same, by the rate alone.
+        connect_at: the same, by the interval between connections.
         shared: whether the servers of the queue share the limits: these are this server's part.
         elsewhere: it has none of them, others have.
         set_by: the run-time condition that sets the limits; None: the file does.
@@ -61,7 +61,7 @@ class SourceExplanation:
     Attributes:
         source: "" is any.
         shares: of the policies that count the mail, in their order; later ones are not consulted.
-        suspensions: the ids of those that hold it.
+        suspensions: the ids of the suspensions that hold it.
         clear_at: from when it may be sent from there, as far as is known; else as of a share.
         has_share: whether the server knows its part of shared limits now; without, none of what these count may begin.
     """
@@ -94,7 +94,7 @@ class QuotaShare:
         quota: its number, from 0.
         key: what the mail is counted under, in the order of the quota's fields.
         condition: the number of the one that sets the limit, from 0; None: the default does, where there is one.
-        limit: None is none.
+        limit: None: no limit.
         used: how much of what is counted so is in the queue; None: it was not counted.
     """
 
@@ -124,7 +124,7 @@ def explain_mail(file: PickupPolicies, mail: ActiveMail) -> tuple[SourceExplanat
 def as_in_file(
     sources: Sequence[SourceExplanation], placed: Sequence[PlacedCondition]
 ) -> tuple[SourceExplanation, ...]:
-    """What holds beside run-time conditions, with the numbers that the file's own conditions have there."""
+    """What holds in addition to run-time conditions, with the numbers that the file's own conditions have there."""
     return tuple(
         replace(source, shares=tuple(_in_file(share, placed) for share in source.shares)) for source in sources
     )
@@ -156,7 +156,7 @@ def explain_by(engine: PickupEngine, mail: ActiveMail, now: int) -> tuple[Source
 
 
 def next_source(engine: PickupEngine, mail: ActiveMail, sources: Sequence[SourceExplanation]) -> NextSource | None:
-    """The address whose turn it is of those that are left, else of those that are clear first; None: nobody knows."""
+    """The address whose turn it is among the remaining ones, else among the first clear ones; None: unknown."""
     known = [explanation for explanation in sources if explanation.clear_at != UNKNOWN]
     first = min(((explanation.clear_at or LONG_AGO) for explanation in known), default=UNKNOWN)
     usable = {

@@ -1,8 +1,9 @@
 """Rules for mails that come in: what a mail's client, envelope and header make of its transport, job and metadata.
 
-Rules are looked at from top to bottom, and of those that hold each attribute is set by the first that names it: as with
-conditions, what is special stands above what is general. A rule looks at one recipient; recipients for whom rules come
-to the same share a mail. Source: docs/policy-file.md, "Mails that come in".
+Rules are read from top to bottom. Each attribute is set by the first rule that holds and names it.
+As with conditions, special rules come before general ones. A rule looks at one recipient;
+recipients for whom rules come to the same share a mail. Source: docs/policy-file.md, "Mails that
+come in".
 """
 
 import re
@@ -65,7 +66,7 @@ class ValueTemplate:
         """Whether the names mean something only the rule can say.
 
         Raises:
-            WrongUse: a reference that is none.
+            WrongUse: a reference to a missing group.
         """
         if "${" in _REFERENCE.sub("", text):
             raise WrongUse(f"{text!r} has a '${{' without its end", mend="Write ${1}, ${name} or ${senderdomain}.")
@@ -131,7 +132,7 @@ def unknown_name(template: ValueTemplate, expressions: Sequence[RegexValues]) ->
         if name.isdigit() and len(counts) != 1:
             return f"${{{name}}} counts the groups of one expression, and this rule has {len(counts)}"
         if name.isdigit() and int(name) > counts[0]:
-            return f"${{{name}}} is none of the {counts[0]} groups of the expression"
+            return f"${{{name}}} is not one of the {counts[0]} groups of the expression"
         if not name.isdigit() and name not in names and name not in fields:
             return f"${{{name}}} is neither a group of an expression of this rule nor one of {', '.join(fields)}"
     return None
@@ -177,7 +178,7 @@ def outcome_of(rules: Iterable[IncomingRule], values: IncomingValues, now: datet
 
 
 def rules_before_header(rules: Iterable[IncomingRule]) -> tuple[tuple[IncomingRule, ...], frozenset[str] | None]:
-    """The rules that can be asked before the header is there, and the attributes that those of the header may set.
+    """The rules that can be asked before the header is there, and the attributes that rules of the header may set.
 
     Of these attributes nothing is known before; None: of all, as one of those rules may stop the others.
     """
@@ -189,7 +190,7 @@ def rules_before_header(rules: Iterable[IncomingRule]) -> tuple[tuple[IncomingRu
 
 
 def checked_value(name: str, text: str, now: datetime) -> str | int:
-    """The value of an attribute that a text means; "" is none.
+    """The value of an attribute that a text means; "" means no value.
 
     Raises:
         WrongUse: it cannot be one.

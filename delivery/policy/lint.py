@@ -32,7 +32,7 @@ from mailmend.delivery.policy.policy import (
 from mailmend.delivery.policy.quotas import QueueQuota, QuotaLimit
 
 COMBINATIONS_MAX: Final = 10_000
-"""Of a condition with lists in several fields so many combinations of values are looked at; else nothing is said."""
+"""The maximum number of combinations of values that are checked of a condition with lists in several fields."""
 
 OVERLAPS_MAX: Final = 1_000
 """Where a condition may overlap with more later ones, its mails are not looked for in them, and nothing is said."""
@@ -164,7 +164,7 @@ def _is_apart(policy: CountedTogether[Any], condition: ThresholdCondition[Any], 
     "Write the limits as the default, without that condition, or say in the condition which mails it is for.",
 )
 def unreached_default(file: PickupPolicies) -> Iterator[PolicyHit]:
-    """A default beside a condition that always holds."""
+    """A default next to a condition that always holds."""
     for path, policy in _policies(file):
         always = _always(policy)
         if always is not None and policy.default:
@@ -223,7 +223,7 @@ def _why_impossible(named: MatchedField, pattern: ValuePattern, groups: Sequence
     )
     if group is None or any(pattern.matches(f"#{name}") for name in names):
         return ""
-    return f"is counted as #{group.name}, and never by itself"
+    return f"is counted as #{group.name}, and never alone"
 
 
 def _never_holds(policy: CountedTogether[Any], condition: ThresholdCondition[Any]) -> bool:
@@ -237,7 +237,7 @@ def _never_holds(policy: CountedTogether[Any], condition: ThresholdCondition[Any
     "P5",
     "a list that nothing uses",
     "Its values have no effect; where it was meant to be used, its name may be misspelt there as a value.",
-    "Refer to it as '@name' where a value stands, or remove it.",
+    "Refer to it as '@name' instead of a value, or remove it.",
 )
 def unused_list(file: PickupPolicies) -> Iterator[PolicyHit]:
     """A list that no policy and no suspension refers to."""
@@ -311,7 +311,7 @@ def repeated_suspension(file: PickupPolicies) -> Iterator[PolicyHit]:
     "Leave out the rate, or shorten the interval.",
 )
 def unreached_rate(file: PickupPolicies) -> Iterator[PolicyHit]:
-    """A rate beside a connect interval or a concurrency that never lets it be exceeded."""
+    """A rate that a connect interval or a concurrency never lets deliveries exceed."""
     for number, policy in enumerate(file.policies):
         path = ("policies", number)
         numbered = enumerate(policy.conditions)
@@ -387,7 +387,7 @@ def idle_incoming_rule(file: PickupPolicies) -> Iterator[PolicyHit]:
 @_rule(
     "P12",
     "a quota that lets no mail in",
-    "Where every mail is counted by a quota of 0, clients have to keep all of theirs.",
+    "A quota of 0 that counts every mail refuses all mails of all clients.",
     "Write how much there may be; or name in conditions the mails that are to be refused.",
 )
 def closed_quota(file: PickupPolicies) -> Iterator[PolicyHit]:

@@ -44,7 +44,7 @@ class MatchedField(Enum):
         return self.value in _DOMAINS
 
     def normal(self, value: str) -> str:
-        """The value as it is compared, which is its own normal form; the empty one is that of mails without the field.
+        """The value as it is compared, which is its own normal form; mails without the field have the empty value.
 
         Raises:
             WrongUse: no mail can have it.
@@ -89,7 +89,7 @@ def field_named(name: str) -> PickupField:
     """The field of that name.
 
     Raises:
-        WrongUse: there is none.
+        WrongUse: there is no such value.
     """
     known = {pickup_field.value: pickup_field for pickup_field in PickupField}
     if name not in known:
@@ -105,7 +105,7 @@ _OF_HALON: Final = frozenset({*_ADDRESSES, *_DOMAINS, "grouping"})
 
 @dataclass(frozen=True, slots=True)
 class ExactValue:
-    """One value, in its normal form; the empty one is that of mails without the field."""
+    """One value, in its normal form; mails without the field have the empty value."""
 
     value: str
 
@@ -125,7 +125,7 @@ class DomainsBelow:
 
 @dataclass(frozen=True, slots=True)
 class AddressRange:
-    """The addresses of a network: `192.0.2.0/24`; a group of addresses is none of them."""
+    """The addresses of a network: `192.0.2.0/24`; a group of addresses is not a network."""
 
     network: ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -274,7 +274,7 @@ CounterKey = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class CountedTogether(Generic[L]):
-    """What is counted together by some fields, or everything where there are none, and the limits of it.
+    """What is counted together by some fields (everything without fields), and its limits.
 
     Attributes:
         groups: of a field; a value belongs to the first that holds it, and else stands for itself.
@@ -298,7 +298,7 @@ class CountedTogether(Generic[L]):
         return tuple(self._counted_as(pickup_field, values.get(pickup_field, "")) for pickup_field in self.fields)
 
     def threshold(self, key: CounterKey) -> L | None:
-        """The limits of what has this key; None where there are none."""
+        """The limits of what has this key; None without limits."""
         number = self.condition(key)
         return self.default if number is None else self.conditions[number].threshold
 

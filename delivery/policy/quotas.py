@@ -31,7 +31,7 @@ _REST_TIMES: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class QueuedAmount:
-    """Mails and their bytes; those of a mail whose size was not noted are none."""
+    """Mails and their bytes; a mail without a noted size has 0 bytes."""
 
     messages: int = 0
     bytes: int = 0
@@ -199,7 +199,7 @@ class QuotaUsage:
         self._look_at_all()
 
     def reload(self, quotas: tuple[QueueQuota, ...]) -> None:
-        """Let these hold from now on; of those that count the same mails together all that is known stays.
+        """Apply these quotas from now on; a quota that counts the same mails together as before keeps its counts.
 
         Another one refuses nothing until it is counted.
         """

@@ -28,7 +28,7 @@ _TEXT: Final = re.compile(r"\s*(\d+)\s*(?:/\s*(\d+(?:\.\d+)?|\.\d+)\s*)?", re.AS
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRate:
-    """At most so many deliveries begin in an interval.
+    """The maximum number of deliveries that begin in an interval.
 
     Attributes:
         count: 1 or more.
@@ -40,7 +40,7 @@ class DeliveryRate:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise WrongUse("a rate of no deliveries is none", mend="To let none through, suspend what is meant.")
+            raise WrongUse("a rate must allow at least 1 delivery", mend="To let none through, suspend what is meant.")
         if self.interval < 1:
             raise WrongUse("the interval of a rate is not longer than nothing", mend=_MEND)
 

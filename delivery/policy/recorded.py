@@ -28,7 +28,7 @@ class RecordedAttempt:
     Attributes:
         mail: as the policies count it; its id is unique in the record.
         ready_at: from when it might have been picked.
-        ended_at: None: nobody knows.
+        ended_at: None: unknown.
     """
 
     mail: ActiveMail
@@ -38,7 +38,7 @@ class RecordedAttempt:
 
     @property
     def order(self) -> tuple[int, int, str]:
-        """By which a record is sorted, whoever reads it."""
+        """The order of a record, for each reader."""
         return self.ready_at, self.started_at, self.mail.id
 
     @property
@@ -85,7 +85,7 @@ def tells_sources(said: PickupPolicies) -> bool:
 
 
 def with_concurrency(said: PickupPolicies, most: int | None) -> PickupPolicies:
-    """The same policies behind one more, the first, that lets at most so many deliveries go on at once."""
+    """The same policies behind one more, the first, that limits the number of simultaneous deliveries."""
     if most is None:
         return said
     all_together = CounterPolicy(groups={}, default=Threshold(concurrency=most))

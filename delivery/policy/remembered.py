@@ -20,10 +20,10 @@ KEPT_FROM: Final = 60 * SECOND
 """The shortest interval of a rate that is kept over restarts, in nanoseconds."""
 
 AHEAD: Final = 50
-"""One in so many deliveries of a rate may begin before the next row; after that part of its interval one is due."""
+"""One delivery in this number may begin before the next row; after that part of its interval one is due."""
 
 Instants = Callable[[int], int]
-"""From the instants of one clock to those of another."""
+"""From the instants of one clock to the instants of another."""
 
 CounterName = tuple[str, CounterKey]
 """A counter over restarts: what its policy counts by, and its key."""
@@ -93,8 +93,8 @@ class CounterMemory:
         place: of the counter in its engine.
         rate: as it is written, or is to be.
         ahead: how many may begin before it is written anew.
-        most: of these.
-        begun: since this process began; `saved` of them are in the row, -1: there is none.
+        most: the greatest value of `ahead`.
+        begun: since this process began; `saved` of them are in the row, -1: there is no row.
         saved_at: when the row was made.
         gone: the counter is no longer there.
     """
@@ -132,7 +132,7 @@ class CounterMemory:
         return 0 if self.gone else self.most
 
     def is_written(self, row: SavedRate, begun: int, now: int) -> None:
-        """A row was made at that time, when so many had begun."""
+        """A row was made at that time, when this number had begun."""
         self.saved = begun
         if self.gone:
             if self.kept.closing.get(self.name) is self:
@@ -192,7 +192,7 @@ class KeptRates:
         return found
 
     def due(self, now: int, most: int) -> list[CounterMemory]:
-        """The counters that are to be written now, at most so many, those first that nothing begins under."""
+        """The counters to be written now, up to a maximum; counters under which nothing begins come first."""
         urgent = sorted(self.unsaved, key=lambda one: one.ahead)
         late = [memory for memory in self.changed if memory.saved_at + memory.state.rate.interval // AHEAD <= now]
         return [*urgent, *(memory for memory in late if memory not in self.unsaved), *self.closing.values()][:most]

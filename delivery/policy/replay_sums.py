@@ -1,4 +1,4 @@
-"""What a replay comes to, beside what was recorded: sums that may be made of each group of a record and then added."""
+"""What a replay comes to, next to what was recorded: sums that may be made of each group of a record and then added."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ LOOKED_AT: Final = (PickupField.RECIPIENT_DOMAIN, PickupField.TRANSPORT_ID, Pick
 """The fields whose values are shown by how much they were delayed."""
 
 _DIGITS: Final = 3
-"""Waits are counted to so many digits, and no finer than a millisecond."""
+"""The number of digits to which waits are counted, and no finer than a millisecond."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class WaitSums:
         self._widen(other.last_begun, other.last_ended, other.longest)
 
     def percentile(self, percent: int) -> int | None:
-        """The wait that so many of a hundred did not exceed, rounded up to three digits; None: nothing began."""
+        """A percentile of the waits, rounded up to three digits; None: nothing began."""
         seen = 0
         for wait in sorted(self.waits):
             seen += self.waits[wait]

@@ -1,7 +1,7 @@
 """Recorded attempts again, under other policies: what would have begun when, and which limits would have held it back.
 
 It is the engine of the servers that picks, with a clock that jumps from event to event. Arrivals and durations are as
-they were recorded; what is refused for now under other policies is not tried again besides.
+they were recorded; a temporary refusal under other policies makes no further attempt.
 Source: docs/design.md, "Pickup" (14).
 """
 
@@ -38,7 +38,7 @@ class BegunAttempt:
 
     Attributes:
         at: in nanoseconds since 1970.
-        ends_at: likewise.
+        ends_at: the same for the end.
         source: the address that it is made from.
     """
 

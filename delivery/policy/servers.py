@@ -1,9 +1,10 @@
 """The servers that deliver one queue, and the order in which they take up each other's coming and going.
 
-Each server has a seat, which lives as long as its heartbeat, and they all have one view: who shares the limits. Every
-view has a number, its epoch. A server adopts a view once what it is delivering fits in its share there; until all
-servers of the view before have adopted it, or have lost their seats, each has the least of its shares in both. Only
-then is there a next view. So at every instant the shares together are at most the limit, whoever is late or dead.
+Each server has a seat, which lives as long as its heartbeat, and they all have one view: who shares
+the limits. Every view has a number, its epoch. A server adopts a view once what it is delivering
+fits in its share there; until all servers of the view before have adopted it, or have lost their
+seats, each has the least of its shares in both. Only then is there a next view. So at every instant
+the shares together are at most the limit, whichever server is late or dead.
 Source: docs/adr/0043.
 """
 
@@ -30,7 +31,7 @@ class SeatState(Enum):
 
 
 class ShareState(Enum):
-    """How a server stands to limits that are shared; the value is its name in metrics."""
+    """The state of a server's share of limits; the value is its name in metrics."""
 
     HAS_SHARE = "shares"
     WAITS = "waits"
@@ -44,7 +45,7 @@ class ServerSeat:
     Attributes:
         claim: drawn by the process that took it: only that one may renew it.
         owner: the process, for people.
-        process: the same, for those on its host who would know whether it has ended; empty: nobody can tell.
+        process: the same, for those on its host who would know whether it has ended; empty: that is unknown.
         adopted: the epoch of the last view that it has adopted.
         since: when it was taken.
         seen_at: the last heartbeat; both by the holder's clock, for people.
@@ -68,8 +69,9 @@ class ServerLife:
         claim: of the seat of the process that wrote it: only that one changes it.
         span: under which the rows of its counters are; another one, where the process before could not be followed.
         epoch: of the last view that it went by.
-        changes: of its share, in microseconds of the wall clock, and `number` that of the last.
-        stamp: below the stamps of all rows of this process, above those of processes before.
+        changes: of its share, in microseconds of the wall clock; `number` is the number of the
+            last.
+        stamp: below the stamps of all rows of this process, above the stamps of earlier processes.
         seen: the wall clock, which is not earlier for a process that follows.
     """
 
@@ -82,7 +84,7 @@ class ServerLife:
     seen: int
 
     def goes_on(self, view: "ServerView", name: ServerName) -> bool:
-        """Whether its share was nobody else's since, nor could have been."""
+        """Whether no other server had its share since, or could have had it."""
         since = view.members.get(name)
         return since is not None and since <= self.epoch <= view.epoch <= self.epoch + 1
 
@@ -103,11 +105,11 @@ class ServerView:
     before: tuple[ServerName, ...] = ()
 
     def is_complete(self, seats: Mapping[ServerName, ServerSeat]) -> bool:
-        """Whether nobody goes by the view before any more; the seats were read after this view was there."""
+        """Whether no server follows the view before any more; the seats were read after this view was there."""
         return all(_goes_by(seats.get(name), self.epoch) for name in self.before)
 
     def share(self, name: ServerName, *, complete: bool) -> LimitShare:
-        """The share of a server; `complete`: it has adopted this view itself, and nobody goes by another."""
+        """The share of a server; `complete`: it has adopted this view itself, and no server follows another."""
         now = _share_among(tuple(self.members), name)
         is_new = self.members.get(name) == self.epoch
         if complete or (is_new and not self.before):
@@ -121,7 +123,7 @@ class ServerView:
     def next(self, seats: Mapping[ServerName, ServerSeat], absent: Collection[ServerName] = ()) -> "ServerView | None":
         """The view that is due, with all that have seats and without those that have been absent for long enough.
 
-        None: nobody came or went, or somebody goes by the view before this one yet.
+        None: no server came or went, or a server still follows the view before this one.
         """
         if not self.is_complete(seats):
             return None

@@ -15,10 +15,10 @@ from mailmend.delivery.policy.remembered import CounterMemory
 from mailmend.delivery.policy.turns import TenantTurns
 
 UNKNOWN: Final = 2**63
-"""An instant that nobody knows: a counter clears when one of its deliveries ends."""
+"""An unknown instant: a counter clears when one of its deliveries ends."""
 
 URGENT_IN_A_ROW: Final = 9
-"""After so many urgent mails of a sub-queue one that is not urgent has its turn."""
+"""The number of urgent mails of a sub-queue after which one that is not urgent has its turn."""
 
 ANY_SOURCE: Final = ("",)
 
@@ -137,7 +137,7 @@ class SubQueue:
     """Mails of one tenant that all policies count alike, and that the same suspensions hold back.
 
     Attributes:
-        tenant: "" is that of mails without one.
+        tenant: "" for mails without one.
         counters: by source address, all that count a mail which is sent from there, and its suspensions.
         waits_on: empty while it is in the ring.
         woken_by: the counter that put it into the ring, until its turn.
@@ -189,7 +189,7 @@ class SubQueue:
 
 @dataclass(frozen=True, slots=True)
 class PickupFigures:
-    """What an engine has done since it began, and how it stands.
+    """What an engine has done since it began, and its present state.
 
     Attributes:
         picks: deliveries begun for mails that waited.

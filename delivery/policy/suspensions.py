@@ -27,7 +27,7 @@ ORDER_MAX: Final = timedelta(days=365)
 """The longest time for which something may be ordered."""
 
 HOOK_OWNER: Final = "hook "
-"""What the owner of whatever a hook orders begins with, before the hook's name; nobody else's does."""
+"""What the owner of whatever a hook orders begins with, before the hook's name; no other owner begins with it."""
 
 _NAMES: Final = ("#", "@")
 """What names of groups and lists begin with, which only a policy file has."""
@@ -39,7 +39,7 @@ class Suspension:
 
     Attributes:
         patterns: by field; one of a field's must match. One of the source address leaves the others to the mail.
-        ends_at: in nanoseconds of the engine's clock; None: somebody removes it.
+        ends_at: in nanoseconds of the engine's clock; None: until it is removed.
     """
 
     id: str
@@ -66,7 +66,7 @@ def normal_values(values: PatternTexts) -> PatternTexts:
     """The same of all values, each once, by the names of their fields.
 
     Raises:
-        WrongUse: a field or a value that is none.
+        WrongUse: an unknown field, or a value that is not valid.
     """
     return {
         name: tuple(dict.fromkeys(normal_value(field_named(name), text) for text in texts))
@@ -76,13 +76,13 @@ def normal_values(values: PatternTexts) -> PatternTexts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeSuspension:
-    """A suspension that somebody made for all servers of a queue.
+    """A suspension that an operator or hook made for all servers of a queue.
 
     Attributes:
         id: its time is when it was made.
         values: by the name of their field; none is every mail.
         owner: who made it.
-        ends_at: None: somebody removes it.
+        ends_at: None: until it is removed.
         damage: why the ledger does not tell its values: it holds every mail then; "" where it tells them.
     """
 

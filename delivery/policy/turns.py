@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 
 WEIGHT_MAX: Final = 100
-"""Of a tenant; the least is 1, which is also that of a tenant of whom nothing is said."""
+"""The weight of a tenant; the least is 1, which is also the default."""
 
 NO_WEIGHTS: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -29,7 +29,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class SourcePool:
-    """Takes source addresses in turn, by weight, those of little weight evenly among the others."""
+    """Takes source addresses in turn, by weight; addresses of little weight come evenly among the others."""
 
     def __init__(self, sources: Iterable[str]) -> None:
         self._weights = Counter(sources)
@@ -67,8 +67,9 @@ class TenantTurn(Generic[T]):
 class TenantTurns(Generic[T]):
     """Tenants in turn, and what each of them has in turn: a turn costs the logarithm of how many tenants there are.
 
-    A tenant whose turn has begun has no other one until that ends. Only what is spent moves time on: a turn that
-    comes to nothing costs nobody anything, and who had more than others is behind them even after all were gone.
+    A tenant whose turn has begun has no other one until that ends. Only what is spent moves time
+    on: a turn that comes to nothing costs nothing, and a tenant that had more than others is behind
+    them even after all were gone.
     """
 
     __slots__ = ("_due", "_now", "_pushes", "_sweep_from", "_tenants")
@@ -108,7 +109,7 @@ class TenantTurns(Generic[T]):
         return False
 
     def begin(self) -> TenantTurn[T] | None:
-        """The turn of the tenant that has waited longest by weight; None where nobody else has anything."""
+        """The turn of the tenant that has waited longest by weight; None where no other tenant has anything."""
         if not self.any_due():
             return None
         found = heappop(self._due)[2]
@@ -117,7 +118,7 @@ class TenantTurns(Generic[T]):
         return found
 
     def spend(self, tenant: str, spent: int, *, alone: bool) -> None:
-        """Something was taken, in a turn that goes on or without one; alone: nobody else wanted it."""
+        """Something was taken, in a turn that goes on or without one; alone: no other tenant wanted it."""
         found = self._tenants.get(tenant) or self._new(tenant)
         if found.due_at > self._now and (alone or found.has_begun):
             self._now = found.due_at
@@ -139,7 +140,7 @@ class TenantTurns(Generic[T]):
         self.end(self._tenants[tenant])
 
     def clear(self) -> None:
-        """Nobody has anything any more, and no turn goes on; who had more than others is remembered."""
+        """No tenant has anything any more, and no turn goes on; a tenant that had more than others is remembered."""
         self._due.clear()
         for found in list(self._tenants.values()):
             found.things.clear()
@@ -159,7 +160,7 @@ class TenantTurns(Generic[T]):
         heappush(self._due, (found.due_at, self._pushes, found))
 
     def _numbered(self, found: TenantTurn[T]) -> tuple[int, int, TenantTurn[T]]:
-        """Of those that are due at the same time, the one that has waited longest is first."""
+        """Among tenants due at the same time, the one that has waited longest is first."""
         self._pushes += 1
         return found.due_at, self._pushes, found
 
@@ -171,7 +172,7 @@ class TenantTurns(Generic[T]):
             del self._tenants[found.tenant]
 
     def _sweep(self) -> None:
-        """Forget all that would be the same if they came anew; so many may come before the next time."""
+        """Forget all that would be the same if they came anew; the result is how many may come before the next time."""
         self._due = [turn for turn in self._due if not self._is_as_new(turn[2])]
         heapify(self._due)
         self._tenants = {name: tenant for name, tenant in self._tenants.items() if not self._is_as_new(tenant)}

@@ -59,7 +59,7 @@ from mailmend.model.ports import Clock
 _NO_JOURNAL: Final = "the journal of attempts does not answer"
 
 _OF_THE_SERVER: Final = frozenset({AttemptStage.CONNECT, AttemptStage.TLS, AttemptStage.GREETING})
-"""Where an attempt ends that says nothing of the mail: the next server may be tried."""
+"""Where an attempt ends without a reply about the mail: the next server may be tried."""
 
 
 @dataclass(slots=True, eq=False)
@@ -146,7 +146,7 @@ class EntryAttempts:
         orders: what is ordered of entries for after an attempt, or before one; None: nothing is.
         wake: called when others may be picked.
         trying: the attempts that are under way, each with its task.
-        broken_off: those of them that were.
+        broken_off: the ones that were.
     """
 
     next_hops: NextHops

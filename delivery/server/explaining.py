@@ -1,4 +1,4 @@
-"""How a recipient stands whose mail a server has: at which stage, what it waits for, and from where it goes."""
+"""The state of a recipient whose mail a server has: its stage, what it waits for, and its source address."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,14 @@ from mailmend.delivery.server.held_mails import HeldMail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryStanding:
-    """How an entry stands at this moment.
+    """The state of an entry at this moment.
 
     Attributes:
         held: its mail.
         counted: as what it waits to be picked, or is being delivered; None at other stages.
         sources: what holds for it at each address that it may be sent from; () where it does not wait.
-        goes: from where it would be sent, and when; None where nobody knows, or where it does not wait.
+        goes: from where it would be sent, and when; None where that is unknown, or where it does
+            not wait.
         ahead: mails that are counted as it is and come before it.
         waits_on: policies' numbers and keys, or -1 and the id of a suspension, by which it may be woken; () where its
             turn comes.
@@ -45,7 +46,7 @@ class EntryStanding:
 def standings_of(
     name: str, mails: Iterable[HeldMail], ready: Mapping[str, ReadyEntry], engine: PickupEngine, now: int
 ) -> list[EntryStanding]:
-    """Those of a mail by any of its ids, or one as `mail:number`; `ready` has those that wait, by their name."""
+    """The entries of a mail by any of its ids, or one as `mail:number`; `ready` has waiting entries, by their name."""
     return [
         _standing_of(held, entry, ready.get(held.name_of(entry.id.number)), engine, now)
         for held in mails
@@ -57,7 +58,7 @@ def standings_of(
 def _standing_of(
     held: HeldMail, entry: DeliveryEntry, ready: ReadyEntry | None, engine: PickupEngine, now: int
 ) -> EntryStanding:
-    """How an entry of a mail stands; `ready` is there while it waits."""
+    """The state of an entry of a mail; `ready` is there while it waits."""
     number = entry.id.number
     ended = next((ended_entry for ended_entry in held.ended if ended_entry.entry.id.number == number), None)
     if ended:

@@ -31,7 +31,7 @@ _AWAY: Final = BackOff(timedelta(minutes=1), timedelta(minutes=30))
 _ELSEWHERE: Final = BackOff(timedelta(seconds=2), timedelta(minutes=1))
 
 _MANY: Final = 500
-"""Mails of more recipients are put together beside the event loop, whose server has a seat to keep."""
+"""Mails of more recipients are put together outside the event loop, whose server has a seat to keep."""
 
 LeavingStep = Callable[[], Awaitable[object]]
 
@@ -43,7 +43,7 @@ class HeldMail:
     Attributes:
         active: its entries that have not ended, by their number.
         taken_at: in nanoseconds of the monotonic clock.
-        expires_at: likewise.
+        expires_at: the same for its expiry.
         begun: attempts whose content may have been sent and whose end the journal does not have, by number.
         given: attributes that hooks set, and its queue does not know yet: kept with what comes again.
     """
@@ -59,7 +59,7 @@ class HeldMail:
 
     @property
     def may_have_been_had(self) -> bool:
-        """Whether somebody may have had it in this passage.
+        """Whether a server may have had it in this passage.
 
         The broker says so; or it was delayed, as movers of delayed mails may publish one twice.
         """
@@ -92,7 +92,7 @@ class HeldMail:
         return f"{self.dequeued.enqueue_id}:{number}"
 
     def names_of(self, entry: DeliveryEntry) -> frozenset[str]:
-        """By what somebody may ask for an entry: ids of its mail, at first and now, and of the entry."""
+        """The ids by which an entry is found: ids of its mail, at first and now, and of the entry."""
         ids = (str(self.mail.id), str(self.dequeued.enqueue_id))
         return frozenset((*ids, *(f"{name}:{entry.id.number}" for name in ids)))
 
@@ -120,7 +120,7 @@ class MailDepartures:
 
     Attributes:
         reporter: the name of this host, in reports to senders.
-        postmaster: who is told of reports that cannot be delivered; "" tells nobody.
+        postmaster: the address that is told of reports that cannot be delivered; "" for no notice.
         lost_reports: how many could not be, by who was told.
         unacked: mails whose ack alone has failed: they come again, and need nothing else.
         stuck: mails whose next step failed, and is tried again.
@@ -254,7 +254,7 @@ class MailDepartures:
     def _about_lost_report(
         self, held: HeldMail, notices: Sequence[RecipientNotice], now: datetime
     ) -> Iterable[LeavingStep]:
-        """Count a report that nobody gets, and tell the postmaster; not of what the postmaster did not get."""
+        """Count a report that cannot be delivered, and tell the postmaster, unless the postmaster did not get it."""
         is_its_own = all(notice.recipient.lower() == self.postmaster.lower() for notice in notices)
         reader = ReportReader.POSTMASTER if self.postmaster and not is_its_own else ReportReader.NOBODY
         self.lost_reports[reader] += 1

@@ -1,9 +1,10 @@
 """Hooks: programs of the operator's own that decide before and after an attempt, each within a limit of time.
 
-A hook is a function, or a coroutine function; the former runs in a thread, which goes on where it takes too long. One
-that fails, or takes too long, decides nothing: before an attempt the recipient comes again in five minutes, and no
-retry is counted; after it follows what would follow without a hook. What it orders beside its decision waits for
-nothing: the deliveries go on, whether the ledger answers or not.
+A hook is a function, or a coroutine function; the former runs in a thread, which goes on where it
+takes too long. One that fails, or takes too long, decides nothing: before an attempt the recipient
+comes again in five minutes, and no retry is counted; after it follows what would follow without a
+hook. What it orders in addition to its decision waits for nothing: the deliveries go on, whether
+the ledger answers or not.
 """
 
 import asyncio
@@ -47,11 +48,11 @@ def _heeded_by_nobody(_: Sequence[HookOrder], owner: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryHooks:
-    """The hooks of a server; None where there is none.
+    """The hooks of a server; None without a hook.
 
     Attributes:
         pre_name: of what people know it by; its orders are owned by it.
-        post_name: likewise.
+        post_name: the same for the post hook.
         heed: has the server heed what a hook orders, whose owner is the second argument.
     """
 

@@ -90,7 +90,7 @@ class AttemptJournal:
         held.begun.pop(attempt.entry.number, None)
 
     async def known_end(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
-        """How a recipient ends whose mail was had before, by somebody; None: it is to be tried.
+        """The outcome for a recipient whose mail a server had before; None: it is to be tried.
 
         Raises:
             MailmendError: that cannot be known, and no recipient may get a mail twice.

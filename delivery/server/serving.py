@@ -206,7 +206,7 @@ class DeliveryServer:
             yield from share_samples(self.queue.name, self._limits.servers, self._limits.state)
 
     def standings(self, name: str) -> Sequence[EntryStanding]:
-        """How entries stand that this server has: those of a mail by any of its ids, or one as `mail:number`."""
+        """The state of this server's entries: all of a mail by any of its ids, or one as `mail:number`."""
         return standings_of(name, self._held.values(), self._ready, self.engine, self._work.nanos())
 
     @property
@@ -368,7 +368,7 @@ class DeliveryServer:
                 self._end(ready.held, ended)
 
     def _rest(self) -> timedelta:
-        """How long nothing can happen unless somebody wakes the server."""
+        """How long nothing can happen unless the server is woken."""
         soonest = min(self._check_at, UNKNOWN if (at := self.engine.next_at()) is None else at)
         return min(_LOOK_EVERY, span_of(max(0, soonest - self._work.nanos())))
 

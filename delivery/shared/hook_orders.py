@@ -1,6 +1,7 @@
-"""What hooks order beside their decisions: heeded by this server at once, and kept in the ledger for the others.
+"""What hooks order in addition to their decisions: this server obeys at once; the ledger keeps it for the others.
 
-No attempt waits for the ledger. Until it has an order, that holds here alone, and beside all that is read meanwhile.
+No attempt waits for the ledger. Until it has an order, the order holds here alone, in addition to
+all that is read meanwhile.
 """
 
 import logging
@@ -21,7 +22,7 @@ from mailmend.model.instants import instant_of
 from mailmend.model.ports import Clock
 
 HOLDING_MAX: Final = 1_000
-"""So many suspensions of hooks may hold at once in a queue, and so many conditions; a further one is not taken."""
+"""The maximum number of suspensions of hooks in a queue, and also of conditions; a further one is not taken."""
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 

@@ -101,12 +101,12 @@ class HeededSuspensions:
 
 @dataclass(slots=True, eq=False)
 class HeededConditions:
-    """The run-time conditions that an engine has before those of its policies; each ends by the engine's own clock.
+    """The run-time conditions that come before an engine's policies; each ends by the engine's own clock.
 
     Attributes:
-        policies: those of the file alone.
+        policies: the policies of the file alone.
         holding: by id; some may have ended.
-        placed: what became of those that have not.
+        placed: what became of the other conditions.
     """
 
     engine: PickupEngine
@@ -156,7 +156,7 @@ class HeededConditions:
 
     @property
     def next_end(self) -> int:
-        """By the engine's clock; UNKNOWN: none ends by itself."""
+        """By the engine's clock; UNKNOWN: none ends without an order."""
         return min(self._ends.values(), default=UNKNOWN)
 
     def _reload(self) -> PolicyChanges:
@@ -219,7 +219,7 @@ class SharedOrders:
         self._hooks = HookOrders(self.queue, self.clock)
 
     def heed(self, orders: Sequence[HookOrder], owner: str) -> None:
-        """Let what a hook has ordered hold from now on; the ledger is told of it beside the deliveries."""
+        """Let what a hook has ordered hold from now on; the ledger is told of it in parallel to the deliveries."""
         for order in orders:
             if isinstance(order, SuspendMails):
                 suspended = self._hooks.suspended(order, owner, self.suspensions.holding.values())

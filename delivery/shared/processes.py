@@ -1,8 +1,9 @@
 """Whether the process that had a server's seat is no more, where this one can be sure of it.
 
-It can where both are of one boot of one kernel and of one space of process ids: what the kernel does not know there has
-ended, and with it its connections. A number that another process has since, a user's processes that others may not
-see, one that nobody has waited for yet, another host, another container: then nobody can tell.
+It can where both are of one boot of one kernel and of one space of process ids: what the kernel
+does not know there has ended, and with it its connections. A number that another process has since,
+a user's processes that others may not see, one whose parent has not waited for it yet, another
+host, another container: then that is unknown.
 """
 
 import os

@@ -33,7 +33,7 @@ ENDING_MAX: Final = 4096
 
 LOOK_EVERY: Final = timedelta(seconds=1)
 STAMPS_APART: Final = 2**36
-"""How many rows one process may write before its stamps reach those of the next."""
+"""How many rows one process may write before its stamps reach the stamps of the next."""
 
 _SLACK: Final = EXPIRY_SLACK // timedelta(microseconds=1)
 _UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError)
@@ -91,7 +91,7 @@ class RememberedRates:
             The epoch that it may be said to have gone by; None: all counts as spent.
 
         Raises:
-            CannotReach: nobody knows yet.
+            CannotReach: unknown yet.
         """
         if self.life and (self.life.claim, self._name) == (seat.claim, seat.name):
             return known
@@ -138,7 +138,7 @@ class RememberedRates:
         return await self._write(due, self.nanos()) and bool(kept and kept.due(self.nanos(), 1))
 
     async def end(self) -> None:
-        """Write all counters, as nothing more begins; what is not written may have begun as much as it might."""
+        """Write all counters, because nothing more begins; a counter that is not written counts as fully used."""
         kept = self.engine.share.kept
         now = self.nanos()
         if kept is None:

@@ -1,9 +1,10 @@
 """A server's part of the limits that all servers of a queue share: its seat is kept, and views are followed.
 
-Nobody leads: each server keeps its own seat, reads the view and the seats, adopts what it can, and proposes the next
-view where somebody came or went. A server that could not keep its seat begins nothing more under shared limits well
-before others may think that it is dead, and breaks off what is under way there just before they do. It goes by its own
-clock that never goes back; `DRIFT` is how much slower than others' that may be.
+There is no leader: each server keeps its own seat, reads the view and the seats, adopts what it
+can, and proposes the next view where a server came or went. A server that could not keep its seat
+begins nothing more under shared limits well before others may think that it is dead, and breaks off
+what is under way there just before they do. It goes by its own clock that never goes back; `DRIFT`
+is how much slower than others' that may be.
 """
 
 import asyncio
@@ -176,7 +177,7 @@ class SharedLimits:
         self.seat = None
 
     def lose(self) -> None:
-        """The seat is another's, or nobody's: nothing goes on that counts on it."""
+        """Another server has the seat, or none: nothing goes on that counts on it."""
         now = self._nanos()
         _LOG.warning("the seat of this server was lost: it begins nothing under shared limits", extra=self._shown)
         self.engine.hold_until(now, now)
@@ -281,7 +282,7 @@ class SharedLimits:
             )
 
     async def _renew(self, seat: ServerSeat) -> bool:
-        """One heartbeat; where the seat is another's or nobody's, it is lost."""
+        """One heartbeat; where another server has the seat, or none, it is lost."""
         sent = self._nanos()
         renewed = replace(seat, seen_at=instant_of(self.clock.micros()))
         if await self.ledger.renew(self.queue, renewed):

@@ -73,7 +73,7 @@ class FileStore:
         self._turns = asyncio.Semaphore(FILES_AT_ONCE)
 
     def create(self) -> None:
-        """Make the folder where there is none; remove old files of writers that were killed."""
+        """Make the folder where it is missing; remove old files of writers that were killed."""
         try:
             create_folder(self._unfinished)
             _remove_older(self._unfinished, instant_of(self._clock.micros()) - LEFT_BEHIND_AFTER)

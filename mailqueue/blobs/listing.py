@@ -27,7 +27,7 @@ PAGES_AT_ONCE: Final = 8
 """How many pages are requested at the same time. As many more may be in memory, waiting to be used."""
 
 _MORE_AFTER: Final = 3
-"""After so many pages one more is asked for at the same time."""
+"""The number of pages after which one more is asked for at the same time."""
 
 LOOKS_MAX: Final = 100
 """How many common beginnings of keys are looked for, to cut the bucket at them; what lies behind the last is one
@@ -73,7 +73,7 @@ class KeyParts:
         return self._bounds[part - 1] if part else ""
 
     def take(self) -> int | None:
-        """The middle of the longest stretch that nobody has taken; None where all are."""
+        """The middle of the longest stretch that is not taken; None where all are."""
         stretches = groupby(range(len(self._taken)), self._taken.__getitem__)
         longest = max((list(parts) for taken, parts in stretches if not taken), key=len, default=None)
         if longest is None:

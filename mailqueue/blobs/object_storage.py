@@ -80,7 +80,7 @@ _CAUSE_LENGTH_MAX: Final = 200
 def open_files(
     root: Path, clock: Clock | None = None, naming: BlobNaming | None = None, *, makes: bool = True
 ) -> NamedBlobs:
-    """Blobs as files of a folder, which is made where there is none, if `makes`.
+    """Blobs as files of a folder, which is made where it is missing, if `makes`.
 
     Raises:
         BlobsUnreachable: it cannot be made.

@@ -26,8 +26,8 @@ class S3Settings:
         endpoint: such as `https://s3.example.org:9000`; the bucket's name is no part of it.
         access_key, secret_key: both, or neither: then they are looked for where all of Amazon's tools look.
         session_token: belongs to keys that are valid for a limited time.
-        profile: the profile of the files in ~/.aws where keys are looked for; by default that of AWS_PROFILE, else
-            `default`.
+        profile: the profile of the files in ~/.aws where keys are looked for; by default the
+            profile of AWS_PROFILE, else `default`.
         region: any word will do where the store has no regions.
         allow_http: whether mails and requests may travel in the clear.
         tls_ca: the PEM file of the authority that signed the server's certificate, where the system does not trust it.
@@ -88,7 +88,7 @@ def _check_endpoint(endpoint: str, *, allow_http: bool) -> None:
 
 
 def _shown(endpoint: str) -> str:
-    """Without what stands before an @: it may be a password."""
+    """Without the part before an @: it may be a password."""
     return re.sub(r"//[^/]*@", "//...@", endpoint)
 
 
@@ -170,7 +170,7 @@ def refuse_compressed(settings: S3Settings, blob_id: str, metadata: Mapping[str,
     """Refuse a blob that a newer James has compressed, as the object's metadata says.
 
     Raises:
-        BlobsUnreachable: its bytes are not those of the mail.
+        BlobsUnreachable: its bytes are not the bytes of the mail.
     """
     for name, encoding in metadata.items():
         if name.lower() == "content-encoding" and encoding.lower() not in _PLAIN:

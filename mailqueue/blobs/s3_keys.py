@@ -1,4 +1,4 @@
-"""Keys of a bucket that nobody gave us: found and renewed by botocore, for both libraries (docs/adr/0017)."""
+"""Keys of a bucket that the settings do not give: found and renewed by botocore, for both libraries (docs/adr/0017)."""
 
 import threading
 from datetime import timedelta

@@ -1,7 +1,8 @@
 """Naming and deleting of blobs, over any store that keeps bytes under a name.
 
-Stores (memory, files, S3, Cassandra) know nothing of how ids are made. So the rule that a deduplicated blob is never
-deleted with a mail stands only here. A mail has two: header and body, both or none.
+Stores (memory, files, S3, Cassandra) know nothing of how ids are made. So the rule that a
+deduplicated blob is never deleted with a mail is only here. A mail has two: header and body, both
+or none.
 """
 
 import asyncio

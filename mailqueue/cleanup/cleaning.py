@@ -213,7 +213,7 @@ class QueueCleanup:
         return gone
 
     async def _lacking(self, mail: tuple[EnqueueId, tuple[BlobId, ...]]) -> EnqueueId | None:
-        """The mail, where one of its blobs is gone, or is none."""
+        """The mail, where one of its blobs is gone, or is not a blob."""
         assert self._blobs is not None
         enqueue_id, named = mail
         try:
@@ -303,6 +303,6 @@ def _with_marks_gone(one: CleanedQueue, gone: MarksGone) -> CleanedQueue:
 
 
 def _orphans(one: CleanedQueue, marks: int) -> Finding:
-    """The finding on its marks: those of rows that go are without a row then, too."""
+    """The finding on its marks: marks of rows that go are then without a row, too."""
     place = QueuePlace(Verdict.ORPHAN_MARK, (one.queue,))
     return one.findings.get(place) or findings_of({place: marks}, one.judged.scanned)[place]

@@ -39,7 +39,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MarksWanted:
-    """Which marks are to go: those of these queues whose mails have no row in the partitions that stand.
+    """Which marks are to go: the marks of these queues whose mails have no row in the partitions that are kept.
 
     Attributes:
         as_of: in microseconds; marks that were written later stay.
@@ -224,7 +224,7 @@ class LocalQueueScan:
 
 
 def goes(wanted: MarksWanted, queue: str, places: Iterable[tuple[int, int]]) -> bool:
-    """Whether the mark of a mail may go; `places` are those of its rows: slice start in milliseconds, and bucket."""
+    """Whether the mark of a mail may go; `places`: of its rows, slice start in milliseconds and bucket."""
     standing = wanted.standing
     return queue in wanted.queues and not any(QueuePartition.at_millis(queue, *place) in standing for place in places)
 

@@ -1,4 +1,4 @@
-"""The writes of a cleanup: each queue's starts, partitions and tallies, with its findings in the ledger beside them."""
+"""The writes of a cleanup: each queue's starts, partitions and tallies, and its findings in the ledger."""
 
 import asyncio
 import logging
@@ -214,7 +214,7 @@ class QueueCleaning:
             await view.tallies.forget(queue, slice_start)
 
     async def _recounted(self, differing: Sequence[Finding], one: CleanedQueue) -> list[Finding]:
-        """Tallies that are as the rows are; those of slices where somebody is at work are left."""
+        """Tallies that are as the rows are; tallies of slices that are being written are left."""
         view = self.view
 
         async def rows(at: datetime) -> int:

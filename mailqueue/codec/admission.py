@@ -1,11 +1,12 @@
 """Which mails may come into a queue: those that James can read back.
 
-James parses every address and attribute of a row again when it lists a queue, and of a message when it is delivered.
-One mail that it cannot parse is dead-lettered there, and breaks its listing, size and deletion of the whole queue. So
-such a mail is refused before anything of it is put anywhere. A mail that a queue has already is not judged again:
-James or an older version put it there, and a mail that is put off must not be lost for its address. The rules are those
-of James's own parser, where versions differ the narrower: addresses are ASCII, a domain's last part does not begin with
-a digit unless it all is an address.
+James parses every address and attribute of a row again when it lists a queue, and of a message when
+it is delivered. One mail that it cannot parse is dead-lettered there, and breaks its listing, size
+and deletion of the whole queue. So such a mail is refused before anything of it is put anywhere. A
+mail that a queue has already is not judged again: James or an older version put it there, and a
+mail that is put off must not be lost for its address. The rules are the rules of James's own
+parser, and the narrower one where versions differ: addresses are ASCII, a domain's last part does
+not begin with a digit unless it all is an address.
 """
 
 import json
@@ -142,7 +143,7 @@ def _faults(mail: Mail) -> Iterator[str]:
 
 
 def _addresses(mail: Mail) -> Iterator[tuple[str, str]]:
-    """Where each stands, and its text; the null sender is left out."""
+    """The place of each address, and its text; the null sender is left out."""
     if mail.sender is not None:
         yield "its sender", mail.sender
     yield from ((f"recipients[{place}]", text) for place, text in enumerate(mail.recipients))
@@ -165,7 +166,7 @@ def _is_ip(text: str) -> bool:
 
 
 def _texts(mail: Mail) -> Iterator[tuple[str, str]]:
-    """Where each stands that must be one, and what stands there."""
+    """The place of each value that must be an address, and its text."""
     yield from (("its name", mail.name), ("its state", mail.state), ("its error_message", mail.error_message or ""))
     yield from (("its remote_addr", mail.remote_addr), ("its remote_host", mail.remote_host))
     for name, value in mail.attributes.items():

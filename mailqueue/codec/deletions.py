@@ -81,7 +81,7 @@ def _position(number: str, text: str) -> tuple[int, EntryPosition]:
     try:
         return int(number), position_of(text)
     except ValueError:
-        refuse("a position", "is none")
+        refuse("a position", "is not a position")
 
 
 def _list(found: Any, name: str) -> list[Any]:

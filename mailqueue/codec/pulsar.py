@@ -103,7 +103,7 @@ def filter_of(payload: bytes) -> JamesFilter:
     """A filter that any James wrote.
 
     Raises:
-        BadPayload: it is none.
+        BadPayload: the payload is not valid.
     """
     fields = object_in(payload, "the filter")
     kind = next((filter_kind for filter_kind in FilterKind if filter_kind.word in fields), None)

@@ -1,7 +1,8 @@
 """Rows of a mail: of enqueuedMailsV4, as James writes and reads them, and of our own dueMails, which keep the same.
 
-Instants are cut to milliseconds, as Cassandra's timestamps are, so that a row reads back as it was made. A row that no
-mail can be made of (half of it deleted, or written by nobody who knows) raises `BadPayload` with the column's name.
+Instants are cut to milliseconds, as Cassandra's timestamps are, so that a row reads back as it was
+made. A row that no mail can be made of (half of it deleted, or written by an unknown program)
+raises `BadPayload` with the column's name.
 """
 
 from collections.abc import Iterable, Mapping

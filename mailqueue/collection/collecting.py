@@ -38,7 +38,7 @@ from mailmend.repair.synced_files import append_synced, make_own_folder
 T = TypeVar("T")
 
 GROUP: Final = 1_000
-"""How many blobs are removed together: as many as one request of S3 deletes."""
+"""How many blobs are removed together: the number that one request of S3 deletes."""
 
 ASKED_AT_ONCE: Final = 32
 EXAMPLES: Final = 20
@@ -163,7 +163,7 @@ class CollectedBlobs:
         references: how many each source held.
         verdicts: how many blobs have each verdict; COLLECT and MISSING only where both looks agree.
         collect_bytes: the bytes of the blobs to collect; None where the store does not tell sizes.
-        examples: some ids by verdict, of those that are not known or too young.
+        examples: some ids by verdict, of blobs that are not known or too young.
         missing: some of the missing blobs, each with what refers to it.
         removed: how many were removed.
         moved: how many were left after all: they were stored again, or something refers to what a plan names.

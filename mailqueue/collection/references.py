@@ -1,8 +1,9 @@
 """Who refers to blobs: one source for each place, each read whole or not at all.
 
-One reference too many leaves a leak, one too few loses mail. So every row counts, even that of a marked mail that is
-not swept yet, and every text column of the keyspace whose name says that it may hold ids of blobs, James's own or not.
-A missing blob is reported only for rows that need it: the blob of a marked mail is gone on purpose.
+One reference too many leaves a leak, one too few loses mail. So every row counts, even the row of a
+marked mail that is not swept yet, and every text column of the keyspace whose name says that it may
+hold ids of blobs, James's own or not. A missing blob is reported only for rows that need it: the
+blob of a marked mail is gone on purpose.
 """
 
 import re
@@ -226,7 +227,7 @@ class IdsFile:
 
 @dataclass(frozen=True, slots=True)
 class KnownReferences:
-    """References that were read beforehand, such as those of the broker."""
+    """References that were read beforehand, such as references in the broker."""
 
     name: str
     found: Sequence[Reference]

@@ -111,7 +111,7 @@ class BlobLook(Protocol):
     def missing(self) -> Iterator[MissingBlob]:
         """The missing blobs of a second look, one for each row that refers to them.
 
-        Those of one id follow one another, at most `REFERRERS_MAX` of them.
+        The referrers of one id follow one another, at most `REFERRERS_MAX` of them.
         """
         ...
 

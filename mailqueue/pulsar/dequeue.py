@@ -85,7 +85,7 @@ class _Stream:
             return mail
 
     async def hear(self) -> None:
-        """Hear of deletions while nothing is handed out too: of those of mails that are out."""
+        """Read deletions also while no mail is handed out: they may delete mails that are out."""
         while True:
             await self._parts.clock.pause(HEAR_EVERY.total_seconds())
             await self._refreshed()

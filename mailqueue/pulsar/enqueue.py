@@ -72,4 +72,4 @@ async def _forgotten(parts: PulsarParts, queued: QueuedMail, error: MailmendErro
     try:
         await forget(parts.blobs, queued.blobs)
     except MailmendError as failure:
-        error.mend = f"Blobs of the mail {queued.enqueue_id} are left, which nobody refers to ({failure.what})."
+        error.mend = f"Blobs of the mail {queued.enqueue_id} are left without a reference ({failure.what})."

@@ -1,8 +1,8 @@
 """The mail queue over Pulsar: topics carry and list it, a blob store holds its bytes.
 
-Any number of processes may open the same queue, James among them. What `mailqueue.queue.MailQueue` promises, and how it
-is kept, stands in the module that carries each operation out. Pulsar has no priorities: one is kept with its mail, and
-ready mails of one consumer are handed out by it.
+Any number of processes may open the same queue, James among them. The module that carries an
+operation out describes how it keeps the promise of `mailqueue.queue.MailQueue`. Pulsar has no
+priorities: one is kept with its mail, and ready mails of one consumer are handed out by it.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class PulsarMailQueue:
     def browse(
         self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None, *, on_broken: OnBroken = passed_over
     ) -> AsyncGenerator[Listed]:
-        """The mails in the order of their topics; a message that is none is no row, and is a dead letter soon."""
+        """The mails in the order of their topics; a message that is not a mail gives no row."""
         del on_broken
         return browse(self._parts, where, after)
 

@@ -1,4 +1,4 @@
-"""Reads what the topics of a queue hold, without taking any of it, and takes mails out that somebody names.
+"""Reads what the topics of a queue hold, without taking any of it, and takes out the mails that a caller names.
 
 Delayed mails are read before those that wait, so that none slips past on its way to these. Traffic goes on: what seems
 to have lost its bytes is looked for once more, as a mail that is done loses them on purpose.

@@ -1,7 +1,8 @@
 """Taking in mails of another queue, each once: their ids tell which of them came.
 
-A mark: the mail came, and has left since. A row: it is there, but nobody knows whether its publish was confirmed, so
-it is published again, and the mark of the first copy drops the second. Neither: it never came.
+A mark: the mail came, and has left since. A row: it is there, but it is unknown whether its publish
+was confirmed, so it is published again, and the mark of the first copy drops the second. Neither:
+it never came.
 """
 
 from collections.abc import Collection, Mapping
@@ -49,7 +50,7 @@ class QueueArrivals:
             await publish_mail(parts.broker, parts.queue, queued, back.slice_start, listed.attempts)
 
     async def end(self) -> None:
-        """Nothing is kept beside the mails themselves."""
+        """Nothing is kept in addition to the mails."""
 
 
 async def arrivals(parts: Parts, doubtful: Collection[EnqueueId]) -> QueueArrivals:

@@ -1,4 +1,4 @@
-"""Delayed mails change in their place: their envelopes, and when they are due; their bytes and ids stay.
+"""Delayed mails change where they are: their envelopes, and when they are due; their bytes and ids stay.
 
 The changed row is put before the old one goes, in a turn at the old one's partition, in which nothing moves from there.
 Whatever is interrupted between the two leaves two rows of one mail: it comes when the first of them is due, and its
@@ -70,7 +70,7 @@ class DueChange:
         return [(due, to_be) for due, to_be in asked if to_be]
 
     async def _still_there(self, partition: DuePartition, some: Sequence[DueMail]) -> list[DueMail]:
-        """Those that nobody moved before the turn was ours."""
+        """The mails that were not moved before the turn was ours."""
         first = some[0].due_at
         last = some[-1].order
         found = list[DueMail]()

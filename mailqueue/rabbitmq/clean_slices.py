@@ -1,9 +1,9 @@
 """Cleaning the partitions before the browse start: each row in them is put back or deleted.
 
-A row without a mark should not be there: a clock was too slow, or somebody moved the browse start without looking. Its
-mail is put back into the first slice that browsing sees, the same one however often the cleaning is begun again. The
-mail is published again with that slice, because a consumer that got its first message may have found no row and dropped
-it.
+A row without a mark should not be there: a clock was too slow, or another program moved the browse
+start without looking. Its mail is put back into the first slice that browsing sees, the same one
+however often the cleaning is begun again. The mail is published again with that slice, because a
+consumer that got its first message may have found no row and dropped it.
 """
 
 import logging
@@ -79,7 +79,7 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True)
 class MarkedPage:
-    """Rows of a partition: how many; the blobs of those that are marked; the others, each with its blobs.
+    """Rows of a partition: how many; the blobs of the marked rows; the other rows, each with its blobs.
 
     A blob that a row does not name is left out.
     """

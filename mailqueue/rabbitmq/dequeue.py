@@ -7,12 +7,13 @@ mail ends the stream.
 The mark comes first because the bytes of a marked mail may be gone: a mail that an operator deleted is dropped, and no
 alarm is raised over what it lacks.
 
-A mail that waits has a row: it is put before the mail is delivered, and goes when the mail has left the queue. So a
-delivery with neither row nor mark is of a mail that left, once its mark may have expired: it must not come back. Rows
-are asked for where that can be, of slices that were swept, and of mails older than marks live; all others deliver on
-their missing mark alone. Rows expire too, and only sweeps renew them. Where nobody swept for so long that rows of
-waiting mails may have expired (`queueState.lapsedBefore`), a missing row says nothing: such a mail is neither
-delivered nor dropped.
+A mail that waits has a row: it is put before the mail is delivered, and goes when the mail has left
+the queue. So a delivery with neither row nor mark is of a mail that left, once its mark may have
+expired: it must not come back. Rows are asked for where that can be, of slices that were swept, and
+of mails older than marks live; all others deliver on their missing mark alone. Rows expire too, and
+only sweeps renew them. After a long time without a sweep, rows of waiting mails may have expired
+(`queueState.lapsedBefore`), and a missing row is no evidence: such a mail is neither delivered nor
+dropped.
 """
 
 import asyncio
@@ -51,7 +52,7 @@ FRESH: Final = timedelta(seconds=1)
 """How old a look may be when its mail is handed over; what waited longer for its consumer is looked up again."""
 
 SECOND_LOOK_SECONDS: Final = 10.0
-"""After how long the row of a mail that James has published is looked for again: James puts it beside the publish."""
+"""After how long the row of a mail from James is looked for again: James writes it while it publishes."""
 
 _SKEW: Final = timedelta(seconds=SKEW_SECONDS)
 _MICRO: Final = timedelta(microseconds=1)
@@ -323,8 +324,9 @@ async def _comes_again(first: UnackedMail, delivery: Delivery) -> bool:
     A publish that was repeated, or a connection that was lost, brings a mail twice; its consumer need not work twice
     for that. A copy of the same try as one that is delayed by now is not needed; a later try is.
 
-    However long that takes: until then the copy takes one of its own consumer's `prefetch`, for the worse is a mail
-    that is sent twice. It holds up nobody for ever, as the first is settled or goes back with its consumer.
+    However long that takes: until then the copy takes one of its own consumer's `prefetch`, for the
+    worse is a mail that is sent twice. It holds up no consumer for ever, as the first is settled or
+    goes back with its consumer.
     """
     await asyncio.wait((first.settlement,))
     return first.settlement.result() is Settlement.RETRIED and attempts_of(delivery.message) == first.attempts

@@ -89,7 +89,7 @@ async def _undo(parts: Parts, queued: QueuedMail, error: BaseException, slice_st
     try:
         await forget(parts.blobs, queued.blobs)
     except MailmendError as failure:
-        _left(parts, error, queued, f"its blobs are left, which nobody refers to ({failure.what})")
+        _left(parts, error, queued, f"its blobs are left without a reference ({failure.what})")
 
 
 def _left(parts: Parts, error: BaseException, queued: QueuedMail, left: str) -> None:

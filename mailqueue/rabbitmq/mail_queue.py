@@ -1,7 +1,8 @@
 """The mail queue over RabbitMQ: the broker carries it, Cassandra lists it, a blob store holds its bytes.
 
-Any number of processes may open the same queue, James among them. What `mailqueue.queue.MailQueue` promises, and how it
-is kept, stands in the module that carries each operation out; here they have one name, with those of maintenance.
+Any number of processes may open the same queue, James among them. The module that carries an
+operation out describes how it keeps the promise of `mailqueue.queue.MailQueue`. This module gathers
+the operations, and the operations of maintenance, under one name.
 """
 
 import asyncio

@@ -5,12 +5,13 @@ least once. The mark is looked up first, so none that was deleted comes back. A 
 the last one ended, and so meets few of the tombstones that were left; a slice that is over is closed, read
 once more from its beginning, and struck off the list.
 
-Movers take turns at a partition. A turn is two cells in the partition's row of the list, set by a conditional write
-with a time to live, taken only while there is something to move, and given back at once; a killed mover's turn ends by
-time alone. It is courtesy, no lease of the ledger (`repair.ledger.leases`), without which nothing may be done: two
-movers that both believe in it deliver a mail twice, and lose none. A flush has one turn for all slices that no round
-looks at yet: a conditional write costs as much as all else that is done for a mail, and those of one partition wait for
-each other.
+Movers take turns at a partition. A turn is two cells in the partition's row of the list, set by a
+conditional write with a time to live, taken only while there is something to move, and given back
+at once; a killed mover's turn ends by time alone. It is courtesy, no lease of the ledger
+(`repair.ledger.leases`), without which nothing may be done: two movers that both believe in it
+deliver a mail twice, and lose none. A flush has one turn for all slices that no round looks at yet:
+a conditional write costs the same as all other work for a mail, and conditional writes of one
+partition wait for each other.
 """
 
 import asyncio
@@ -51,7 +52,7 @@ AT_ONCE: Final = 64
 PARTITIONS_AT_ONCE: Final = 4
 
 FLUSHED_AT_ONCE: Final = 16
-"""Partitions of a flush: most hold few mails, and those of one turn wait for no conditional write."""
+"""Partitions of a flush: most hold few mails, and the partitions of one turn wait for no conditional write."""
 
 FLUSHED_AHEAD: Final = timedelta(hours=1)
 """A flush has one turn for all slices that begin later than this: it ends with each of them before a round looks there.
@@ -61,7 +62,7 @@ BEGUN_MAX: Final = 256
 """How many partitions a round looks at: usually two slices' buckets have begun."""
 
 FAILURES_MAX: Final = AT_ONCE
-"""After so many failures in one partition the round leaves it to the next."""
+"""The number of failures in one partition after which the round leaves it to the next."""
 
 TURN_PATIENCE: Final = timedelta(seconds=60)
 """How long a flush waits for another mover: longer than a killed one's turn lasts."""
@@ -155,7 +156,7 @@ class MoverTurns:
             return kept
 
     def is_sure(self, turn: MoverTurn) -> bool:
-        """Whether nobody else can have had the turn until now."""
+        """Whether no other process can have had the turn until now."""
         return turn.until > self._now() + EXPIRY_SLACK
 
     async def _set(self, turn: MoverTurn, expected: str | None) -> bool:

@@ -22,7 +22,7 @@ class Parts:
     """One queue's tables, broker, blobs and clock, and what is built of them.
 
     Attributes:
-        maybe_sweep: begins a sweep once in so many calls.
+        maybe_sweep: begins a sweep once in a number of calls.
     """
 
     queue: QueueName

@@ -119,7 +119,7 @@ async def drained(  # noqa: PLR0917 - whom, when, which, how many
     most: int,
     wanted: Collection[EnqueueId] = (),
 ) -> Drained:
-    """Take every message without an ack, name its mail, and return it; the dead letters likewise."""
+    """Take every message without an ack, name its mail, and return it; the same for dead letters."""
     began_at = instant_of(clock.micros())
     async with broker.deliveries(queue, most) as deliveries:
         waiting = await _named(deliveries, clock, depth.ready, wanted)

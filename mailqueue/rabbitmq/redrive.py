@@ -39,8 +39,7 @@ PUBLISHED_AT_ONCE: Final = 64
 """How many publishes wait for their confirms."""
 
 AT_ONCE: Final = 500
-"""How many dead letters are unacked at once. A redrive ends when so many cannot be read: the broker sends no more
-then."""
+"""How many dead letters are unacked at once. A redrive ends at this number of unreadable ones."""
 
 
 async def republish(parts: Parts, older_than: timedelta, where: MailFilter, *, dry_run: bool) -> int:
@@ -69,7 +68,7 @@ class _Known:
     """What the queue held of its mails when the redrive began.
 
     Attributes:
-        rows: the slices of those that wait; James leaves the rows of mails that it rejects.
+        rows: the slices of the waiting ones; James leaves the rows of mails that it rejects.
         delayed: those that are not due: a redrive was killed before its ack, and a consumer wanted the mail later.
         blobs: that rows refer to, but for those that are never deleted with a mail.
     """

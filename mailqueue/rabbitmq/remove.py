@@ -25,10 +25,10 @@ AT_ONCE: Final = 500
 """How many mails are marked together."""
 
 FAILURES_MAX: Final = 1_000
-"""After so many failures a removal ends: somebody has to look first, and the names of them all are kept."""
+"""The number of failures at which a removal ends: an operator has to look first, and all their names are kept."""
 
 CALLED_AT_ONCE: Final = 32
-"""For how many mails `on_removed` runs at once: whoever keeps them reads their bytes."""
+"""For how many mails `on_removed` runs at once: the keeper of removed mails reads their bytes."""
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 

@@ -1,7 +1,8 @@
 """Renewal: a mail that stays longer than its row would live is written again, so that its row never expires.
 
-The row is put with a stamp that lies before it was read: whoever takes the mail back at the same time still wins, and
-nothing that is gone comes back. Tables without a time to live need none of this.
+The row is put with a stamp that lies before it was read: a consumer that takes the mail back at the
+same time still wins, and nothing that is gone comes back. Tables without a time to live need none
+of this.
 """
 
 from collections.abc import AsyncGenerator, Iterator, Sequence

@@ -1,10 +1,10 @@
 """Puts removed mails back into a queue, each once, however often that is repeated.
 
-The id of the new passage follows from that of the old one, so a restore that was killed at any step is seen by the next
-one. A new passage with a mark means that the mail came back and has left since. One that is delayed is back. One that
-waits is back too, but nobody knows whether its publish was confirmed: it is published again, and the mark of the first
-copy drops the second. A mail that is listed under its old id never left: the process that removed it was killed before
-that.
+The id of the new passage follows from the id of the old one, so a restore that was killed at any
+step is seen by the next one. A new passage with a mark means that the mail came back and has left
+since. One that is delayed is back. One that waits is back too, but it is unknown whether its
+publish was confirmed: it is published again, and the mark of the first copy drops the second. A
+mail that is listed under its old id never left: the process that removed it was killed before that.
 
 What fails here is not undone: a mark would hide the mail from the next try.
 """
@@ -98,7 +98,7 @@ async def put(parts: Parts, listed: Listed) -> None:
 
 
 async def listed_among(parts: Parts, ids: frozenset[EnqueueId]) -> Mapping[EnqueueId, LiveMail]:
-    """Those of the mails that the queue shows: one listing for all, by which none is missed."""
+    """The ids of the mails that the queue shows: one listing for all, so that no mail is missed."""
     found = dict[EnqueueId, LiveMail]()
     for whereabouts in LOOKS if ids else ():
         async for listed in parts.view.browse(parts.queue, MailFilter(enqueue_ids=ids, whereabouts=whereabouts)):

@@ -47,7 +47,7 @@ class Moved:
     """Where the browse start was, and is (or belongs); None: nothing was ever enqueued.
 
     Attributes:
-        back: whether somebody else had put it back before.
+        back: whether another program had moved it back before.
         state: what was remembered of the queue before.
     """
 

@@ -64,8 +64,8 @@ class DeliveryVerdict(Enum):
     def forgets_blobs(self) -> bool:
         """Whether the mail's blobs are deleted too.
 
-        Never those of a mail that has merely no row: it may be delayed, or rescued into a later slice, and then its
-        bytes are needed there.
+        Never the blobs of a mail that has merely no row: it may be delayed, or rescued into a later
+        slice, and then its bytes are needed there.
         """
         return self is DeliveryVerdict.FILTERED
 

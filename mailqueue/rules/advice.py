@@ -160,8 +160,9 @@ def _shape_reasons(bare: QueueAdvice, traffic: Traffic, now: QueueConfiguration 
     yield Advice(
         "slice window",
         span(bare.slice_seconds),
-        f"At {rate:,.3g} mails/s such a slice holds {mean:,.0f} mails; about {MAILS_PER_SLICE:,} are aimed at, and it "
-        f"must be short beside the time to live of {span(bare.ttl_seconds)}.{of_now}",
+        f"At {rate:,.3g} mails/s such a slice holds {mean:,.0f} mails; about {MAILS_PER_SLICE:,} "
+        "are aimed at, and it must be short compared with the time to live of "
+        f"{span(bare.ttl_seconds)}.{of_now}",
     )
     size = traffic.row_bytes.value
     hot = (
@@ -209,7 +210,7 @@ def _expiry_reasons(bare: QueueAdvice, traffic: Traffic) -> Iterable[Advice]:
     yield Advice(
         "both: gc_grace",
         span(bare.gc_grace_seconds),
-        f"Everything expires by itself, so a day is enough, but never less than the hint window of "
+        "All rows expire, so a day is enough, but never less than the hint window of "
         f"{span(math.ceil(traffic.hint_window_seconds.value))}: hints would be dropped.",
     )
 

@@ -64,7 +64,7 @@ class BlobName(NamedTuple):
 
 
 def referred_as(blob_id: str) -> str:
-    """The id by which a blob is referred to: that of its header for a side-car, its own for all others."""
+    """The id by which a blob is referred to: the id of its header for a side-car, its own for all others."""
     return blob_id.removeprefix(SIDE_CAR)
 
 

@@ -1,4 +1,4 @@
-"""Which rows and marks of a queue nobody needs any more, judged from one scan of all of them. Pure.
+"""Which rows and marks of a queue are not needed any more, judged from one scan of all of them. Pure.
 
 The online sweep reads slice by slice, and only between the starts that it knows of. A scan also sees slices before the
 content start, and marks without any row. Both judge by the same rules (`mailqueue.rules.starts`). A partition is
@@ -91,7 +91,7 @@ class ScannedQueue:
 
     @property
     def first_live(self) -> datetime | None:
-        """The first slice, from the browse start on, with an unmarked row; None where there is none."""
+        """The first slice, from the browse start on, with an unmarked row; None without such a row."""
         begin = self.starts.browse
         live = (
             partition.slice_start
@@ -194,7 +194,7 @@ def _miscounted(scanned: ScannedQueue, edge: datetime | None) -> dict[datetime, 
 
 
 def confirmed(first: JudgedQueue, second: JudgedQueue) -> frozenset[QueuePartition]:
-    """The partitions that were over in both scans with the same rows, so that nobody writes to them any more."""
+    """The partitions that were over in both scans with the same rows, so that no process writes to them any more."""
     before = first.scanned.partitions
     now = second.scanned.partitions
     return frozenset(partition for partition in first.over & second.over if before[partition] == now[partition])

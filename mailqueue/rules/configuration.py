@@ -149,7 +149,7 @@ def _objections(current: QueueConfiguration | None, wanted: QueueConfiguration) 
     yield from _objections_to_window(current.slicing.window if current else None, wanted.slicing.window)
     yield from _objections_to_buckets(current.slicing.buckets if current else 1, wanted.slicing.buckets)
     if wanted.pace not in _COUNTS:
-        yield f"{wanted.pace} is no pace", "The pace is 1 or more: one of so many dequeues moves the browse start."
+        yield f"{wanted.pace} is no pace", "The pace is at least 1: one dequeue in that number moves the browse start."
 
 
 def _objections_to_window(current: timedelta | None, wanted: timedelta) -> Iterator[tuple[str, str]]:

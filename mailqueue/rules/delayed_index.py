@@ -11,7 +11,7 @@ from typing import Final
 from mailmend.mailqueue.rules.places import MessagePlace
 
 KEPT_MAX: Final = 50_000
-"""So many messages are kept, at some 300 bytes each."""
+"""The number of messages that are kept, at some 300 bytes each."""
 
 
 class DelayedIndex:

@@ -1,7 +1,7 @@
 """Which mails of a queue over topics are deleted though their messages may come again, and for how long that is kept.
 
 A deletion names its mails by their enqueue ids, which every copy of a mail keeps: so it holds for what was moved,
-retried or changed meanwhile, and for no mail that comes later, whoever published them and by whichever clock. A
+retried or changed meanwhile, and for no mail that comes later, for any publisher and any clock. A
 deletion of James's names none: it is bounded by its time, and by the places that both topics had reached once all knew
 of it.
 
@@ -22,19 +22,19 @@ from mailmend.mailqueue.rules.starts import GRACE_MIN
 from mailmend.model.ids import EnqueueId
 
 SETTLED: Final = GRACE_MIN + timedelta(minutes=5)
-"""How long after a deletion no process can still make a copy of its mails, by clocks that differ as much as they may.
+"""How long after it no process can still make a copy of deleted mails, by clocks that differ by the allowed maximum.
 
 Each process knows of it within a second, or hands out and moves nothing.
 """
 
 WRITTEN: Final = GRACE_MIN + timedelta(minutes=5)
-"""How long after an acknowledgement the broker has surely written it, likewise: by default it does so each minute."""
+"""How long after an acknowledgement the broker has surely written it: by default it does so each minute."""
 
 MERGED_MAX: Final = 5_000
-"""So many mails are in one merged deletion."""
+"""The number of mails in one merged deletion."""
 
 MERGED_FROM: Final = 20
-"""From so many deletions that are not full they are merged."""
+"""The number of deletions that are not full from which they are merged."""
 
 
 class FilterKind(Enum):
@@ -63,7 +63,7 @@ class Deletion:
 
     Attributes:
         where: its place in a topic of deletions.
-        at: when it was published, by the clock of whoever did.
+        at: when it was published, by the clock of its publisher.
     """
 
     where: TopicPlace
@@ -92,7 +92,7 @@ class TopicProgress:
     Attributes:
         heard: of the topics of deletions: what had been read before.
         last: of the topics of mails: the last message.
-        acked: likewise: up to there all was acknowledged.
+        acked: the same for acknowledgements: up to there all was acknowledged.
     """
 
     heard: Reach

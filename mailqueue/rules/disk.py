@@ -77,5 +77,5 @@ def _part(value: object) -> str:
 
 
 def _object(answer: str) -> Any:
-    """What stands before it are warnings of a shell or of Java."""
+    """The text before it is warnings of a shell or of Java."""
     return json.loads(answer[answer.index("{") :])

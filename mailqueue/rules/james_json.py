@@ -25,7 +25,7 @@ from uuid import UUID
 from mailmend.mailqueue.rules.slices import EPOCH
 from mailmend.model.errors import BadPayload
 
-MEND: Final = "Whoever wrote it is not James, or a James whose form is not known; it was left where it is."
+MEND: Final = "Its writer is not James, or a James whose form is not known; it was left where it is."
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?")

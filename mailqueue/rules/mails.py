@@ -1,8 +1,8 @@
 """A mail in a queue: its envelope, the ids of its bytes, the time of its enqueueing. Values only.
 
-Byte-compatible with James's MailQueue: the names of the fields are those of its `Mail`, the attributes stay the JSON
-texts of its AttributeValue. Source: `MailReferenceDTO` of James and its table enqueuedMailsV4;
-`mailqueue.codec` renders both.
+Byte-compatible with James's MailQueue: the names of the fields are the names of its `Mail`, the
+attributes stay the JSON texts of its AttributeValue. Source: `MailReferenceDTO` of James and its
+table enqueuedMailsV4; `mailqueue.codec` renders both.
 """
 
 import re

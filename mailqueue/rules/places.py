@@ -1,7 +1,7 @@
 """Places of messages in a topic, and what a subscription has acknowledged of them. Pure.
 
 A topic has one partition, or several; each is a row of ledgers, each of those a row of entries. So the places of one
-partition are in the order in which the broker took their messages, whoever published them, and by whichever clock.
+partition are in the order in which the broker took their messages, for any publisher and any clock.
 Source: Pulsar's message ids and its managed cursors.
 """
 
@@ -160,7 +160,8 @@ class Backlog:
     def follows(self, before: "Backlog") -> bool:
         """Whether what was acknowledged before still is, for sure.
 
-        So it is where no broker began to serve the topic meanwhile, and nobody set the subscription back.
+        So it is where no broker began to serve the topic meanwhile, and the subscription was not
+        set back.
         """
         return all(
             number in before.partitions

@@ -44,7 +44,7 @@ class Size:
     Attributes:
         delayed: the number of mails that are not due yet, not included in the others.
         slices_read: the number of slices whose rows were counted; it determines the time that counting takes.
-        counted_by: METADATA where the rows of at least one slice were counted; BROKER where there are none.
+        counted_by: METADATA where the rows of at least one slice were counted; BROKER without such slices.
     """
 
     mails: int
@@ -113,7 +113,7 @@ def due_tallies_at(due_slice: datetime) -> datetime:
 
 
 def is_of_due(tallies_at: datetime) -> bool:
-    """Whether this key in sliceTallies is that of a slice of delayed mails."""
+    """Whether this key in sliceTallies is the key of a slice of delayed mails."""
     return tallies_at.microsecond == _OF_DUE.microseconds
 
 
@@ -128,7 +128,7 @@ def due_tallied(due_slice: datetime, tallies: Iterable[WriterTally], now: dateti
 
 
 def size_of(counts: Iterable[SliceCount], delayed: Iterable[SliceCount]) -> Size:
-    """The sum over the live slices, and over those of delayed mails."""
+    """The sum over the live slices, and over the slices of delayed mails."""
     waiting = tuple(counts)
     not_due = tuple(delayed)
     by_metadata = any(count.counted_by is CountedBy.METADATA for count in (*waiting, *not_due))

@@ -37,7 +37,8 @@ def next_browse_start(current: datetime, first_live: datetime | None, now: datet
 
     Args:
         current: the present browse start.
-        first_live: the first slice from there on with an unmarked mail; None: there is none up to the grace.
+        first_live: the first slice from there on with an unmarked mail; None: there is no such
+            slice up to the grace.
         now: the time of our own clock.
         window: the slice window.
     """
@@ -89,19 +90,19 @@ def mark_may_have_expired(since: datetime, now: datetime, mark_ttl: timedelta) -
 
 
 def moved_back(browse_start: datetime | None, furthest: datetime | None) -> bool:
-    """Whether somebody moved the browse start back: it is before the furthest one that was recorded."""
+    """Whether the browse start was moved back: it is before the furthest one that was recorded."""
     return browse_start is not None and furthest is not None and browse_start < furthest
 
 
 def slices_to_clean(
     content_start: datetime, before: datetime, browse_start: datetime, window: timedelta
 ) -> Iterable[datetime]:
-    """The slices whose rows nobody needs any more, the earliest first.
+    """The slices whose rows are not needed any more, the earliest first.
 
     Args:
         content_start: the present content start; before it every row is removed.
-        before: the browse start that this sweep found; earlier than the content start if somebody moved it back, and
-            mails may have been enqueued in between since.
+        before: the browse start that this sweep found; earlier than the content start if it was
+            moved back, and mails may have been enqueued in between since.
         browse_start: the present browse start; the slice that contains it is still browsed, and kept.
         window: the slice window.
     """

@@ -1,4 +1,4 @@
-"""Whether the topics of a queue are well: what their broker does by itself, and what nobody does. Pure.
+"""Whether the topics of a queue are well: what their broker does automatically, and what no process does. Pure.
 
 Source: Pulsar's policies of namespaces and topics, and its `broker.conf`.
 """
@@ -50,13 +50,13 @@ class BacklogQuota:
 
 @dataclass(frozen=True, slots=True)
 class TopicPolicies:
-    """What the broker does with the messages and subscriptions of a topic by itself; as it comes, nothing.
+    """What the broker does with the messages and subscriptions of a topic automatically; nothing by default.
 
     Attributes:
         ttl: after so long a message counts as acknowledged; None: never.
         keeps_all: whether acknowledged messages are kept for ever.
-        subscription_expiry: after so long a subscription that nobody consumes is removed; None: never.
-        idle_expiry: after so long a topic that nobody uses, with nothing unacknowledged, is removed; None: never.
+        subscription_expiry: how long a subscription without consumers is kept; None: for ever.
+        idle_expiry: how long an unused topic with nothing unacknowledged is kept; None: for ever.
         delays: whether it keeps delayed messages back.
         longest_delay: it keeps none back for longer; None: it has no bound.
         ack_stretches_max: of how many stretches of acknowledged messages it remembers that they are.
@@ -117,14 +117,15 @@ def judged_topics(queue: QueueName, figures: TopicFigures) -> Iterator[HealthRea
     if figures.overdue > OVERDUE_MAX:
         yield HealthReason(
             HealthProblem.NOT_TENDED,
-            f"a delayed mail is late by {days(figures.overdue)}: nobody moves those that are due",
+            f"a delayed mail is late by {days(figures.overdue)}: no process moves due mails",
             f"mailmend queue tend --queue {queue}",
         )
     if figures.deletions > DELETIONS_MAX:
         yield HealthReason(
             HealthProblem.DELETIONS_PILE_UP,
-            f"{figures.deletions:,} messages about deletions lie there, and each process reads them before its first "
-            "mail; they expire where somebody tends the queue, and once nothing older than they waits or is delayed",
+            f"{figures.deletions:,} messages about deletions lie there, and each process reads "
+            "them before its first mail; they expire where the queue is tended, and once nothing "
+            "older than they waits or is delayed",
             f"mailmend queue tend --queue {queue} --once",
         )
 
@@ -170,8 +171,8 @@ def _subscription(policies: TopicPolicies) -> str:
     if policies.subscription_expiry is None:
         return ""
     return (
-        f"a subscription that nobody consumes for {days(policies.subscription_expiry)} is removed, with the mails and "
-        "deletions that wait for it"
+        f"a subscription without consumers for {days(policies.subscription_expiry)} is removed, "
+        "with the mails and deletions that wait for it"
     )
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from mailmend.model.table import Column, Table
 
 _CONTENT_COLUMNS: Final = frozenset({"headercontent", "bodycontent"})
-"""Columns with ids of blobs whose names do not say so: those of messageV3."""
+"""Columns of messageV3 with ids of blobs, whose names do not say so."""
 
 
 _STORES: Final = frozenset({"blobs", "blobparts"})

@@ -1,4 +1,4 @@
-"""The tables of James that stand beside the messages: created and verified by mailmend, never read or written.
+"""The tables of James next to the messages: created and verified by mailmend, never read or written.
 
 They are declared so that a keyspace made here is one that James can take over. Names and types are James's, newest
 generation; which of them a given James has depends on the modules that it runs with.

@@ -1,8 +1,9 @@
 """The tables of our own keyspace: what was run, what it found and replaced, what lags behind, who holds which lease.
 
-They live beside the mail keyspace, never in it: an adopted keyspace is not altered silently
-(docs/design.md, "Ledger"). What is written row by row expires by itself, so whole SSTables are dropped and need no
-cleanup; a lease is one conditional row that lives as long as its heartbeat; the history of schemas stays.
+They are outside the mail keyspace: an adopted keyspace is not altered silently (docs/design.md,
+"Ledger"). Tables that are written row by row have a time to live, so whole SSTables are dropped and
+need no cleanup; a lease is one conditional row that lives as long as its heartbeat; the history of
+schemas stays.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Every message table of Apache James and every projection, declared once.
 
 Names keep James's spelling here and nowhere else. Source: James's own schema, newest generation (JAMES-4225,
-September 2026); what older generations have besides or instead stands in `cql.schema.generations`. The mail queue's
+September 2026); `cql.schema.generations` has what differs in older generations. The mail queue's
 tables stand in `model.catalog.mail_queue`, those that mailmend creates and then never touches in
 `model.catalog.james_tables`.
 """

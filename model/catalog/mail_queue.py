@@ -1,4 +1,4 @@
-"""The tables of the distributed mail queue: James's four, byte-compatible, and three of our own beside them.
+"""The tables of the distributed mail queue: James's four, byte-compatible, and three of our own.
 
 Tables that mailmend creates have a time to live, because TimeWindowCompactionStrategy frees no space without one
 (docs/design.md, "Lifetimes"); rows of tables that James created never expire.

@@ -1,4 +1,4 @@
-"""Truth rows and contents are removed only when older than a day, as nobody can still be writing them by then."""
+"""Truth rows and contents are removed only when older than a day, when no write of them can be under way."""
 
 from uuid import UUID
 

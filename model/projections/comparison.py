@@ -47,7 +47,7 @@ class Comparison:
 
 
 def compared(finding: Finding, projection: Projection) -> Comparison:
-    """Put the truth's rows (one, or a few that clash) beside the projection's row."""
+    """Compare the truth's rows (one, or a few that clash) with the projection's row."""
     truths: Sequence[Seen | None] = projection.truth_rows(finding)[:TRUTHS_SHOWN] or (None,)
     rows = (*truths, finding.projected)
     there = [seen.row for seen in rows if seen]

@@ -17,7 +17,7 @@ class Family:
 
     Attributes:
         mirror: decides about each row; the filters' suspects find their truth through it.
-        content: the table of contents that truth rows refer to; None where there is none.
+        content: the table of contents that truth rows refer to; None for a family without contents.
     """
 
     mirror: Mirror
@@ -56,7 +56,7 @@ class Family:
 
     @property
     def truth_columns(self) -> tuple[str, ...]:
-        """Truth columns that a check reads: keys, compared and required columns, and those of conditions."""
+        """Truth columns that a check reads: keys, compared and required columns, and columns of conditions."""
         theirs = self.mirror.truth_names
         wanted = {theirs.get(column.name, column.name) for column in self.mirror.compared}
         wanted |= {column.name for column in self.truth.key} | set(self.mirror.required)

@@ -110,13 +110,15 @@ class Look:
     Attributes:
         projected: the projection's row, or None.
         mirrored: the mirror's row at the same place, which may lead to the truth.
-        kept: the partition keys of the truth whose content stands.
+        kept: the partition keys of the truth whose content exists.
         truths: every truth row that claims the key, as far as known keys lead to them.
-        has_content: whether the content stands beside the truth (or, without one, beside the projection).
+        has_content: whether the content of the truth exists (or, without a truth, the content of
+            the projection).
         whole: whether the truth row has every column that an insert writes (or is accepted without).
         uncertain: for counters: truth rows without content or torn, which may be counted or not.
-        last_trace: the content stands and no truth row of the message does: only the projection may still lead to it.
-        blind: the scan saw a truth that no known key leads to (its partition is not one UUID): its verdict stands.
+        last_trace: the content exists and the message has no truth row: only the projection may still lead to it.
+        blind: the scan saw a truth that no known key leads to (its partition is not one UUID): its
+            verdict is kept.
         companions: filter rows at the same place, read when the truth row itself may be removed.
     """
 
@@ -166,7 +168,7 @@ class Look:
         return tuple(dict.fromkeys((*((id_,) for id_ in self.suspect.truth_ids), *self.named)))
 
     def content_stands(self, truths: tuple[Seen, ...]) -> bool:
-        """Whether content exists beside the truth; without one, beside what the projection names."""
+        """Whether the content of the truth exists; without a truth, the content that the projection names."""
         if self.family.content is None:
             return True
         partition = self.family.truth.partition
@@ -180,7 +182,8 @@ class Finding:
 
     Attributes:
         suspect: what was looked at again.
-        verdict: the second verdict, before anything was written (AGREE: it had settled by itself).
+        verdict: the second verdict, before anything was written (AGREE: the rows had settled
+            without a fix).
         result: FIXED, HIDDEN, MOVED or AHEAD where that is what happened; else None (only looked at, or left).
         truths, projected: both sides as they were read again, with their times.
         last_trace: a WITHDRAW whose content still exists while no truth names it: the last trace of a message.
@@ -192,7 +195,7 @@ class Finding:
         condition: a conditional change of the truth that the writes wait for, or None.
         beside: the before-images of other rows that the writes change.
         reason: why it is left as it is; None where it is mended.
-        number: the number of rows that it stands for; a finding in a queue may be a whole partition.
+        number: the number of rows that it represents; a finding in a queue may be a whole partition.
     """
 
     suspect: Suspect
@@ -227,7 +230,7 @@ class Finding:
         return self.result is None and self.error is None and bool(self.changes)
 
     def ended(self, result: Verdict | None = None) -> "Finding":
-        """The finding with nothing more to write; `result` applies only where there is none yet."""
+        """The finding with nothing more to write; `result` applies only where the finding has no result yet."""
         known = self.result or (None if self.error else result)
         return replace(self, result=known, writes=(), condition=None, beside=())
 

@@ -98,7 +98,7 @@ class Union(Group):
         return frozenset((seen.row.get(self.column) if seen else None) or ())
 
     def near_reads(self, family: "Family", key: Key) -> list[Read]:  # noqa: ARG002 - filters ask the mirror too
-        """A read of the union's own row, without write times: newer elements beside ours do no harm."""
+        """A read of the union's own row, without write times: newer elements in it do no harm."""
         return [Read(self.table, key)]
 
     def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":  # noqa: ARG002 - a torn row owes its elements too

@@ -1,8 +1,8 @@
 """The base class of all kinds of projections; each kind is one class in this package (docs/design.md).
 
-Five kinds cover the mail tables, and most others: mirror (the whole row under another key), filter (keys of the rows
-that satisfy a condition), union (a set column gathered per group), counts (counters per group) and content (something
-that every truth row must have beside it).
+Five kinds cover the mail tables, and most others: mirror (the whole row under another key), filter
+(keys of the rows that satisfy a condition), union (a set column gathered per group), counts
+(counters per group) and content (the rows that each truth row needs).
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class Projection:
     """Whether suspects are looked at and mended one by one; counters are not (`repair.mending.counters`)."""
 
     needs_content: ClassVar[bool] = True
-    """Whether a second look reads whether the content beside the truth exists."""
+    """Whether a second look checks that the content of the truth exists."""
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ class Projection:
         raise NotImplementedError
 
     def wanted(self, look: "Look") -> dict[str, Any]:  # noqa: ARG002 - unions have some
-        """The value of `Suspect.wanted`: what the suspect carries of the truth besides keys."""
+        """The value of `Suspect.wanted`: what the suspect carries of the truth in addition to keys."""
         return {}
 
     def owed(self, elements: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - only a union cannot ask later
@@ -101,7 +101,7 @@ class Projection:
         return {}
 
     def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:  # noqa: ARG002
-        """The write that a change of one truth row demands; None where there is none, or only a count without a stamp.
+        """The write that a change of one truth row demands; None for no write, or only a count without a stamp.
 
         Args:
             before: the truth row before the change, or None for an insert.
@@ -115,7 +115,7 @@ class Projection:
         return verdict in MENDABLE & policy.only
 
     def old_enough(self, look: "Look", verdict: Verdict, now: int) -> bool:  # noqa: ARG002 - truth and content have one
-        """Whether what the fix removes is old enough that nobody can still be writing it; projections always are."""
+        """Whether the fix removes only rows that are too old to be still written; rows of projections always are."""
         return True
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":
@@ -134,7 +134,7 @@ class Projection:
         return Reason(Why.NO_WHOLE_ROW if lacking else Why.NOT_SETTLED)
 
     def truth_rows(self, finding: "Finding") -> tuple[Seen, ...]:
-        """The truth rows of a finding, with columns named as in the projection, to be shown beside its row."""
+        """The truth rows of a finding, with columns named as in the projection, to be shown next to its row."""
         return finding.truths
 
     def differing(self, truth: Row, other: Row) -> frozenset[str]:  # noqa: ARG002 - each kind knows what it compares

@@ -1,4 +1,4 @@
-"""The reasons why a run leaves a finding as it is, shown to the operator beside each such row."""
+"""The reasons why a run leaves a finding as it is, shown to the operator next to each such row."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -50,6 +50,6 @@ class Reason:
 
 
 def _seconds(micros: int) -> str:
-    """At least a second: nobody waits for less."""
+    """At least a second: a shorter wait is not shown."""
     seconds = -(-micros // MICROS)
     return f"{seconds} s" if seconds < 120 else f"{-(-seconds // 60):,} min"  # noqa: PLR2004 - two minutes

@@ -85,7 +85,7 @@ class QueueVerdict(NamedTuple):
     Attributes:
         table: the table in which it is found.
         meaning: what its number counts.
-        mended: the command that mends it; "" where there is none.
+        mended: the command that mends it; "" without such a command.
         runbook: the page on it.
         moves_start: whether mending it moves the browse start.
         is_over: whether it is on a partition that is removed whole.
@@ -165,7 +165,7 @@ QUEUE_VERDICTS: Final[Mapping[Verdict, QueueVerdict]] = {
         moves_start=True,
     ),
     Verdict.START_MOVED_BACK: QueueVerdict(
-        "browseStart", "somebody put the browse start back", _BY_REPAIR, _START_STUCK, moves_start=True
+        "browseStart", "the browse start was moved back", _BY_REPAIR, _START_STUCK, moves_start=True
     ),
     Verdict.NO_BROWSE_START: QueueVerdict(
         "browseStart", "rows and no browse start: no listing shows them", _BY_REPAIR, _START_STUCK

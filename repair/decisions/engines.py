@@ -9,13 +9,15 @@ from mailmend.model.sizes import TableSize
 SPARK_ROWS_MIN: Final = 1_000_000
 """The number of truth rows from which `auto` chooses Spark; below it Spark's start costs more than its speed saves.
 
-Measured: whole checks of 200,000 messages, 18 s with the local engine and 31 s with Spark (README "How fast"; two
-cores); some 13 of the 18 s are reading and comparing, which grow with the rows. Spark's scan alone, in a session that
-stands: 10 s for 100,000 messages and 50 s for 1 million, on a Cassandra that was slower.
+Measured: whole checks of 200,000 messages, 18 s with the local engine and 31 s with Spark (README
+"How fast"; two cores); some 13 of the 18 s are reading and comparing, which grow with the rows.
+Spark's scan alone, in a session that is ready: 10 s for 100,000 messages and 50 s for 1 million, on
+a Cassandra that was slower.
 
-Extrapolated: 18 s and 65 s for each further million meet 31 s and 44 s for each at some 800,000; the next round number
-is taken, as Spark takes a gigabyte of memory besides. No whole check was measured there or above. To do so: `python -m
-tests.bench --only check --messages 1000000`, and other sizes; where the two lines cross is this number.
+Extrapolated: 18 s and 65 s for each further million meet 31 s and 44 s for each at some 800,000;
+the next round number is taken, because Spark also takes a gigabyte of memory. No whole check was
+measured there or above. To do so: `python -m tests.bench --only check --messages 1000000`, and
+other sizes; where the two lines cross is this number.
 """
 
 _DISK_BYTES_OF_A_ROW: Final = 130
@@ -42,7 +44,7 @@ def choose_engine(
 
     Args:
         asked: "auto", "spark" or "local".
-        given: an option that only Spark takes and that was given; None: there is none.
+        given: an option that only Spark takes and that was given; None: no such option.
         rows: estimates the number of truth rows; None where it is not known. Not called for "local".
         lacking: tells why Spark cannot run here; None where it can. Called only before Spark is chosen.
     """

@@ -23,7 +23,7 @@ FirstSeen = Mapping[str, Mapping[str, float]]
 """By verdict and hash, the begin (seconds since 1970) of the first of the runs that have left the finding until now."""
 
 _ANY: Final = ""
-"""Stands for all findings of a verdict, where a run says how many it left, and not which."""
+"""Represents all findings of a verdict, where a run gives the number that it left and not the rows."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class LeftSample:
         self._keep(verdict, -int.from_bytes(digest, "big"))
 
     def merged(self, other: "LeftSample") -> "LeftSample":
-        """That of all findings of both."""
+        """The sample of all findings of both."""
         found = LeftSample({verdict: list(heap) for verdict, heap in self.heaps.items()})
         for verdict, heap in other.heaps.items():
             for number in heap:

@@ -1,6 +1,6 @@
 """The rate of a run on a cluster that others use, decided from the latencies and errors of its own requests. Pure.
 
-The idea is that of TCP Vegas and of Netflix's concurrency-limits: compared with the lowest latency seen, the present
+The idea comes from TCP Vegas and Netflix's concurrency-limits: compared with the lowest latency seen, the present
 latency tells how much of it is waiting in queues. A run repeats a small read of one kind. While its latency is above
 `CUT_ABOVE` times the best, the rate falls in proportion; while it is below `GROW_BELOW` times the best, it rises. In
 between the rate stays, as it would oscillate otherwise.
@@ -45,13 +45,13 @@ _SAMPLE_MAX: Final = 4.0
 _FAST: Final = 4
 _SLOW: Final = 32
 _KNOWN: Final = 8
-"""The best is known after so many samples. It is the least of a slow mean, for the least sample is luck."""
+"""The number of samples after which the best is known. It is the least of a slow mean, for the least sample is luck."""
 
 _FORGETS: Final = 1.01
 """At the floor the run is not in the way, so what is seen is the cluster's own: the best comes nearer to it."""
 
 _MUCH: Final = 10.0
-"""A rate of so many times what the run comes to does not bind it."""
+"""A rate of at least this multiple of the run's own rate does not bind it."""
 
 
 class Strain(Enum):
@@ -70,7 +70,8 @@ class Observation:
     Attributes:
         rows_per_second: the rate that the run achieved.
         seconds: the latency of its small read; None where there was no answer.
-        timeouts, overloads: the numbers of its requests without an answer in time, and of those refused as overload.
+        timeouts, overloads: the numbers of its requests without an answer in time, and of its
+            requests refused as overload.
         compactions: the number of pending compactions of the node with the most; None where it was not read.
     """
 
@@ -86,7 +87,7 @@ class Pressure:
     """What a run knows of the cluster's load, and its rate in rows per second.
 
     Attributes:
-        limit: the operator's limit, in rows per second; infinite where there is none.
+        limit: the operator's limit, in rows per second; infinite without a limit.
         best, fast, slow: latencies in seconds: the lowest slow mean so far, the present fast mean and slow mean.
         quiet: the number of looks until the rate may rise again.
         compactions: the smallest number of pending compactions so far.

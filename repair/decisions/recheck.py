@@ -111,7 +111,7 @@ def _found(look: Look, judged: Verdict) -> Finding:
 
 
 def _fixed(look: Look, found: Finding, policy: RepairPolicy, now: int) -> Finding | None:
-    """The policy's fix, if the verdict stands (or is beaten) and all that it removes is old enough."""
+    """The policy's fix, if the verdict is confirmed (or is beaten) and all that it removes is old enough."""
     asked = look.projection.asks_for(found.verdict, policy)
     if look.blind or not asked or _may_have_truth(look, policy):
         return None

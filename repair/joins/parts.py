@@ -68,7 +68,7 @@ class PlaceRows:
 
     Attributes:
         truths: the primary keys of the truth rows (a row that was read twice counts once).
-        fingerprint, bits: those of the truth row; where several clash, of any of them, as only the clash is reported.
+        fingerprint, bits: from the truth row; where several clash, of any of them, as only the clash is reported.
         mirrored: the mirror row's fingerprint.
         filters: a bit for each filter that has a row.
     """

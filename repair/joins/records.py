@@ -53,7 +53,7 @@ PART_BYTES_MAX = 16 << 20
 """A part larger than this on disk is spread once more before it is read."""
 
 _NEW_OBJECTS = 200_000
-"""Python looks for cycles after so many new objects, instead of 700."""
+"""The number of new objects after which Python looks for cycles, instead of 700."""
 
 _BATCH_RECORDS = 512
 _LEVELS_MAX = 4
@@ -381,7 +381,7 @@ class SuspectFile:
                 yield suspect_from(line)
 
     def close(self) -> None:
-        """Close the file; unflushed data on a full disk is dropped, since nobody needs it any more."""
+        """Close the file; unflushed data on a full disk is dropped, because it is not needed any more."""
         with suppress(OSError):
             self._file.close()
 

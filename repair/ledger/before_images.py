@@ -26,7 +26,7 @@ BROKEN: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, T
 """What the readers of JSON's types raise where a document is not of their form."""
 
 _HALVES: Final = re.compile(r"\\u[dD][89a-fA-F]")
-_DAMAGED: Final = "Somebody changed it, or another version wrote it. It is left as it is; look for it by hand."
+_DAMAGED: Final = "It was altered, or another version wrote it. It is left as it is; look for it by hand."
 
 
 def packed(value: Any) -> Any:  # noqa: PLR0911 one return for each kind
@@ -115,7 +115,7 @@ def suspect_json(suspect: Suspect) -> dict[str, Any]:
 
 
 def suspect_of_json(fields: Mapping[str, Any]) -> Suspect:
-    """Read a suspect; what is none raises one of `BROKEN`."""
+    """Read a suspect; any other text raises one of `BROKEN`."""
     return Suspect(
         projection=_of_kind(fields["projection"], str),
         key=tuple(unpacked(part) for part in _of_kind(fields["key"], list)),

@@ -19,7 +19,7 @@ from mailmend.model.ports import AsyncTables
 from mailmend.model.table import Key, Table
 
 KEPT_AFTER_END: Final = timedelta(minutes=1)
-"""How long a row outlives what it orders, which ends by the clocks of those who read it."""
+"""How long a row outlives what it orders, which ends by the clocks of its readers."""
 
 AHEAD_SECONDS: Final = (0, 1, 60, 3_600, 86_400)
 """How far after now an order is stamped, in turn: the time of a removal that hides a row cannot be read."""

@@ -43,7 +43,7 @@ EXPIRY_SLACK = timedelta(seconds=1 + SKEW_SECONDS)
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease that somebody holds, as in its row.
+    """A lease that is held, as in its row.
 
     Attributes:
         token: unique for this holding; drawn at each acquisition.
@@ -73,7 +73,7 @@ class TakenLease:
         """Check that the lease is ours and will be for `seconds`.
 
         Raises:
-            LeaseLost: it is not, or nobody can know.
+            LeaseLost: it is not, or the cluster cannot tell.
         """
         if self.lost is not None:
             raise LeaseLost(f"the lease {self.lease.name!r} was lost: {self.lost.what}", mend=_MEND_LOST) from self.lost
@@ -123,7 +123,7 @@ class Leases:
         """Renew the lease: all columns are rewritten with the TTL, which counts from before the write was sent.
 
         Raises:
-            LeaseLost: another or nobody holds it now.
+            LeaseLost: another process holds it now, or no process.
         """
         renewed = replace(lease, expires_at=self._expiry(self.clock.micros()), lives_until=self._lives_until())
         cells = {name: value for name, value in _row_of(renewed).items() if name != "name"}
@@ -141,7 +141,7 @@ class Leases:
         return replace(standing, lives_until=renewed.lives_until if arrived else lease.lives_until)
 
     def release(self, lease: Lease) -> None:
-        """Release the lease; where it is no longer ours or the cluster does not answer, it expires by itself."""
+        """Release the lease; where it is no longer ours or the cluster does not answer, its row expires."""
         try:
             self.tables.attempt(RemoveIf(REPAIR_LEASE, (lease.name,), {"claim": lease.token}))
             _LOG.info("lease released", extra={"lease": lease.name})
@@ -161,12 +161,12 @@ class Leases:
         return replace(held, purpose=f"{held.purpose} (ended by {self.owner}: {reason})") if answer.applied else None
 
     def holder(self, name: str) -> Lease | None:
-        """The current lease, by a SERIAL read; None where nobody holds it."""
+        """The current lease, by a SERIAL read; None where the lease is free."""
         seen = self.tables.read(Read(REPAIR_LEASE, (name,), Level.SERIAL))
         return _lease_of(seen[0].row) if seen else None
 
     def standing(self, names: Sequence[str]) -> dict[str, Lease]:
-        """The leases of these names that somebody holds, by name; not read at SERIAL, so for display only."""
+        """The leases of these names that are held, by name; not read at SERIAL, so for display only."""
         rows = [seen.row for name in names for seen in self.tables.read(Read(REPAIR_LEASE, (name,)))]
         return {row["name"]: _lease_of(row) for row in rows if row.get("claim")}
 

@@ -168,7 +168,7 @@ class Ledger:
         return next(_findings(self.tables.read(Read(REPAIR_FINDING, _finding_key(run, suspect)))), None)
 
     def recalled(self, run: RunId, suspects: Sequence[Suspect]) -> list[Finding | None]:
-        """The run's finding of each suspect; None where there is none, or nobody answered."""
+        """The run's finding of each suspect; None where there is no finding, or no node answered."""
         reads = [Read(REPAIR_FINDING, _finding_key(run, suspect), joinable=True) for suspect in suspects]
         answers = self.tables.read_all(reads)
         return [None if isinstance(answer, MailmendError) else next(_findings(answer), None) for answer in answers]
@@ -195,7 +195,7 @@ class Ledger:
             yield from (run for run in self._begun_on((day,)) if run.keyspace == keyspace)
 
     def _begun_on(self, days: Sequence[str]) -> list[Run]:
-        """Those of the days; a node that still makes the table, or does not know it yet, is asked for some seconds."""
+        """The runs of the days; a node that does not have the table yet is asked for some seconds."""
         reads = [Read(REPAIR_RUN, (day,)) for day in days]
 
         def read() -> list[Run]:

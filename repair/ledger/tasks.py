@@ -48,7 +48,7 @@ class UnknownTask(WrongUse):
 
 
 class TooManyTasks(MailmendError):
-    """So many wait that no more are taken."""
+    """The maximum number of tasks wait, so no more are taken."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,8 @@ class Tallies:
             level: of the truth; SERIAL finishes what a conditional write left open, by a request for each row.
             compare: whether mirror and truth are compared; if not, only keys of the mirror are read, and of the truth
                 the counted columns and all write times.
-            contents: whether all contents are read; if not, only those of truth rows that the mirror may not lead to.
+            contents: whether all contents are read; if not, only the contents of truth rows that
+                the mirror may not lead to.
         """
         before = self._generated(group)
         tally = self._sum(group, self._row(group), _Depth(level, compare, contents))

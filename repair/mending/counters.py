@@ -302,7 +302,7 @@ class _Round:
 
     @property
     def _looks_once(self) -> bool:
-        """Where nobody writes, neither others nor this run, a second look would follow at once and see the same."""
+        """Without writes, by other programs and by this run, a second look would follow at once and see the same."""
         return self.policy.run is None and not self.mender.timing.look_gap_seconds
 
     @property

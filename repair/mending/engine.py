@@ -100,7 +100,7 @@ class Detection(ABC):
         """
 
     def row_wise(self, family: Family) -> int:
-        """The number of suspects of a family without those of its counters, which `revisit` skips."""
+        """The number of suspects of a family, without suspects of its counters, which `revisit` skips."""
         return sum(
             self.counts.get(projection.name, Counter()).total()
             for projection in family.projections
@@ -134,7 +134,7 @@ class LocalSuspects(Detection):
 
 
 class KnownSuspects(LocalSuspects):
-    """An engine for suspects that are known without a scan: journalled lags, or those of a plan.
+    """An engine for suspects that are known without a scan: journalled lags, or the suspects of a plan.
 
     Args:
         counts: the number of suspects, by projection and verdict.

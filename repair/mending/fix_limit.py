@@ -33,7 +33,7 @@ def stop_at_limit(  # noqa: PLR0917 - as many parts
     """Stop before any write when more would be mended than `settings.max_fixes`, unless a person agrees.
 
     Raises:
-        FixLimit: nobody agreed, or nobody can be asked.
+        FixLimit: no person agreed, or there is no terminal to ask on.
     """
     if settings.max_fixes is None or policy.run is None:
         return

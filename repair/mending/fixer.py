@@ -339,7 +339,8 @@ def _shown(one: Finding, answers: Sequence[tuple[Write | Conditional, Sequence[S
 BATCH_SUSPECTS = 1_000
 """The number of suspects in a batch; under a pace no more than the rows of a second.
 
-So many that each of the ledger's buckets gets several before-images, which then share a request.
+The number is large enough that each of the ledger's buckets gets several before-images, which then
+share a request.
 """
 
 
@@ -431,7 +432,7 @@ class Fixer:
         return as_planned(rule(whole, self._policy, self._clock.micros()))
 
     def _recalled(self, ruled: Sequence[Finding]) -> list[Finding]:
-        """Those of agreement are FIXED, where an earlier attempt of this task made the fix."""
+        """Findings of agreement are FIXED, where an earlier attempt of this task made the fix."""
         if self._policy.run is None:
             return list(ruled)
         agreed = [finding for finding in ruled if finding.verdict is Verdict.AGREE and not finding.error]

@@ -69,7 +69,7 @@ class Generators:
     keyspace: str
 
     def behind(self, in_use: Mapping[MailboxId, "Numbers"]) -> Iterator[BehindGenerator]:
-        """Those of these mailboxes whose last number is below the one in use.
+        """The mailboxes whose last number is below the one in use.
 
         A generator without a row is behind as well, except in a keyspace where nothing gives numbers.
 
@@ -96,7 +96,8 @@ class Generators:
     def used(self) -> bool:
         """Whether something gives numbers in this keyspace: a generator has a row, or a mailbox is registered.
 
-        Nobody adds a message to a mailbox without a name, so rows of messages alone need no generator.
+        No program adds a message to a mailbox without a name, so rows of messages alone need no
+        generator.
         """
         return any(self._has_rows(table) for table in (*self._tables.values(), MAILBOX_PATH, MAILBOX))
 

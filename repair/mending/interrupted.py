@@ -56,7 +56,7 @@ def fix_shows(image: Finding, seen: Seen | None, as_of: int) -> bool:
 
 
 def _is_own(image: Finding, of: tuple[Family, Projection] | None) -> bool:
-    """False for counters, and for rows that a quarantine changes beside its own: their images are never settled."""
+    """False for counters, and for other rows that a quarantine changes: their images are never settled."""
     if of is None:
         return False
     family, projection = of

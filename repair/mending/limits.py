@@ -74,7 +74,7 @@ class Pace:
         """Wait until `rows` more are due.
 
         Raises:
-            KeyboardInterrupt: the run was interrupted, so nobody waits for this batch any more.
+            KeyboardInterrupt: the run was interrupted, so no caller waits for this batch any more.
         """
         if self.throttle is None:
             if seconds := self.seconds_until(rows):
@@ -142,7 +142,7 @@ class Pace:
 
     @property
     def at_once(self) -> int:
-        """The largest number of rows per request: those of a second, or with a throttle of the time between looks."""
+        """The largest number of rows per request: the rows of a second, or of the throttle's time between looks."""
         most = _PRESSED_AT_ONCE_MAX if self.throttle and self.throttle.read else _AT_ONCE_MAX
         seconds = self.throttle.seconds if self.throttle else 1.0
         return most if self.rows_per_second is None else max(1, min(most, int(self.rows_per_second * seconds)))
@@ -259,7 +259,7 @@ class PacedTables:
         return self.tables.attempt(write)
 
     def _portions(self, items: Iterable[_T], rows: int | None) -> Iterator[list[_T]]:
-        """By so many, or as many as the pace says each time."""
+        """By this number, or by the number that the pace gives each time."""
         left = iter(items)
         while some := list(islice(left, self.at_once if rows is None else rows)):
             yield some

@@ -150,7 +150,7 @@ class RepairTools:
         counters: looks at suspect counters again and mends them; None leaves them alone.
         ledger, leases: needed to write; a check and a dry run have none.
         mail: read for the sums of an interrupted run; None: only what was reported until then counts.
-        go_on: asks a person when more is due than `max_fixes` allows; None where nobody can be asked.
+        go_on: asks a person when more is due than `max_fixes` allows; None without a terminal.
         throttle: changes the pace of the run while it is at work.
         meanwhile: called during the delay before the second look; the time that it takes counts as part of the delay.
     """
@@ -185,7 +185,7 @@ def repair(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRe
     Raises:
         ClocksDiffer: the clocks differ by more than the margin covers.
         LeaseHeld: another repair of the keyspace is running.
-        FixLimit: more would be mended than `max_fixes` allows, and nobody agreed; nothing was written.
+        FixLimit: more would be mended than `max_fixes` allows, and no person agreed; nothing was written.
     """
     result = RepairResult(settings.keyspace, COMMAND)
     if settings.dry_run or tools.ledger is None:

@@ -28,7 +28,7 @@ _CALM_LOOKS: Final = 8
 """How the cluster answers before anything is asked of it."""
 
 _OWN: Final = 8
-"""The run's own rows per second are a mean over so many looks."""
+"""The number of looks over which the run's own rows per second are a mean."""
 
 _LIMITS_LISTED_MAX: Final = 10
 """As many of the limits that were set are listed, the last ones; all are in the ledger."""

@@ -1,9 +1,10 @@
 """Undo of a whole run, and undo of that undo.
 
-A run wrote as of T; its undo writes as of T + 1 us, a redo (the undo of an undo) as of T + 2 us: what was written after
-the scan began still wins, and what the run wrote always loses. A row returns to its before-image only where each
-visible cell is the run's own (or was there before), and the truth is as the run recorded it: then nobody has changed
-it since. Everything else has MOVED and stays. An undo is a run of its own, with before-images.
+A run wrote as of T; its undo writes as of T + 1 us, a redo (the undo of an undo) as of T + 2 us:
+what was written after the scan began still wins, and what the run wrote always loses. A row returns
+to its before-image only where each visible cell is the run's own (or was there before), and the
+truth is as the run recorded it: then the row is unchanged since. Everything else has MOVED and
+stays. An undo is a run of its own, with before-images.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,7 +66,7 @@ class UndoTools:
 
 
 def undo(settings: UndoSettings, tools: UndoTools, sink: Sink) -> RepairResult:
-    """Restore each row of a run that nobody has changed since; the rest is reported as MOVED.
+    """Restore each row of a run that is unchanged since; the rest is reported as MOVED.
 
     Raises:
         UnknownRun: the ledger has no such run.

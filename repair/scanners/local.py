@@ -240,7 +240,7 @@ class _FamilyScan:
         return keep
 
     def _truth_keeper(self) -> Callable[[Row], None]:
-        """Truths go to their places as soon as it is known whether their content stands."""
+        """Truths go to their places as soon as it is known whether their content exists."""
         if self.family.content is None:
             return lambda row: self._place(self.forms.truth(row), has_content=True)
         if self.standing is None:

@@ -1,7 +1,7 @@
 """Looking at one message or mailbox without Spark: an engine whose scan is a few reads by key.
 
 For a message, everything that its truth and content lead to is checked, as these are keyed by it. A mirror row of the
-message without a truth is keyed by a mailbox: it is found only in the mailboxes that are named beside the message, or
+message without a truth is keyed by a mailbox: it is found only in the mailboxes that are named with the message, or
 by paging the mirror (`scan`). For a mailbox, its own partitions in every projection and its counters are checked: rows
 that differ from their truth and rows without one (AMEND, WITHDRAW). A truth without any projection is found only by
 paging the truth (`scan`). Otherwise only its possible traces are found and left: rows without truth, counters, and
@@ -108,7 +108,7 @@ def mailboxes_of(mail: Tables, user: str, namespace: str = PRIVATE) -> tuple[Mai
 
 
 def similar_user(mail: Tables, user: str, namespace: str = PRIVATE) -> str:
-    """A sentence that names a similar user, of those with the first `PATHS_MAX` paths; "" without one."""
+    """A sentence that names a similar user, among the users of the first `PATHS_MAX` paths; "" without one."""
     paths = mail.scan(Scan(MAILBOX_PATH, ("namespace", "user"), limit=PATHS_MAX))
     return did_you_mean(user, {path["user"] for path in paths if path["namespace"] == namespace})
 

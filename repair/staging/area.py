@@ -211,7 +211,7 @@ def opened_area(
     said = store.read(MANIFEST)
     if other := [name for name in names if name != MANIFEST and not _SEGMENT.fullmatch(name)]:
         raise StagingRefused(
-            f"{store.place} holds other files than those of a staging area: {other[0]}",
+            f"{store.place} holds a file that does not belong to a staging area: {other[0]}",
             mend="Name an empty folder, or one that is not there yet.",
         )
     if said is None:

@@ -86,8 +86,9 @@ class StagingBucket:
             code = _CODE.search(str(error))
             raise StateUnwritable(
                 f"the staging area {self.place} at {self.endpoint} cannot be used: {code[1] if code else 'no answer'}",
-                mend="What is staged stands. See that the bucket is there, and which keys are found: `aws sts "
-                "get-caller-identity`; they have to get, put, list and delete. Then the same command goes on.",
+                mend="Staged data is kept. See that the bucket is there, and which keys are "
+                "found: `aws sts get-caller-identity`; they have to get, put, list and "
+                "delete. Then the same command goes on.",
             ) from None
 
 

@@ -83,5 +83,5 @@ class StagingFolder:
         except OSError as error:
             raise StateUnwritable(
                 f"the staging area {self.path} cannot be used: {error.strerror or error}",
-                mend="What is staged stands. Make room, or see who may write there; then the same command goes on.",
+                mend="Staged data is kept. Make room, or see who may write there; then the same command goes on.",
             ) from error

@@ -1,7 +1,8 @@
 """Files that are no mail, by their first bytes: each has a name, and a command that makes mail of it if there is one.
 
-A program that packed or converted mail must not have its bytes stored as a message: nobody could read it. Nothing is
-unpacked here: what comes out has no bound, and the operator decides where it goes.
+A program that packed or converted mail must not have its bytes stored as a message: no client could
+read it. Nothing is unpacked here: what comes out has no bound, and the operator decides where it
+goes.
 """
 
 from dataclasses import dataclass
@@ -37,7 +38,9 @@ def _packed(name: str, command: str) -> Foreign:
 
 _EXTRACT = "Extract it into a new directory, then load what is there."
 _UTF16 = Foreign("text in UTF-16", "Convert it: iconv -f UTF-16 -t UTF-8 {path} > NEW_FILE; then load NEW_FILE.")
-_MAC = Foreign("an AppleDouble file", "It holds what macOS keeps beside a file; the mail is in the file without '._'.")
+_MAC = Foreign(
+    "an AppleDouble file", "It is a macOS side file (attributes of another file); the mail is in the file without '._'."
+)
 _STARTS = (
     (b"\x1f\x8b", _packed("gzip", "gzip -dc")),
     (b"\x1f\x9d", _packed("compress", "gzip -dc")),

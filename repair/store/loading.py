@@ -1,8 +1,9 @@
 """Loading mail folders into the store: in batches, in bounded memory, never twice by accident.
 
-Each message of the folder counts in exactly one sum: stored, already there, refused by name, or deleted in the source.
-What belongs elsewhere is skipped by name. The bytes of an mbox are accounted for: those that were read are those of
-messages, envelope lines and separators, or the load fails.
+Each message of the folder counts in exactly one sum: stored, already there, refused by name, or
+deleted in the source. What belongs elsewhere is skipped by name. The bytes of an mbox are accounted
+for: the bytes that were read are the bytes of messages, envelope lines and separators, or the load
+fails.
 
 What was loaded is kept in one small local file per folder and mailbox, so that an interrupted load resumes. Its first
 line names the load; then each batch has a line before it is stored (`begin`) and one after (`end`), on disk before the
@@ -279,12 +280,13 @@ class Loaded:
         refused: messages that could not be loaded; each was named.
         lagged: messages stored whose projections lag: `mailmend repair lags` mends them.
         octets: bytes stored now.
-        unjournalled: those of them that could not be journalled: only a check finds them.
+        unjournalled: the lags that could not be journalled: only a check finds them.
         skipped: sub-folders and files that are no part of this folder; each was named.
         deleted: messages that the source marks as deleted; they stay away.
         doubtful: lines that begin with `From ` and that may be read either way; each was named.
         octets_read: bytes of the source that were read.
-        octets_envelopes: bytes of the mbox's lines above messages; of what Apple's files keep beside a message.
+        octets_envelopes: bytes of the mbox's lines above messages; in Apple's files, what is kept
+            in addition to a message.
         octets_separators: bytes of the empty lines after messages.
         octets_already: bytes of the messages that an earlier load had stored.
         octets_left: bytes of messages that were refused or are deleted.
@@ -313,7 +315,7 @@ class Loaded:
 
 
 def _ignored(_: Doubt) -> None:
-    """The default for doubts that nobody wants to hear of."""
+    """The default for doubts that the caller ignores."""
 
 
 class Loader:
@@ -360,7 +362,7 @@ class Loader:
             UnsafeRequest: all of it was loaded already, or is being loaded.
             CannotReach: the store does not answer; the same command resumes the load.
             StateUnwritable: the journal cannot be written; the same command resumes the load.
-            OctetsLost: the bytes that were read are not those of the messages and what is around them.
+            OctetsLost: the bytes that were read are not the bytes of the messages and of what is around them.
         """
         self._progress.stage(f"loading {folder.path}")
         with LoadJournal(self._state, folder) as journal:
@@ -466,7 +468,7 @@ def _source_octets(folder: Folder) -> int:
 
 
 def _octets_read(sums: Loaded, octets: int, kind: FolderKind) -> int:
-    """The bytes that were read: in an mbox by its offsets, else those of the files."""
+    """The bytes that were read: in an mbox by its offsets, else by the sizes of the files."""
     return octets if kind is FolderKind.MBOX else sums.octets_accounted
 
 

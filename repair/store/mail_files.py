@@ -70,8 +70,10 @@ class Found:
         separator_octets: the size of the empty line after it in the mbox.
         doubts: doubtful `From ` lines in it, the first of them.
         doubtful: the number of all of them.
-        beside_octets: the size of what its file keeps beside it: Apple's first line and property list.
-        flags: those that its file keeps beside it; None where they are in its name or header.
+        beside_octets: the size of what its file keeps in addition to the mail: Apple's first line
+            and property list.
+        flags: the flags that its file keeps in addition to the mail; None where they are in its
+            name or header.
     """
 
     key: str
@@ -336,7 +338,7 @@ def _file(path: Path, key: str, octets_max: int) -> Found | Refused:
 
 
 def _of_apple(path: Path, key: str, octets: bytes, touched_at: float) -> Found | Refused:
-    """The mail of a file of Apple Mail, with the flags and the date that are kept beside it."""
+    """The mail of a file of Apple Mail, with the flags and the date from its property list."""
     if path.name.lower().endswith(PARTIAL):
         why = "Apple Mail keeps its attachments in other files, so it is not whole"
         return Refused(key, str(path), why, mend="Save it in Apple Mail as Raw Message Source; then load that file.")
@@ -353,7 +355,7 @@ def _of_apple(path: Path, key: str, octets: bytes, touched_at: float) -> Found |
 
 
 def _matters(path: Path) -> bool:
-    """Whether somebody may miss what is there: not the notes of a mail server, nothing empty."""
+    """Whether a user may miss what is there: not the notes of a mail server, nothing empty."""
     if _NOTES.fullmatch(path.name):
         return False
     try:

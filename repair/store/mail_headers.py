@@ -1,4 +1,4 @@
-"""A mail's date and flags, out of its header and what the source keeps beside it.
+"""A mail's date and flags, from its header and from what the source keeps with it.
 
 A header is read line by line: a line that is no field (a bad line, a second `>From ` line) is passed over, and only an
 empty line ends the header. What cannot be understood gives way to the next best source; nothing fails.
@@ -121,7 +121,7 @@ def flags_in_name(info: str, *, recent: bool, keywords: Sequence[str] = ()) -> F
     Args:
         info: the letters; small ones are keywords of dovecot.
         recent: the file is in `new`.
-        keywords: those of the folder's `dovecot-keywords`, in the order of their numbers.
+        keywords: the keywords of the folder's `dovecot-keywords`, in the order of their numbers.
     """
     system = _letters(_MAILDIR, info) | ({SystemFlag.RECENT} if recent else set())
     numbers = [ord(letter) - ord("a") for letter in info if "a" <= letter <= "z"]

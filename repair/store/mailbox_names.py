@@ -1,7 +1,8 @@
 """Names of users and mailboxes, as James writes them: one grammar for every place that takes such a name.
 
-James lower-cases users, knows INBOX in any case, and never registers some names (MailboxPath, Username). A row under
-a name that James cannot ask for holds mail that nobody sees, so such a name is refused before anything is written.
+James lower-cases users, knows INBOX in any case, and never registers some names (MailboxPath,
+Username). James cannot ask for some names. Mail under such a name would be invisible, so the name
+is refused before anything is written.
 """
 
 import re

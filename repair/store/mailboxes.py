@@ -1,4 +1,4 @@
-"""Mailboxes, as far as storing mail needs them: found by path, created where there is none; their uids and modseqs.
+"""Mailboxes, as far as storing mail needs them: found by path, created where missing; their uids and modseqs.
 
 The path registry is the truth of paths, and a conditional insert decides who creates a mailbox; the `mailbox` row
 follows from it. Both are written again when a mailbox is asked for whose second row is missing, so a creation that was
@@ -145,7 +145,7 @@ HighestInUse = Callable[[MailboxId, int], int]
 
 
 def _nothing_above(_: MailboxId, last: int) -> int:
-    """For tables whose numbers nobody else keeps."""
+    """For tables whose numbers no other program keeps."""
     return last
 
 
@@ -179,7 +179,7 @@ class Sequence:
         self._guard = threading.Lock()
 
     def take(self, mailbox: MailboxId, count: int = 1, above: int = 0) -> int:
-        """The first of `count` consecutive numbers that nobody else gets, all of them above `above`."""
+        """The first of `count` consecutive numbers that no other process gets, all of them above `above`."""
         ticket = _Ticket(count, above)
         queue = self._enter(mailbox, ticket)
         with queue.turn:
@@ -222,7 +222,7 @@ class Sequence:
         return last
 
     def _round(self, mailbox: MailboxId, count: int, above: int) -> int | None:
-        """One compare-and-set; None where another was faster, or nobody knows."""
+        """One compare-and-set; None where another process was faster, or the outcome is unknown."""
         last = self._known(mailbox)
         highest = max(last.number if last.own else self._in_use(mailbox, last.number), above)
         try:

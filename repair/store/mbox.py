@@ -93,7 +93,7 @@ class MboxEntry:
         content: the message; None where it is larger than the limit.
         content_octets: the size of the message, also of one that is too large.
         separator_octets: the size of the empty line after it.
-        next_offset: where the reading of the file stands after it.
+        next_offset: where reading continues after it.
         doubts: doubtful lines in it, and its own envelope if that is one; the first `DOUBTS_MAX`.
         doubtful: the number of all of them.
     """

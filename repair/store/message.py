@@ -27,7 +27,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class NewMail:
-    """A mail to be stored: its bytes, split where the body begins, and what is known beside them.
+    """A mail to be stored: its bytes, split where the body begins, and what else is known.
 
     Attributes:
         header: everything up to and including the empty line.

@@ -97,7 +97,7 @@ class MessageStore:
         """Store a mail in a mailbox.
 
         Raises:
-            CannotReach: the truth could not be written, or nobody knows whether it was.
+            CannotReach: the truth could not be written, or the outcome of its write is unknown.
             Contended: other processes took every uid or modseq first.
         """
         return self.add_all(mailbox, (mail,))[0]
@@ -156,7 +156,7 @@ class MessageStore:
         except UnknownMessage:
             return copied  # another process moved or deleted it meanwhile: the copy stays
         except MailmendError as error:
-            error.add_note(f"the message stands in both mailboxes; its copy is uid {copied.uid} of {mailbox}")
+            error.add_note(f"the message is in both mailboxes; its copy is uid {copied.uid} of {mailbox}")
             raise
         return _beside(copied, deleted)
 
@@ -187,7 +187,7 @@ class MessageStore:
         """Change a message's flags; a change that changes nothing writes nothing.
 
         Args:
-            place: where the message stands.
+            place: where the message is.
             change: the change, applied to the flags that the message has when it is written.
             seen: what `look` gave, however long ago: it saves the read before. The condition of the write finds
                 out when it is stale, and then it is read after all (plain writes have none, and always read).

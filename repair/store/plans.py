@@ -54,7 +54,7 @@ def truth_ids(family: Family, row: Row) -> tuple[UUID, ...]:
 
 
 def suspects_of(family: Family, row: Row) -> tuple[Suspect, ...]:
-    """The projections of a truth row, for when nobody knows whether the row was changed."""
+    """The projections of a truth row, for a row whose change is uncertain."""
     ids = truth_ids(family, row)
     near: tuple[Mirror | Filter, ...] = (family.mirror, *family.filters)
     placed = [Suspect(mirror.name, mirror.key_of(row), Verdict.AMEND, ids) for mirror in near]

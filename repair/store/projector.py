@@ -143,4 +143,4 @@ def _row(seen: Seen | None) -> Row | None:
 
 
 def _cause(errors: Sequence[MailmendError | None]) -> str:
-    return next((error.what for error in errors if error), "nobody knows whose change it was")
+    return next((error.what for error in errors if error), "it is unknown which process made the change")

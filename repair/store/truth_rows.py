@@ -1,8 +1,8 @@
 """Truth rows and the conditional writes that change them, as values.
 
-Pure. A truth row is changed only on condition that it is still as it was seen, and only in the cells that differ, so
-that each cell's time stays that of its last change. Columns that a generation of the schema lacks are
-neither written nor expected.
+Pure. A truth row is changed only on condition that it is still as it was seen, and only in the
+cells that differ, so that each cell keeps the time of its last change. Columns that a generation of
+the schema lacks are neither written nor expected.
 """
 
 from collections.abc import Mapping
@@ -131,7 +131,7 @@ def guarded_removal(truth: Table, seen: Row) -> RemoveIf:
 
 
 def guard_of(truth: Table, seen: Row) -> Row:
-    """The cells of the condition: the modseq; beside a null modseq a column that is not null.
+    """The cells of the condition: the modseq; with a null modseq also a column that is not null.
 
     `IF modseq = null` also holds for an absent row: alone it would bring a deleted row back.
     """

@@ -84,7 +84,7 @@ class Committed:
         current: the current row; another writer's, if one came in between.
         stamp: of the projection writes, in microseconds; None where it could not be read.
         began: when the change was begun, in microseconds: no stamp of it is older.
-        sure: False where nobody knows whether this change or another made the current row.
+        sure: False where it is unknown whether this change or another made the current row.
     """
 
     before: Seen | None
@@ -177,7 +177,7 @@ class ConditionalTruth:
             return settle()
 
     def _settle_change(self, made: Committed, now: Seen | None) -> Committed | None:
-        """A timed-out change: done, not done, or overtaken by another, so that nobody knows."""
+        """A timed-out change: done, not done, or overtaken by another: the outcome is unknown."""
         assert made.before is not None
         assert made.after is not None
         if now is not None and now.row.get("modseq") == made.after["modseq"]:

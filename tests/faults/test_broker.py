@@ -241,7 +241,7 @@ async def test_encrypted_both_sides_show_who_they_are(own: OwnBroker, papers: Pa
 TLS_ERRORS = {
     "no authority": ("127.0.0.1", "not signed by an authority that we know", "--broker-tls-ca"),
     "another authority": ("127.0.0.1", "not signed by an authority that we know", "--broker-tls-ca"),
-    "another name": ("localhost", "is for somebody else: Hostname mismatch", "as its certificate does"),
+    "another name": ("localhost", "is for another host: Hostname mismatch", "as its certificate does"),
     "no certificate": ("127.0.0.1", "or we showed none", "--broker-tls-cert"),
     "a stranger's certificate": ("127.0.0.1", "does not take our certificate", "--broker-tls-cert"),
 }

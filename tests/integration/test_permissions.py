@@ -355,7 +355,7 @@ def test_tls_that_fails_says_whose_fault_it_is(granted: Granted, tmp_path: Path)
     mailmend, node = granted.shell(tmp_path, "reader"), granted.node
     for options, said in (
         (("--tls-ca", node.stranger.file), "not signed by an authority that we know"),
-        (("--no-tls",), "it may talk to nobody without TLS"),
+        (("--no-tls",), "it may require TLS"),
     ):
         ended = mailmend("check", *QUICK, *options)
 
@@ -372,7 +372,7 @@ def test_the_nodes_names_are_checked_on_demand(granted: Granted, tmp_path: Path)
     expired = authority.signed("expired", "IP:127.0.0.1", expired=True)
     ours = authority.signed("ours", "IP:127.0.0.1")
     for shown, demands, said in (
-        (other, None, "is for somebody else"),
+        (other, None, "is for another host"),
         (expired, None, "out of its time"),
         (ours, authority, "our certificate"),
     ):

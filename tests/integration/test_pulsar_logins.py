@@ -139,7 +139,7 @@ REFUSED: Mapping[str, tuple[Mapping[str, str], str, str]] = {
 REFUSED_WITH_TLS: Mapping[str, tuple[str, str, str]] = {
     "another authority": ("127.0.0.1", "not signed by an authority that we know", "--broker-tls-ca"),
     "no authority": ("127.0.0.1", "not signed by an authority that we know", "--broker-tls-ca"),
-    "another name": ("localhost", "is for somebody else: Hostname mismatch", "as its certificate does"),
+    "another name": ("localhost", "is for another host: Hostname mismatch", "as its certificate does"),
     "no certificate": ("127.0.0.1", "refuses us: 401 Unauthorized", "the client's certificate"),
     "a stranger's certificate": ("127.0.0.1", "does not take our certificate", "--broker-tls-cert"),
 }

@@ -92,7 +92,7 @@ class CompactionAdvice:
     """The compaction that is advised for the message tables.
 
     Attributes:
-        present: the present compaction of the tables; None where it is none of the choices.
+        present: the present compaction of the tables; None where it is not one of the choices.
         too_small: whether several choices came out equal by every measure, so that changing gains nothing.
         why: the reasons as sentences, with the figures in them.
     """

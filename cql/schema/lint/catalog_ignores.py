@@ -1,6 +1,6 @@
 """The findings of lint in our own tables (catalog and ledger), each with the reason why it stays.
 
-`schema lint` shows these beside its findings, with the reason; a test says that nothing else is found.
+`schema lint` shows them next to its findings, with the reason; a test says that nothing else is found.
 """
 
 from typing import Final
@@ -90,8 +90,8 @@ CATALOG_IGNORES: Final[tuple[Ignore, ...]] = (
     Ignore(
         "T4",
         ENQUEUED_MAILS.spelling,
-        "a slice that is done with is deleted by partition, so that nobody reads its mails any more; the space comes "
-        "back when its window expires",
+        "a finished slice is deleted by partition, so its mails are not read any more; the space "
+        "comes back when its window expires",
     ),
     Ignore(
         "T4",

@@ -57,7 +57,9 @@ def parse_ignore(rule: object, table: object, reason: object) -> Ignore:
     if not isinstance(table, str):
         raise WrongUse(f"the ignore of {rule} names {table!r} as its table", mend='Write it like table = "mytable".')
     if not isinstance(reason, str) or not reason.strip():
-        raise WrongUse(f"the ignore of {rule} gives no reason", mend="Say why it may stand, for whoever asks next.")
+        raise WrongUse(
+            f"the ignore of {rule} gives no reason", mend="Give the reason why it may stay, for the next reader."
+        )
     return Ignore(rule.strip(), table.strip(), " ".join(reason.split()))
 
 

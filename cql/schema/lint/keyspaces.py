@@ -37,7 +37,7 @@ def _simple_strategy(subject: Subject) -> Iterator[Hit]:
     Severity.WARNING,
     "Views are experimental and off by default. Nothing finds out when a view and its table have gone apart, and "
     "the only repair is to drop the view and build it again.",
-    "Write a table of your own beside the truth, declared as its projection, so that it can be checked and mended.",
+    "Write a table of your own next to the truth, declared as its projection, so that it can be checked and mended.",
     docs="developing/cql/mvs.html",
 )
 def _views(subject: Subject) -> Iterator[Hit]:

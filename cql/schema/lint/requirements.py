@@ -67,7 +67,7 @@ _FUNCTIONS_OF_5: Final = frozenset(
         "format_time",
     ]
 )
-"""Functions that Cassandra 5.0 brought, in lower case; those of the form text_as_blob came with it too."""
+"""Functions that Cassandra 5.0 brought, in lower case; functions of the form text_as_blob came with it too."""
 
 _AS_BLOB: Final = re.compile(r"[a-z]+_as_blob|blob_as_[a-z]+")
 _IN_NO_RELEASE: Final = ("BETWEEN", "NOT IN", "NOT CONTAINS", "NOT CONTAINS KEY")

@@ -37,7 +37,7 @@ class Hit:
 
     Attributes:
         subject: the column, option, index or view, or "" for the table as a whole.
-        severity: the severity; None: that of the rule.
+        severity: the severity; None: the severity of the rule.
         points: the places to point at, of which the first that exists is used; (): the place of the subject.
         fix: what to do in this case; "": the fix of the rule.
         table: the table's spelling; "" for the keyspace as a whole.

@@ -67,7 +67,7 @@ class Subject:
                 yield Written(number, write, points)
 
     def table(self, name: str) -> Table | None:
-        """The table or view of a name, as the server knows it; None where there is none."""
+        """The table or view of a name, as the server knows it; None where there is no such table or view."""
         tables = (*self.schema.tables, *(view.table for view in self.schema.views))
         return next((table for table in tables if table.name == name), None)
 

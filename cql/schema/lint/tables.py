@@ -46,7 +46,7 @@ def _short_marks(subject: Subject) -> Iterator[Hit]:
         needed = ttl_of(hidden) + subject.knowledge.slack
         if not kept or (ttl_of(hidden) and kept >= needed):
             continue
-        rows = f"those of {hidden.spelling} after {words(ttl_of(hidden))}" if ttl_of(hidden) else "what they hide never"
+        rows = f"rows of {hidden.spelling} after {words(ttl_of(hidden))}" if ttl_of(hidden) else "what they hide never"
         text = f"marks in {marks.spelling} expire after {words(kept)}, {rows}"
         yield Hit(text, "default_time_to_live", table=marks.spelling)
 
@@ -121,7 +121,7 @@ def _unequal_ttl(subject: Subject) -> Iterator[Hit]:
         theirs = ttl_of(truth)
         ours = ttl_of(projection)
         if theirs != ours:
-            text = f"rows of {truth.spelling} {_stay(truth)}, those of {projection.spelling} {_stay(projection)}"
+            text = f"rows of {truth.spelling} {_stay(truth)}, rows of {projection.spelling} {_stay(projection)}"
             yield Hit(text, "default_time_to_live", table=projection.spelling)
 
 

@@ -73,7 +73,7 @@ def _standing(live: Schema, record: LedgerRecord, against: tuple[Difference, ...
 
 
 def _adoptable(difference: Difference) -> bool:
-    """Whether it does not block adoption: options, somebody's own column, one that an upgrade note would have added."""
+    """Whether it does not block adoption: options, a foreign column, a column that an upgrade note would have added."""
     if difference.aspect is Aspect.MISSING_COLUMN:
         return note_adding(difference.owner, difference.subject) is not None
     return difference.aspect in (Aspect.UNEXPECTED_COLUMN, Aspect.DIFFERENT_OPTION)
@@ -134,7 +134,7 @@ def decide_version(values: Iterable[int], generation: Generation, wanted: int) -
         )
     if before is not None and wanted < before:
         raise UnsafeRequest(
-            f"schema version {before} stands there, and James reads the greatest: {wanted} would change nothing",
+            f"the keyspace has schema version {before}, and James reads the greatest: {wanted} would change nothing",
             mend="Leave it. A version that was written by mistake goes with its row: DELETE FROM schemaversion.",
         )
     return VersionStep(before, oldest if before is None else before, wanted)

@@ -1,7 +1,8 @@
 """What was applied to a keyspace, as values; and how a folder of migrations differs from its history.
 
-A migration that was applied is never changed again: the history and the folder must be the same, or nobody knows what
-the next keyspace will be made of. Each difference names the file and says how to mend it.
+A migration that was applied is never changed again: the history and the folder must be the same,
+else the next keyspace differs from this one. Each difference names the file and says how to mend
+it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -113,7 +114,7 @@ class LedgerRecord:
     """The history of a keyspace's schema, as the ledger holds it.
 
     Attributes:
-        statements: those of migrations that have not ended.
+        statements: the statements of migrations that have not ended.
         baseline: what the keyspace was when it was adopted; None where it was not.
     """
 
@@ -184,7 +185,7 @@ def history_drift(
     """All differences between a folder and what was applied from it, by number.
 
     Args:
-        migrations: those of the folder, in order.
+        migrations: the migrations of the folder, in order.
         history: what the ledger holds of the keyspace.
         begun: the statements of the migration that is running, if one is: what follows the last of them that may have
             taken effect may still be edited, or a statement that the server refused could never be mended.
@@ -210,7 +211,7 @@ def _between(
 
 
 def _goes_on(file: Migration, begun: Sequence[StatementEntry]) -> bool:
-    """Whether every statement that may have taken effect still stands unchanged in the file."""
+    """Whether the file still has every statement that may have taken effect, unchanged."""
     sent = [entry for entry in begun if entry.number == file.number and entry.state is not StatementState.FAILED]
     return all(
         entry.position < len(file.statements) and checksum_of(file.cql(entry.position)) == entry.checksum
@@ -248,7 +249,7 @@ def _elsewhere(file: Migration | None, entry: Entry, files: Mapping[int, Migrati
 
 
 def _forged(history: Sequence[Entry]) -> Iterator[HistoryDrift]:
-    """Entries whose chain value does not follow from the entry before: somebody wrote into the ledger."""
+    """Entries whose chain value does not follow from the entry before: the ledger was altered."""
     value = ""
     expected = 1
     for entry in sorted(history, key=lambda one: one.number):

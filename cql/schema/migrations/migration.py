@@ -55,7 +55,7 @@ class Migration:
 
     Attributes:
         text: the file's, with its line ends made `\n`.
-        chain: the chain's value at this place of its folder; "" while it stands alone.
+        chain: the chain's value at this place of its folder; "" for a file outside a folder.
     """
 
     file: FileName

@@ -92,7 +92,7 @@ class MigrationPlan:
 
     @property
     def risky(self) -> tuple[Risky, ...]:
-        """The risks that a person must agree to: those of the statements that are sent."""
+        """The risks that a person must agree to: the risks of the statements that are sent."""
         sent = (statement for statement in self.statements if statement.way is not Way.RECORD)
         return tuple((statement.place, statement.assessment) for statement in sent if statement.assessment.is_risky)
 

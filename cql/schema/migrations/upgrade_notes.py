@@ -24,7 +24,7 @@ class OptionalMigration:
     """One upgrade note, or what mailmend itself would add to a keyspace of James.
 
     Attributes:
-        source: the ticket in James's issue tracker; "" where there is none.
+        source: the ticket in James's issue tracker; "" without a ticket.
         statements: all its statements; on a live keyspace only those that still change something are sent.
         caution: what the operator should know before, or what is wrong with the note; "" where nothing is.
         after: tables that must exist before it is due: without them, James still reads what it drops.
@@ -52,7 +52,7 @@ class OptionalMigration:
         return tuple(statement for statement in remaining if statement is not None)
 
     def risky(self, live: Schema) -> tuple[Risky, ...]:
-        """The risks that a person must agree to: those of the statements that are due."""
+        """The risks that a person must agree to: the risks of the statements that are due."""
         due = ((f"{self.name}, {statement.about}", statement.assess(live)) for statement in self.due(live))
         return tuple((place, what) for place, what in due if what.is_risky)
 

@@ -27,9 +27,9 @@ def counted_together(
 
     Args:
         parts: by name, as far as they are there.
-        lists: those of the file.
+        lists: the lists of the file.
         known: the fields that there are here.
-        limit: reads what stands below `then` and `default`.
+        limit: reads the part below `then` and `default`.
 
     Raises:
         BadPolicyFile: one of them cannot be used.
@@ -88,7 +88,7 @@ def _condition(
     parts = node.known("a condition", *CONDITION_PARTS)
     wanted = read_part(parts, "if", lambda node: _wanted(node, fields, lists), {})
     if "then" not in parts:
-        node.fail("a condition lacks its then", "Write the limits below then; then: {} is none.")
+        node.fail("a condition lacks its then", "Write the limits below then; then: {} sets no limit.")
     return ThresholdCondition(wanted, limit(parts["then"]))
 
 
@@ -128,4 +128,4 @@ def _refuse_members(node: PolicyNode, patterns: Iterable[ValuePattern], groups: 
         value = None if isinstance(pattern, GroupName) else getattr(pattern, "value", None)
         group = next((field_group for field_group in groups if value and field_group.holds(value)), None)
         if group:
-            node.note(f"{value} is counted as #{group.name}, and never by itself", f"Write '#{group.name}'.")
+            node.note(f"{value} is counted as #{group.name}, and never alone", f"Write '#{group.name}'.")

@@ -108,7 +108,7 @@ def _attributes(node: PolicyNode, expressions: Sequence[RegexValues] | None) -> 
     for name, key, value in node.items("attributes"):
         if name in SET_FIELDS or name == PRIORITY_ATTRIBUTE:
             own = "priority" if name == PRIORITY_ATTRIBUTE else name
-            key.note(f"{name} is set beside the attributes", f"Write it as {own}: below set.")
+            key.note(f"{name} is set outside the attributes", f"Write it as {own}: below set.")
         elif _OURS.fullmatch(name) or not name:
             key.note(f"{name!r} is no attribute that a rule may set", "mailmend.* and dsn-* are set by other means.")
         else:

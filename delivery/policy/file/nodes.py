@@ -1,4 +1,4 @@
-"""YAML with places: what stands at which line and column, so that an error says where. The one door to PyYAML.
+"""YAML with places: the line and column of each value, so that an error can name them. The one door to PyYAML.
 
 Nothing is made of a value beyond its text: `no` is a job's name, and `1.0` a rate, as they are written. Whatever a file
 holds, it is read in bounded time and memory: its size, its depth and its nodes are limited, and a node counts each time
@@ -36,14 +36,14 @@ PATTERNS_MAX: Final = 1_000_000
 """Values of lists, counted wherever a list is named."""
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""That of libyaml is ten times faster; it is missing where PyYAML was built without libyaml."""
+"""The loader of libyaml is ten times faster; it is missing where PyYAML was built without libyaml."""
 
 _YES_NO: Final = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyNode:
-    """A value of a policy file, and where it stands.
+    """A value of a policy file, and its place.
 
     Attributes:
         refused: what is refused in the file so far, by its place. All nodes of a file share it.
@@ -89,7 +89,7 @@ class PolicyNode:
         """Refuse the file for this, and read on.
 
         Raises:
-            BadPolicyFile: so much is refused that reading stops.
+            BadPolicyFile: reading stopped after the maximum number of refusals.
         """
         self.refused.setdefault(error.place, error)
         if len(self.refused) >= REFUSED_MAX:
@@ -117,7 +117,7 @@ class PolicyNode:
         return PolicyNode(self.file, self.lines, node, self.refused)
 
     def place_of(self, path: DocumentPath) -> Place:
-        """Where something below this stands: an entry of a mapping at its name, one of a list at its own beginning."""
+        """The place of something below this: an entry of a mapping at its name, one of a list at its own beginning."""
         found = self.node
         mark = self.node.start_mark
         for step in path:
@@ -154,7 +154,7 @@ class PolicyNode:
             yield self._child(pair)
 
     def one_or_more(self, what: str) -> "Iterator[PolicyNode]":
-        """The values of a list, or the one that stands there."""
+        """The values of a list, or the single value."""
         if self.is_list:
             yield from self.listed(what)
         else:
@@ -246,7 +246,7 @@ class _Composer:
     count: int = 0
 
     def composed(self, events: Iterable[yaml.Event]) -> yaml.Node | None:
-        """The one document; None where there is none."""
+        """The one document; None in an empty file."""
         top: yaml.Node | None = None
         unfinished = list[_OpenNode]()
         for event in events:
@@ -294,7 +294,9 @@ class _Composer:
     def _count(self, event: yaml.NodeEvent, more: int) -> None:
         self.count += more
         if self.count > NODES_MAX:
-            self._fail(event, f"the file comes to more than {NODES_MAX:,} values, those of aliases counted again")
+            self._fail(
+                event, f"the file comes to more than {NODES_MAX:,} values, with the values of aliases counted again"
+            )
 
     def _finish(self, finished: _OpenNode) -> None:
         children = finished.children
@@ -315,7 +317,7 @@ class ValueLists:
     """The lists of a file, by name.
 
     Attributes:
-        used: the names of those that something refers to.
+        used: the names of the lists that something refers to.
         count: to how many values that comes.
     """
 

@@ -42,7 +42,7 @@ from mailmend.model.texts import Place
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """What a policy file says, and where each part of it stands."""
+    """The content of a policy file, and the place of each part."""
 
     said: PickupPolicies
     top: PolicyNode
@@ -74,7 +74,7 @@ def read_policies(file: Path) -> PolicyFile:
 
 
 def policies_of(text: str, file: str) -> PolicyFile:
-    """The policies of a text: a list of them alone, or below `policies`, beside what else a file may hold.
+    """The policies of a text: a list of them alone, or below `policies`, next to what else a file may hold.
 
     Raises:
         BadPolicyFile: something in it is refused; the error has each refused value.

@@ -57,7 +57,7 @@ def policy_schema() -> JsonSchema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "https://raw.githubusercontent.com/mailmend/mailmend/main/docs/policy.schema.json",
         "title": "Policies of mailmend delivery serve",
-        "description": "A list of policies alone, or below `policies`, beside what else a file may hold.",
+        "description": "A list of policies alone, or below `policies`, next to what else a file may hold.",
         "if": {"type": "array"},
         "then": {"$ref": "#/$defs/policies"},
         "else": {"$ref": "#/$defs/file"},
@@ -116,7 +116,7 @@ def _one_or_more(schema: JsonSchema) -> JsonSchema:
 
 
 def _value(named: MatchedField | None = None, *, groups: bool = True) -> JsonSchema:
-    """A value is the text that stands there, whatever type YAML has for it; nothing at all is the empty one."""
+    """A value is its text, whatever type YAML has for it; a missing text is the empty value."""
     if named and named.is_address:
         found: JsonSchema = {"type": ["string", "null"], "pattern": _whole(_ADDRESS)}
     else:
@@ -206,7 +206,8 @@ def _fields(known: Collection[PickupField]) -> JsonSchema:
     }
     grouped = {**_by_field(groups), "minProperties": 1, "maxProperties": 1}
     return {
-        "description": "What is counted together: mails with the same values of these; without fields, all of them.",
+        "description": "What is counted together: mails with the same values of these fields; without fields, "
+        "all of them.",
         "type": "array",
         "items": {"anyOf": [{"enum": [field.value for field in known]}, grouped]},
         "uniqueItems": True,

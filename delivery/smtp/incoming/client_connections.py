@@ -387,7 +387,7 @@ class ClientConnection(SMTP):
             await self.push(SmtpReply(503, "5.5.1", "say MAIL and RCPT first", ours=True))
             return
         if arg:
-            await self.push(SmtpReply(501, "5.5.4", "DATA stands alone", ours=True))
+            await self.push(SmtpReply(501, "5.5.4", "DATA takes no parameters", ours=True))
             return
         self.has_mail = True
         self._ends_by = self._together.now() + self._settings.mail_time_max.total_seconds()
@@ -457,7 +457,7 @@ class ClientConnection(SMTP):
 
     async def smtp_QUIT(self, arg: str | None) -> None:
         if arg:
-            await self.push(SmtpReply(501, "5.5.4", "QUIT stands alone", ours=True))
+            await self.push(SmtpReply(501, "5.5.4", "QUIT takes no parameters", ours=True))
             return
         await self.push(SmtpReply(221, "2.0.0", "bye", ours=True))
         self._leave()
@@ -478,7 +478,7 @@ class ClientConnection(SMTP):
         if self._is_secured or not self._may_secure:
             await self.push(replies.SECURED if self._is_secured else replies.NOT_HERE)
         elif arg:
-            await self.push(SmtpReply(501, "5.5.4", "STARTTLS stands alone", ours=True))
+            await self.push(SmtpReply(501, "5.5.4", "STARTTLS takes no parameters", ours=True))
         else:
             await self.push("220 secure the connection")
             await self._secure(self._begin_handshake())

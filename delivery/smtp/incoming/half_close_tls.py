@@ -1,8 +1,9 @@
 """TLS of a client that may end its input before it has read all answers.
 
-asyncio's layer of TLS ends a connection as soon as the client's input ends (close_notify, or the end of TCP's stream):
-what is written after that is dropped without an error. The end of a client's input says nothing about its reading
-(RFC 8446 6.1), and a client whose mail was taken has to hear of it. One door to asyncio's private `sslproto`.
+asyncio's layer of TLS ends a connection as soon as the client's input ends (close_notify, or the
+end of TCP's stream): what is written after that is dropped without an error. A client that ends its
+input may still read (RFC 8446 6.1), and a client whose mail was taken has to hear of it. One door
+to asyncio's private `sslproto`.
 """
 
 import asyncio

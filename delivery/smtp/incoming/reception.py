@@ -101,7 +101,7 @@ class MailOrigin:
 
 
 def sender_in(words: str, mail_bytes_max: int) -> NamedSender | SmtpReply:
-    """Of what stands behind MAIL; a reply where it is refused."""
+    """Read the text after MAIL; a reply where it is refused."""
     found = _path_in(words, "FROM", _MAIL_PARAMETERS)
     if isinstance(found, SmtpReply):
         return found
@@ -115,7 +115,7 @@ def sender_in(words: str, mail_bytes_max: int) -> NamedSender | SmtpReply:
 
 
 def recipient_in(words: str, host_name: str) -> NamedRecipient | SmtpReply:
-    """Of what stands behind RCPT; a reply where it is refused. A postmaster without a domain is that of this host."""
+    """Read the text after RCPT; a reply where it is refused. A postmaster without a domain is this host's."""
     found = _path_in(words, "TO", _RCPT_PARAMETERS)
     if isinstance(found, SmtpReply):
         return found
@@ -132,7 +132,7 @@ def too_large(mail_bytes_max: int) -> SmtpReply:
 
 
 def goes_in_a_circle(content: bytes) -> bool:
-    """Whether it has passed so many servers that it comes back again and again."""
+    """Whether it has passed the number of servers that marks a loop."""
     end = _HEADER_END.search(content)
     return len(_RECEIVED.findall(content, 0, end.start() + 1 if end else len(content))) > RECEIVED_MAX
 

@@ -92,9 +92,9 @@ def ip_of(address: str) -> IpAddress:
 
 
 def is_internal(address: IpAddress) -> bool:
-    """Whether it is no address of the Internet: of this host, of a private network, of one link, of nobody.
+    """Whether it is not an Internet address: of this host, of a private network, of one link, or unassigned.
 
-    So is an address of IPv6 that stands for such a one of IPv4.
+    The same holds for an IPv6 address that represents such an IPv4 address.
     """
     if any(address in network for network in _INTERNAL):
         return True
@@ -109,7 +109,7 @@ def _inner(address: IPv6Address) -> IPv4Address | None:
 
 
 def loopback_of(sources: Iterable[SourceAddress]) -> tuple[IpNetwork, ...]:
-    """The networks of loopback that these sources are in: whoever sends from there reaches nothing else."""
+    """The networks of loopback that these sources are in: a server that sends from there reaches nothing else."""
     addresses = [ip_of(source.address) for source in sources if source.address]
     return tuple(network for network in LOOPBACK if any(address in network for address in addresses))
 
@@ -151,7 +151,8 @@ class OwnHost:
 
     Attributes:
         names: in small letters, without a dot at the end.
-        addresses: beside those of its interfaces: where it takes mails, and public ones in front of it.
+        addresses: in addition to its interfaces: where it takes mails, and public addresses in
+            front of it.
         takes_anywhere: whether it takes mails at each of its addresses, so also at each of loopback.
         has: whether an interface has an address.
     """

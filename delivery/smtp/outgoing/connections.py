@@ -1,7 +1,7 @@
 """Connections to servers of mail: opened, introduced, secured, kept for the next mail. The one door to aiosmtplib.
 
-Nothing here knows of recipients. Whatever ends a connection is raised as `StageEnded`: the server's own words where
-it said something, else ours in their place.
+Nothing here knows of recipients. Whatever ends a connection is raised as `StageEnded`: the server's
+own words where it replied, else ours.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class TlsContexts:
 
     @cached_property
     def _encrypting(self) -> ssl.SSLContext:
-        """As most servers have certificates that nobody can verify, it takes any."""
+        """As the certificates of most servers cannot be verified, it takes any."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -207,7 +207,7 @@ async def opened(attempt: DeliveryAttempt, contexts: TlsContexts, host_name: str
     """A new connection; where securing it is optional and fails, another one that is not secured.
 
     Raises:
-        StageEnded: there is none.
+        StageEnded: there is no connection.
     """
     try:
         return await _opened(attempt, contexts, host_name)

@@ -1,6 +1,6 @@
 """Which servers take mail for a domain, by DNS. The one door to dnspython.
 
-The servers of MX records by preference, those of equal preference in random order; a domain without any is its own
+The servers of MX records by preference, equal ones in random order; a domain without any is its own
 server (RFC 5321 5.1). A domain may say that it takes no mail (RFC 7505). What was found is kept as long as DNS allows
 it, within bounds; the order is drawn anew each time.
 """
@@ -120,10 +120,10 @@ class DnsNextHops:
         return [NextHop(host.name, address, preference=host.preference) for host in hosts for address in host.addresses]
 
     def _literal(self, domain: str, address: str) -> NextHop:
-        """The server at an address that stands in the place of a domain.
+        """The server at an address that is given instead of a domain.
 
         Raises:
-            NoNextHop: it is this host, or not of the Internet; a sender has no right to name such a one.
+            NoNextHop: it is this host, or not an Internet address; a sender has no right to name it.
         """
         wanted = ip_of(address)
         if self._settings.own.is_at(wanted):
@@ -164,7 +164,7 @@ class _Unanswered(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
-    """What DNS says to one question: records, or that there are none.
+    """What DNS says to one question: records, or their absence.
 
     Attributes:
         seconds: how long it holds.
@@ -198,7 +198,8 @@ class _HostSearch:
     """What is known of a domain's hosts so far.
 
     Attributes:
-        limit: the preference of this host, of which others have to be better; infinite where it is none of them.
+        limit: the preference of this host, of which others have to be better; infinite where it is
+            not among them.
         seconds: how long it holds.
         exists: whether any answer says that there is such a name.
         unanswered: the first question that has no answer.
@@ -219,7 +220,7 @@ class _HostSearch:
         return self.internal[0] < self.limit
 
     def take(self, hosts: Sequence[tuple[int, str]], found: Sequence[_HostAddresses]) -> Sequence[MailHost]:
-        """Learn of these hosts; those of them that can be reached."""
+        """Learn of these hosts; the result is the hosts that can be reached."""
         reachable = list[MailHost]()
         for (preference, host), known in zip(hosts, found, strict=True):
             self.seconds = min(self.seconds, known.seconds)
@@ -256,7 +257,7 @@ class _Lookups:
         self._room = asyncio.Semaphore(settings.questions_max)
 
     async def servers_of(self, domain: str) -> DomainServers:
-        """The servers of a domain; only where every question has a negative answer, there are none for good."""
+        """The servers of a domain; their lack is permanent only where every question has a negative answer."""
         try:
             answer = await self._asked(domain, RdataType.MX)
         except _Unanswered as error:
@@ -293,7 +294,7 @@ class _Lookups:
         return self._refused(search.seconds, search.refusal(domain))
 
     async def _addresses(self, host: str) -> _HostAddresses:
-        """The addresses of a host, those of IPv6 first; both are asked for, whatever comes of the other question."""
+        """The addresses of a host, IPv6 first; both are asked for, whatever comes of the other question."""
         kinds = [kind for family, kind in _TYPES.items() if family in self._settings.families]
         answers = await asyncio.gather(*(self._asked(host, kind) for kind in kinds), return_exceptions=True)
         addresses = list[str]()

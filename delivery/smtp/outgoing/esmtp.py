@@ -104,7 +104,7 @@ def commands_for(envelope: MailEnvelope, lines: bytes, offered: ServerExtensions
         return _refusal(550, "5.6.7", "the mail needs SMTPUTF8, which the server does not offer")
     sender = _written(envelope.sender, international=international) if envelope.sender else b""
     if sender is None:
-        return _refusal(553, "5.1.7", "the address of the sender is none")
+        return _refusal(553, "5.1.7", "the sender's address is not valid")
     mail = (
         b"MAIL",
         b"FROM:<" + sender + b">",
@@ -120,7 +120,7 @@ def _recipient_words(
 ) -> tuple[bytes, ...] | SmtpReply:
     written = _written(recipient.address, international=international)
     if written is None:
-        return _refusal(553, "5.1.3", "the address of the recipient is none")
+        return _refusal(553, "5.1.3", "the recipient's address is not valid")
     return (b"RCPT", b"TO:<" + written + b">", *_recipient_parameters(recipient, offered))
 
 
@@ -164,7 +164,7 @@ def _recipient_parameters(recipient: EnvelopeRecipient, offered: ServerExtension
 
 
 def _written(address: str, *, international: bool) -> bytes | None:
-    """The address as it stands in a command; None where it is no address."""
+    """The address in the form of a command; None where it is not an address."""
     found = _ADDRESS.fullmatch(address)
     if not found:
         return None

@@ -49,8 +49,8 @@ class ConnectionReuse:
 
     Attributes:
         mails_max: after that many a connection is ended.
-        idle: for how long one is kept that nobody uses.
-        connections_max: how many are kept at most that nobody uses; the oldest gives way.
+        idle: for how long an unused connection is kept.
+        connections_max: the maximum number of unused connections; the oldest gives way.
     """
 
     mails_max: int = 100
@@ -75,7 +75,7 @@ class SmtpRelay:
 
     @property
     def idle_connections(self) -> int:
-        """How many are kept open that nobody uses."""
+        """The number of unused connections that are kept open."""
         return len(self._kept)
 
     async def deliver(
@@ -223,7 +223,7 @@ class _Kept:
 
 
 class _Results:
-    """One result for each recipient: the first that is said of it stands."""
+    """One result for each recipient: the first result is kept."""
 
     def __init__(self, attempt: DeliveryAttempt) -> None:
         self._attempt = attempt

@@ -1,4 +1,4 @@
-"""One server for all mail, whatever its domain: a smart host, or a mail server that sorts by itself."""
+"""One server for all mail, whatever its domain: a smart host, or a mail server that routes the mail."""
 
 import asyncio
 import socket

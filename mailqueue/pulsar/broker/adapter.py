@@ -25,7 +25,7 @@ ACKS_SENT_SECONDS: Final = 0.15
 """After how long the client has sent an acknowledgement: it gathers them for 100 ms."""
 
 REMEMBERED_MAX: Final = 10_000
-"""So many acknowledged messages a consumer remembers, to acknowledge them again where the broker has forgotten that."""
+"""The number of messages that a consumer acknowledges again where the broker forgot their acknowledgement."""
 
 KNOWN_SECONDS: Final = 60.0
 """For how long a topic is taken to be there: James's clear, and its subscriptions' expiry, remove what was created.
@@ -34,7 +34,7 @@ And how long it is believed for how long the broker lets messages of it be delay
 """
 
 LONGEST_SLACK_MS: Final = 1_000
-"""So much less than that they are: what passes until they are stamped."""
+"""The margin below that limit: the time that passes until they are stamped."""
 
 NEW_PARTITIONS_SECONDS: Final = 30.0
 """How often a consumer looks for partitions that were added."""
@@ -102,7 +102,7 @@ class PulsarTopics:
             await finished(consuming.end())
 
     async def acknowledge(self, topic: str, subscription: str, places: Collection[MessagePlace]) -> None:
-        """Those of many callers go together: while some are on their way, others gather."""
+        """Requests of many callers go together: while some are on their way, others gather."""
         key = (topic, subscription)
         if key not in self._acks:
             self._acks[key] = _Acknowledger(self, topic, subscription)
@@ -262,7 +262,7 @@ class _Consuming:
         return one
 
     def fail(self, error: MailmendError) -> None:
-        """Let whoever waits for a message get this error."""
+        """Give this error to the caller that waits for a message."""
         self._came.put_nowait(error)
 
     def settled(self, delivery: "PulsarDelivery", *, acked: bool) -> None:
@@ -276,7 +276,7 @@ class _Consuming:
                 del self._acked[next(iter(self._acked))]
 
     def had_before(self, place: MessagePlace) -> bool:
-        """Whether it was there before these consumers: the broker forgets who had it once nobody consumes."""
+        """Whether it was there before these consumers: the broker forgets who had it once there is no consumer."""
         partition = self._there.partitions.get(place.partition)
         return partition is not None and place.position <= partition.last
 

@@ -84,7 +84,7 @@ class PulsarAdmin:
         return status in _DONE
 
     async def unsubscribe(self, topic: str, subscription: str) -> None:
-        """Delete a subscription that nobody consumes; one that is not there is fine."""
+        """Delete a subscription without consumers; a missing one is fine."""
         path = self._subscription(topic, subscription)
         status, _ = await asyncio.to_thread(self._http.answer, "DELETE", path)
         if status not in {*_DONE, http.client.NOT_FOUND}:
@@ -121,10 +121,10 @@ class PulsarAdmin:
         )
 
     async def policies(self, topic: str, partitions: Sequence[str]) -> TopicPolicies | None:
-        """What the broker does with the topic by itself; None where that is not there.
+        """What the broker does with the topic automatically; None without such a topic.
 
         Raises:
-            BrokerDenied: an administrator of the tenant may read that, and we are none.
+            BrokerDenied: only an administrator of the tenant may read that.
         """
         asked = [f"{self._path(topic)}/{policy.value}?applied=true" for policy in TopicPolicy]
         answers = dict(zip(TopicPolicy, await asyncio.gather(*map(self._value, asked)), strict=True))

@@ -1,9 +1,10 @@
 """The door to Pulsar's own client, with `mailqueue.pulsar.broker.failures`: connections, producers, consumers, readers.
 
-The client has threads of its own and calls back from them into the event loop. Where that fails, or where they run when
-the interpreter ends, the process dies of SIGABRT: so no call back fails, and what is open at the end is shut. A receive
-that is cancelled loses the message that comes for it, until its consumer is closed: so nobody cancels one, but to close
-its consumer. An acknowledgement is sent some 100 ms after it is given, or when its consumer is closed.
+The client has threads of its own and calls back from them into the event loop. Where that fails, or
+where they run when the interpreter ends, the process dies of SIGABRT: so no call back fails, and
+what is open at the end is shut. A receive that is cancelled loses the message that comes for it,
+until its consumer is closed: so a receive is cancelled only to close its consumer. An
+acknowledgement is sent some 100 ms after it is given, or when its consumer is closed.
 
 A producer that has lost its broker waits for it up to a minute, longer and longer, and does not say why; a new one is
 answered at once: that the backlog quota is exceeded, for example.
@@ -51,7 +52,7 @@ GIVEN_BACK_MS: Final = 1_000
 """After how many milliseconds a message that was given back comes again, as with James."""
 
 ENDLESS_SECONDS: Final = 2.0
-"""So much later than the client itself should have given a message up, it is given up for it."""
+"""How much later than the client's own timeout a message is given up."""
 
 _ONE_KEY: Final = "mailmend"
 
@@ -122,7 +123,7 @@ class PulsarClient:
         )
 
     async def acknowledge(self, topic: str, subscription: str, positions: Collection[EntryPosition]) -> None:
-        """Acknowledge by place, whoever has them; with the end of this the broker has it."""
+        """Acknowledge by place, whichever consumer has them; when this returns, the broker has it."""
         consumer = await self.subscribe(topic, subscription, 0)
         try:
             for ledger, entry in positions:
@@ -223,8 +224,8 @@ class PulsarClient:
     def _part_from(self, producer: pulsar_async.Producer) -> None:
         """Close it once it has confirmed, or given up, what was given to it.
 
-        The library's own `flush` waits with Python's lock in its hands for one that its threads may have, which call
-        back and wait for Python's: then the process stands still.
+        The library's own `flush` holds Python's lock while it waits for a lock of its threads. A
+        thread that calls back waits for Python's lock: then the process hangs.
         """
 
         async def part() -> None:
@@ -324,7 +325,7 @@ class TopicReader:
         self._reading: asyncio.Future[pulsar.Message] | None = None
 
     async def next(self, partition: int) -> StoredMessage | None:
-        """The next message that is there now; None: there is none.
+        """The next message that is there now; None: there is no message.
 
         Raises:
             BrokerUnreachable: it did not come in time, which the client itself would wait for without end.

@@ -28,7 +28,7 @@ _REFUSED: Final = {
     _pulsar.Result.InvalidMessage: _LOOK_AT_SCHEMA,
     _pulsar.Result.IncompatibleSchema: _LOOK_AT_SCHEMA,
     _pulsar.Result.NotAllowedError: "Look at the policies there: pulsar-admin namespaces policies NAMESPACE",
-    _pulsar.Result.TopicTerminated: "Somebody terminated the topic, and nothing opens it again.",
+    _pulsar.Result.TopicTerminated: "The topic was terminated, and cannot be opened again.",
 }
 
 
@@ -96,7 +96,7 @@ def is_fenced(error: PulsarException) -> bool:
 
 
 def is_passing(error: PulsarException) -> bool:
-    """Whether a topic is on its way to a broker, rather than that there is none."""
+    """Whether a topic is on its way to a broker, rather than missing."""
     return error.error() in _PASSING
 
 

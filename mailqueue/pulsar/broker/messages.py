@@ -25,10 +25,10 @@ ENQUEUED_AT: Final = "mailmend-enqueued-at"
 """When the mail was enqueued first, in milliseconds since 1970, where that is not when its message was published."""
 
 ORIGIN: Final = "mailmend-origin"
-"""Where the delayed message is that this one takes the place of: it is acknowledged before this one is."""
+"""The place of the delayed message that this one replaces: it is acknowledged before this one is."""
 
 REDRIVEN: Final = "mailmend-redriven"
-"""Where the dead letter is that this message takes the place of, likewise."""
+"""The place of the dead letter that this message replaces: it is acknowledged before this one is."""
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -64,7 +64,7 @@ def listed_of(message: StoredMessage, whereabouts: Whereabouts) -> Listed:
     """The mail of a message.
 
     Raises:
-        BadPayload: it is none.
+        BadPayload: the payload is not valid.
     """
     enqueued_at = _number(message, ENQUEUED_AT)
     listed = Listed(
@@ -80,12 +80,12 @@ def listed_of(message: StoredMessage, whereabouts: Whereabouts) -> Listed:
 
 
 def origin_of(message: StoredMessage) -> MessagePlace | None:
-    """The delayed message whose place this one takes; None where there is none, or it cannot be read."""
+    """The delayed message whose place this one takes; None where there is no such message, or it cannot be read."""
     return _place(message, ORIGIN)
 
 
 def redriven_from(message: StoredMessage) -> MessagePlace | None:
-    """The dead letter whose place this one takes, likewise."""
+    """The dead letter whose place this one takes; None in the same cases."""
     return _place(message, REDRIVEN)
 
 

@@ -1,6 +1,7 @@
 """Names of James's topics and subscriptions of a queue. Source: `PulsarMailQueue` of James.
 
-James takes every topic whose name begins with `James-` for a queue, its dead letters too; here those are none.
+James takes every topic whose name begins with `James-` for a queue, its dead letters too; here a
+dead letter topic is not a queue.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Settings of Pulsar: those of James's `pulsar.properties`, and TLS. Needs no library."""
+"""Settings of Pulsar: the settings of James's `pulsar.properties`, and TLS. Needs no library."""
 
 from dataclasses import dataclass, field
 from enum import Enum

@@ -16,8 +16,8 @@ class TopicMessage:
 
     Attributes:
         event_at: when what it tells of happens; for a delayed mail, its due time. In milliseconds since 1970.
-        deliver_at: before which the broker gives it to no consumer, though to readers; likewise. Where it takes no
-            such delay, it is the latest that it takes.
+        deliver_at: before which the broker gives it to no consumer, though to readers; in
+            milliseconds, too. Where it takes no such delay, it is the latest that it takes.
     """
 
     payload: str
@@ -31,7 +31,7 @@ class StoredMessage:
     """A message in its topic.
 
     Attributes:
-        published_at: by the clock of whoever published it.
+        published_at: by the clock of its publisher.
         event_at: in milliseconds since 1970; 0 where none is set.
     """
 
@@ -50,7 +50,7 @@ class TopicDelivery(Protocol):
 
     @property
     def redelivered(self) -> bool:
-        """Whether somebody may have had it before: the broker remembers only while there are consumers."""
+        """Whether a consumer may have had it before: the broker remembers only while there are consumers."""
         ...
 
     async def ack(self) -> None:
@@ -111,7 +111,7 @@ class Topics(Protocol):
         ...
 
     async def unsubscribe(self, topic: str, subscription: str) -> None:
-        """Have a subscription go, which nobody consumes: it keeps nothing of the topic any longer; none is fine."""
+        """Delete a subscription without consumers: it keeps nothing of the topic any longer; a missing one is fine."""
         ...
 
     async def publish(self, topic: str, message: TopicMessage) -> MessagePlace:
@@ -132,7 +132,7 @@ class Topics(Protocol):
         ...
 
     async def acknowledge(self, topic: str, subscription: str, places: Collection[MessagePlace]) -> None:
-        """Acknowledge messages that were delivered to anybody, or to nobody yet; returns once the broker has it."""
+        """Acknowledge messages, delivered or not; returns once the broker has it."""
         ...
 
     def unacked(
@@ -162,7 +162,7 @@ class Topics(Protocol):
         ...
 
     async def policies(self, topic: str) -> TopicPolicies | None:
-        """What the broker does there by itself; None where there is no such topic.
+        """What the broker does there automatically; None where there is no such topic.
 
         Raises:
             BrokerDenied: we may not read that.

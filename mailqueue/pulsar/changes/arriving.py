@@ -1,6 +1,6 @@
 """Taking in mails of another queue, each once.
 
-A subscription of the move's own, which nobody consumes, keeps the broker from deleting what is published after the move
+A subscription of the move's own, without consumers, keeps the broker from deleting what is published after the move
 began. So a move that goes on reads there which of its mails came, though consumers, James's too, may have acknowledged
 them since.
 """

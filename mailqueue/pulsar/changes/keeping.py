@@ -1,8 +1,9 @@
 """What is delayed in a queue, as the one process knows that keeps it: read once, continued by what is new.
 
-Who keeps it has a lease for as long as it does, so that others need not; what is moved does not depend on that lease,
-only on that of the turn (`mailqueue.pulsar.changes.turns`). A look at a time at which nothing is due costs two
-requests: how many partitions the delayed topic has, and for each whether there is more.
+Who keeps it has a lease for as long as it does, so that others need not; what is moved does not
+depend on that lease, only on the lease of the turn (`mailqueue.pulsar.changes.turns`). A look at a
+time at which nothing is due costs two requests: how many partitions the delayed topic has, and for
+each whether there is more.
 
 The index is of messages, not of what is true of them: before anything is moved it is asked what is acknowledged, what
 others moved, what is deleted. It may hold too much, never too little: where a broker began to serve the topic anew, and

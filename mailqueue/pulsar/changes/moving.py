@@ -1,8 +1,9 @@
-"""Delayed mails: moving them to those that wait when they are due, or at once; changing them in their place.
+"""Delayed mails: moving them to the waiting mails when they are due, or at once; changing them where they are.
 
-One process at a time moves, in its turn (`turns`); what is due one process knows, which keeps an index
-(`keeping`). A copy says whose place it takes. It is published before the delayed message is
-acknowledged; whoever settles the copy acknowledges that again before the copy (`mailqueue.pulsar.unacked`).
+One process at a time moves, in its turn (`turns`); what is due one process knows, which keeps an
+index (`keeping`). A copy says whose place it takes. It is published before the delayed message is
+acknowledged; the consumer that settles the copy acknowledges that again before the copy
+(`mailqueue.pulsar.unacked`).
 """
 
 import asyncio
@@ -32,7 +33,7 @@ PATIENCE: Final = timedelta(seconds=30)
 """How long a flush or a change waits for another process that moves delayed mails."""
 
 AT_ONCE: Final = 200
-"""So many mails are published at once, then acknowledged together."""
+"""The number of mails that are published at once, then acknowledged together."""
 
 _ASK_AGAIN_SECONDS: Final = 0.2
 
@@ -149,7 +150,7 @@ class Mover:
     async def _moved(
         self, held: HeldTurn, some: Sequence[FoundMail], others: Sequence[StoredMessage] = ()
     ) -> list[FoundMail]:
-        """Move what is not deleted; and what is no mail, as it is: whoever takes that makes it a dead letter."""
+        """Move what is not deleted. What is not a mail moves as it is: its consumer makes it a dead letter."""
         left = await self._undeleted(some)
         copies: list[_Copy] = [partial(self._waiting, mail) for mail in left]
         copies += [partial(self._as_it_is, message) for message in others]
@@ -186,7 +187,7 @@ class Mover:
         """A turn, and the delayed messages that are copied already; a dry run has none, and changes nothing.
 
         Raises:
-            LeaseHeld: others had theirs for longer than a patient caller waits.
+            LeaseHeld: other processes had the lease for longer than a patient caller waits.
         """
         if dry_run:
             yield None, (await left_over(self._parts)).moved

@@ -1,9 +1,10 @@
 """Putting dead letters back into their queue, each under its id and as its message was, however often that is begun.
 
-A copy is published first, which says whose place it takes, then the dead letter is acknowledged. A process that dies in
-between leaves both: the next redrive finds the mail in its queue, and publishes it no more; whoever settles, deletes or
-retries the copy acknowledges the dead letter before that (`mailqueue.pulsar.unacked`). A consumer of James's does not.
-One process at a time redrives a queue, for it holds the lease.
+A copy is published first, which says whose place it takes, then the dead letter is acknowledged. A
+process that dies in between leaves both: the next redrive finds the mail in its queue, and
+publishes it no more; the consumer that settles, deletes or retries the copy acknowledges the dead
+letter before that (`mailqueue.pulsar.unacked`). A consumer of James's does not. One process at a
+time redrives a queue, for it holds the lease.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -30,7 +31,7 @@ from mailmend.model.errors import BadPayload, LeaseHeld
 from mailmend.model.ids import EnqueueId
 
 AT_ONCE: Final = 64
-"""So many dead letters are published at once, then acknowledged together."""
+"""The number of dead letters that are published at once, then acknowledged together."""
 
 
 async def redrive(
@@ -81,7 +82,7 @@ async def _redriven(
 async def _letters(
     parts: PulsarParts, limit: int | None, where: MailFilter, done: Redriven
 ) -> AsyncGenerator[FoundMail]:
-    """The dead letters that match, at most so many; those that are no mails are counted."""
+    """The dead letters that match, at most the limit; messages that are not mails are counted."""
     count = 0
     topic = dead_topic(parts.queue)
     async with aclosing(parts.topics.unacked(topic, DEAD_SUBSCRIPTION)) as messages:
@@ -125,7 +126,7 @@ async def _delivered(parts: PulsarParts, some: Sequence[FoundMail], there: set[E
 
 
 async def _left(parts: PulsarParts, some: Sequence[FoundMail], deleted: Sequence[FoundMail]) -> None:
-    """Acknowledge dead letters; the bytes of deleted ones, and of those that everybody has, go with them."""
+    """Acknowledge dead letters; the bytes of deleted ones, and of mails that all recipients have, go with them."""
     await parts.topics.create(dead_topic(parts.queue), DEAD_SUBSCRIPTION)
     await parts.topics.acknowledge(dead_topic(parts.queue), DEAD_SUBSCRIPTION, [mail.message.place for mail in some])
     for mail in deleted:

@@ -1,7 +1,8 @@
 """Removing mails of a queue: their deletion is published, then each is acknowledged where it is.
 
-Whoever dies in between has deleted them all the same: whoever meets a mail whose deletion is published drops it. The
-caller has kept each by then, and waits at the end until every process knows.
+A process that dies in between has deleted them all the same: a consumer that meets a mail whose
+deletion is published drops it. The caller has kept each by then, and waits at the end until every
+process knows.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,7 +22,7 @@ from mailmend.mailqueue.rules.places import TopicPlace
 from mailmend.model.ids import EnqueueId
 
 AT_ONCE: Final = 500
-"""So many mails are removed together."""
+"""The number of mails that are removed together."""
 
 
 async def remove(parts: PulsarParts, where: MailFilter, on_removed: OnRemoved | None, *, dry_run: bool) -> Removed:
@@ -29,7 +30,7 @@ async def remove(parts: PulsarParts, where: MailFilter, on_removed: OnRemoved | 
 
 
 async def purge(parts: PulsarParts, on_removed: OnRemoved | None, *, dry_run: bool) -> Removed:
-    """Remove every mail, and every dead letter that a mail can be made of; the others stay, as nobody could keep them.
+    """Remove every mail, and every dead letter that a mail can be made of; the others stay: they could not be kept.
 
     What James filters is left: it is about no later mail, and expires.
     """
@@ -57,7 +58,7 @@ async def _ended(parts: PulsarParts, gone: Collection[EnqueueId], *, dry_run: bo
 
 
 async def _letters_removed(parts: PulsarParts, new: Mapping[EnqueueId, FoundMail], some: Sequence[FoundMail]) -> None:
-    """Delete the new ones, so that no copy of a redrive beside comes; acknowledge all, and delete their bytes."""
+    """Delete the new ones, so that no copy of a concurrent redrive comes; acknowledge all, and delete their bytes."""
     topic = dead_topic(parts.queue)
     if new:
         deleted = [DeletedMail(mail, TopicPlace(topic, found_mail.message.place)) for mail, found_mail in new.items()]
@@ -87,7 +88,7 @@ async def _remove(
 
 
 async def _removed(parts: PulsarParts, new: Sequence[FoundMail], some: Sequence[FoundMail]) -> None:
-    """Delete the new ones; acknowledge them and those that somebody has deleted and could not acknowledge."""
+    """Delete the new ones; acknowledge them, and mails whose deletion could not be acknowledged before."""
     if new:
         deleted = [
             DeletedMail(

@@ -1,7 +1,7 @@
 """Putting removed mails back, each once, however often that is repeated.
 
-The id of the new passage follows from that of the old one. A topic of ours keeps the ids of those that came back, for
-nothing else tells whether one has left again.
+The id of the new passage follows from the id of the old one. A topic of ours keeps the ids of
+restored mails, because nothing else tells whether one has left again.
 """
 
 from collections.abc import Collection

@@ -1,10 +1,11 @@
-"""A mover's turn: messages of delayed mails give way to copies, each once, whoever is killed at whatever step.
+"""A mover's turn: messages of delayed mails give way to copies, each once, even if a process is killed at any step.
 
-A broker that is killed forgets acknowledgements, and a mover that is killed leaves copies beside delayed messages. So
-whoever has the lease notes on its topic which messages it is about to copy, before the first copy is published, and
-that all are copied, before they are acknowledged. What is noted as moved is never moved again: what of it comes back is
-acknowledged again. What was begun and not noted as moved is looked for among the copies. A mover that has lost its
-lease cannot note anything, and so begins nothing.
+A broker that is killed forgets acknowledgements, and a mover that is killed leaves copies in
+addition to delayed messages. So the process with the lease notes on its topic which messages it is
+about to copy, before the first copy is published, and that all are copied, before they are
+acknowledged. What is noted as moved is never moved again: what of it comes back is acknowledged
+again. What was begun and not noted as moved is looked for among the copies. A mover that has lost
+its lease cannot note anything, and so begins nothing.
 
 A note expires when its messages are acknowledged, and the broker has surely written that. It writes single
 acknowledgements with the rest, up to a number of stretches of them; where there are as many, no note expires.
@@ -32,11 +33,11 @@ from mailmend.mailqueue.rules.places import MessagePlace
 from mailmend.model.errors import BadPayload
 
 STRETCHES_MAX: Final = 5_000
-"""Up to so many acknowledged stretches the broker has surely written them all: half of its own default
-(`managedLedgerMaxUnackedRangesToPersist`)."""
+"""The number of acknowledged stretches up to which the broker has surely written them all: half of
+its own default (`managedLedgerMaxUnackedRangesToPersist`)."""
 
 NOTED_TOGETHER: Final = 5_000
-"""So many places are in one note."""
+"""The number of places in one note."""
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 
@@ -61,7 +62,7 @@ class KnownMoves:
     doubtful: set[MessagePlace] = field(default_factory=set)
 
     def hear(self, note: StoredMessage) -> None:
-        """In their order: whoever notes that copies are there has looked for all that were begun before."""
+        """In their order: a process that notes that copies are there has looked for all that were begun before."""
         try:
             begun, moved = _places_in(note.payload)
         except BadPayload as error:
@@ -138,7 +139,7 @@ class HeldTurn:
     async def replaced(
         self, places: Sequence[MessagePlace], copies: Sequence[Callable[[], Coroutine[Any, Any, object]]]
     ) -> None:
-        """Publish the copies of delayed messages in their place; once begun, it ends before a cancelled caller does.
+        """Publish the copies that replace delayed messages; once begun, it ends before a cancelled caller does.
 
         Raises:
             MailmendError: some may be copied; the next turn finds out which.
@@ -169,7 +170,7 @@ class HeldTurn:
 
 @asynccontextmanager
 async def turn(parts: PulsarParts) -> AsyncGenerator[HeldTurn | None]:
-    """Whoever gets one alone moves delayed mails of the queue meanwhile; None: another process does."""
+    """With a turn, a process alone moves delayed mails of the queue; None: another process has the turn."""
     await parts.topics.create(mover_lease(parts.queue), OWN_SUBSCRIPTION)
     async with parts.topics.lease(mover_lease(parts.queue)) as lease:
         yield HeldTurn(parts, lease) if lease else None

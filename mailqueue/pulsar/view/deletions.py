@@ -1,9 +1,10 @@
 """What one process knows of the deletions of a queue, and how it tells the others of its own.
 
-Deletions lie on James's topics of filters. Each process that takes or moves mails reads all of them before its first
-mail, and after that never acts on what it knew longer ago than `FRESH`: before it hands a mail out it asks the broker
-whether there is more. So a deletion holds everywhere `FRESH` after it was published, and whoever deletes waits that
-long before it says so. A process that cannot ask hands nothing out.
+Deletions lie on James's topics of filters. Each process that takes or moves mails reads all of them
+before its first mail, and after that never acts on what it knew longer ago than `FRESH`: before it
+hands a mail out it asks the broker whether there is more. So a deletion holds everywhere `FRESH`
+after it was published, and the process that deletes waits that long before it reports it. A process
+that cannot ask hands nothing out.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ FRESH: Final = timedelta(seconds=0.5)
 """For how long a process acts on what it knows."""
 
 SLACK: Final = timedelta(seconds=0.1)
-"""How much longer whoever deletes waits: between a process's last look at what it knows and its act."""
+"""How much longer a process that deletes waits: the time between a process's last look at what it knows and its act."""
 
 DELETED: Final = "mailmend-deleted"
 """The property that names deleted mails."""
@@ -45,7 +46,7 @@ CHECKPOINT: Final = "mailmend-checkpoint"
 """The property that says how far all was."""
 
 HEARD_MAX: Final = 5_000
-"""After so many new notices a process forgets all, and reads those that still lie there: others have expired.
+"""The number of new notices after which a process forgets all and reads the stored ones again: others have expired.
 
 Those that lay there when it read them do not count: where they are more, it would do nothing but read them again.
 """
@@ -168,7 +169,7 @@ class Deletions:
 
 
 def _looked_at(task: asyncio.Task[None]) -> None:
-    """Take its error, which nobody may wait for by now: whoever asks next begins anew."""
+    """Take its error, which may have no waiting caller by now: the next caller begins anew."""
     if not task.cancelled():
         task.exception()
 
@@ -192,7 +193,7 @@ def checkpoint_message(progress: TopicProgress, form: PulsarForm) -> TopicMessag
 
 
 def notice_of(topic: str, message: StoredMessage) -> Notice:
-    """What a message says; one that says nothing that we can read deletes nothing."""
+    """The content of a message; an unreadable message deletes nothing."""
     where = TopicPlace(topic, message.place)
     at = message.published_at
     properties = message.properties

@@ -23,7 +23,7 @@ from mailmend.mailqueue.rules.topic_health import TopicFigures, TopicPolicies
 from mailmend.model.errors import BrokerDenied, CannotReach
 
 OVERDUE_LOOKED_AT_MAX: Final = 1_000
-"""At so many delayed mails it is looked whether they are late: those that lie there longest."""
+"""The number of delayed mails that are checked for being late: the oldest ones."""
 
 
 async def figures_of(parts: PulsarParts, scope: FigureScope) -> QueueFigures:

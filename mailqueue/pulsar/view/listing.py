@@ -40,7 +40,7 @@ def ignored(_message: StoredMessage, _error: BadPayload) -> None:
 
 
 def place_of(where: Whereabouts, queue: QueueName) -> tuple[str, str]:
-    """Topic and subscription of the mails that wait, or of those that are delayed."""
+    """Topic and subscription of the waiting or of the delayed mails."""
     if where is Whereabouts.WAITING:
         return out_topic(queue), out_subscription(queue)
     return scheduled_topic(queue), scheduled_subscription(queue)

@@ -1,6 +1,6 @@
 """Tending deletions: those that are no longer needed expire, many small ones become one, what came again goes again.
 
-A broker that was killed may have forgotten acknowledgements. Whoever takes mails drops what is deleted; here it is
+A broker that was killed may have forgotten acknowledgements. A consumer drops what is deleted; here it is
 acknowledged again, so that James's consumers, who do not know of our deletions, do not get it for long.
 """
 

@@ -20,7 +20,7 @@ from mailmend.model.ports import Clock
 from mailmend.repair.retries import AsyncRetries
 
 _UNNAMED_ALARM: Final = "memory or disk"
-"""What the connection for publishing knows by itself, where the HTTP API is not asked."""
+"""What the connection for publishing knows without the HTTP API."""
 
 
 class RabbitBroker:
@@ -56,7 +56,7 @@ class RabbitBroker:
         priorities: Collection[int] | None = None,
         on_lost: Callable[[], None] = unheard,
     ) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
-        """Declares levels that nobody has used yet, so that their first message is delivered."""
+        """Declares levels that are not used yet, so that their first message is delivered."""
         levels = [topology_of(queue, level) for level in (PRIORITIES if priorities is None else priorities)]
         sources = [ConsumedQueue(level.work_queue, level.priority, *self._known_by(level)) for level in levels]
         return consuming(self._in, self._clock, sources, checked_prefetch(prefetch), on_lost)

@@ -42,9 +42,9 @@ class Answer(Enum):
     RETURNED = "no queue is bound to the exchange"
     MISSING = "the exchange is not there"
     DENIED = "we may not publish there"
-    BLOCKED = "the broker blocks whoever publishes, because of an alarm: it is short of memory or of disk"
+    BLOCKED = "the broker blocks publishers because of an alarm: it is short of memory or of disk"
     """Nothing was sent."""
-    STUCK = "the broker has blocked whoever publishes, because of an alarm, before it confirmed this one"
+    STUCK = "the broker has blocked publishers, because of an alarm, before it confirmed this message"
     LATE = "the confirm did not come in time"
     LOST = "the connection was lost before the confirm came"
     UNSENT = "the connection was lost before the message was sent"
@@ -111,7 +111,7 @@ class Channel:
         return await self._found(self._channel.exchange_declare(name, passive=True, timeout=self._seconds)) is not None
 
     async def find_queue(self, name: str) -> DeclaredQueue | None:
-        """The queue; None where there is none: then the broker closes the channel."""
+        """The queue; None where it is missing: then the broker closes the channel."""
         declared = await self._found(self._channel.queue_declare(name, passive=True, timeout=self._seconds))
         return None if declared is None else DeclaredQueue(declared.message_count or 0, declared.consumer_count or 0)
 
@@ -241,7 +241,7 @@ class Link:
         return f"{properties.get('product', 'a broker')} {properties.get('version', 'of no version')}"
 
     async def takes(self, seconds: float = 0) -> bool:
-        """Whether the broker accepts publishes within so many seconds; True where there is no connection yet.
+        """Whether the broker accepts publishes within this number of seconds; True where there is no connection yet.
 
         An alarm blocks a connection that publishes until it is lifted; nothing at all is sent over it meanwhile.
         """
@@ -340,7 +340,7 @@ def _transport(connection: AbstractConnection | None) -> abc.AbstractConnection 
 
 
 async def _is_open(connection: abc.AbstractConnection, seconds: float = 0) -> bool:
-    """Whether the broker does not block it, now or within so many seconds."""
+    """Whether the broker does not block it, now or within this number of seconds."""
     try:
         async with asyncio.timeout(seconds):
             await connection.ready()
@@ -369,7 +369,7 @@ _ANSWERS_ABOUT: Mapping[type[Exception], Answer] = {
     exceptions.ChannelNotFoundEntity: Answer.MISSING,
     ChannelAccessRefused: Answer.DENIED,
 }
-"""These close the channel for everybody on it: where it was for another's sake, the broker may have passed ours on."""
+"""These close the channel for all its users: where another request is the cause, the broker may have passed ours on."""
 
 
 def _answer_to(error: Exception, exchange: str) -> Answer:

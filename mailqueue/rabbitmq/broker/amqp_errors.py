@@ -11,7 +11,7 @@ from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailmend.model.errors import BrokerDenied, BrokerUnreachable, MailmendError, TopologyMismatch
 
 _GONE = (exceptions.AMQPError, OSError, RuntimeError, EOFError)
-"""What the library raises when nobody answers, or not as agreed; a channel that is closed is a RuntimeError."""
+"""What the library raises when no broker answers, or not as agreed; a channel that is closed is a RuntimeError."""
 
 _DENIED = (
     ChannelAccessRefused,

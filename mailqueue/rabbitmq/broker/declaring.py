@@ -23,7 +23,7 @@ class Declared:
     """The broker's objects that this process has found or declared over the current connection.
 
     Args:
-        form: how work queues are declared where there are none.
+        form: how missing work queues are declared.
         settle: awaited after a quorum queue was declared, before anybody in this process uses it.
     """
 

@@ -52,7 +52,7 @@ class BrokerSettings:
         answer_seconds: how long everything else waits for an answer.
         settle_seconds: how long nothing is published to a quorum queue that we have just declared: a broker that is
             killed before it has noted the queue on disk loses what it confirmed.
-        form: how work queues are declared where there are none.
+        form: how missing work queues are declared.
         management: None: counts of unacked messages and the arguments of queues are not known.
     """
 

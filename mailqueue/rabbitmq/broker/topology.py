@@ -1,4 +1,4 @@
-"""The broker's objects that make one mail queue, by name and arguments: James's own, and side queues of ours beside it.
+"""The broker's objects that make one mail queue, by name and arguments: James's own, and our side queues.
 
 Source: `RabbitMQMailQueueFactory` and `MailQueueName` of James.
 
@@ -47,11 +47,12 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueueForm:
-    """How a missing work queue is declared: its form, and what a quorum queue needs besides.
+    """How a missing work queue is declared: its form, and what else a quorum queue needs.
 
     Attributes:
         replicas: how many nodes a new quorum queue is on.
-        delivery_limit: after so many returns a quorum queue dead-letters a message; None: the broker's own limit.
+        delivery_limit: the number of returns after which a quorum queue dead-letters a message;
+            None: the broker's own limit.
     """
 
     form: Form = Form.CLASSIC
@@ -83,7 +84,7 @@ class Topology:
 
 
 def topology_of(queue: QueueName, priority: int = PRIORITY_NORMAL) -> Topology:
-    """The names for the queue: James's for the normal level, our own beside them for the others.
+    """The names for the queue: James's for the normal level, our own for the others.
 
     Dead letters of all levels come together in James's dead letter queue.
 

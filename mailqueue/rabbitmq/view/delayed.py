@@ -26,9 +26,9 @@ from mailmend.model.table import Key
 PAGE_MAILS: Final = 1_000
 """For how many mails at once marks are looked up, and how many mails of a slice are read ahead at most.
 
-A listing holds at most `SLICES_AT_ONCE` times as many: so many slices are read ahead, each of them whole and within
-this bound. Besides, it holds one page of a slice that is larger, and for each bucket of that slice one mail and the
-rows of one answer of the server."""
+A listing holds at most `SLICES_AT_ONCE` times this number: it reads `SLICES_AT_ONCE` slices ahead,
+each of them whole and within this bound. It also holds one page of a slice that is larger, and
+for each bucket of that slice one mail and the rows of one answer of the server."""
 
 SLICES_AT_ONCE: Final = 16
 

@@ -1,12 +1,14 @@
 """Mails that are not due yet, as `dueMails` keeps them: put, listed, counted, removed; never lost between two movers.
 
-A mail lies in the slice of its due time. The slices that hold any are listed in one partition of the same table, under
-the slice EPOCH, which no mail can have: so listing costs what is there, however far ahead the furthest mail is due, and
-whoever wants the rows of mails never meets that partition. Its rows carry the turns of movers too.
+A mail lies in the slice of its due time. The slices that hold any are listed in one partition of
+the same table, under the slice EPOCH, which no mail can have: so listing costs what is there,
+however far ahead the furthest mail is due, and a reader of mails never meets that partition. Its
+rows carry the turns of movers too.
 
-A slice is closed by raising `queueState.dueStart` past it, and emptied only then. Whoever puts a mail writes its row
-first and reads the due start afterwards: either it was not raised yet, and whoever raised it reads the row; or the mail
-is put again, where it is found (docs/adr/0021).
+A slice is closed by raising `queueState.dueStart` past it, and emptied only then. A process that
+puts a mail writes its row first and reads the due start afterwards: either it was not raised yet,
+and the process that raises it reads the row; or the mail is put again, where it is found
+(docs/adr/0021).
 """
 
 import logging
@@ -36,7 +38,7 @@ from mailmend.repair.retries import AsyncRetries
 
 DUE_WINDOW: Final = timedelta(minutes=10)
 """The length of a slice of due mails. No mail is lost where it changes, since the slices that hold mails are listed; as
-long as some are left of another length, a page of delayed mails may miss those of a slice that overlaps its last."""
+long as some are left of another length, a page of delayed mails may miss mails of a slice that overlaps its last."""
 
 _ROUNDS_MAX: Final = 20
 """How often others may be faster in a row."""
@@ -197,7 +199,7 @@ class DueMails:
             yield EnqueueId(row["enqueueid"])
 
     async def next_at(self, queue: QueueName, partition: DuePartition, after: Key = ()) -> datetime | None:
-        """When the first mail after that time and id is due; None where there is none."""
+        """When the first mail after that time and id is due; None where there is no such mail."""
         first = Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=partition.key(queue), after=after, limit=1)
         rows = [row async for row in self._tables.scan(first)]
         return rows[0]["dueat"] if rows else None
@@ -330,7 +332,7 @@ def in_millis_after(at: datetime) -> datetime:
 
 
 def flush_entry(queue: QueueName) -> Key:
-    """The key of the row with a flush's turn: beside the list, in a bucket of its own that is never listed."""
+    """The key of the row with a flush's turn: outside the list, in a bucket of its own that is never listed."""
     return (queue, EPOCH, 1, EPOCH, UUID(int=0))
 
 

@@ -3,9 +3,9 @@
 A writer must read the browse start after its row was put: an earlier read will not do, and the next read serves all
 callers that came meanwhile.
 
-Both starts are moved by compare-and-set on what was seen, only forward; a doubtful answer is settled by a SERIAL read.
-What is remembered needs no condition: each cell is stamped with the very instant that it holds, so the latest wins
-whoever writes it, and in whatever order.
+Both starts are moved by compare-and-set on what was seen, only forward; a doubtful answer is
+settled by a SERIAL read. What is remembered needs no condition: each cell is stamped with the very
+instant that it holds, so the latest wins, whichever process writes it, in any order.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 ROUNDS_MAX: Final = 6
-"""How often a start is tried to be moved while others move it too; whoever gives up leaves it to the next sweep."""
+"""How often a move of a start is tried while other processes move it too; after that the next sweep moves it."""
 
 CUT_SECONDS: Final = 30.0
 """For how many seconds a process that enqueues relies on the slice window and buckets that it has read: a window that
@@ -54,7 +54,7 @@ Listings and sweeps read the settings each time."""
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """What is remembered of a queue beside its starts; None where it never was.
+    """What is remembered of a queue in addition to its starts; None for an unknown queue.
 
     Attributes:
         furthest_start: the latest browse start that a sweep has set.
@@ -81,7 +81,7 @@ class Starts:
         return await self._start(BROWSE_START, queue)
 
     async def content_start(self, queue: QueueName) -> datetime | None:
-        """Before it every row of the queue is gone; None: nobody knows."""
+        """Before it every row of the queue is gone; None: unknown."""
         return await self._start(CONTENT_START, queue)
 
     async def begin(self, queue: QueueName, first: datetime) -> datetime:
@@ -234,7 +234,7 @@ def _noted(task: asyncio.Task[T]) -> None:
 
 
 class KnownQueues:
-    """How every queue of a keyspace is cut, and where it begins; `own`: which tables there are beside James's."""
+    """How every queue of a keyspace is cut, and where it begins; `own`: the tables in addition to James's."""
 
     def __init__(self, tables: AsyncTables, clock: Clock, own: OwnTables) -> None:
         self.tables = tables
@@ -272,7 +272,7 @@ class KnownQueues:
         return start
 
     async def begun(self, queue: QueueName, window: timedelta) -> datetime:
-        """The browse start from a shared read; where there is none, it is set to the slice of now."""
+        """The browse start from a shared read; where it is missing, it is set to the slice of now."""
         start = await self._looks.get(queue)
         if start is None:
             start = self.starts_seen[queue] = await self.starts.begin(queue, slice_of(self.now, window))

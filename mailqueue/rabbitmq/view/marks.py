@@ -20,8 +20,7 @@ LOOKED_UP_AT_ONCE: Final = 1_000
 """How many marks are looked up at the same time."""
 
 LOOKED_UP_TOGETHER: Final = 20
-"""How many marks one request asks for: as many as the strictest limits of servers allow (Astra: 20; Scylla: 100), and a
-tenth of the time of so many requests."""
+"""How many marks one request asks for: the strictest limit of servers (Astra: 20; Scylla: 100)."""
 
 REMEMBERED_MAX: Final = 100_000
 """How many pages of marks a pass remembers: 10 MB, of a hundred million mails."""

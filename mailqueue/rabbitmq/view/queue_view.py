@@ -44,7 +44,7 @@ class QueueView(KnownQueues):
     """The queues of one keyspace, as its tables show them.
 
     Args:
-        own: which tables there are beside James's.
+        own: which tables there are in addition to James's.
         counts: where what is unusual is counted.
         buckets: over how many partitions each slice of delayed mails is spread.
     """
@@ -131,7 +131,7 @@ class QueueView(KnownQueues):
             where: which mails are listed.
             after: the position of the last mail that was seen; None: from the beginning.
             include_delayed: whether mails that are not due yet are listed too.
-            on_broken: called with each row that cannot be read; such rows are logged besides.
+            on_broken: called with each row that cannot be read; such rows are also logged.
         """
         if not include_delayed and where.whereabouts is None:
             where = replace(where, whereabouts=Whereabouts.WAITING)

@@ -1,10 +1,11 @@
 """The rows of mails: put where browsing sees them, found, and taken back.
 
-The row is put between two looks at the browse start. Whoever moves the start looks at the rows once more afterwards
-(the sweep): so either the one who enqueues sees the new start, and puts the row into a later slice, or the sweep sees
-the row, and does. Nothing rests on clocks that agree. The first look may be an old one: only the second must be new.
+The row is put between two looks at the browse start. The process that moves the start looks at the
+rows once more afterwards (the sweep): so either the one who enqueues sees the new start, and puts
+the row into a later slice, or the sweep sees the row, and does. Nothing rests on clocks that agree.
+The first look may be an old one: only the second must be new.
 
-What follows the row, the publish of its mail, may go on beside the second look: it names the slice, and is done again
+What follows the row, the publish of its mail, may go on during the second look: it names the slice, and is done again
 for each further one. A delivery that names the slice before finds no row there, and is dropped as gone.
 """
 
@@ -36,11 +37,11 @@ SLICES_AT_ONCE: Final = 8
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 Beside = Callable[[datetime], Awaitable[None]]
-"""What is done beside the second look, given the start of the slice."""
+"""What is done during the second look, given the start of the slice."""
 
 
 async def _nothing(_: datetime) -> None:
-    """Do nothing beside the look."""
+    """Do nothing during the look."""
 
 
 class Placement:
@@ -72,7 +73,7 @@ class Placement:
         """Put the row into the slice of now, or a later one that browsing sees; the start of its slice.
 
         Args:
-            beside: what is done beside each second look; where it fails, the row lies in `slice_start`.
+            beside: what is done during each second look; where it fails, the row lies in `slice_start`.
 
         Raises:
             CannotReach: the row may be there all the same: mark the mail.
@@ -173,7 +174,7 @@ class MailRows:
                 changes.enqueued -= 1
 
     async def row(self, queue: QueueName, slice_start: datetime, queued: QueuedMail) -> Listed | None:
-        """The mail's row in that slice, in any bucket, marked or not; None: there is none."""
+        """The mail's row in that slice, in any bucket, marked or not; None: there is no such row."""
         seen = await self._found(queue, slice_start, queued)
         return listed_of(seen[0].row) if seen else None
 
@@ -202,7 +203,7 @@ class MailRows:
     async def _found(
         self, queue: QueueName, slice_start: datetime, queued: QueuedMail, *, times: bool = False
     ) -> Sequence[Seen]:
-        """In the current bucket; else in those of earlier, smaller bucket counts."""
+        """In the current bucket; else in the buckets of earlier, smaller bucket counts."""
         buckets = (await self._queues.configuration()).slicing.buckets
         own = bucket_of(queued.mail.name, buckets)
         for some in ([own], [bucket for bucket in range(buckets) if bucket != own]):

@@ -1,13 +1,15 @@
 """Tallies: how many mails each process has put into each slice and marked there, so that a size costs no listing.
 
-Slices of delayed mails have theirs beside them, a millisecond after the slice's start (`mailqueue.rules.size`).
+Slices of delayed mails have their tallies next to them, a millisecond after the slice's start
+(`mailqueue.rules.size`).
 
-Each process owns rows of sliceTallies that nobody else writes, and writes sums into them, never differences: writing
-one twice does nothing. Before it changes anything in a slice it says that its row is not settled, and takes that back
-when all that it began is written: so a process that was killed leaves an honest "estimate", until the slice is gone or
-somebody counts again. What is not settled:
+Each process owns rows of sliceTallies that no other process writes, and writes sums into them,
+never differences: writing one twice does nothing. Before it changes anything in a slice it says
+that its row is not settled, and takes that back when all that it began is written: so a process
+that was killed leaves an honest "estimate", until the slice is gone or is counted again. What
+is not settled:
 - what is under way, and what failed half-way (a write without an answer may have been done);
-- marks that somebody else may have put at the same time.
+- marks that another process may have put at the same time.
 """
 
 import asyncio
@@ -36,13 +38,12 @@ FLUSH_SECONDS: Final = 0.5
 """For how many seconds changes may be missing in a row, while mails are counted in its slice."""
 
 SILENT_SECONDS: Final = 600.0
-"""A row that is not settled and was not written for so many seconds has no writer any more: no change of a slice takes
-as long."""
+"""An unsettled row without a write for these seconds has no writer any more: no change of a slice takes longer."""
 
 SLICES_AT_ONCE: Final = 16
 
 FLUSH_CHANGES: Final = 500
-"""After so many changes a row is written at once, whatever the time."""
+"""The number of changes after which a row is written at once, whatever the time."""
 
 REMEMBERED_MAX: Final = 10_000
 """How many slices a process remembers its sums of; one that it forgot is counted anew, in another row."""
@@ -56,7 +57,7 @@ class Changes:
     """What was done in a slice; only what succeeded is counted.
 
     Attributes:
-        sure: False where somebody else may count the same.
+        sure: False where another process may count the same.
     """
 
     enqueued: int = 0
@@ -219,7 +220,7 @@ class SliceTallies:
         """Set right the tallies of those places, by the number of unmarked rows of each.
 
         A killed process, a lost answer or a mark put twice has left them wrong. The difference becomes a row of its
-        own, and rows that nobody writes any more are settled; those of the living are left to them.
+        own, and rows without a writer are settled; rows of running processes are left to them.
         """
 
         async def recount(place: datetime) -> bool | None:
@@ -241,7 +242,7 @@ class SliceTallies:
     async def _recount(
         self, queue: QueueName, slice_start: datetime, rows: Callable[[datetime], Awaitable[int]]
     ) -> bool | None:
-        """Whether the sum was wrong; None where nobody can say now."""
+        """Whether the sum was wrong; None where that is unknown now."""
         before = await self.rows_of(queue, slice_start)
         unmarked = await rows(slice_start)
         if await self.rows_of(queue, slice_start) != before or any(map(self._is_alive, before)):

@@ -194,7 +194,7 @@ VERIFY = f"{TRIED}[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
         (f"{VERIFY}certificate has expired (_ssl.c:1006)", "out of its time: certificate has expired", "Renew"),
         (
             f"{VERIFY}IP address mismatch, certificate is not valid for '10.0.0.1'. (_ssl.c:1006)",
-            "for somebody else: IP address mismatch, certificate is not valid for '10.0.0.1'",
+            "for another host: IP address mismatch, certificate is not valid for '10.0.0.1'",
             "--no-tls-hostnames",
         ),
         (f"{TRIED}[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", "does not speak TLS", "--no-tls"),

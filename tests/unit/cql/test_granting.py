@@ -103,7 +103,7 @@ def test_an_unknown_role_holds_nothing() -> None:
 def test_who_may_not_ask_learns_who_may() -> None:
     with pytest.raises(AccessDenied, match="superuser"):
         holding_of(Server(fails=AccessDenied("You are not authorized to view ann's permissions")), "r")
-    with pytest.raises(WrongUse, match="nobody logs in"):
+    with pytest.raises(WrongUse, match="has no logins"):
         holding_of(Server(fails=AccessDenied("You have to be logged in and not anonymous to do this")), "r")
 
 

@@ -92,7 +92,7 @@ class TestLiterals:
             ("{'x', 'y'}", "expected :, found ,"),
             ("{'x'}", "expected :, found }"),
             ("{'a': 'b',}", "found }"),
-            ("{'a': 'b', 'a': 'c'}", "the key 'a' stands here a second time"),
+            ("{'a': 'b', 'a': 'c'}", "the key 'a' occurs twice"),
             ("['a']", "found ["),
         ],
     )

@@ -41,10 +41,10 @@ def rules(text: str) -> tuple[IncomingRule, ...]:
         ("incoming:\n- set: {jobid: '${a'}", "has a '\\${' without its end"),
         ("incoming:\n- set: {priority: 10}", "line 2, column 19: '10' is no priority"),
         ("incoming:\n- set: {expires: soon}", "line 2, column 18: 'soon' is not a duration"),
-        ("incoming:\n- set: {attributes: {jobid: a}}", "line 2, column 22: jobid is set beside the attributes"),
+        ("incoming:\n- set: {attributes: {jobid: a}}", "line 2, column 22: jobid is set outside the attributes"),
         (
             "incoming:\n- set: {attributes: {MAIL_PRIORITY: 1}}",
-            "is set beside the attributes\n.*\n.*\n.*priority: below set",
+            "is set outside the attributes\n.*\n.*\n.*priority: below set",
         ),
         ("incoming:\n- set: {attributes: {mailmend.delivery: a}}", "is no attribute that a rule may set"),
         ("incoming:\n- set: {attributes: {dsn-ret: a}}", "is no attribute that a rule may set"),

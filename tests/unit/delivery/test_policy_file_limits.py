@@ -41,7 +41,7 @@ def test_aliases_of_aliases_are_counted_as_what_they_stand_for() -> None:
 
     found = refused("lists:\n" + "".join(f"  {line}\n" for line in lines))
 
-    assert found.problem == "the file comes to more than 1,000,000 values, those of aliases counted again"
+    assert found.problem == "the file comes to more than 1,000,000 values, with the values of aliases counted again"
     assert found.place.line == 8
 
 

@@ -171,9 +171,9 @@ async def test_a_priority_is_said_to_servers_that_know_it() -> None:
 @pytest.mark.parametrize(
     ("sender", "recipient", "results"),
     [
-        ("a@example.org> SIZE=1", "b@example.org", ["553 5.1.7 the address of the sender is none"]),
-        (None, "b@example.org>\r\nRSET", ["553 5.1.3 the address of the recipient is none", "250 2.0.0 taken"]),
-        (None, "", ["553 5.1.3 the address of the recipient is none", "250 2.0.0 taken"]),
+        ("a@example.org> SIZE=1", "b@example.org", ["553 5.1.7 the sender's address is not valid"]),
+        (None, "b@example.org>\r\nRSET", ["553 5.1.3 the recipient's address is not valid", "250 2.0.0 taken"]),
+        (None, "", ["553 5.1.3 the recipient's address is not valid", "250 2.0.0 taken"]),
     ],
 )
 async def test_what_is_no_address_never_reaches_a_server(

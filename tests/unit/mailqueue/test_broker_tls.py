@@ -17,7 +17,7 @@ ALERT = "Server communication error: SSLError(1, '[SSL: TLSV13_ALERT] tlsv13 ale
         (f"{VERIFY}certificate has expired (_ssl.c:1006)", "out of its time: certificate has expired", "Renew"),
         (
             f"{VERIFY}Hostname mismatch, certificate is not valid for 'localhost'. (_ssl.c:1006)",
-            "for somebody else: Hostname mismatch, certificate is not valid for 'localhost'",
+            "for another host: Hostname mismatch, certificate is not valid for 'localhost'",
             "Name the broker",
         ),
         ("[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", "does not speak TLS", "5671"),

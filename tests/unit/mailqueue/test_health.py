@@ -78,7 +78,7 @@ def test_mails_without_messages_that_nobody_takes_are_two_reasons() -> None:
 
     assert (lacks.trouble, idle.trouble) == (HealthProblem.LACKS_MESSAGE, HealthProblem.NO_CONSUMER)
     assert lacks.mend.startswith("mailmend queue reconcile --queue spool")
-    assert idle.what == "202 mails wait, and nobody takes any"
+    assert idle.what == "202 mails wait, and no consumer takes any"
 
 
 def test_a_mail_without_message_is_named_though_a_dead_letter_may_be_its_own() -> None:

@@ -336,7 +336,11 @@ class TestRefused:
 
         ended = stage("check", "messages")
 
-        assert (ended.code, "holds other files" in ended.err, (place / "thesis.tex").read_text()) == (2, True, "dear")
+        assert (ended.code, "does not belong to a staging area" in ended.err, (place / "thesis.tex").read_text()) == (
+            2,
+            True,
+            "dear",
+        )
 
     def test_where_another_run_is_at_work(self, stage: Typed, place: Path) -> None:
         with StagingFolder(place).held():

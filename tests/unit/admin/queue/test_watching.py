@@ -43,7 +43,7 @@ class TestHealth:
 
         assert ended.code == 1
         assert [reason["trouble"] for reason in ended.json["queues"][0]["reasons"]] == ["no_consumer"]
-        assert "nobody takes any" in queue("health").out
+        assert "no consumer takes any" in queue("health").out
 
     def test_a_broker_that_lost_every_message_is_reported_with_what_mends_it(self, queue: QueueShell) -> None:
         """Nothing waits in the broker; the tables know better."""

@@ -210,7 +210,7 @@ def test_a_statement_that_the_server_refuses_is_named_with_its_place(
     failed = mailmend("schema", "apply", *shop, *NEW)
     assert (failed.code, failed.out) == (3, "")
     assert f"{LABELS}, line 6: the server would not: by_label" in failed.err
-    assert "What was done before it stands" in failed.err
+    assert "Statements before it are kept" in failed.err
     assert "Traceback" not in failed.err
     file = Path(shop[1]) / LABELS
     file.write_text(file.read_text(encoding="utf-8").replace("INDEX by_label", "INDEX labelled"), encoding="utf-8")

@@ -147,7 +147,7 @@ def test_a_refused_ignore_says_how_to_write_it() -> None:
     assert refused.value.mend == 'Write it like table = "mytable".'
     with pytest.raises(WrongUse, match="the ignore of T5 gives no reason") as refused:
         parse_ignore("T5", "t", "")
-    assert refused.value.mend == "Say why it may stand, for whoever asks next."
+    assert refused.value.mend == "Give the reason why it may stay, for the next reader."
 
 
 def test_names_in_quotes_are_covered_under_their_own_case() -> None:

@@ -138,9 +138,9 @@ def test_what_is_wrong_with_a_table_is_pointed_at() -> None:
 @pytest.mark.parametrize(
     ("truth", "copy", "expected"),
     [
-        (0, DAY, "rows of truth stay, those of copy expire after 1 day"),
-        (2 * DAY, 0, "rows of truth expire after 2 days, those of copy stay"),
-        (90, 60, "rows of truth expire after 90 seconds, those of copy expire after 1 minute"),
+        (0, DAY, "rows of truth stay, rows of copy expire after 1 day"),
+        (2 * DAY, 0, "rows of truth expire after 2 days, rows of copy stay"),
+        (90, 60, "rows of truth expire after 90 seconds, rows of copy expire after 1 minute"),
     ],
 )
 def test_how_long_each_stays_is_reported(truth: int, copy: int, expected: str) -> None:

@@ -243,7 +243,7 @@ def test_a_refusal_tells_how_to_mend_it_and_that_nothing_ran() -> None:
         ("DROP TABLE other.orders", "it names the keyspace other, the migrations are applied to shop"),
         ("ALTER TABLE Other.orders ADD a int", "it names the keyspace"),
         ('ALTER TABLE "Shop".orders ADD a int', 'it names the keyspace "Shop", the migrations are applied to shop'),
-        ("UPDATE orders SET total = 1 WHERE id = 5 IF total = 2", "nobody would see whether its condition held"),
+        ("UPDATE orders SET total = 1 WHERE id = 5 IF total = 2", "the result of its condition would be lost"),
         ("DELETE FROM orders WHERE id = 5 IF EXISTS", "only INSERT ... IF NOT EXISTS may have one"),
     ],
 )

@@ -70,7 +70,7 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("ALTER TABLE t DROP COMPACT STORAGE", "it has no compact storage"),
     ("ALTER MATERIALIZED VIEW nowhere WITH comment = 'a'", "there is no such materialized view"),
     ("ALTER MATERIALIZED VIEW seen WITH gc_grace_seconds = 0", "cannot be 0"),
-    ("ALTER MATERIALIZED VIEW seen WITH default_time_to_live = 5", "belongs there"),
+    ("ALTER MATERIALIZED VIEW seen WITH default_time_to_live = 5", "set default_time_to_live there"),
     ("DROP TABLE nowhere", "there is no such table"),
     ("DROP TABLE seen", "it is a materialized view"),
     ("DROP TABLE base", "materialized views are made of it: seen"),
@@ -159,7 +159,7 @@ REFUSED: tuple[tuple[str, str], ...] = (
             "CREATE MATERIALIZED VIEW m AS SELECT * FROM base WHERE k = 1 AND c = 1 PRIMARY KEY (c, k)"
             " WITH default_time_to_live = 5"
         ),
-        "default_time_to_live belongs there",
+        "set default_time_to_live there",
     ),
     ("CREATE MATERIALIZED VIEW t AS SELECT * FROM base WHERE k = 1 AND c = 1 PRIMARY KEY (c, k)", "exists already"),
     ("CREATE MATERIALIZED VIEW m AS SELECT * FROM seen WHERE k = 1 AND c = 1 PRIMARY KEY (c, k)", "a materialized"),

@@ -312,7 +312,7 @@ def test_words_of_others_are_readable_in_the_text_of_a_report() -> None:
 def test_a_postmaster_hears_of_a_lost_report() -> None:
     whole, text, (_, of_recipient), _ = parts(report(to_postmaster=True))
     assert whole["Subject"] == "A report could not be delivered"
-    assert "Nobody could be told what became of a mail" in str(text.get_payload())
+    assert "The sender of a mail could not be told what became of it" in str(text.get_payload())
     assert of_recipient["Final-Recipient"] == "rfc822; bob@example.com"
 
 

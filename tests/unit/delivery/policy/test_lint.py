@@ -355,7 +355,7 @@ DEFAULT = ("policies", 0, "default")
         (
             [policy(of_domain("*.b"), g=["a"], h=["*.b"])],
             "P4",
-            "*.b is counted as #h, and never by itself",
+            "*.b is counted as #h, and never alone",
             [],
         ),
         (

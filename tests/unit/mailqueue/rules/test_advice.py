@@ -222,7 +222,7 @@ BUSY = [
         "1 h",
         (
             "At 2.8 mails/s such a slice holds 10,080 mails; about 10,000 are aimed at, and it must be short "
-            "beside the time to live of 8 d. It may only become a divisor of the present 2 h."
+            "compared with the time to live of 8 d. It may only become a divisor of the present 2 h."
         ),
     ),
     (
@@ -256,10 +256,7 @@ BUSY = [
     (
         "both: gc_grace",
         "1 d",
-        (
-            "Everything expires by itself, so a day is enough, but never less than the hint window of 3 h: hints "
-            "would be dropped."
-        ),
+        ("All rows expire, so a day is enough, but never less than the hint window of 3 h: hints would be dropped."),
     ),
     (
         "deletedMailsV2: bloom_filter_fp_chance",

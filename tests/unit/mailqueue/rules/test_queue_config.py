@@ -118,7 +118,7 @@ def test_what_james_refuses_is_refused_with_a_way_out() -> None:
         ),
         (configured(3_600, 0), "0 is no number of buckets", "Allowed: 4 or more."),
         (configured(3_600, 2**31), "2147483648 is no number of buckets", "Allowed: 4 or more."),
-        (configured(3_600, 4, 0), "0 is no pace", "The pace is 1 or more"),
+        (configured(3_600, 4, 0), "0 is no pace", "The pace is at least 1"),
         (configured(0, 4), "0s is no slice window", "A slice window is whole seconds, at least 1s"),
         (configured(-60, 4), "-1m is no slice window", "A slice window is whole seconds"),
         (configured(0.5, 4), "0.5s is no slice window", "A slice window is whole seconds"),

@@ -43,7 +43,7 @@ def test_what_does_nothing_by_itself_is_well() -> None:
     [
         (HealthProblem.MESSAGES_EXPIRE, {}, {"ttl": HOUR}, "delayed for 1 h is dropped"),
         (HealthProblem.KEPT_FOR_EVER, {}, {"keeps_all": True}, "disk fills"),
-        (HealthProblem.SUBSCRIPTION_EXPIRES, {}, {"subscription_expiry": HOUR}, "nobody consumes for 1 h"),
+        (HealthProblem.SUBSCRIPTION_EXPIRES, {}, {"subscription_expiry": HOUR}, "without consumers for 1 h"),
         (HealthProblem.IDLE_TOPIC_DELETED, {}, {"idle_expiry": HOUR}, "removed after 1 h"),
         (HealthProblem.DELAYS_IGNORED, {}, {"delays": False}, "at once"),
         (
