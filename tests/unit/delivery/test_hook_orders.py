@@ -202,7 +202,7 @@ async def test_without_a_ledger_nothing_is_ordered(caplog: pytest.LogCaptureFixt
         (lambda: SuspendMails({PickupField.LOCAL_IP: ("here",)}, MINUTE, "x"), "no address"),
         (lambda: suspend(-MINUTE), "-1 day, 23:59:00 is no time"),
         (lambda: limit(timedelta(days=400)), "400 days, 0:00:00 is no time"),
-        (lambda: limit(MINUTE, -1), "below nothing"),
+        (lambda: limit(MINUTE, -1), "must not be negative"),
         (lambda: LimitMails({DOMAIN: ("@x",)}, Threshold(1), MINUTE, "x"), "names a list"),
         (lambda: LimitMails({DOMAIN: ("x",)}, Threshold(1), MINUTE, "x", (PickupField.JOB_ID,)), "does not count by"),
     ],

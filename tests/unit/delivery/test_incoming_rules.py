@@ -32,7 +32,7 @@ def rules(text: str) -> tuple[IncomingRule, ...]:
         ("incoming:\n- if: {header: {X: a, x: b}}", "line 2, column 23: 'x' is there twice in header"),
         ("incoming:\n- if: {header: {X: '/a(?=b)/'}}", "line 2, column 20: .* has a look-ahead"),
         ("incoming:\n- set: {jobid: '${1}'}", "line 2, column 16: .* counts the groups of one expression, .* has 0"),
-        ("incoming:\n- {if: {helo: /a/}, set: {jobid: '${1}'}}", "line 2, column 34: .* none of the 0 groups"),
+        ("incoming:\n- {if: {helo: /a/}, set: {jobid: '${1}'}}", "line 2, column 34: .* not one of the 0 groups"),
         (
             "incoming:\n- set: {jobid: '${job}'}",
             "neither a group of an expression of this rule nor one of client, helo",

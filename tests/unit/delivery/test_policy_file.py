@@ -210,7 +210,7 @@ def test_an_empty_list_limits_nothing() -> None:
         ("- default: {concurency: 5}", 1, 13, "a threshold has no 'concurency'"),
         ("- default: {concurrency: -1}", 1, 26, "'-1' is no number of deliveries"),
         ("- default: {concurrency: many}", 1, 26, "'many' is no number of deliveries"),
-        ("- default: {rate: 0}", 1, 19, "a rate of no deliveries"),
+        ("- default: {rate: 0}", 1, 19, "a rate must allow at least 1 delivery"),
         ("- default: {rate: [1, 2, 3]}", 1, 19, "'1/2/3' is not a rate"),
         ("- default: {connectinterval: soon}", 1, 30, "'soon' is no number of seconds"),
         ("- default: {stop: maybe}", 1, 19, "'maybe' is neither"),
