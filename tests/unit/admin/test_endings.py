@@ -124,7 +124,7 @@ def test_a_missing_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_another_missing_module_is_a_crash() -> None:
     with pytest.raises(ModuleNotFoundError):
-        import_or_name_extra("admin.there_is_none")
+        import_or_name_extra("mailmend.there_is_none")
 
 
 def test_a_group_lists_its_commands_without_importing_them() -> None:

@@ -21,6 +21,7 @@ from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended
 from tests.support.jobs import NIGHT, NIGHTLY, NOON, Declare, Shell, only, unreachable
 from tests.support.mail_states import MailKeyspace
+from tests.support.patience import PATIENCE_SECONDS
 
 
 def test_a_run_does_what_its_command_does_and_is_kept(
@@ -295,10 +296,20 @@ def test_a_pause_ends_what_runs_where_that_is_said(
     mailmend, declare, _ = shell
     declare(NIGHTLY)
     monkeypatch.setattr(endings, "ASK_SECONDS", 0.01)
+    interrupt = endings.TimeLimit._interrupt
+    has_answered = threading.Event()
     said: list[Ended] = []
+
+    def interrupt_later(limit: endings.TimeLimit, *, time_over: bool) -> None:
+        """The command that pauses runs in the same thread: it is to answer before the run is interrupted."""
+        has_answered.wait(PATIENCE_SECONDS)
+        interrupt(limit, time_over=time_over)
+
+    monkeypatch.setattr(endings.TimeLimit, "_interrupt", interrupt_later)
 
     def paused() -> None:
         said.append(mailmend("jobs", "pause", "nightly-repair", *more, "--json"))
+        has_answered.set()
         signal.sigtimedwait([], 30 if more else 0.1)
 
     at_start_of_scan(monkeypatch, paused)
