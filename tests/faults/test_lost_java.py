@@ -66,7 +66,8 @@ def test_it_is_killed_while_executors_mend(mailmend: CommandLine, mail: MailKeys
     for truth in mail.truths:
         mail.lose_projection(truth)
 
-    _run_is_lost(mailmend, ON_EXECUTORS, REPAIR, mail.mirrored)
+    # The pace leaves time for the look that finds the first rows mended, and for the kill.
+    _run_is_lost(mailmend, ON_EXECUTORS, (*REPAIR, "--rows-per-second", "1000"), mail.mirrored)
 
     in_fact = mail.mirrored()
     assert 0 < in_fact < OF_EXECUTORS

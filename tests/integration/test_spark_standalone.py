@@ -111,7 +111,7 @@ def said(command: Sequence[str | Path], folder: Path, python: Path, code: int = 
 def test_the_workers_know_nothing_of_mailmend(standalone: SparkCluster, tmp_path: Path) -> None:
     """Else the test below would prove little: the libraries are there, our packages are not."""
     said([standalone.python, "-c", "import cassandra, pyspark, tenacity"], tmp_path, standalone.python)
-    said([standalone.python, "-c", "import repair"], tmp_path, standalone.python, code=1)
+    said([standalone.python, "-c", "import mailmend.repair"], tmp_path, standalone.python, code=1)
 
 
 @pytest.mark.thorough

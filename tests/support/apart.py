@@ -11,7 +11,9 @@ from typing import Final
 from tests.support.commands import CommandLine
 
 MAILMEND: Final = "from mailmend.admin.main import main; main()"
-ON_EXECUTORS: Final = f"from spark_repair import message_inconsistencies as it; it.IN_DRIVER_MAX = 0; {MAILMEND}"
+ON_EXECUTORS: Final = (
+    f"from mailmend.spark_repair import message_inconsistencies as engine; engine.IN_DRIVER_MAX = 0; {MAILMEND}"
+)
 """However few there are, suspects are looked at again and mended by Spark's Python workers."""
 
 SPARK: Final = ("--engine", "spark", "--master", "local[2]")
