@@ -13,7 +13,6 @@ from mailmend.admin.frame.command import CommandGroup, DeclaredGroup, Late, made
 from mailmend.admin.frame.endings import PipeClosed, ending_of, heed_termination, quiet_libraries
 from mailmend.admin.frame.options import CONFIG, PROFILE
 from mailmend.admin.frame.whole_files import replace_closed_streams
-from mailmend.admin.local.tools import DEMO, RUNBOOK, VERSION
 from mailmend.admin.messages.mending import CHECK, REPAIR, UNDO
 from mailmend.admin.messages.runs import RUNS
 from mailmend.model.errors import WrongUse
@@ -61,15 +60,27 @@ COMMANDS: Final = CommandGroup(
             "mailmend.admin.delivery.policy:POLICY",
         ),
         Late(
-            "metrics", "What monitoring sees: metrics, alerts, a dashboard.", "mailmend.admin.metrics.command:METRICS"
+            "metrics", "What monitoring sees: metrics, alerts, a dashboard.", "mailmend.admin.metrics.metrics:METRICS"
         ),
-        RUNBOOK,
-        Late("local", "A real Cassandra on this machine.", "mailmend.admin.local.command:LOCAL"),
-        DEMO,
+        Late(
+            "runbook",
+            "Pages for the operator's questions.",
+            "mailmend.admin.local.runbook:RUNBOOK",
+        ),
+        Late("local", "A real Cassandra on this machine.", "mailmend.admin.local.local:LOCAL"),
+        Late(
+            "demo",
+            "Write mail, break it, find it, mend it, undo it.",
+            "mailmend.admin.local.demo:DEMO",
+        ),
         Late(
             "doctor", "What is well with this installation, and what to change.", "mailmend.admin.local.doctor:DOCTOR"
         ),
-        VERSION,
+        Late(
+            "version",
+            "The version of everything, and of a server that is named.",
+            "mailmend.admin.local.version:VERSION",
+        ),
         Late("completion", "Completion for bash, zsh and fish.", "mailmend.admin.frame.completion:COMPLETION"),
     ),
     examples="""

@@ -18,7 +18,7 @@ from mailmend.admin.jobs.serving import JobServer
 from mailmend.admin.jobs.tasks import TaskRunner
 from mailmend.admin.jobs.tasks_service import TaskDesk, desk_of
 from mailmend.admin.jobs.timers import ScheduledTimers
-from mailmend.admin.metrics.metrics_service import Exposition
+from mailmend.admin.metrics.metrics import Exposition
 from mailmend.repair.log_fields import heard
 
 Face = Callable[[TaskDesk, asyncio.Event], Coroutine[Any, Any, None]]

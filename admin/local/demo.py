@@ -17,11 +17,16 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+import click
+
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import OpenCluster, open_cluster
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document
+from mailmend.admin.frame.options import flag, option
 from mailmend.admin.frame.settings import LOOPBACK, ConnectionSettings
 from mailmend.admin.local import LocalCluster, local_cluster
-from mailmend.admin.local.breaking import WRONG_COUNTER, Damage, break_one_by_one
+from mailmend.admin.local.breaking import MESSAGES_MIN, WRONG_COUNTER, Damage, break_one_by_one
 from mailmend.admin.local.folders import cluster_folder, home_of
 from mailmend.admin.local.ports import free_port
 from mailmend.model.errors import MailmendError
@@ -198,3 +203,35 @@ def _remove(cluster: LocalCluster) -> None:
 
 def _mailmend() -> list[str]:
     return [sys.executable, "-m", "mailmend"]
+
+
+def demo_document(found: DemoResult) -> Document:
+    if found.port is None:
+        return Document(None)
+    running = f"It still runs: mailmend check --host {LOOPBACK} --port {found.port} --engine local"
+    return Document(None, hints=("", running, f"Remove it:     mailmend local down --dir {found.folder}"))
+
+
+DEMO: Final = Command(
+    name="demo",
+    summary="Write mail, break it, find it, mend it, undo it.",
+    about="Everything happens in a Cassandra of its own on this machine, which is removed at the end.",
+    service="mailmend.admin.local.demo:demo",
+    present="mailmend.admin.local.demo:demo_document",
+    options=(
+        option("--messages", "How many mails are written.", type=click.IntRange(MESSAGES_MIN), default=300),
+        option(
+            "--engine",
+            "What scans: this process alone, where it is local.",
+            type=click.Choice(["spark", "local"]),
+            default="spark",
+        ),
+        option(
+            "--blobs",
+            "Blob store with the contents of mails: as with load. [default: the demo's Cassandra]",
+            metavar="URL",
+        ),
+        flag("--leave-running", "Leave the demo's Cassandra running, to look around.", before="--keep"),
+    ),
+    output=(),
+)

@@ -155,7 +155,7 @@ CONFIGURE: Final = Command(
     divide the last one, buckets only grow: else mails would be lost from view. Every process of the queues must be
     started again after it, James with the same values in its rabbitmq.properties.""",
     service="mailmend.admin.queue.configure:configure",
-    present="mailmend.admin.schema.advice_document:configure_document",
+    present="mailmend.admin.schema.advise:configure_document",
     options=(
         option(
             "--slice-window",
@@ -191,7 +191,7 @@ ADVISE: Final = Command(
     mails a slice are aimed at. A slice window may only become one that divides the present, and buckets only grow: what
     is advised may be set.""",
     service="mailmend.admin.queue.configure:advise",
-    present="mailmend.admin.schema.advice_document:advise_document",
+    present="mailmend.admin.schema.advise:advise_document",
     shared=(TRAFFIC, CONNECTION),
     examples="""
         mailmend queue advise                               from what is measured; seconds

@@ -9,7 +9,10 @@ import click
 from mailmend.admin.frame.command import Command, CommandGroup
 from mailmend.admin.frame.kinds import RISK_NAMES, RISKS, Duration, ParsedValue, duration_text
 from mailmend.admin.frame.options import CONNECTION, flag, option
-from mailmend.admin.schema.advice import ADVISE, EXPORT, GRANTS, LINT
+from mailmend.admin.schema.advise import ADVISE
+from mailmend.admin.schema.export import EXPORT
+from mailmend.admin.schema.grants import GRANTS
+from mailmend.admin.schema.lint import LINT
 from mailmend.admin.schema.migrating import Patience
 from mailmend.cql.replication import COPIES_MAX, parse_replication
 from mailmend.cql.schema.migrations.migration import NUMBER_MAX, Phase

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.schema.lint_service import LintSettings, lint_files, lint_live
+from mailmend.admin.schema.lint import LintSettings, lint_files, lint_live
 from mailmend.cql.driver.contact import Contact
 from mailmend.cql.driver.session import CassandraCluster, connect
 from mailmend.cql.lint_sources import live_subject, release_of, statements_of

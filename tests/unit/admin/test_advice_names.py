@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from mailmend.admin.schema.advice_document import advised_json, document_of, next_lines
+from mailmend.admin.schema.advise import advised_json, document_of, next_lines
 from mailmend.admin.schema.advising import Advised, MessageTables
 from mailmend.admin.schema.measuring import GivenTraffic, traffic_figures
 from mailmend.admin.schema.sampling import NAMES, Sample, SampledMessage

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mailmend.admin.schema.advice_document import answer_lines, document_of, next_lines
+from mailmend.admin.schema.advise import answer_lines, document_of, next_lines
 from mailmend.admin.schema.advising import Advised, MessageTables, present_choice, served_choices
 from mailmend.admin.schema.measuring import GivenTraffic, traffic_figures
 from mailmend.admin.schema.sampling import Sample

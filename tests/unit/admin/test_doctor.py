@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from mailmend.admin.local import doctor_service as service
+from mailmend.admin.local import doctor as service
+from mailmend.admin.local.doctor import unfit
 from mailmend.admin.local.doctor_judgement import (
     BrokerFound,
     ClusterFound,
@@ -21,7 +22,6 @@ from mailmend.admin.local.doctor_judgement import (
     exit_of,
     judged,
 )
-from mailmend.admin.local.doctor_service import unfit
 from mailmend.mailqueue.rules.health import HealthProblem, HealthReason
 from mailmend.model.errors import BlobsUnreachable, BrokerUnreachable, CannotReach, ExitCode, JavaMissing, WrongUse
 from mailmend.repair.clock import ClockReading

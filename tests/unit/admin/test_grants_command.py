@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.schema.grants_document import document_of
-from mailmend.admin.schema.grants_service import GrantsResult, granting, mending, revoking
+from mailmend.admin.schema.grants import GrantsResult, document_of, granting, mending, revoking
 from mailmend.cql.schema.grants import (
     LEDGER,
     LOOKED_AT,

@@ -63,7 +63,7 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> ServerTwin:
     def opened(connection: ConnectionSettings) -> Iterator[OpenCluster]:
         yield OpenCluster(connection, held, SystemClock())  # type: ignore[arg-type]
 
-    monkeypatch.setattr("mailmend.admin.schema.lint_service.open_cluster", opened)
+    monkeypatch.setattr("mailmend.admin.schema.lint.open_cluster", opened)
     return held
 
 

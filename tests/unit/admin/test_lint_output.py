@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.admin.schema.lint_document import place_in, report_json, report_parts, rule_json, rule_parts, subject_of
-from mailmend.admin.schema.lint_service import LintReport, LintSettings, lint_files
+from mailmend.admin.schema.lint import (
+    LintSettings,
+    lint_files,
+    place_in,
+    report_json,
+    report_parts,
+    rule_json,
+    rule_parts,
+    subject_of,
+)
+from mailmend.admin.schema.lint_report import LintReport
 from mailmend.cql.schema.lint.ignores import Ignore
 from mailmend.cql.schema.lint.rule import LintFinding, Severity
 from mailmend.cql.schema.lint.rules import RULES, rules_named

@@ -308,7 +308,7 @@ def test_only_commands_of_the_queue_need_its_libraries() -> None:
 
     assert {
         "mailmend.admin.messages.mending_document",
-        "mailmend.admin.local.doctor_service",
+        "mailmend.admin.local.doctor",
         "mailmend.admin.messages.blobs_service",
     } <= set(modules)
     assert ended.stdout == "[]\n"

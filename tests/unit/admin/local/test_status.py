@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from mailmend.admin.frame.command import made
 from mailmend.admin.local import ClusterRequest, ClusterState, ClusterStatus, LocalStatus, NodeStatus, ServerState
 from mailmend.admin.local.cassandra_settings import first_settings
-from mailmend.admin.local.command import LOCAL
+from mailmend.admin.local.local import LOCAL, exit_code, service_line, status_json, summary_line
 from mailmend.admin.local.server_kind import ServerStatus
 from mailmend.admin.local.servers import SERVICES
-from mailmend.admin.local.servers_service import exit_code
-from mailmend.admin.local.tools_document import service_line, status_json, summary_line
 from mailmend.model.errors import ExitCode
 
 SETTINGS = first_settings(ClusterRequest(nodes=3, native_port=9142), 17_001)

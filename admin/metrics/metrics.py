@@ -1,4 +1,4 @@
-"""The metrics of a keyspace: what its ledger, the tables of its queues and its declared jobs tell now.
+"""`mailmend metrics`: what the ledger, the queues' tables and the declared jobs of a keyspace tell now.
 
 Nothing is scanned: a few rows of each job, of the newest runs, of the journal of lags and of each queue's starts.
 """
@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from mailmend.admin.frame.cluster import OpenCluster, lag_journal, open_cluster, this_clock
+from mailmend.admin.frame.command import Command, CommandGroup
+from mailmend.admin.frame.document import Document, Verbatim
+from mailmend.admin.frame.options import CONNECTION, FILE, option
 from mailmend.admin.frame.settings import QUEUE_DEFAULT, ConnectionSettings, QueueSettings
 from mailmend.admin.frame.whole_files import refuse_unwritable
 from mailmend.admin.jobs.declaration import Job
+from mailmend.admin.jobs.jobs import ALL_JOBS
 from mailmend.admin.jobs.jobs_service import job_lease
 from mailmend.admin.metrics.alerts import rules_file
 from mailmend.admin.metrics.dashboard import dashboard_json
@@ -209,3 +213,63 @@ def _of_queues(opened: OpenCluster, _: Sequence[Job]) -> Sequence[MetricSample]:
     with suppress(AccessDenied):
         return with_queues(QueueSettings(opened.connection, QueueName(QUEUE_DEFAULT)), looked, opened)
     return ()
+
+
+def exposed_document(result: ExposedMetrics) -> Document:
+    remarks = [f"Not all could be read: {result.unread}."] if result.unread else ()
+    return Document(None, () if result.output else (Verbatim(result.text),), result.exit, remarks)
+
+
+def shipped_document(result: ShippedFile) -> Document:
+    if result.output:
+        return Document(files={result.output: result.text})
+    return Document(body=(Verbatim(result.text),))
+
+
+_OUTPUT: Final = option("--output", "Write to this file, whole or not at all.", type=FILE, metavar="FILE")
+_SHOW: Final = Command(
+    name="show",
+    summary="What is known of jobs, repairs, lags, leases and queues, in Prometheus's text format.",
+    about="""From the ledger, the settings file's jobs, and the starts of all queues where the role may read them;
+    nothing is scanned and nothing written. A check leaves nothing in the ledger: what it found is written where its job
+    has a `metrics_file`, or by its own --metrics-file. The same comes from `mailmend queue metrics` for queues, and
+    from --metrics-file for repairs: node_exporter takes each of these from one file only. docs/metrics.md lists them
+    all.""",
+    service="mailmend.admin.metrics.metrics:show_metrics",
+    present="mailmend.admin.metrics.metrics:exposed_document",
+    options=(_OUTPUT,),
+    shared=(ALL_JOBS, CONNECTION),
+    output=(),
+    examples="""
+        mailmend metrics show
+        mailmend metrics show --output /var/lib/node_exporter/mailmend.prom      from cron, every five minutes""",
+    exits="0 all of it was read, 2 a declaration is wrong, or the file cannot be written, 4 some could not be read: "
+    "the rest is shown, and `mailmend_ledger_up` is 0.",
+)
+
+_ALERTS: Final = Command(
+    name="alerts",
+    summary="Alert rules for Prometheus, each with its runbook.",
+    about="The annotation `runbook` of an alert names a page: `mailmend runbook show NAME`; that page names the alert.",
+    service="mailmend.admin.metrics.metrics:alerts",
+    present="mailmend.admin.metrics.metrics:shipped_document",
+    options=(_OUTPUT,),
+    output=(),
+    examples="mailmend metrics alerts --output /etc/prometheus/rules/mailmend.yml",
+)
+_DASHBOARD: Final = Command(
+    name="dashboard",
+    summary="A dashboard for Grafana.",
+    about="To be imported there; it asks for its source of data.",
+    service="mailmend.admin.metrics.metrics:dashboard",
+    present="mailmend.admin.metrics.metrics:shipped_document",
+    options=(_OUTPUT,),
+    output=(),
+    examples="mailmend metrics dashboard --output /var/lib/grafana/dashboards/mailmend.json",
+)
+
+METRICS: Final = CommandGroup(
+    name="metrics",
+    summary="What monitoring sees: metrics, alerts, a dashboard.",
+    commands=(_SHOW, _ALERTS, _DASHBOARD),
+)

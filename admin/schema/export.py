@@ -1,16 +1,21 @@
-"""The schema for people: CQL, a page and a drawing; from the model, or of a live keyspace."""
+"""`mailmend schema export`: the schema as CQL, a page and a drawing; from the model, or of a live keyspace."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import click
+
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import open_cluster
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document, Verbatim
+from mailmend.admin.frame.options import FILE, connection_where, flag, option
 from mailmend.admin.frame.settings import ConnectionSettings, reason_of
-from mailmend.admin.schema.export.drawing import svg
-from mailmend.admin.schema.export.page import Page, page_text
-from mailmend.admin.schema.export.sources import declared, found
+from mailmend.admin.schema.export_drawing import svg
+from mailmend.admin.schema.export_page import Page, page_text
+from mailmend.admin.schema.export_sources import declared, found
 from mailmend.cql.export import live_file_text, schema_file_text
 from mailmend.cql.introspect import beside_model, live_schema
 from mailmend.cql.replication import replication_from
@@ -105,3 +110,44 @@ def _write(file: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise WrongUse(f"{file} cannot be written: {reason_of(error)}", mend="Name another with --dir.") from error
+
+
+def export_document(result: ExportResult) -> Document:
+    if result.text is not None:
+        return Document(body=(Verbatim(result.text),))
+    changed = {"stale" if result.check else "written": [str(file) for file in result.stale]}
+    json = {"files": [str(file) for file in result.files], **changed, "exit": int(result.exit)}
+    was = "is not up to date" if result.check else "written"
+    lines = [f"{file} {was if file in result.stale else 'is up to date'}" for file in result.files]
+    if result.check and result.stale:
+        lines.append("Next: the same command without --check")
+    return Document(json, lines, result.exit)
+
+
+EXPORT: Final = Command(
+    name="export",
+    summary="The schema as CQL, as a page and as a drawing.",
+    about="Asks no cluster unless --live is given.",
+    service="mailmend.admin.schema.export:export",
+    present="mailmend.admin.schema.export:export_document",
+    options=(
+        option(
+            "--dir",
+            "Folder for the files: - is stdout, for one of them.",
+            "folder",
+            type=FILE,
+            default=FOLDER,
+            metavar="DIR",
+        ),
+        option("--only", "Only these: may be given again.", "kinds", type=click.Choice(tuple(FILES)), multiple=True),
+        flag("--live", "Look at the live keyspace: in place of the model."),
+        flag("--check", "Compare only: write nothing, and say which files are not up to date."),
+    ),
+    shared=(connection_where(lambda others: bool(others["live"])),),
+    examples="""
+        mailmend schema export                                    docs/schema/schema.cql, schema.md and schema.svg
+        mailmend schema export --live --keyspace apache_james     what is really there, in the model's words
+        mailmend schema export --only cql --dir -                 the CQL alone, on stdout
+        mailmend schema export --check --dir docs --only page     is the page in the repository up to date?""",
+    exits="0 fine, 1 --check found a file that is out of date, 2 wrong use, 4 (--live) the cluster cannot be reached.",
+)

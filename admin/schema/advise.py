@@ -1,23 +1,78 @@
-"""`mailmend schema advise` as a document: the answer in plain sentences first, the figures after it, commands last."""
+"""`mailmend schema advise`: what queue and message tables should be set to.
+
+The answer comes in plain sentences first, the figures after it, commands last.
+"""
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
+import click
+
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import open_cluster
+from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document, Grid, Part
+from mailmend.admin.frame.kinds import ParsedValue
+from mailmend.admin.frame.options import CONNECTION, TRAFFIC, option
+from mailmend.admin.frame.settings import LOOPBACK, PORT_DEFAULT, ConnectionSettings, parse_port
 from mailmend.admin.frame.values import fields_json, plain
 from mailmend.admin.queue.configure import ConfigureResult, QueueAdvised
-from mailmend.admin.schema.advising import Advised, MessageTables
+from mailmend.admin.schema.advising import Advised, MessageTables, OpenNode, TrialWanted
+from mailmend.admin.schema.advising import advise as advise_on
+from mailmend.admin.schema.measuring import GivenTraffic
 from mailmend.admin.schema.traffic import ENQUEUED
+from mailmend.admin.schema.trial import READS, WAVES, given_node, started_node
 from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult
 from mailmend.mailqueue.rules.advice import Advice, Figure, Traffic, span
 from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration, window_text
 from mailmend.mailqueue.rules.slices import SECOND
 from mailmend.model.catalog.lifetimes import DAY, window_compaction
 from mailmend.model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES
-from mailmend.model.errors import ExitCode
+from mailmend.model.errors import ExitCode, UnsafeRequest, WrongUse
 from mailmend.model.sizes import MIB
 from mailmend.model.table import Compaction
 from mailmend.model.texts import keyspace_option
+
+ROWS: Final = 20_000
+_HERE: Final = (LOOPBACK, "localhost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviseRequest:
+    """What is known of the traffic, and how a trial is run."""
+
+    connection: ConnectionSettings
+    given: GivenTraffic = field(default_factory=GivenTraffic)
+    trial: bool = True
+    sample: int = ROWS
+    waves: int = WAVES
+    reads: int = READS
+    folder: Path | None = None
+    trial_at: tuple[str, int] | None = None
+
+
+def advise(request: AdviseRequest, caller: Caller) -> Advised:
+    """Measure the traffic and derive advice, after a trial where one is wanted; the advised cluster is only read.
+
+    Raises:
+        UnsafeRequest: the trial was to run on the cluster that is advised on.
+    """
+    address = request.trial_at
+    connection = request.connection
+    host, port = address or ("", 0)
+    if address and host not in _HERE and host in connection.hosts and port == connection.port:
+        raise UnsafeRequest(
+            f"--trial-at {host}:{port} is the cluster that is advised on; a trial writes to it",
+            mend="Leave --trial-at out, and a Cassandra is started on this machine; or name another one.",
+        )
+    node: OpenNode = partial(given_node, *address) if address else partial(started_node, request.folder)
+    trial = TrialWanted(request.sample, node, request.waves, request.reads) if request.trial else None
+    with open_cluster(connection) as opened:
+        return advise_on(opened, request.given, trial, caller.progress)
+
 
 TWCS_DAYS: Final = int(TWCS_MESSAGES.options["compaction_window_size"])
 MARKS: Final = "deletedmailsv2"
@@ -354,3 +409,60 @@ def _advised_words(configuration: QueueConfiguration) -> str:
 def _advised_figures(configuration: QueueConfiguration) -> dict[str, int]:
     slicing = configuration.slicing
     return {"slice_seconds": slicing.window // SECOND, "buckets": slicing.buckets, "pace": configuration.pace}
+
+
+def _address(value: Any) -> tuple[str, int]:
+    if isinstance(value, tuple):
+        return value
+    host, _, port = str(value).rpartition(":")
+    if host and not port.isdigit():
+        raise WrongUse(f"{value!r} is not HOST:PORT")
+    return (host, parse_port(int(port))) if host else (str(value), PORT_DEFAULT)
+
+
+ADVISE: Final = Command(
+    name="advise",
+    summary="Say what tables should be set to; try compactions.",
+    about="""Writes nothing to your cluster. Time windows, time to live, buckets and slices of the queue follow from the
+    traffic, measured where it can be. For the message tables the compactions twcs, unified and leveled are tried on a
+    copy of your own rows: fewest SSTables per read wins, then the 99th percentile of reading, then bytes on disk; what
+    is alike leaves the tables as they are.
+
+    The trial starts a Cassandra on this machine (Java 17; see `mailmend local`), copies whole mailboxes into it, writes
+    their history again under each compaction, and reads them. The copy holds keys, flags, sizes and times; texts become
+    as many x. It lies in a folder that only you may read (--dir), and is removed at the end, after Ctrl-C too.""",
+    service="mailmend.admin.schema.advise:advise",
+    present="mailmend.admin.schema.advise:document_of",
+    options=(
+        option("--trial/--no-trial", "Try the compactions on a copy of your rows.", default=True),
+        option(
+            "--sample",
+            "Copy at most so many messages for the trial.",
+            before="--rows",
+            type=click.IntRange(1, 500_000),
+            default=ROWS,
+        ),
+        option("--waves", "In how many flushes the copy is written.", type=click.IntRange(1, 1000), default=WAVES),
+        option("--reads", "How many reads of each kind are measured.", type=click.IntRange(1, 10_000), default=READS),
+        option(
+            "--dir",
+            "Folder for the files: those of the copy. [default: the system's folder for temporary files]",
+            "folder",
+            type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
+            metavar="DIR",
+        ),
+        option(
+            "--trial-at",
+            "A Cassandra for the trial that runs already and may be written to; never one in production.",
+            type=ParsedValue("address", _address),
+            metavar="HOST:PORT",
+        ),
+    ),
+    shared=(TRAFFIC, CONNECTION),
+    examples="""
+        mailmend schema advise --no-trial                       reckoned only; seconds
+        mailmend schema advise                                  and tried: a few minutes
+        mailmend schema advise --mails-per-second 40 --longest-stay 7d
+        mailmend schema advise --sample 100000 --json""",
+    exits="0 the advice was given, 2 wrong use, 4 the cluster cannot be reached.",
+)

@@ -1,16 +1,22 @@
-"""The versions of everything involved, for a bug report or before an upgrade."""
+"""`mailmend version`: the versions of everything involved, for a bug report or before an upgrade."""
 
 import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
+from typing import Any, Final
 
+import click
 from packaging.requirements import Requirement
 
 from mailmend.admin.frame.cluster import open_cluster
+from mailmend.admin.frame.command import Command, Shared
+from mailmend.admin.frame.document import Document, Grid
 from mailmend.admin.frame.extras import import_or_name_extra
+from mailmend.admin.frame.options import CONNECTION, connection_of
 from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.frame.values import fields_json
 from mailmend.admin.local.java import SPARK, find_java
 from mailmend.model.errors import MailmendError
 
@@ -78,3 +84,36 @@ def _server(connection: ConnectionSettings | None) -> tuple[str | None, str | No
             return opened.cluster.release_version, None
     except MailmendError as error:
         return None, str(error)
+
+
+def versions_document(found: Versions) -> Document:
+    rows = [
+        *((name, version) for name, version in found.packages.items() if version),
+        ("Python", found.python),
+        ("system", found.system),
+        ("Spark connector", found.connector or "PySpark is not installed"),
+        ("Java", found.java or "none was found"),
+        ("server", found.server or found.unanswered or "not asked: name one with --host"),
+    ]
+    json = {**found.packages, **fields_json(found, "python", "system", "connector", "java", "server", "unanswered")}
+    return Document(json, (Grid("Versions", ("part", "version"), rows, frozenset({"version"})),))
+
+
+def _named_connection(own: dict[str, Any], _: dict[str, Any], context: click.Context) -> ConnectionSettings | None:
+    """The connection where a host is named; a server that nobody named is not asked."""
+    return connection_of(own, context) if own["host"] else None
+
+
+VERSION: Final = Command(
+    name="version",
+    summary="The version of everything, and of a server that is named.",
+    about="""mailmend, Python, the driver, every library, Spark and its connector, Java, and the server where --host
+    (or a setting) names one.""",
+    service="mailmend.admin.local.version:versions",
+    present="mailmend.admin.local.version:versions_document",
+    shared=(Shared("connection", CONNECTION.groups, _named_connection),),
+    examples="""
+        mailmend version
+        mailmend version --host cassandra-1 --json""",
+    exits="0 it was said, also where the server does not answer; 2 wrong use.",
+)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from mailmend.admin.schema.export.page import Page, Section
+from mailmend.admin.schema.export_page import Page, Section
 from mailmend.cql.schema.generations import GENERATIONS, recognise
 from mailmend.model.catalog.james_tables import BESIDE_TABLES
 from mailmend.model.catalog.ledger import LEDGER_TABLES

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from mailmend.admin.schema.export.page import Relation, key_text, relations_of
+from mailmend.admin.schema.export_page import Relation, key_text, relations_of
 from mailmend.model.projections.family import Family
 from mailmend.model.table import Table
 

@@ -1,0 +1,260 @@
+"""`mailmend local`: a real Cassandra on this machine, and optionally the other servers of a mail queue."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.command import Command, CommandGroup
+from mailmend.admin.frame.document import Document, Grid, Part
+from mailmend.admin.frame.kinds import PORT, ParsedValue
+from mailmend.admin.frame.options import option
+from mailmend.admin.frame.values import plain
+from mailmend.admin.local import (
+    LOCAL_DC,
+    ClusterRequest,
+    ClusterState,
+    ClusterStatus,
+    LocalServers,
+    LocalStatus,
+    ServerState,
+    local_servers,
+)
+from mailmend.admin.local.cassandra_settings import HEAP_MIB_DEFAULT, NATIVE_PORT_DEFAULT, NODES_MAX, RELEASES, heap_mib
+from mailmend.admin.local.server_kind import ServerStatus
+from mailmend.admin.local.servers import known_names, parse_names
+from mailmend.model.errors import ExitCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpRequest:
+    """What is started; None: as before, or the default."""
+
+    folder: Path | None = None
+    nodes: int | None = None
+    port: int | None = None
+    heap: int | None = None
+    line: str | None = None
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalResult:
+    """The servers' status, and the exit code that it means."""
+
+    status: LocalStatus
+    exit: ExitCode = ExitCode.FINE
+
+
+@dataclass(frozen=True, slots=True)
+class CleanResult:
+    """Whether data were removed, and where."""
+
+    removed: bool
+    folder: Path
+
+
+def up(request: UpRequest, caller: Caller) -> LocalResult:
+    """Start what does not run yet, and wait until it answers.
+
+    Raises:
+        LocalServerError: it could not be started.
+    """
+    wanted = ClusterRequest(version=request.line, nodes=request.nodes, native_port=request.port, heap_mib=request.heap)
+    return LocalResult(_servers(request.folder, caller).up(wanted, request.names or ()))
+
+
+def down(folder: Path | None, caller: Caller) -> LocalResult:
+    """Stop all servers; the data stay."""
+    return LocalResult(_servers(folder, caller).down())
+
+
+def status(folder: Path | None, caller: Caller) -> LocalResult:
+    found = _servers(folder, caller).status()
+    return LocalResult(found, exit_code(found))
+
+
+def clean(folder: Path | None, caller: Caller) -> CleanResult:
+    """Remove the data of stopped servers; refused while any of them runs."""
+    servers = _servers(folder, caller)
+    return CleanResult(servers.clean(), servers.cluster.layout.root)
+
+
+def exit_code(found: ClusterStatus | LocalStatus) -> ExitCode:
+    return {
+        ClusterState.UP: ExitCode.FINE,
+        ClusterState.PARTLY: ExitCode.PARTLY_FAILED,
+        ClusterState.DOWN: ExitCode.CANNOT_REACH,
+    }[found.state]
+
+
+def _servers(folder: Path | None, caller: Caller) -> LocalServers:
+    return local_servers(folder, progress=caller.progress)
+
+
+def status_document(result: LocalResult) -> Document:
+    found = result.status
+    parts: list[Part] = []
+    if rows := _rows(found):
+        parts.append(Grid(f"Local servers in {found.cluster.folder}", ("server", "address", "state", "pid"), rows))
+    return Document(status_json(found), (*parts, *_sentences(found)), result.exit)
+
+
+def status_json(found: LocalStatus) -> dict[str, Any]:
+    cluster = found.cluster
+    settings = found.cluster.settings
+    return {
+        "state": cluster.state.value,
+        "version": settings.release.version if settings else None,
+        "local_dc": LOCAL_DC,
+        "folder": str(cluster.folder),
+        "heap_mib": settings.heap_mib if settings else None,
+        "nodes": plain(cluster.nodes),
+        "services": plain(found.services),
+    }
+
+
+def clean_document(result: CleanResult) -> Document:
+    said = f"Removed the data in {result.folder}" if result.removed else f"There was nothing in {result.folder}"
+    return Document({"removed": result.removed, "folder": str(result.folder)}, (said,))
+
+
+def summary_line(found: ClusterStatus) -> str:
+    if found.settings is None:
+        return f"There is no local cluster in {found.folder}. Start one: mailmend local up"
+    match found.state:
+        case ClusterState.UP:
+            contact = f"--host {found.settings.hosts[0]} --port {found.settings.native_port}"
+            return f"Cassandra {found.settings.release.version} is up. Use it with: {contact}"
+        case ClusterState.PARTLY:
+            return "Some nodes do not answer. Start what is missing: mailmend local up"
+        case ClusterState.DOWN:
+            return "It is down. Start it: mailmend local up"
+
+
+def service_line(found: ServerStatus) -> str:
+    match found.state:
+        case ServerState.UP:
+            return f"{found.title} is up: " + ", ".join(f"{name} {where}" for name, where in found.contacts.items())
+        case ServerState.SILENT:
+            return f"{found.title} runs and does not answer yet; its log: {found.log}"
+        case ServerState.DEAD:
+            again = f"mailmend local up --with {found.name}"
+            return f"{found.title} was started and is gone; its log: {found.log}. Start it: {again}"
+        case ServerState.STOPPED:
+            return f"{found.title} is stopped. Start it: mailmend local up --with {found.name}"
+
+
+def _rows(found: LocalStatus) -> list[tuple[str, ...]]:
+    nodes = [
+        (f"Cassandra {node.number}", f"{node.host}:{node.port}", node.state.value, str(node.pid or ""))
+        for node in found.cluster.nodes
+    ]
+    services = [
+        (service.title, _addresses(service), service.state.value, " ".join(map(str, service.pids)))
+        for service in found.services
+    ]
+    return [*nodes, *services]
+
+
+def _addresses(found: ServerStatus) -> str:
+    """Network addresses only; contacts that are files are in the server's sentence."""
+    return " ".join(where for where in found.contacts.values() if "://" in where)
+
+
+def _sentences(found: LocalStatus) -> list[str]:
+    dead = [node for node in found.cluster.nodes if node.state is ServerState.DEAD]
+    gone = [f"Node {node.number} was started and is gone; its log: {node.log}" for node in dead]
+    return [*gone, summary_line(found.cluster), *map(service_line, found.services)]
+
+
+_LINES: Final = tuple(RELEASES)
+_FOLDER: Final = option(
+    "--dir",
+    "Folder for the files: data and logs of the servers. [default: the user's data folder]",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+)
+_STATUS: Final = "mailmend.admin.local.local:status_document"
+
+LOCAL: Final = CommandGroup(
+    name="local",
+    summary="A real Cassandra on this machine.",
+    about="""Beside it, where wanted, RabbitMQ, Pulsar and a store that speaks S3. 127.0.0.1 only, little memory; what
+    they are made of is fetched once and then used offline.""",
+    commands=(
+        Command(
+            name="up",
+            summary="Start it and wait until it answers.",
+            about="""What runs already is left running. Data and settings of an earlier start are found again. Exit
+            code 4: it could not be started.""",
+            service="mailmend.admin.local.local:up",
+            present=_STATUS,
+            options=(
+                option(
+                    "--nodes",
+                    "How many nodes of Cassandra, on 127.0.0.1 and the addresses after it. [default: 1]",
+                    type=click.IntRange(1, NODES_MAX),
+                ),
+                option("--port", f"Port for CQL. [default: {NATIVE_PORT_DEFAULT}]", type=PORT, metavar="PORT"),
+                option(
+                    "--heap",
+                    f"Java heap of each node. [default: {HEAP_MIB_DEFAULT}m]",
+                    type=ParsedValue("size", heap_mib),
+                    metavar="SIZE",
+                ),
+                option(
+                    "--server-version",
+                    f"Version of Cassandra. [default: {_LINES[0]}]",
+                    "line",
+                    before="--version",
+                    type=click.Choice(_LINES),
+                ),
+                option(
+                    "--with",
+                    f"Servers to start beside it, with commas: {known_names()}. RabbitMQ's user is guest, its "
+                    "password too.",
+                    "names",
+                    type=ParsedValue("names", parse_names),
+                    metavar="NAMES",
+                ),
+                _FOLDER,
+            ),
+        ),
+        Command(
+            name="down",
+            summary="Stop it and all beside it; the data stay.",
+            about="Only processes that `local up` started are touched.",
+            service="mailmend.admin.local.local:down",
+            present=_STATUS,
+            options=(_FOLDER,),
+        ),
+        Command(
+            name="status",
+            summary="Say how it is.",
+            about="Also how every server beside it is that was started.",
+            service="mailmend.admin.local.local:status",
+            present=_STATUS,
+            options=(_FOLDER,),
+            exits="0 every node answers, 3 some do, 4 none does. A server beside them counts as a node until it is "
+            "stopped.",
+        ),
+        Command(
+            name="clean",
+            summary="Remove the data of stopped servers.",
+            about="Refused while any of them runs. What was fetched stays.",
+            service="mailmend.admin.local.local:clean",
+            present="mailmend.admin.local.local:clean_document",
+            options=(_FOLDER,),
+        ),
+    ),
+    examples="""
+        mailmend local up                      one node of Cassandra
+        mailmend local up --with rabbitmq,s3   and what a mail queue needs besides
+        mailmend local status --json           how they are, for a script
+        mailmend local down                    stop all of them; the data stay
+        mailmend local clean                   and go with this""",
+)

@@ -1,1 +1,0 @@
-"""A keyspace as a page and as a drawing."""
