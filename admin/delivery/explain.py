@@ -18,8 +18,8 @@ from mailmend.admin.delivery.desk import MailExplanation, ServerMoment, ValuesEx
 from mailmend.admin.delivery.entries_document import intent_json, intent_text, order_json
 from mailmend.admin.delivery.limits import set_text
 from mailmend.admin.delivery.options import MAIL_FIELDS
-from mailmend.admin.delivery.policy_document import share_json, suspension_numbers, unconsulted
-from mailmend.admin.delivery.policy_service import policy_path, suspension_path
+from mailmend.admin.delivery.policy_explain import share_json, suspension_numbers, unconsulted
+from mailmend.admin.delivery.policy_paths import policy_path, suspension_path
 from mailmend.admin.delivery.server_client import HttpAnswer, asked, parse_server
 from mailmend.admin.delivery.suspend import suspended_text, suspension_json
 from mailmend.admin.frame.caller import Caller

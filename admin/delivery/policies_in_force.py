@@ -1,14 +1,24 @@
-"""The policies that a running server works by: those of a file, until it is read again."""
+"""The policies that a running server works by: those of a file, until it is read again; and how HTTP tells them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
 from mailmend.admin.delivery.connections import policy_file
+from mailmend.admin.delivery.limits import limits_json
+from mailmend.admin.delivery.policy_explain import quota_limit_json
+from mailmend.admin.delivery.policy_paths import policy_path, quota_path, suspension_path
+from mailmend.admin.frame.values import instant_text
 from mailmend.delivery.policy.counters import PolicyChanges
+from mailmend.delivery.policy.covering import FieldPatterns, pattern_text
 from mailmend.delivery.policy.file.reading import PolicyFile
+from mailmend.delivery.policy.file.schema import SET_FIELDS
+from mailmend.delivery.policy.incoming import IncomingField, IncomingRule
 from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.policy import CountedTogether
+from mailmend.mailqueue.rules.mails import PRIORITY_ATTRIBUTE
 from mailmend.model.errors import WrongUse
 
 Limit = Callable[[PickupPolicies], PolicyChanges]
@@ -52,3 +62,90 @@ class PoliciesInForce:
         self.read = read
         self.read_at = now
         return self.changes
+
+
+L = TypeVar("L")
+
+
+def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
+    """The file, when it was read, and what it says, all of it in its order."""
+    said = served.said
+    return {
+        "file": str(served.file) if served.file else None,
+        "read_at": instant_text(served.read_at),
+        "algorithm": said.algorithm.value,
+        "policies": [
+            {"policy": number + 1, "line": _line(served, *policy_path(number)), **_counted_json(policy, limits_json)}
+            for number, policy in enumerate(said.policies)
+        ],
+        "suspends": [
+            {
+                "suspension": number + 1,
+                "line": _line(served, *suspension_path(number)),
+                "fields": _texts(suspension.patterns),
+            }
+            for number, suspension in enumerate(said.suspensions)
+        ],
+        "incoming": [
+            {"rule": number + 1, "line": _line(served, "incoming", number), **_rule_json(rule)}
+            for number, rule in enumerate(said.incoming)
+        ],
+        "quotas": [
+            {"name": quota.name, "line": _line(served, *quota_path(number)), **_counted_json(quota, quota_limit_json)}
+            for number, quota in enumerate(said.quotas)
+        ],
+        "tenants": dict(said.weights),
+        "reload": changes_json(served.changes) if served.changes else None,
+    }
+
+
+def changes_json(changes: PolicyChanges) -> Mapping[str, Any]:
+    """By their numbers in the file, from 1."""
+    return {
+        "kept": [{"before": before + 1, "now": now + 1} for before, now in changes.kept],
+        "new": [index + 1 for index in changes.new],
+        "dropped": [index + 1 for index in changes.dropped],
+    }
+
+
+def _counted_json(counted: CountedTogether[L], limits: Callable[[L], Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "fields": [field.value for field in counted.fields],
+        "groups": {
+            named.value: {group.name: list(map(pattern_text, group.patterns)) for group in groups}
+            for named, groups in counted.groups.items()
+        },
+        "conditions": [
+            {"if": _texts(condition.patterns), "then": limits(condition.threshold)} for condition in counted.conditions
+        ],
+        "default": limits(counted.default) if counted.default else None,
+    }
+
+
+def _rule_json(rule: IncomingRule) -> dict[str, Any]:
+    wanted = dict[str, Any]()
+    headers = dict[str, Any]()
+    for (named, header), patterns in rule.patterns.items():
+        (headers if header else wanted)[header or named.value] = list(map(pattern_text, patterns))
+    return {
+        "if": {**wanted, **({IncomingField.HEADER.value: headers} if headers else {})},
+        "set": _set_json({name: template.text for name, template in rule.sets.items()}),
+        "remove": sorted(rule.removes),
+        "stop": rule.stop,
+    }
+
+
+def _set_json(texts: Mapping[str, str]) -> dict[str, Any]:
+    """As the file spells it: other attributes stand by themselves."""
+    spelled = {"priority" if name == PRIORITY_ATTRIBUTE else name: text for name, text in texts.items()}
+    others = {name: text for name, text in spelled.items() if name not in SET_FIELDS}
+    known = {name: text for name, text in spelled.items() if name in SET_FIELDS}
+    return {**known, **({"attributes": others} if others else {})}
+
+
+def _texts(patterns: FieldPatterns) -> dict[str, list[str]]:
+    return {named.value: list(map(pattern_text, some)) for named, some in patterns.items()}
+
+
+def _line(served: PoliciesInForce, *path: str | int) -> int | None:
+    return served.read.place_of(path).line if served.read else None

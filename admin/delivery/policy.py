@@ -1,19 +1,137 @@
-"""Declarations of `mailmend policy`."""
+"""`mailmend policy`: policy files of `mailmend delivery serve`, looked at without a server."""
 
-from typing import Final
-
-import click
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
 from mailmend.admin.delivery.conditions import CONDITION_COMMANDS
-from mailmend.admin.delivery.options import MAIL_FIELDS
-from mailmend.admin.frame.command import TYPED, Command, CommandGroup, Late, Shared, Values
-from mailmend.admin.frame.kinds import ParsedValue
-from mailmend.admin.frame.options import FILE, option
-from mailmend.admin.frame.settings import QueueSettings
-from mailmend.admin.queue.options import QUEUE_ARGUMENT, queue_settings
-from mailmend.delivery.policy.policy import PickupField
+from mailmend.admin.delivery.connections import policy_file
+from mailmend.admin.delivery.policy_explain import EXPLAIN, FILE_ARGUMENT
+from mailmend.admin.frame.command import Command, CommandGroup, Late
+from mailmend.admin.frame.document import Document, Grid, Part, Verbatim
+from mailmend.admin.frame.values import fields_json, plain, printable
+from mailmend.delivery.policy.file.errors import BadPolicyFile
+from mailmend.delivery.policy.file.schema import JsonSchema, policy_schema, schema_text
+from mailmend.delivery.policy.lint import PolicyRule, lint_policies
+from mailmend.model.errors import ExitCode
+from mailmend.model.texts import Place
 
-_FILE: Final = click.Argument(["file"], type=FILE, metavar="FILE")
+
+@dataclass(frozen=True, slots=True)
+class PlacedFinding:
+    """Something in a policy file that is legal, and surely not meant.
+
+    Attributes:
+        because: the places of what makes it so.
+    """
+
+    rule: PolicyRule
+    text: str
+    place: Place
+    because: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyLintResult:
+    """What was found, in the order of the file.
+
+    Attributes:
+        refused: why the server would not take the file; None: it would.
+    """
+
+    file: Path
+    findings: tuple[PlacedFinding, ...] = ()
+    refused: BadPolicyFile | None = None
+
+    @property
+    def exit(self) -> ExitCode:
+        if self.refused:
+            return self.refused.exit_code
+        return ExitCode.DRIFT if self.findings else ExitCode.FINE
+
+
+def schema() -> JsonSchema:
+    """The JSON schema of a policy file."""
+    return policy_schema()
+
+
+def lint(file: Path) -> PolicyLintResult:
+    """What of a policy file the server would not take, or else what it would take although it is surely not meant.
+
+    Raises:
+        WrongUse: it cannot be read.
+    """
+    try:
+        read = policy_file(file)
+    except BadPolicyFile as error:
+        return PolicyLintResult(file, refused=error)
+    found = [
+        PlacedFinding(
+            policy.rule, policy.hit.text, read.place_of(policy.hit.path), tuple(map(read.place_of, policy.hit.because))
+        )
+        for policy in lint_policies(read.said)
+    ]
+    return PolicyLintResult(file, tuple(sorted(found, key=lambda one: (one.place.line, one.place.column))))
+
+
+_WRAPPED: Final = frozenset({"what", "what to do"})
+
+
+def schema_document(result: JsonSchema) -> Document:
+    return Document(result, (Verbatim(schema_text()),))
+
+
+def lint_document(result: PolicyLintResult) -> Document:
+    found = result.findings
+    file = printable(str(result.file))
+    json = {
+        "file": str(result.file),
+        "findings": [_finding_json(finding) for finding in found],
+        "refused": _refused_json(result.refused) if result.refused else [],
+        "exit": int(result.exit),
+    }
+    if result.refused:
+        return Document(json, (), result.exit, remarks=(f"mailmend: {result.refused.message}",))
+    if not found:
+        return Document(json, (f"{file}: nothing found.",), result.exit)
+    rows = [
+        (_place(finding.place), finding.rule.id, printable(_said(finding), instead=" "), finding.rule.fix)
+        for finding in found
+    ]
+    body: tuple[Part, ...] = (
+        Grid(file, ("place", "rule", "what", "what to do"), rows, _WRAPPED),
+        f"{len(found):,} found. Why each of them matters: docs/lint.md",
+    )
+    return Document(json, body, result.exit)
+
+
+def _refused_json(error: BadPolicyFile) -> list[dict[str, Any]]:
+    return [
+        {**fields_json(file.place, "line", "column"), "text": file.problem, "fix": file.mend}
+        for file in error.refused or (error,)
+    ]
+
+
+def _said(finding: PlacedFinding) -> str:
+    lines = list(dict.fromkeys(place.line for place in finding.because))
+    where = f" (line{'' if len(lines) == 1 else 's'} {', '.join(map(str, lines))})" if lines else ""
+    return f"{finding.rule.title}: {finding.text}{where}"
+
+
+def _place(place: Place) -> str:
+    return f"{place.line}:{place.column}"
+
+
+def _finding_json(finding: PlacedFinding) -> dict[str, Any]:
+    return {
+        "rule": finding.rule.id,
+        **fields_json(finding.rule, "title"),
+        "text": finding.text,
+        **fields_json(finding.place, "line", "column"),
+        "because": [fields_json(place, "line", "column") for place in finding.because],
+        **plain({"reason": finding.rule.reason, "fix": finding.rule.fix}),
+    }
+
 
 LINT: Final = Command(
     name="lint",
@@ -23,81 +141,15 @@ LINT: Final = Command(
     conditions, defaults and rates that are never reached, values that no mail has, groups and lists without effect,
     and more; only what is certain. The rules, and why each matters: docs/lint.md. It asks no server, and needs
     mailmend[delivery].""",
-    service="mailmend.admin.delivery.policy_service:lint",
-    present="mailmend.admin.delivery.policy_document:lint_document",
-    options=(_FILE,),
+    service="mailmend.admin.delivery.policy:lint",
+    present="mailmend.admin.delivery.policy:lint_document",
+    options=(FILE_ARGUMENT,),
     examples="""
         mailmend policy lint policies.yaml
         mailmend policy lint policies.yaml --json     for a script""",
     exits="0 nothing was found, 1 something was, 2 the file cannot be read, or the server would refuse it.",
 )
 
-_ONE_VALUE: Final = {name: field for name, field in MAIL_FIELDS.items() if field[0] is not PickupField.LOCAL_IP}
-_MAIL: Final = Shared(
-    "values",
-    {
-        "Which mail": tuple(
-            option(
-                f"--{name.replace('_', '-')}",
-                f"{text.partition(';')[0]}. [default: empty]",
-                type=ParsedValue("value", named.normal),
-                metavar="VALUE",
-            )
-            for name, (named, text) in _ONE_VALUE.items()
-        )
-    },
-    lambda own, _others, _context: {
-        field: own[name] for name, (field, _) in _ONE_VALUE.items() if own[name] is not None
-    },
-)
-
-
-def _settings_if_named(own: Values, others: Values, context: click.Context) -> QueueSettings | None:
-    """None, so that nothing is connected to, where no queue is named on the command line."""
-    if others["queue_named"] or context.get_parameter_source("queue") is TYPED:
-        found: QueueSettings = _QUEUE.build(own, others, context)
-        return found
-    del others["queue_named"]
-    return None
-
-
-_QUEUE: Final = queue_settings(ledger=True)
-_QUEUE_IF_NAMED: Final = Shared("settings", _QUEUE.groups, _settings_if_named)
-
-EXPLAIN: Final = Command(
-    name="explain",
-    summary="Say what a policy file means for a mail.",
-    about="""Which policies count it, as what; which condition, or the default, sets its limits, and where it stands;
-    what suspends it; which of the addresses that it may be sent from are left; and which quotas of the queue count it.
-    It is asked of the engine that `delivery serve` picks mails by, with nothing else to deliver: no limit is reached
-    yet, so what is held back here is suspended, or may have no delivery at all. Without QUEUE it asks no server. It
-    needs mailmend[delivery].
-
-    With QUEUE typed, here or as --queue, what is ordered for that queue holds too: limits set by `policy add`, mails
-    suspended by `suspend add`, and what hooks ordered of both. Where the file has quotas the queue is counted, which
-    reads its listing through. What servers have under way, and their parts of shared limits: `delivery explain`.""",
-    service="mailmend.admin.delivery.policy_service:explain",
-    present="mailmend.admin.delivery.policy_document:explain_document",
-    options=(
-        _FILE,
-        QUEUE_ARGUMENT,
-        option(
-            "--local-ip",
-            "Address that it is sent from; may be given again: each is looked at. [default: any]",
-            type=ParsedValue("address", PickupField.LOCAL_IP.normal),
-            multiple=True,
-            metavar="VALUE",
-        ),
-    ),
-    shared=(_MAIL, _QUEUE_IF_NAMED),
-    examples="""
-        mailmend policy explain policies.yaml --domain example.org
-        mailmend policy explain policies.yaml --domain example.org --remote-mx mx1.example.net --transport alerts
-        mailmend policy explain policies.yaml outgoing --domain example.org       with what is ordered for the queue
-        mailmend policy explain policies.yaml --local-ip 192.0.2.1 --local-ip 192.0.2.2 --domain example.org --json""",
-    exits="0 it was explained, whether the mail is held back or not; 2 wrong use, or the server would refuse the file; "
-    "4 the cluster of the queue cannot be reached.",
-)
 
 SCHEMA: Final = Command(
     name="schema",
@@ -106,8 +158,8 @@ SCHEMA: Final = Command(
     the form alone: that a group or list is there, and that an expression is one, `lint` tells.
 
     For VS Code and others, the first line of a policy file: # yaml-language-server: $schema=policy.schema.json""",
-    service="mailmend.admin.delivery.policy_service:schema",
-    present="mailmend.admin.delivery.policy_document:schema_document",
+    service="mailmend.admin.delivery.policy:schema",
+    present="mailmend.admin.delivery.policy:schema_document",
     examples="""
         mailmend policy schema > policy.schema.json""",
     exits="0 it was printed.",

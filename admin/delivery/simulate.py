@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from mailmend.admin.delivery.connections import at_ledger, attempt_record, policy_file
 from mailmend.admin.delivery.limits import threshold_json, threshold_texts
-from mailmend.admin.delivery.policy_service import limits_path, policy_path, suspension_path
+from mailmend.admin.delivery.policy_paths import limits_path, policy_path, suspension_path
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import EngineWanted, chosen_engine, open_cluster
 from mailmend.admin.frame.command import Command, Values

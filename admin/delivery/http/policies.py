@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from mailmend.admin.delivery.http.shared import Instant, ServerDesk, StrictBody, responses
-from mailmend.admin.delivery.policies_in_force_document import policies_json
+from mailmend.admin.delivery.policies_in_force import policies_json
 from mailmend.admin.frame.http.callers import Operator, Reader, log_change
 from mailmend.admin.frame.http.errors import error
 from mailmend.delivery.policy.incoming import IncomingField
