@@ -1,4 +1,4 @@
-"""`mailmend policy add`, `list` and `remove`: limits for a while, tested before those of the policy files."""
+"""`mailmend policy add`, `list` and `remove`: limits for a while, before those of the files."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
-from mailmend.admin.delivery.entry_history import ShowEntryRequest, entry_shown
 from mailmend.admin.delivery.policies_in_force import PoliciesInForce
 from mailmend.admin.delivery.policy_explain import reaching
+from mailmend.admin.delivery.show import ShowEntryRequest, entry_shown
 from mailmend.admin.frame.caller import Caller, Question
 from mailmend.admin.frame.http.desk import HealthStatus, PartHealth, TooManyCalls, WatchedParts
 from mailmend.admin.frame.settings import QueueSettings

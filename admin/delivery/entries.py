@@ -1,121 +1,307 @@
-"""Declarations of what `mailmend delivery` does with recipients: look at them, hold them, let them go, end them."""
+"""`mailmend delivery list` and `group`: recipients on their way out, and what shows them."""
 
-from typing import Final
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
 
 import click
 
-from mailmend.admin.delivery.entry_selection import EntrySelection, attributes_of, parse_attribute, parse_retries
-from mailmend.admin.frame.command import Command, Shared, Values
-from mailmend.admin.frame.kinds import Duration, ParsedValue
-from mailmend.admin.frame.options import flag, option
-from mailmend.admin.queue.options import AGE_MAX, DRY_RUN, QUEUE_ARGUMENT, YES, queue_settings, unless
-from mailmend.admin.queue.request import PAGE_MAILS
-from mailmend.delivery.mail.entries import EntryState
-from mailmend.delivery.mail.queued import EntryField
-from mailmend.mailqueue.rules.mails import DELAY_MAX
+from mailmend.admin.delivery.entry_selection import CRITERIA, WHICH_RECIPIENTS, EntrySelection
+from mailmend.admin.delivery.options import READS_LEDGER
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document, Grid, Part
+from mailmend.admin.frame.kinds import ParsedValue
+from mailmend.admin.frame.options import option
+from mailmend.admin.frame.values import plain, printable, shown
+from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.admin.queue.options import QUEUE_ARGUMENT
+from mailmend.admin.queue.request import PAGE_MAILS, QueueAnswer, QueueRequest
+from mailmend.admin.queue.values import queue_document
+from mailmend.delivery.mail.entries import EntryOrder, EntryState
+from mailmend.delivery.mail.envelopes import queued_entries
+from mailmend.delivery.mail.queued import EntryAction, EntryChange, EntryField, EntryFilter, QueuedEntry
+from mailmend.mailqueue.queue import MailQueue
+from mailmend.mailqueue.rules.filters import EVERYTHING, NULL_SENDER, MailFilter
+from mailmend.mailqueue.rules.health import days
 from mailmend.mailqueue.rules.positions import ListingPosition
+from mailmend.model.errors import AccessDenied, ExitCode
 
-_AGE: Final = Duration(AGE_MAX, zero=False)
-_TEXTS: Final = {
-    EntryField.TRANSPORT: ("Transport of the mail, its attribute transportid", "NAME"),
-    EntryField.JOB: ("Job of the mail, its attribute jobid", "NAME"),
-    EntryField.TENANT: ("Tenant of the mail, its attribute tenantid", "NAME"),
-    EntryField.GROUPING: ("Grouping of the mail, its attribute", "NAME"),
-    EntryField.SENDER: ("Sender of the mail: in any case, <> is the null sender", "ADDRESS"),
-    EntryField.SENDER_DOMAIN: ("Domain of the sender", "DOMAIN"),
-    EntryField.RECIPIENT: ("Recipient of the mail: this one, in any case", "ADDRESS"),
-    EntryField.DOMAIN: ("Domain of the recipient", "DOMAIN"),
-    EntryField.REMOTE_MX: ("Name of the next server: the one that was tried last", "NAME"),
-    EntryField.REPLY: ("What it answered, like '421 *'", "TEXT"),
+GROUPS_MAX: Final = 10_000
+"""So many groups are counted; what belongs to a further one is counted together, with no values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntriesRequest(QueueRequest):
+    """List the entries of so many mails."""
+
+    selection: EntrySelection = field(default_factory=EntrySelection)
+    limit: int = PAGE_MAILS
+    after: ListingPosition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesPage:
+    """Entries, in the order of their queue's listing.
+
+    Attributes:
+        at: the time of the listing.
+        next: where the next page begins; None: this was the last one.
+    """
+
+    request: QueueRequest
+    entries: tuple[QueuedEntry, ...]
+    at: datetime
+    next: ListingPosition | None = None
+    exit: ExitCode = ExitCode.FINE
+
+
+def list_entries(request: EntriesRequest, caller: Caller) -> EntriesPage:
+    return with_queues(request.settings, partial(entries_page, request, caller), makes=False)
+
+
+async def entries_page(request: EntriesRequest, caller: Caller, connections: QueueConnections) -> EntriesPage:
+    now = connections.now
+    found = list[QueuedEntry]()
+    count = 0
+    last = None
+    where = request.selection.at(now)
+    async with connections.open(dry_run=True) as queue, aclosing(queue.browse(EVERYTHING, request.after)) as mails:
+        async for mail in mails:
+            some = [entry for entry in queued_entries(mail, now) if where.matches(entry)]
+            if some and count == request.limit:
+                return EntriesPage(request, await with_intents(connections, caller, found), now, last)
+            found += some
+            count += bool(some)
+            last = ListingPosition.of(mail) if some else last
+    return EntriesPage(request, await with_intents(connections, caller, found), now)
+
+
+async def with_intents(
+    connections: QueueConnections, caller: Caller, found: Sequence[QueuedEntry]
+) -> tuple[QueuedEntry, ...]:
+    """The active ones with what is to follow their attempts."""
+    queue = connections.settings.name
+    now = connections.now
+    mails = list(dict.fromkeys(entry.entry.id.mail for entry in found if entry.state is EntryState.ACTIVE))
+    ledger = connections.existing_intents() if mails else None
+    try:
+        known = await ledger.of_all(queue, mails) if ledger and await ledger.are_there(queue) else {}
+    except AccessDenied as error:
+        caller.remark(f"What was ordered for after attempts is not shown: {error.what}")
+        known = {}
+    lasting = {name: change for name, change in known.items() if change.until is None or change.until > now}
+    return tuple(
+        replace(entry, after_attempt=lasting.get(entry.entry.id)) if entry.state is EntryState.ACTIVE else entry
+        for entry in found
+    )
+
+
+@dataclass(slots=True)
+class EntryGroup:
+    """Entries that have the same values.
+
+    Attributes:
+        oldest_at: when the first of their mails was first seen.
+        due_at: when the first of the deferred ones is tried again.
+    """
+
+    states: Counter[EntryState] = field(default_factory=Counter)
+    oldest_at: datetime | None = None
+    due_at: datetime | None = None
+
+    def add(self, one: QueuedEntry) -> None:
+        self.states[one.state] += 1
+        self.oldest_at = min(one.mail.first_seen_at, self.oldest_at or one.mail.first_seen_at)
+        if one.due_at:
+            self.due_at = min(one.due_at, self.due_at or one.due_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEntriesRequest(QueueRequest):
+    """Count entries by their values; by none: by domain."""
+
+    selection: EntrySelection = field(default_factory=EntrySelection)
+    by: tuple[EntryField, ...] = ()
+
+    @property
+    def fields(self) -> tuple[EntryField, ...]:
+        return self.by or (EntryField.DOMAIN,)
+
+
+Groups = Sequence[tuple[tuple[str, ...], EntryGroup]]
+"""By the values of the request's fields, the largest first; no values: the rest."""
+
+
+def group_entries(request: GroupEntriesRequest, caller: Caller) -> QueueAnswer[GroupEntriesRequest, Groups]:
+    return with_queues(request.settings, partial(entries_grouped, request, caller), makes=False)
+
+
+async def entries_grouped(
+    request: GroupEntriesRequest, _: Caller, connections: QueueConnections
+) -> QueueAnswer[GroupEntriesRequest, Groups]:
+    groups = dict[tuple[str, ...], EntryGroup]()
+    async with connections.open(dry_run=True) as queue:
+        where = request.selection.at(connections.now)
+        async for entry in matching(queue, where, EVERYTHING, connections.now):
+            values = tuple(named.of(entry) for named in request.fields)
+            key = values if values in groups or len(groups) < GROUPS_MAX else ()
+            groups.setdefault(key, EntryGroup()).add(entry)
+    ordered = sorted(groups.items(), key=lambda item: (-item[1].states.total(), item[0]))
+    return QueueAnswer(request, ordered)
+
+
+async def matching(
+    queue: MailQueue, where: EntryFilter, mails_where: MailFilter, now: datetime
+) -> AsyncGenerator[QueuedEntry]:
+    """The entries of a listing that a filter chooses."""
+    async with aclosing(queue.browse(mails_where)) as mails:
+        async for mail in mails:
+            for entry in queued_entries(mail, now):
+                if where.matches(entry):
+                    yield entry
+
+
+_COLUMNS: Final = ("id", "recipient", "age", "state", "retries", "transport", "sender", "last reply, or why")
+
+
+_WRAPPED: Final = frozenset({"recipient", "sender", "state", "last reply, or why"})
+CHANGED_TEXTS: Final = {
+    EntryAction.HOLD: "held",
+    EntryAction.RELEASE: "released",
+    EntryAction.RETRY: "to be tried at once",
+    EntryAction.DEFER: "deferred",
+    EntryAction.BOUNCE: "to be bounced",
+    EntryAction.DELETE: "deleted",
 }
 
 
-def _selection(own: Values, _others: Values, _context: click.Context) -> EntrySelection:
-    texts = {named: tuple(own[named.value.replace("-", "_")]) for named in _TEXTS}
-    return EntrySelection(
-        ids=tuple(own["ids"]),
-        texts={named: some for named, some in texts.items() if some},
-        attributes=attributes_of(own["attribute"]),
-        states=tuple(EntryState(word) for word in own["in_state"]),
-        retries=own["retries"] or (0, None),
-        older_than=own["older_than"],
-        newer_than=own["newer_than"],
-    )
+def entries_document(page: EntriesPage) -> Document:
+    json = {"entries": [entry_json(entry) for entry in page.entries], "next": page.next.token if page.next else None}
+    if not page.entries:
+        return queue_document(page, json, ("There are none.",))
+    body: list[Part] = [entries_grid(f"Recipients in {page.request.queue}", page.entries, page.at)]
+    if page.next:
+        body.append(f"There are more: --after {page.next.token}")
+    return queue_document(page, json, body)
 
 
-def _text_option(named: EntryField, text: str, kind: str) -> click.Option:
-    return option(
-        f"--{named.value}",
-        f"{text}; * stands for anything; may be given again.",
-        type=ParsedValue(named.value, lambda value: named.wanted(str(value))),
-        multiple=True,
-        metavar=kind,
-    )
+def groups_document(result: QueueAnswer[GroupEntriesRequest, Groups]) -> Document:
+    by = [field.value for field in result.request.fields]
+    groups = result.found
+    json = {"by": by, "groups": [_group_json(by, values, group) for values, group in groups]}
+    if not groups:
+        return queue_document(result, json, ("There are none.",))
+    rows = [_group_row(len(by), values, group) for values, group in groups]
+    columns = (*by, "recipients", *(state.value for state in EntryState), "oldest", "next try")
+    return queue_document(result, json, (Grid(f"Recipients in {result.request.queue}", columns, rows, frozenset(by)),))
 
 
-_WHICH: Final = Shared(
-    "selection",
-    {
-        "Which recipients": (
-            option(
-                "--id",
-                "Only this mail: or one recipient of it, as `list` names it; may be given again.",
-                "ids",
-                multiple=True,
-                metavar="ID",
-            ),
-            *(_text_option(named, text, kind) for named, (text, kind) in _TEXTS.items()),
-            option(
-                "--attribute",
-                "An attribute of the mail: * stands for anything; may be given again.",
-                type=ParsedValue("attribute", lambda value: parse_attribute(str(value))),
-                multiple=True,
-                metavar="NAME=VALUE",
-            ),
-            option(
-                "--in-state",
-                "Held, deferred or active; may be given again.",
-                type=click.Choice([state.value for state in EntryState]),
-                multiple=True,
-            ),
-            option(
-                "--retries",
-                "How often it was refused for now: 3, 3- or 3-10.",
-                type=ParsedValue("range", lambda value: parse_retries(str(value))),
-                metavar="RANGE",
-            ),
-            option("--older-than", "Only mails enqueued longer ago than this.", type=_AGE),
-            option("--newer-than", "Only mails enqueued no longer ago than this.", type=_AGE),
+def entries_grid(title: str, entries: Sequence[QueuedEntry], now: datetime) -> Grid:
+    rows = [
+        (
+            str(entry.entry.id),
+            printable(entry.entry.recipient),
+            days(now - entry.mail.first_seen_at),
+            f"{entry.state.value}, {shown(entry.due_at)}" if entry.due_at else entry.state.value,
+            f"{entry.entry.refusals:,}",
+            printable(EntryField.TRANSPORT.of(entry)),
+            printable(entry.mail.sender or NULL_SENDER),
+            printable(_said(entry)),
         )
-    },
-    _selection,
-)
-_ABOUT: Final = "Conditions of different kinds must all hold; of the same kind one of them is enough."
-_CHANGE_ABOUT: Final = f"""{_ABOUT} What is active (a server has it, or it is on its way to one) is left alone, and
-    counted: look again when its attempt has ended."""
-_AFTER_ABOUT: Final = """With --after-attempt it is ordered of active ones too: who is not delivered by the attempt that
-    is under way, or comes next, is changed then by the server, in place of the next one, as long as that ends within a
-    day; who is delivered stays so. `list` shows it. A later command on the same recipient counts in its place. With
-    --json, `changed` is how many were changed now, `after_attempt` of how many it was ordered."""
-_ALL: Final = flag("--all", "All of them: every recipient that is held or deferred.", "everything")
-_WHY: Final = option("--why", "Why: shown to whoever finds them so.", required=True, metavar="TEXT")
-_AFTER_ATTEMPT: Final = flag("--after-attempt", "Order it of active ones as well, for when their attempts have ended.")
-_NO_KEEP: Final = flag("--no-keep", "Do not keep the removed mails in a file.")
-_CHANGED: Final = "mailmend.admin.delivery.entries_document:changed_document"
-_EXITS: Final = (
-    "0 done, also where nothing was to be done; 2 wrong use; 3 some could not be changed (each is named); 4 cannot "
-    "reach: what was changed stays changed, and the same again goes on."
-)
-_READS: Final = queue_settings(ledger=True)
-_ENDS: Final = queue_settings(blobs=unless("dry_run"), ledger=True)
+        for entry in entries
+    ]
+    return Grid(title, _COLUMNS, rows, _WRAPPED)
+
+
+def _said(one: QueuedEntry) -> str:
+    order = one.entry.order
+    if one.after_attempt:
+        return intent_text(one.after_attempt)
+    return (
+        f"{CHANGED_TEXTS[EntryAction(order.kind.value)]} by {order.owner}: {order.reason}" if order else one.entry.reply
+    )
+
+
+def intent_text(change: EntryChange) -> str:
+    """What is to follow an attempt."""
+    until = f" until {shown(change.until)}" if change.until else ""
+    return f"{CHANGED_TEXTS[change.action]}{until} after this attempt, by {change.owner}: {change.reason}"
+
+
+def intent_json(change: EntryChange | None) -> dict[str, Any] | None:
+    """The same for programs; null is nothing."""
+    if change is None:
+        return None
+    own = {"kind": change.action, "owner": change.owner, "why": change.reason}
+    found: dict[str, Any] = plain({**own, "at": change.at, "until": change.until})
+    return found
+
+
+def entry_json(one: QueuedEntry) -> dict[str, Any]:
+    entry = one.entry
+    mail = one.mail
+    found: dict[str, Any] = plain(
+        {
+            "id": str(entry.id),
+            "mail": mail.id,
+            "enqueue_id": one.enqueue_id,
+            "recipient": entry.recipient,
+            "sender": mail.sender,
+            "state": one.state,
+            "due_at": one.due_at,
+            "retries": entry.refusals,
+            "reply": entry.reply or None,
+            "host": entry.host or None,
+            "fields": {named.value: text for named, text in mail.fields.items()},
+            "attributes": one.attributes,
+            "first_seen_at": mail.first_seen_at,
+            "expires_at": mail.expires_at,
+            "order": order_json(entry.order),
+            "after_attempt": intent_json(one.after_attempt),
+        }
+    )
+    return found
+
+
+def order_json(order: EntryOrder | None) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = plain(
+        order and {"kind": order.kind, "owner": order.owner, "why": order.reason, "at": order.at}
+    )
+    return found
+
+
+def _group_json(by: Sequence[str], values: Sequence[str], group: EntryGroup) -> dict[str, Any]:
+    return {
+        "values": dict(zip(by, values, strict=True)) if values else None,
+        "recipients": group.states.total(),
+        **{state.value: group.states[state] for state in EntryState},
+        **plain({"oldest_at": group.oldest_at, "due_at": group.due_at}),
+    }
+
+
+def _group_row(count: int, values: Sequence[str], group: EntryGroup) -> tuple[str, ...]:
+    named = [printable(text) or "(none)" for text in values] or ["(others)", *[""] * (count - 1)]
+    return (
+        *named,
+        f"{group.states.total():,}",
+        *(f"{group.states[state]:,}" for state in EntryState),
+        shown(group.oldest_at) if group.oldest_at else "",
+        shown(group.due_at) if group.due_at else "",
+    )
+
 
 LIST: Final = Command(
     name="list",
     summary="List recipients: which state each is in, until when, and what was answered.",
-    about=f"""{_ABOUT} Read from the tables. Active ones wait for a policy, or are being delivered: only their server
+    about=f"""{CRITERIA} Read from the tables. Active ones wait for a policy, or are being delivered: only their server
     knows.""",
-    service="mailmend.admin.delivery.entries_service:list_entries",
-    present="mailmend.admin.delivery.entries_document:entries_document",
+    service="mailmend.admin.delivery.entries:list_entries",
+    present="mailmend.admin.delivery.entries:entries_document",
     options=(
         QUEUE_ARGUMENT,
         option(
@@ -132,7 +318,7 @@ LIST: Final = Command(
             metavar="TOKEN",
         ),
     ),
-    shared=(_WHICH, _READS),
+    shared=(WHICH_RECIPIENTS, READS_LEDGER),
     examples="""
         mailmend delivery list outgoing --domain example.org --retries 3-
         mailmend delivery list outgoing --in-state hold
@@ -140,28 +326,13 @@ LIST: Final = Command(
     exits="0 listed, 2 wrong use, 4 cannot reach.",
 )
 
-SHOW: Final = Command(
-    name="show",
-    summary="Show all that is known of one mail's recipients, or of one: also what was tried.",
-    about="""What was tried is kept for a week: with which server, from which address, how far it came, its status. A
-    mail that has left the queue is known by the id that it had first.""",
-    service="mailmend.admin.delivery.entry_history:show_entry",
-    present="mailmend.admin.delivery.entries_document:entry_document",
-    options=(QUEUE_ARGUMENT, click.Argument(["id"], metavar="ID")),
-    shared=(_READS,),
-    examples="""
-        mailmend delivery show outgoing 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002
-        mailmend delivery show outgoing 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002:3
-        mailmend delivery show outgoing 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002 --json""",
-    exits="0 shown, 2 wrong use or no such mail, 4 cannot reach.",
-)
 
 GROUP: Final = Command(
     name="group",
     summary="Count recipients by domain, or by what is named.",
-    about=_ABOUT,
-    service="mailmend.admin.delivery.entries_service:group_entries",
-    present="mailmend.admin.delivery.entries_document:groups_document",
+    about=CRITERIA,
+    service="mailmend.admin.delivery.entries:group_entries",
+    present="mailmend.admin.delivery.entries:groups_document",
     options=(
         QUEUE_ARGUMENT,
         option(
@@ -172,118 +343,10 @@ GROUP: Final = Command(
             metavar="FIELD",
         ),
     ),
-    shared=(_WHICH, _READS),
+    shared=(WHICH_RECIPIENTS, READS_LEDGER),
     examples="""
         mailmend delivery group outgoing                                 which domains wait
         mailmend delivery group outgoing --by reply --domain example.org --in-state defer
         mailmend delivery group outgoing --by tenant --by transport""",
     exits="0 counted, 2 wrong use, 4 cannot reach.",
 )
-
-HOLD: Final = Command(
-    name="hold",
-    summary="Hold deferred recipients until they are released; they do not expire.",
-    about=f"""{_CHANGE_ABOUT} Mails that come later are not held: for those, `mailmend suspend`.
-
-    {_AFTER_ABOUT}""",
-    service="mailmend.admin.delivery.entry_changes:hold",
-    present=_CHANGED,
-    options=(QUEUE_ARGUMENT, _ALL, _WHY, _AFTER_ATTEMPT, DRY_RUN),
-    shared=(_WHICH, _READS),
-    examples="""
-        mailmend delivery hold outgoing --tenant acme --why 'looks like spam; ticket 12' --dry-run
-        mailmend delivery hold outgoing --sender-domain example.org --why 'ticket 12'
-        mailmend delivery hold outgoing --job spring --why 'ticket 12' --after-attempt         active ones too""",
-    exits=_EXITS,
-)
-
-RELEASE: Final = Command(
-    name="release",
-    summary="Let held recipients be tried at once.",
-    about=_CHANGE_ABOUT,
-    service="mailmend.admin.delivery.entry_changes:release",
-    present=_CHANGED,
-    options=(QUEUE_ARGUMENT, _ALL, DRY_RUN),
-    shared=(_WHICH, _READS),
-    examples="""
-        mailmend delivery release outgoing --tenant acme
-        mailmend delivery release outgoing --id 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002:3""",
-    exits=_EXITS,
-)
-
-RETRY: Final = Command(
-    name="retry",
-    summary="Let deferred recipients be tried at once.",
-    about=f"{_CHANGE_ABOUT} What is held stays so.",
-    service="mailmend.admin.delivery.entry_changes:retry",
-    present=_CHANGED,
-    options=(QUEUE_ARGUMENT, _ALL, DRY_RUN),
-    shared=(_WHICH, _READS),
-    examples="""
-        mailmend delivery retry outgoing --domain example.org           they say that they are back""",
-    exits=_EXITS,
-)
-
-DEFER: Final = Command(
-    name="defer",
-    summary="Let deferred recipients be tried later, or earlier, than their schedule says.",
-    about=f"""{_CHANGE_ABOUT} What is held stays so. One that is too old by then is given up then; one whose mail names
-    its own expiry is deferred no longer than that.
-
-    {_AFTER_ABOUT}""",
-    service="mailmend.admin.delivery.entry_changes:defer",
-    present=_CHANGED,
-    options=(
-        QUEUE_ARGUMENT,
-        _ALL,
-        option("--for", "How long: from now.", "lasts", type=Duration(DELAY_MAX, zero=False), required=True),
-        _AFTER_ATTEMPT,
-        DRY_RUN,
-    ),
-    shared=(_WHICH, _READS),
-    examples="""
-        mailmend delivery defer outgoing --domain example.org --for 2h""",
-    exits=_EXITS,
-)
-
-BOUNCE: Final = Command(
-    name="bounce",
-    summary="Give recipients up that are held or deferred, and tell their senders; asks, and keeps a copy.",
-    about=f"""{_CHANGE_ABOUT} The next server that is free makes the reports, with --why as the reason: until then
-    `list` shows them. `mailmend queue restore` puts back what is in the copy.
-
-    {_AFTER_ABOUT} The copy has all of them, also who is delivered after all.""",
-    service="mailmend.admin.delivery.entry_changes:bounce",
-    present=_CHANGED,
-    options=(
-        QUEUE_ARGUMENT,
-        _ALL,
-        option("--why", "Why: the sender reads it.", required=True, metavar="TEXT"),
-        _AFTER_ATTEMPT,
-        DRY_RUN,
-        YES,
-        _NO_KEEP,
-    ),
-    shared=(_WHICH, _ENDS),
-    examples="""
-        mailmend delivery bounce outgoing --domain exmaple.org --why 'there is no such domain' --dry-run""",
-    exits=_EXITS,
-)
-
-DELETE: Final = Command(
-    name="delete",
-    summary="Remove recipients that are held or deferred, and tell nobody; asks, and keeps a copy.",
-    about=f"""{_CHANGE_ABOUT} `mailmend queue restore` puts back what is in the copy.
-
-    {_AFTER_ABOUT} The copy has all of them, also who is delivered after all.""",
-    service="mailmend.admin.delivery.entry_changes:delete",
-    present=_CHANGED,
-    options=(QUEUE_ARGUMENT, _ALL, _AFTER_ATTEMPT, DRY_RUN, YES, _NO_KEEP),
-    shared=(_WHICH, _ENDS),
-    examples="""
-        mailmend delivery delete outgoing --job 2026-11-newsletter --dry-run
-        mailmend delivery delete outgoing --in-state hold --tenant acme --yes""",
-    exits=_EXITS,
-)
-
-ENTRY_COMMANDS: Final = (LIST, SHOW, GROUP, HOLD, RELEASE, RETRY, DEFER, BOUNCE, DELETE)

@@ -1,4 +1,4 @@
-"""Recipients of a queue's mails on their way out: held, released, retried, deferred, ended.
+"""Recipients on their way out: held, released, retried, deferred, bounced, deleted.
 
 Only what is held or deferred is changed: an active one is with a server, or on its way to one. What is to follow
 once its attempt has ended may be ordered, and its server does it then.
@@ -10,20 +10,30 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Final
 
-from mailmend.admin.delivery.entry_selection import EntrySelection
+from mailmend.admin.delivery.entries import CHANGED_TEXTS, entries_grid, entry_json
+from mailmend.admin.delivery.entry_selection import CRITERIA, WHICH_RECIPIENTS, EntrySelection
+from mailmend.admin.delivery.options import READS_LEDGER
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import owner_name, state_folder
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document, Part
+from mailmend.admin.frame.kinds import Duration
+from mailmend.admin.frame.options import flag, option
+from mailmend.admin.frame.values import NOTHING_WRITTEN, shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT, YES, queue_settings, unless
 from mailmend.admin.queue.remove import LISTED_MAX
 from mailmend.admin.queue.removed_mails import RemovedMailsFile, removed_mails_path
 from mailmend.admin.queue.request import DryRunRequest, confirm
+from mailmend.admin.queue.values import queue_document
 from mailmend.delivery.mail.entries import EntryId, EntryState
 from mailmend.delivery.mail.envelopes import changed_mail, part_of_mail, queued_entries
 from mailmend.delivery.mail.queued import EntryAction, EntryChange, QueuedEntry
 from mailmend.mailqueue.queue import WAITING, ChangedMail, MailQueue, Unremoved
 from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.mailqueue.rules.mails import DELAY_MAX, Listed, Whereabouts
 from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.ids import EnqueueId
 
@@ -264,3 +274,165 @@ class _Changing:
         if self._result.request.dry_run:
             self._result.listed += chosen[: LISTED_MAX - len(self._result.listed)]
         self._caller.progress.advance(len(chosen))
+
+
+def changed_document(result: ChangedEntries) -> Document:
+    request = result.request
+    change = result.change
+    json = {
+        "dry_run": request.dry_run,
+        "changed": 0 if request.dry_run else result.count,
+        "would_change": result.count if request.dry_run else None,
+        "mails": result.mails,
+        "active": result.active,
+        "after_attempt": 0 if request.dry_run else result.ordered,
+        "would_follow_attempt": result.ordered if request.dry_run else None,
+        "until": change.until,
+        "failed": [{"id": unremoved.enqueue_id, "why": unremoved.why} for unremoved in result.failed],
+        "kept": result.kept,
+        "kept_without_content": result.without_content,
+        "entries": [entry_json(entry) for entry in result.listed] if request.dry_run else None,
+    }
+    what = CHANGED_TEXTS[change.action] + (f" until {shown(change.until)}" if change.until else "")
+    count = f"{result.count:,} recipients of {result.mails:,} mails in {request.queue}"
+    body: list[Part] = []
+    if request.dry_run and result.listed:
+        body.append(entries_grid(f"Would be {what}", result.listed, change.at))
+    body.append(f"{NOTHING_WRITTEN} Would be {what}: {count}." if request.dry_run else f"{count}: {what}.")
+    if result.ordered:
+        will = "would be" if request.dry_run else "will be, within a day,"
+        body.append(f"{result.ordered:,} are active: who is not delivered by the attempt {will} {what}.")
+    elif result.active:
+        body.append(f"{result.active:,} are active: with a server, or on their way to one. They were left alone.")
+    if result.kept:
+        body.append(f"To put them back: mailmend queue restore {result.kept}")
+    return queue_document(
+        result, json, body, [f"not changed: {unremoved.enqueue_id}: {unremoved.why}" for unremoved in result.failed]
+    )
+
+
+_CHANGE_ABOUT: Final = f"""{CRITERIA} What is active (a server has it, or it is on its way to one) is left alone, and
+    counted: look again when its attempt has ended."""
+_AFTER_ABOUT: Final = """With --after-attempt it is ordered of active ones too: who is not delivered by the attempt that
+    is under way, or comes next, is changed then by the server, in place of the next one, as long as that ends within a
+    day; who is delivered stays so. `list` shows it. A later command on the same recipient counts in its place. With
+    --json, `changed` is how many were changed now, `after_attempt` of how many it was ordered."""
+_ALL: Final = flag("--all", "All of them: every recipient that is held or deferred.", "everything")
+_WHY: Final = option("--why", "Why: shown to whoever finds them so.", required=True, metavar="TEXT")
+_AFTER_ATTEMPT: Final = flag("--after-attempt", "Order it of active ones as well, for when their attempts have ended.")
+_NO_KEEP: Final = flag("--no-keep", "Do not keep the removed mails in a file.")
+_CHANGED: Final = "mailmend.admin.delivery.entry_changes:changed_document"
+_EXITS: Final = (
+    "0 done, also where nothing was to be done; 2 wrong use; 3 some could not be changed (each is named); 4 cannot "
+    "reach: what was changed stays changed, and the same again goes on."
+)
+
+
+_ENDS: Final = queue_settings(blobs=unless("dry_run"), ledger=True)
+
+
+HOLD: Final = Command(
+    name="hold",
+    summary="Hold deferred recipients until they are released; they do not expire.",
+    about=f"""{_CHANGE_ABOUT} Mails that come later are not held: for those, `mailmend suspend`.
+
+    {_AFTER_ABOUT}""",
+    service="mailmend.admin.delivery.entry_changes:hold",
+    present=_CHANGED,
+    options=(QUEUE_ARGUMENT, _ALL, _WHY, _AFTER_ATTEMPT, DRY_RUN),
+    shared=(WHICH_RECIPIENTS, READS_LEDGER),
+    examples="""
+        mailmend delivery hold outgoing --tenant acme --why 'looks like spam; ticket 12' --dry-run
+        mailmend delivery hold outgoing --sender-domain example.org --why 'ticket 12'
+        mailmend delivery hold outgoing --job spring --why 'ticket 12' --after-attempt         active ones too""",
+    exits=_EXITS,
+)
+
+RELEASE: Final = Command(
+    name="release",
+    summary="Let held recipients be tried at once.",
+    about=_CHANGE_ABOUT,
+    service="mailmend.admin.delivery.entry_changes:release",
+    present=_CHANGED,
+    options=(QUEUE_ARGUMENT, _ALL, DRY_RUN),
+    shared=(WHICH_RECIPIENTS, READS_LEDGER),
+    examples="""
+        mailmend delivery release outgoing --tenant acme
+        mailmend delivery release outgoing --id 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002:3""",
+    exits=_EXITS,
+)
+
+RETRY: Final = Command(
+    name="retry",
+    summary="Let deferred recipients be tried at once.",
+    about=f"{_CHANGE_ABOUT} What is held stays so.",
+    service="mailmend.admin.delivery.entry_changes:retry",
+    present=_CHANGED,
+    options=(QUEUE_ARGUMENT, _ALL, DRY_RUN),
+    shared=(WHICH_RECIPIENTS, READS_LEDGER),
+    examples="""
+        mailmend delivery retry outgoing --domain example.org           they say that they are back""",
+    exits=_EXITS,
+)
+
+DEFER: Final = Command(
+    name="defer",
+    summary="Let deferred recipients be tried later, or earlier, than their schedule says.",
+    about=f"""{_CHANGE_ABOUT} What is held stays so. One that is too old by then is given up then; one whose mail names
+    its own expiry is deferred no longer than that.
+
+    {_AFTER_ABOUT}""",
+    service="mailmend.admin.delivery.entry_changes:defer",
+    present=_CHANGED,
+    options=(
+        QUEUE_ARGUMENT,
+        _ALL,
+        option("--for", "How long: from now.", "lasts", type=Duration(DELAY_MAX, zero=False), required=True),
+        _AFTER_ATTEMPT,
+        DRY_RUN,
+    ),
+    shared=(WHICH_RECIPIENTS, READS_LEDGER),
+    examples="""
+        mailmend delivery defer outgoing --domain example.org --for 2h""",
+    exits=_EXITS,
+)
+
+BOUNCE: Final = Command(
+    name="bounce",
+    summary="Give recipients up that are held or deferred, and tell their senders; asks, and keeps a copy.",
+    about=f"""{_CHANGE_ABOUT} The next server that is free makes the reports, with --why as the reason: until then
+    `list` shows them. `mailmend queue restore` puts back what is in the copy.
+
+    {_AFTER_ABOUT} The copy has all of them, also who is delivered after all.""",
+    service="mailmend.admin.delivery.entry_changes:bounce",
+    present=_CHANGED,
+    options=(
+        QUEUE_ARGUMENT,
+        _ALL,
+        option("--why", "Why: the sender reads it.", required=True, metavar="TEXT"),
+        _AFTER_ATTEMPT,
+        DRY_RUN,
+        YES,
+        _NO_KEEP,
+    ),
+    shared=(WHICH_RECIPIENTS, _ENDS),
+    examples="""
+        mailmend delivery bounce outgoing --domain exmaple.org --why 'there is no such domain' --dry-run""",
+    exits=_EXITS,
+)
+
+DELETE: Final = Command(
+    name="delete",
+    summary="Remove recipients that are held or deferred, and tell nobody; asks, and keeps a copy.",
+    about=f"""{_CHANGE_ABOUT} `mailmend queue restore` puts back what is in the copy.
+
+    {_AFTER_ABOUT} The copy has all of them, also who is delivered after all.""",
+    service="mailmend.admin.delivery.entry_changes:delete",
+    present=_CHANGED,
+    options=(QUEUE_ARGUMENT, _ALL, _AFTER_ATTEMPT, DRY_RUN, YES, _NO_KEEP),
+    shared=(WHICH_RECIPIENTS, _ENDS),
+    examples="""
+        mailmend delivery delete outgoing --job 2026-11-newsletter --dry-run
+        mailmend delivery delete outgoing --in-state hold --tenant acme --yes""",
+    exits=_EXITS,
+)

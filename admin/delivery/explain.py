@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 import click
 
 from mailmend.admin.delivery.desk import MailExplanation, ServerMoment, ValuesExplanation
-from mailmend.admin.delivery.entries_document import intent_json, intent_text, order_json
+from mailmend.admin.delivery.entries import intent_json, intent_text, order_json
 from mailmend.admin.delivery.limits import set_text
 from mailmend.admin.delivery.options import MAIL_FIELDS
 from mailmend.admin.delivery.policy_explain import share_json, suspension_numbers, unconsulted

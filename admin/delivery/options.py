@@ -1,4 +1,4 @@
-"""Options that several commands of deliveries share: which queue, and which mails, by what policies count."""
+"""Options that several commands of deliveries share: which queue, and which mails."""
 
 from typing import Final
 
@@ -30,3 +30,6 @@ MAIL_FIELDS: Final = {
     "tenant": (PickupField.TENANT_ID, "Tenant of the mail, its attribute tenantid"),
 }
 """Options by which mails are named: their fields, and what they mean; behind a semicolon, where many are named."""
+
+
+READS_LEDGER: Final = queue_settings(ledger=True)

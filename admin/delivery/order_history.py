@@ -1,4 +1,4 @@
-"""What was done to suspensions and conditions: kept behind each change, listed, and shown by `--history`."""
+"""What was done to suspensions and conditions: kept behind each change, listed, and shown."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The policies that a running server works by: those of a file, until it is read again; and how HTTP tells them."""
+"""The policies that a running server works by, until it reads them again; HTTP tells them too."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""`mailmend policy explain`: what a policy file means for a mail, by the engine that the server picks mails by."""
+"""`mailmend policy explain`: what a policy file means for a mail, by the engine of the server."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

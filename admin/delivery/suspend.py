@@ -1,4 +1,4 @@
-"""`mailmend suspend`: mails that people hold back from delivery, for a while or until further notice."""
+"""`mailmend suspend`: mails that people hold back from delivery, for a while or until they let them go."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -9,10 +9,15 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from mailmend.admin.delivery.desk import DeliveryDesk
-from mailmend.admin.delivery.entries_document import changed_document, entries_document, entry_document, groups_document
-from mailmend.admin.delivery.entries_service import EntriesRequest, GroupEntriesRequest, entries_grouped, entries_page
-from mailmend.admin.delivery.entry_changes import ChangeEntriesRequest, entries_changed
-from mailmend.admin.delivery.entry_history import ShowEntryRequest, entry_shown
+from mailmend.admin.delivery.entries import (
+    EntriesRequest,
+    GroupEntriesRequest,
+    entries_document,
+    entries_grouped,
+    entries_page,
+    groups_document,
+)
+from mailmend.admin.delivery.entry_changes import ChangeEntriesRequest, changed_document, entries_changed
 from mailmend.admin.delivery.entry_selection import EntrySelection, attributes_of, parse_attribute, parse_retries
 from mailmend.admin.delivery.http.shared import (
     ORDERS,
@@ -28,6 +33,7 @@ from mailmend.admin.delivery.http.shared import (
     normal_at,
     responses,
 )
+from mailmend.admin.delivery.show import ShowEntryRequest, entry_document, entry_shown
 from mailmend.admin.frame.http.callers import Operator, Reader, log_change
 from mailmend.admin.queue.request import PAGE_MAILS
 from mailmend.delivery.mail.attempts import AttemptStage

@@ -1,8 +1,9 @@
-"""Options of `mailmend delivery serve` for mails that clients hand over."""
+"""Values of the options of `mailmend delivery serve`, and its options for mails of clients."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, Final
 
 import click
@@ -10,7 +11,8 @@ import click
 from mailmend.admin.frame.kinds import Duration, ParsedValue
 from mailmend.admin.frame.options import FILE, option
 from mailmend.admin.frame.settings import parse_port
-from mailmend.delivery.mail.attempts import DeliveryProtocol
+from mailmend.delivery.mail.attempts import SMTP_PORT, DeliveryProtocol, SourceAddress
+from mailmend.delivery.mail.retries import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule
 from mailmend.delivery.settings import (
     COMMANDS_MAX,
     CONNECTIONS_BY_ADDRESS_MAX,
@@ -20,7 +22,65 @@ from mailmend.delivery.settings import (
     RECIPIENTS_MAX,
     ListenAddress,
 )
+from mailmend.delivery.smtp.outgoing.smart_host import SmartHost
+from mailmend.mailqueue.codec.admission import is_address
+from mailmend.model.durations import parse_duration
 from mailmend.model.errors import WrongUse
+from mailmend.model.grammar import address_of_literal, can_be_looked_up, read_server
+
+_INTERVAL_MAX: Final = timedelta(days=30)
+
+
+_HOST_PORT: Final = re.compile(r"(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:\[\]]+))(?::(?P<port>\d+))?")
+_SERVER_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_NOTIFY: Final = ":notify"
+
+
+def parse_next_hop(value: Any) -> SmartHost:
+    found = _HOST_PORT.fullmatch(str(value))
+    if found is None or not can_be_looked_up(found["ipv6"] or found["host"]):
+        raise WrongUse(f"{value!r} is not HOST:PORT", mend="Write it like relay.example.org:25, or [2001:db8::1]:25.")
+    return SmartHost(found["ipv6"] or found["host"], parse_port(int(found["port"] or SMTP_PORT)))
+
+
+def parse_server_name(value: Any) -> str:
+    if not _SERVER_NAME.fullmatch(str(value)):
+        raise WrongUse(f"{value!r} is no name of a server", mend="Letters, digits, '.', '-' and '_' make one.")
+    return str(value)
+
+
+def parse_source(value: Any) -> SourceAddress:
+    address, _, helo = str(value).partition("=")
+    try:
+        return SourceAddress(str(ip_address(address)), helo)
+    except ValueError as error:
+        raise WrongUse(f"{address!r} is no address", mend="Write 192.0.2.1, or 192.0.2.1=out1.example.org.") from error
+
+
+def parse_own_host(value: Any) -> str:
+    return address_of_literal(str(value)) or read_server(str(value))
+
+
+def parse_address(value: Any) -> str:
+    if not is_address(str(value)):
+        raise WrongUse(f"{value!r} is no address of a mail", mend="Write it like postmaster@example.org.")
+    return str(value)
+
+
+def parse_schedule(value: Any) -> tuple[str, RetrySchedule]:
+    transport, _, text = f"={value}".rpartition("=")
+    intervals = tuple(map(_interval, text.split(",")))
+    return transport.removeprefix("="), replace(DEFAULT_SCHEDULE, intervals=intervals)
+
+
+def _interval(text: str) -> RetryInterval:
+    wait = parse_duration(text.removesuffix(_NOTIFY), maximum=_INTERVAL_MAX, zero=False)
+    return RetryInterval(wait, notify=text.endswith(_NOTIFY))
+
+
+def by_transport(_context: click.Context, _option: click.Parameter, given: Any) -> dict[str, RetrySchedule]:
+    return dict(given)
+
 
 _PLACE: Final = re.compile(
     r"(?:(?P<protocol>smtp|lmtp)(?P<secured>s)?://)?(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:\[\]/]+)):(?P<port>\d{1,9})"

@@ -1,0 +1,125 @@
+"""`mailmend delivery servers`: the servers that deliver a queue, and how they share its limits."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mailmend.admin.delivery.options import OF_A_QUEUE
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document, Grid
+from mailmend.admin.frame.values import plain, printable, shown
+from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.admin.queue.options import QUEUE_ARGUMENT
+from mailmend.admin.queue.request import QueueAnswer, QueueRequest
+from mailmend.admin.queue.values import queue_document
+from mailmend.delivery.policy.servers import SeatState, ServerName, ServerSeat, ServerView
+
+
+@dataclass(frozen=True, slots=True)
+class QueueServer:
+    """A server that is there, or was a moment ago.
+
+    Attributes:
+        has_share: the view gives it a part of each limit, and it has adopted that.
+    """
+
+    seat: ServerSeat
+    has_share: bool
+
+    @property
+    def state(self) -> str:
+        return self.seat.state.value
+
+
+@dataclass(frozen=True, slots=True)
+class QueueServers:
+    """Who delivers a queue.
+
+    Attributes:
+        epoch: of the view that holds; 0: no server was ever there.
+        settled: all that share the limits have adopted it.
+        absent: those in the view whose seats have expired.
+    """
+
+    epoch: int = 0
+    settled: bool = True
+    servers: Sequence[QueueServer] = ()
+    absent: Sequence[ServerName] = ()
+
+
+def list_servers(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, QueueServers]:
+    """The servers of a queue by their names; reading them creates no ledger.
+
+    Raises:
+        CannotReach: the ledger cannot be reached.
+    """
+
+    async def found(connections: QueueConnections) -> QueueAnswer[QueueRequest, QueueServers]:
+        ledger = connections.existing_servers()
+        view = await ledger.view(request.queue) if ledger else None
+        if ledger is None or view is None:
+            return QueueAnswer(request, QueueServers())
+        return QueueAnswer(request, _servers(view, await ledger.seats(request.queue)))
+
+    return with_queues(request.settings, found)
+
+
+def _servers(view: ServerView, seats: Mapping[ServerName, ServerSeat]) -> QueueServers:
+    share = {name: name in view.members and seat.adopted >= view.epoch for name, seat in seats.items()}
+    serving = {name for name, seat in seats.items() if seat.state is SeatState.SERVING}
+    settled = view.is_complete(seats) and all(share[name] for name in serving)
+    servers = [QueueServer(seats[name], share[name]) for name in sorted(seats)]
+    return QueueServers(view.epoch, settled, servers, [name for name in view.members if name not in seats])
+
+
+def servers_document(result: QueueAnswer[QueueRequest, QueueServers]) -> Document:
+    queue = result.request.queue
+    found = result.found
+    rows = [
+        {
+            "name": server.seat.name,
+            "state": server.state,
+            "has_share": server.has_share,
+            "adopted": server.seat.adopted,
+            "since": server.seat.since,
+            "seen_at": server.seat.seen_at,
+            "owner": server.seat.owner,
+        }
+        for server in found.servers
+    ]
+    json = {"epoch": found.epoch, "settled": found.settled, "absent": list(found.absent), "servers": plain(rows)}
+    if not found.epoch:
+        return queue_document(result, json, (f"No server has shared limits of {queue} yet.",))
+    columns = ("name", "state", "shares", "since", "last seen", "process")
+    cells = [
+        (
+            printable(server.seat.name),
+            server.state,
+            "yes" if server.has_share else "not yet",
+            shown(server.seat.since),
+            shown(server.seat.seen_at),
+            printable(server.seat.owner),
+        )
+        for server in found.servers
+    ]
+    lines = [f"Limits of {queue} are shared in epoch {found.epoch}, {'' if found.settled else 'not '}by all of them."]
+    lines += [f"{printable(name)} is absent: its part is kept until the others may have it." for name in found.absent]
+    return queue_document(result, json, (Grid(f"Servers of {queue}", columns, cells, frozenset({"process"})), *lines))
+
+
+SERVERS: Final = Command(
+    name="servers",
+    summary="Say which servers deliver a queue, and whether they share its limits by now.",
+    about="""A server that is killed, or cut off from Cassandra, is absent after a minute; some seconds later the others
+    have its part of each limit. One that ended in an orderly way keeps its part for that minute too, and goes on with
+    it where it is started again under its name.""",
+    service="mailmend.admin.delivery.servers:list_servers",
+    present="mailmend.admin.delivery.servers:servers_document",
+    options=(QUEUE_ARGUMENT,),
+    shared=(OF_A_QUEUE,),
+    examples="""
+        mailmend delivery servers outgoing
+        mailmend delivery servers outgoing --json""",
+    exits="0 done, also where there are none; 2 wrong use, 4 the cluster cannot be reached.",
+)

@@ -1,0 +1,172 @@
+"""`mailmend delivery show`: what a queue holds of one mail on its way out, and what was tried."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+import click
+
+from mailmend.admin.delivery.entries import entries_grid, entry_json, matching, with_intents
+from mailmend.admin.delivery.options import READS_LEDGER
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document, Grid, Part
+from mailmend.admin.frame.values import plain, printable, shown
+from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.admin.queue.options import QUEUE_ARGUMENT
+from mailmend.admin.queue.request import QueueRequest
+from mailmend.admin.queue.values import queue_document
+from mailmend.delivery.mail.journal import JournalledAttempt
+from mailmend.delivery.mail.queued import EntryFilter, QueuedEntry
+from mailmend.delivery.policy.policy import PickupField
+from mailmend.mailqueue.rules.filters import EVERYTHING, NULL_SENDER
+from mailmend.model.errors import AccessDenied, ExitCode, NotThere
+from mailmend.model.ids import EnqueueId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowEntryRequest(QueueRequest):
+    """Show a mail's entries, or one; `id` is one of the mail, or `mail:number`."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownEntries:
+    """All that is known of a mail's entries, or of one.
+
+    Attributes:
+        entries: those that are in the queue.
+        attempts: what the journal has of them: by recipient, in their order; of those that have left the queue too.
+    """
+
+    request: ShowEntryRequest
+    entries: tuple[QueuedEntry, ...]
+    attempts: tuple[JournalledAttempt, ...]
+    at: datetime
+    exit: ExitCode = ExitCode.FINE
+
+
+def show_entry(request: ShowEntryRequest, caller: Caller) -> ShownEntries:
+    """Everything that the queue holds of it, and what was tried.
+
+    Raises:
+        NotThere: there is none of that id.
+    """
+    return with_queues(request.settings, partial(entry_shown, request, caller), makes=False)
+
+
+async def entry_shown(request: ShowEntryRequest, caller: Caller, connections: QueueConnections) -> ShownEntries:
+    now = connections.now
+    where = EntryFilter(ids=frozenset((request.id,)))
+    async with connections.open(dry_run=True) as queue:
+        found = [entry async for entry in matching(queue, where, EVERYTHING, now)]
+    named = found[0].mail.id if found else _first_id(request.id)
+    attempts: Sequence[JournalledAttempt] = ()
+    try:
+        journal = connections.existing_attempts()
+        attempts = await journal.of(request.queue, named, _number(request.id)) if journal and named else ()
+    except AccessDenied as error:
+        caller.remark(f"What was tried cannot be said: {error.what}")
+    if not found and not attempts:
+        raise NotThere(
+            f"{request.queue} has no {request.id}: it has left the queue, or was never there",
+            mend=f"See what is there with: mailmend delivery list {request.queue}",
+        )
+    return ShownEntries(request, await with_intents(connections, caller, found), tuple(attempts), now)
+
+
+def _first_id(text: str) -> EnqueueId | None:
+    try:
+        return EnqueueId(UUID(text.partition(":")[0]))
+    except ValueError:
+        return None
+
+
+def _number(text: str) -> int | None:
+    number = text.partition(":")[2]
+    return int(number) if number.isdecimal() else None
+
+
+_ATTEMPT_COLUMNS: Final = ("recipient", "began", "took", "server", "from", "stage", "status", "outcome", "tried by")
+
+
+def entry_document(found: ShownEntries) -> Document:
+    json = {
+        "entries": [entry_json(entry) for entry in found.entries],
+        "attempts": [_attempt_json(attempt) for attempt in found.attempts],
+    }
+    body = list[Part]()
+    if not found.entries:
+        body.append(f"{found.request.queue} has no {found.request.id} any more.")
+    else:
+        first = found.entries[0]
+        body += [
+            f"Mail {first.mail.id}, from {printable(first.mail.sender or NULL_SENDER)}",
+            f"first seen {shown(first.mail.first_seen_at)}, now in the queue as {first.enqueue_id}",
+            *(f"{printable(name)}: {printable(text)}" for name, text in sorted(first.attributes.items())),
+            entries_grid("Its recipients", found.entries, found.at),
+        ]
+    if found.attempts:
+        rows = [_attempt_row(attempt) for attempt in found.attempts]
+        body.append(Grid("What was tried", _ATTEMPT_COLUMNS, rows, frozenset({"server", "tried by"})))
+    return queue_document(found, json, body)
+
+
+def _attempt_row(one: JournalledAttempt) -> tuple[str, ...]:
+    address = one.fields.get(PickupField.REMOTE_IP, "")
+    return (
+        f"{one.entry.number}",
+        shown(one.started_at),
+        f"{(one.ended_at - one.started_at).total_seconds():.1f} s" if one.ended_at else "",
+        printable(one.host if address in {"", one.host} else f"{one.host} [{address}]"),
+        printable(one.fields.get(PickupField.LOCAL_IP, "")),
+        one.stage.value if one.stage else "",
+        printable(one.status),
+        one.outcome.value if one.outcome else "not known",
+        printable(one.server),
+    )
+
+
+def _attempt_json(one: JournalledAttempt) -> dict[str, Any]:
+    found: dict[str, Any] = plain(
+        {
+            "first_mail": one.entry.mail,
+            "number": one.entry.number,
+            "attempt": one.id,
+            "mail": one.mail,
+            "fields": {named.value: text for named, text in one.fields.items()},
+            "sources": one.sources,
+            "ready_at": one.ready_at,
+            "started_at": one.started_at,
+            "ended_at": one.ended_at,
+            "outcome": one.outcome,
+            "stage": one.stage,
+            "status": one.status or None,
+            "host": one.host,
+            "bytes": one.content_bytes,
+            "urgent": one.urgent,
+            "server": one.server,
+        }
+    )
+    return found
+
+
+SHOW: Final = Command(
+    name="show",
+    summary="Show all that is known of one mail's recipients, or of one: also what was tried.",
+    about="""What was tried is kept for a week: with which server, from which address, how far it came, its status. A
+    mail that has left the queue is known by the id that it had first.""",
+    service="mailmend.admin.delivery.show:show_entry",
+    present="mailmend.admin.delivery.show:entry_document",
+    options=(QUEUE_ARGUMENT, click.Argument(["id"], metavar="ID")),
+    shared=(READS_LEDGER,),
+    examples="""
+        mailmend delivery show outgoing 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002
+        mailmend delivery show outgoing 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002:3
+        mailmend delivery show outgoing 6e0ab5e0-8d1c-41f0-9a5e-0242ac120002 --json""",
+    exits="0 shown, 2 wrong use or no such mail, 4 cannot reach.",
+)
