@@ -7,6 +7,7 @@ from pathlib import Path
 PACKAGES = ("admin", "cql", "delivery", "mailmend", "mailqueue", "model", "repair", "spark_repair", "tests")
 SECTION = re.compile(r'docs/design\.md,\s+((?:(?:and )?"[^"]+"(?: \([\d, to]+\))?(?:,? ?)?)+)')
 DECISION = re.compile(r"\bdocs/adr/(\d{4})\b")
+PAGE = re.compile(r"\b(?:docs|runbooks)/[\w./-]+\.(?:md|json|svg|yml)\b")
 ELSEWHERE = re.compile(r"\bDESIGN\b|\bfacts (?:on|in)\b|\bfacts/|\basof-model\b|\bseed (?:ADR|mta)")
 
 
@@ -40,6 +41,13 @@ def test_every_decision_that_is_cited_is_there() -> None:
 
     assert len(cited) > 20
     assert [(number, file) for number, file in sorted(cited) if number not in known] == []
+
+
+def test_every_page_that_is_cited_is_there() -> None:
+    cited = {(page, str(file)) for file, text in texts() for page in PAGE.findall(text) if file.suffix == ".py"}
+
+    assert len(cited) > 10
+    assert [(page, file) for page, file in sorted(cited) if not Path(page).exists()] == []
 
 
 def test_no_text_cites_a_document_that_is_elsewhere() -> None:
