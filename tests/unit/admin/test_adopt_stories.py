@@ -197,7 +197,7 @@ def test_where_no_version_stands_james_assumes_its_oldest(cluster: MigrationClus
 
 @pytest.mark.parametrize(
     ("wanted", "expected"),
-    [("7", "knows the schema versions 12 to 15, not 7"), ("13", "schema version 14 stands there")],
+    [("7", "knows the schema versions 12 to 15, not 7"), ("13", "the keyspace has schema version 14")],
 )
 def test_a_version_that_james_would_not_read_is_refused_before_anything_is_adopted(
     cluster: MigrationCluster, mailmend: CommandLine, wanted: str, expected: str

@@ -161,7 +161,7 @@ def test_a_dry_run_writes_nothing(shell: QueueShell) -> None:
         ((*TO_A,), "it is not said which limits are set"),
         ((*TO_A, "--unlimited", *NONE), "--unlimited is no limit"),
         ((*TO_A, "--concurrency", "-1"), "-1"),
-        ((*TO_A, "--rate", "0/5"), "a rate of no deliveries"),
+        ((*TO_A, "--rate", "0/5"), "a rate must allow at least 1 delivery"),
         ((*TO_A, "--connect-interval", "0"), "is no number of seconds"),
         (("--fields", "weather", "--all", *NONE), "'weather' is no field"),
         ((*OF_DOMAINS, "--if", "jobid=x", *NONE), "does not count by jobid"),
