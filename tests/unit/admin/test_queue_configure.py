@@ -92,7 +92,7 @@ def test_the_same_again_adds_nothing(mailmend: CommandLine, cluster: ClusterTwin
         (("--slice-window", "0"), "0s is no slice window", "at least 1s"),
         (("--slice-window", "500ms"), "0.5s is no slice window", "whole seconds"),
         (("--buckets", "0"), "0 is no number of buckets", "1 or more"),
-        (("--browse-start-every", "-5"), "-5 is no pace", "1 or more"),
+        (("--browse-start-every", "-5"), "-5 is no pace", "at least 1"),
     ],
 )
 def test_what_loses_mails_is_refused_with_a_way_out(  # noqa: PLR0917 - a table of cases
