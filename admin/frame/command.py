@@ -8,8 +8,8 @@ dataclass with one field for each option (where there are few, the service takes
         name="size",
         summary="How many mails wait; exact or estimate.",          # the line in the group's list
         about="Delayed ones are counted too. ...",                  # what its help says besides
-        service="mailmend.admin.queue.listing:queue_size",      # imported when it is called
-        present="mailmend.admin.queue.mails_document:size_document",
+        service="mailmend.admin.queue.reading:queue_size",      # imported when it is called
+        present="mailmend.admin.queue.reading:size_document",
         options=(flag("--recount", "Look at every row first."),),   # `recount: bool` of the request
         shared=(QUEUE, CONNECTION),     # each builds one field of the request; listed at the end of the help
         output=(JSON, REPORT),          # the presenter's, not the request's; --json alone unless said otherwise

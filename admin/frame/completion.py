@@ -40,7 +40,7 @@ def completed_queues(context: click.Context, _: click.Parameter, incomplete: str
     def found() -> Iterator[CompletionItem]:
         settings = imported("mailmend.admin.frame.settings:QueueSettings")(_connection(context), "")
         request = imported("mailmend.admin.queue.request:QueueRequest")(settings=settings)
-        list_queues = imported("mailmend.admin.queue.listing:list_queues")
+        list_queues = imported("mailmend.admin.queue.reading:list_queues")
         caller = imported("mailmend.admin.frame.caller:Caller")
         for one in list_queues(request, caller()).found:
             yield CompletionItem(one.name)

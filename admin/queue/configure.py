@@ -1,12 +1,16 @@
-"""How the queues of a keyspace are cut into slices and buckets: shown, changed, advised."""
+"""`mailmend queue configure` and `advise`: how queues are cut into slices and buckets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import OpenCluster, open_cluster
+from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.event_loop import run_async
+from mailmend.admin.frame.kinds import Duration
+from mailmend.admin.frame.options import CONNECTION, TRAFFIC, flag, option
 from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.queue import connections as queues
 from mailmend.admin.schema.measuring import GivenTraffic, measure
@@ -114,3 +118,57 @@ def advise_on_queue(opened: OpenCluster, given: GivenTraffic, progress: Progress
         )
     advice = advise_configuration(measured.traffic, measured.settings)
     return QueueAdvised(keyspace, measured.traffic, advice, (*measured.notes, *notes))
+
+
+CONFIGURE: Final = Command(
+    name="configure",
+    summary="Slice window, buckets and pace, by James's rules.",
+    about="""Shown, or changed; without options nothing is written. It is stored as James does: each change is an event
+    in eventStore, the last one counts. One configuration serves every queue of the keyspace. A new slice window must
+    divide the last one, buckets only grow: else mails would be lost from view. Every process of the queues must be
+    started again after it, James with the same values in its rabbitmq.properties.""",
+    service="mailmend.admin.queue.configure:configure",
+    present="mailmend.admin.schema.advise:configure_document",
+    options=(
+        option(
+            "--slice-window",
+            "The length of a slice: 1h, 30m, 90s.",
+            type=Duration(timedelta(days=3_650)),
+            metavar="DURATION",
+        ),
+        option("--buckets", "How many partitions each slice has.", type=int, metavar="N"),
+        option(
+            "--browse-start-every",
+            "Move the browse start at one of N dequeues and deletes: James's updateBrowseStartPace.",
+            "pace",
+            before="--pace",
+            type=int,
+            metavar="N",
+        ),
+        flag("--dry-run", "Write nothing: say whether the change may be."),
+    ),
+    shared=(CONNECTION,),
+    examples="""
+        mailmend queue configure                                what counts, and what was set before
+        mailmend queue configure --slice-window 30m --dry-run   whether that may be, and what would be allowed instead
+        mailmend queue configure --slice-window 30m --buckets 2
+        mailmend runbook show change-slice-window               how to go about it""",
+    exits="0 it is shown, set or may be set; 2 wrong use, or a change that would lose mails from view; 4 the cluster "
+    "cannot be reached.",
+)
+
+ADVISE: Final = Command(
+    name="advise",
+    summary="Slice window, buckets and pace that fit the traffic.",
+    about="""Writes nothing. One configuration serves every queue of a keyspace; the busiest is measured. About 10,000
+    mails a slice are aimed at. A slice window may only become one that divides the present, and buckets only grow: what
+    is advised may be set.""",
+    service="mailmend.admin.queue.configure:advise",
+    present="mailmend.admin.schema.advise:advise_document",
+    shared=(TRAFFIC, CONNECTION),
+    examples="""
+        mailmend queue advise                               from what is measured; seconds
+        mailmend queue advise --mails-per-second 40 --peak-mails-per-second 300
+        mailmend queue advise --json | jq -r .command       what to type, for a script""",
+    exits="0 the advice was given, 2 wrong use, 4 the cluster cannot be reached.",
+)

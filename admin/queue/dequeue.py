@@ -1,18 +1,28 @@
-"""Take mails out of a queue, several at once, each given to a consumer that decides what becomes of it."""
+"""`mailmend queue dequeue`: take mails out, each given to a consumer that decides about it."""
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
 
 from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document, Part
 from mailmend.admin.frame.event_loop import stop_signal
+from mailmend.admin.frame.kinds import Duration
+from mailmend.admin.frame.options import flag, option
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.consumers import Consumer, ConsumerOutcome, consumer_in_command, consumer_in_folder
+from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT, queue_settings, unless
 from mailmend.admin.queue.request import PREFETCH_DEFAULT, DryRunRequest
+from mailmend.admin.queue.values import mail_json, mails_table, queue_document
 from mailmend.mailqueue.concurrency import next_until
 from mailmend.mailqueue.queue import WAITING, Dequeued
 from mailmend.mailqueue.rules.mails import Listed
@@ -167,3 +177,88 @@ class _Taking:
         except OSError as error:
             self.caller.remark(f"retried: {mail.enqueue_id}: the command cannot run: {error.strerror or error}")
             return ConsumerOutcome.RETRIED
+
+
+_ORDER: Final = (
+    "This is the order of the listing; the broker's own may differ: urgent mails come more often, and what came back "
+    "comes later. Unacked mails are listed too."
+)
+
+
+def dequeue_document(result: DequeueResult) -> Document:
+    request = result.request
+    counts = {outcome.value: result.settled.get(outcome, 0) for outcome in ConsumerOutcome}
+    json = {"dry_run": request.dry_run, "taken": result.total, **counts, "unsettled": result.unsettled}
+    if not request.dry_run:
+        named = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        line = f"Took {result.total:,} mails from {request.queue}" + (f": {named}." if named else ".")
+        return queue_document(result, json, (line,))
+    json |= {"would_take": [mail_json(mail, result.at) for mail in result.listed], "more": result.more}
+    if not result.listed:
+        return queue_document(result, json, (f"Nothing was taken. No mail waits in {request.queue}.",))
+    more = ", and there are more" if result.more else ""
+    body: Sequence[Part] = (
+        mails_table(f"First in {request.queue}, as listed", result.listed, result.at),
+        f"Nothing was taken. {len(result.listed):,} mails would be handed over{more}.",
+        _ORDER,
+    )
+    return queue_document(result, json, body)
+
+
+WAIT_MAX: Final = timedelta(days=1)
+
+
+def _refuse_waiting(others: dict[str, Any], context: click.Context) -> None:
+    waits = context.get_parameter_source("wait") is ParameterSource.COMMANDLINE
+    for name, given in (("--forever", others["forever"]), ("--wait", waits)):
+        if given and others["dry_run"]:
+            raise WrongUse(f"{name} is for taking mails, and --dry-run takes none", mend="Leave one of them out.")
+
+
+DEQUEUE: Final = Command(
+    name="dequeue",
+    summary="Take mails: into a folder, or to a command each.",
+    about="""A mail leaves the queue only when its files are on the disk, or its command has ended with 0. After Ctrl-C
+    or SIGTERM what is unacked is finished; a second one gives it back to the broker.
+
+    A command gets the message on its standard input; MAIL_ID, MAIL_NAME, MAIL_SENDER, MAIL_RECIPIENTS (with spaces),
+    MAIL_STATE, MAIL_ATTEMPTS and MAIL_QUEUE describe it. MAIL_RECIPIENTS_FILE names a file with one recipient a line;
+    recipients of more than 64 KiB are in that file only. The command exits with 0: done with; 75 (EX_TEMPFAIL): tried
+    again later; anything else, or a signal: rejected, to the dead letter queue. A command that cannot be started is
+    tried again later. No shell is between; no variable of ours (MAILMEND_*) and none of AWS_* is in its environment.
+    What it prints goes to stdout, or, with --json, to stderr.
+
+    A dry run takes none: it lists the first that wait, --limit of them or as many as --prefetch. Where they go need not
+    be said then; a command that is named must be there.""",
+    service="mailmend.admin.queue.dequeue:dequeue",
+    present="mailmend.admin.queue.dequeue:dequeue_document",
+    options=(
+        QUEUE_ARGUMENT,
+        option(
+            "--dir",
+            "Folder for the files: ID.eml and ID.json of each mail.",
+            "folder",
+            before="--to",
+            type=click.Path(path_type=Path, file_okay=False),
+            metavar="DIR",
+        ),
+        option("--exec", "Give each mail to this command.", "command", metavar="COMMAND"),
+        option("--limit", "At most so many mails.", type=click.IntRange(min=1), metavar="N"),
+        option("--wait", "End when no mail came for so long.", type=Duration(WAIT_MAX), default="5s"),
+        flag("--forever", "Do not end where no mail comes."),
+        option(
+            "--prefetch",
+            "How many mails of each priority are taken, and worked on, at once.",
+            type=click.IntRange(1, 1000),
+            default=PREFETCH_DEFAULT,
+        ),
+        DRY_RUN,
+    ),
+    shared=(queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"), check=_refuse_waiting),),
+    examples="""
+        mailmend queue dequeue --dry-run --limit 10                   who would be handed over first, as they are listed
+        mailmend queue dequeue --dir /var/tmp/mails --limit 10        ID.eml and ID.json for each, then acked
+        mailmend queue dequeue --exec 'sendmail -i -t' --forever      a consumer; ends in good order on SIGTERM""",
+    exits="0 every mail that was taken was done with or will be tried again, 1 some were rejected, 2 wrong use, 3 some "
+    "could not be settled (they will be delivered again), 4 cannot reach.",
+)

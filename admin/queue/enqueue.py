@@ -1,4 +1,4 @@
-"""Put mails into a queue.
+"""`mailmend queue enqueue`: put mails into a queue.
 
 A mail with more recipients than one mail of a queue may have becomes several. Their ids follow from a key, so that the
 same command with the same key, after an error or a kill, puts each of them once.
@@ -7,15 +7,24 @@ same command with the same key, after an error or a kill, puts each of them once
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import click
 
 from mailmend.admin.delivery.connections import policies_in
 from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document
+from mailmend.admin.frame.kinds import Duration, ParsedValue
+from mailmend.admin.frame.options import FILE, option
+from mailmend.admin.frame.values import shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.letters import Letter, letters_in
+from mailmend.admin.queue.options import DRY_RUN, queue_settings, unless
 from mailmend.admin.queue.request import DryRunRequest
+from mailmend.admin.queue.values import queue_document
 from mailmend.delivery.mail.envelopes import counted_mail, with_bytes
 from mailmend.delivery.policy.quotas import QueueQuota, QuotaUsage
 from mailmend.delivery.shared.quotas import QueueQuotas
@@ -23,7 +32,7 @@ from mailmend.mailqueue.codec import attribute, with_priority
 from mailmend.mailqueue.codec.admission import admissible, check_room, parted
 from mailmend.mailqueue.concurrency import all_of
 from mailmend.mailqueue.queue import MailQueue, due_time, no_due_mails
-from mailmend.mailqueue.rules.mails import Mail
+from mailmend.mailqueue.rules.mails import DELAY_MAX, PRIORITIES, Mail
 from mailmend.model.errors import BadMail, CannotReach, ExitCode, MailmendError, QuotaFull, WrongUse
 from mailmend.model.ids import EnqueueId, keyed_id, part_id
 
@@ -283,3 +292,137 @@ async def _to_queue(
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def enqueue_document(result: EnqueueResult) -> Document:
+    request = result.request
+    done = result.succeeded
+    failed = result.failed
+    not_done = [{"file": file.file, "why": file.error.what} for file in failed if file.error]
+    if request.dry_run:
+        would = [{"file": file.file, "bytes": file.content_bytes} for file in done]
+        json = {"dry_run": True, "enqueued": [], "failed": not_done, "would_enqueue": would, "due_at": result.due_at}
+        due = f"due at {shown(result.due_at)}" if result.due_at else "due at once"
+        size = sum(file.content_bytes for file in done)
+        line = f"Nothing was enqueued. {len(done):,} mails ({size:,} bytes) would go into {request.queue}, {due}."
+        remarks = [f"would not be enqueued: {file.file}: {file.error}" for file in failed]
+        return queue_document(result, json, (line,), remarks)
+    enqueued = [
+        {"file": file.file, "id": str(file.enqueue_ids[0]), "ids": [str(enqueue_id) for enqueue_id in file.enqueue_ids]}
+        for file in done
+    ]
+    json = {"dry_run": False, "enqueued": enqueued, "failed": not_done}
+    body = [f"{enqueue_id}  {file.file}" for file in done for enqueue_id in file.enqueue_ids]
+    body.append(f"{len(body):,} mails are in {request.queue}.")
+    remarks = [f"not enqueued: {file.file}: {file.error}" for file in failed]
+    return queue_document(result, json, body, remarks)
+
+
+def _attribute(value: Any) -> tuple[str, str]:
+    name, equals, text = str(value).partition("=")
+    if not name or not equals:
+        raise WrongUse(f"{value!r} is not NAME=VALUE", mend="Write it like --attribute source=import.")
+    return name, text
+
+
+def _instant(value: Any) -> datetime:
+    try:
+        at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    except ValueError as error:
+        raise WrongUse(f"{value!r} is not a time", mend="Write it like 2026-05-01T08:00:00Z.") from error
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+ENQUEUE: Final = Command(
+    name="enqueue",
+    summary="Put .eml files into a queue; now, or later.",
+    about="""Each file (or standard input, as -) is one mail. When this ends with 0 each mail is stored by broker,
+    tables and object store. A mail that is named as failed is not in the queue, unless its message says what is left of
+    it. The beginnings of all files are read before the first is taken, then read one after the other. A dry run reads
+    them all, and checks settings, envelope, delay and priority against the keyspace; it asks neither broker nor
+    store.
+
+    With --policies the queue is counted once, before the first mail is put; what others put there meanwhile is not
+    seen. Quotas go by --attribute (tenantid, jobid, transportid, grouping) and the recipients' domains; the rules of
+    `incoming` are for mails of clients.
+
+    A mail with more than 5,000 recipients, or with recipients of more than 4 MiB, becomes several mails of the queue,
+    each with some of them. They are put one after the other, so a kill or an error may leave some of them in the queue:
+    with --idempotency-key the same command puts the others, and none twice. Where there is no key, the message of an
+    error names one.
+
+    What is empty, or white space alone, is no mail: a file that is named is refused before anything is put. Arguments
+    are UTF-8; others are refused.""",
+    service="mailmend.admin.queue.enqueue:enqueue",
+    present="mailmend.admin.queue.enqueue:enqueue_document",
+    options=(
+        click.Argument(
+            ["files"], nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True), metavar="FILE..."
+        ),
+        option("--sender", "Sender of the mail: of its envelope. [default: the null sender]", metavar="ADDRESS"),
+        option(
+            "--recipient",
+            "Recipient of the mail: of its envelope; may be given again.",
+            "recipients",
+            multiple=True,
+            metavar="ADDRESS",
+        ),
+        option(
+            "--recipients-file",
+            "More recipients of the mail: a file with one address a line.",
+            type=FILE,
+            metavar="FILE",
+        ),
+        option("--name", "Name of the mail: as listings show it. [default: a name of its own]", metavar="NAME"),
+        option("--state", "Processor that the mail waits for: it gets the mail.", default="root", metavar="STATE"),
+        option(
+            "--attribute",
+            "An attribute of the mail: a text for James's mailets; may be given again.",
+            "attributes",
+            type=ParsedValue("attribute", _attribute),
+            multiple=True,
+            metavar="NAME=VALUE",
+        ),
+        option(
+            "--priority",
+            "Priority of the mail, from 0, the last, to 9, the first. [default: 5]",
+            type=click.IntRange(PRIORITIES.start, PRIORITIES.stop - 1),
+            metavar="N",
+        ),
+        option(
+            "--due-in",
+            "Deliver it no sooner than after this time.",
+            before="--delay",
+            type=Duration(DELAY_MAX, zero=False),
+        ),
+        option(
+            "--at",
+            "Deliver it no sooner than then, like 2026-05-01T08:00:00Z.",
+            type=ParsedValue("time", _instant),
+            metavar="TIME",
+        ),
+        option(
+            "--policies",
+            "Policies in YAML: mails that would exceed a quota of theirs are not put. [default: there are no quotas]",
+            type=FILE,
+            metavar="FILE",
+        ),
+        option(
+            "--idempotency-key",
+            "A text that no other command has: the ids of the mails follow from it and from their content. The same "
+            "command with the same key, after an error or a kill, puts no mail twice. [default: the ids are random]",
+            metavar="KEY",
+        ),
+        DRY_RUN,
+    ),
+    shared=(queue_settings(broker=unless(), blobs=unless()),),
+    examples="""
+        mailmend queue enqueue letter.eml --sender ann@example.org --recipient bob@example.org
+        mailmend queue enqueue *.eml --recipient archive@example.org --due-in 2h --priority 1
+        mailmend queue enqueue *.eml --recipient archive@example.org --due-in 2h --dry-run     whether all of them could
+        mailmend queue enqueue *.eml --recipient bob@example.org --attribute tenantid=acme --policies policies.yaml
+        mailmend queue enqueue letter.eml --recipients-file members.txt --idempotency-key letter-2026-05
+        mail-source | mailmend queue enqueue - --recipient bob@example.org --at 2026-05-01T08:00:00Z""",
+    exits="0 every mail is in the queue, confirmed by the broker; 2 wrong use; 3 some are not, or none as a quota is "
+    "full (each is named); 4 none is: broker, tables or blobs cannot be reached.",
+)

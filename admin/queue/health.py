@@ -1,18 +1,27 @@
-"""Whether queues are well, and their figures for monitoring."""
+"""`mailmend queue health` and `metrics`: whether queues are well, and their figures for monitoring."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, Final
 
 from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document, Verbatim
+from mailmend.admin.frame.kinds import Duration
+from mailmend.admin.frame.options import FILE, option
+from mailmend.admin.frame.values import fields_json, plain
 from mailmend.admin.frame.whole_files import refuse_unwritable, write_text
 from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.admin.queue.options import ALL, NO_BROKER, QUEUE_ARGUMENT, queue_settings, unless
 from mailmend.admin.queue.request import QueueAnswer, QueueRequest
+from mailmend.admin.queue.values import STARTS
 from mailmend.mailqueue.health import FigureScope, QueueFigures, judged
 from mailmend.mailqueue.metrics import QueueRates, TrafficSums, pace_between
 from mailmend.mailqueue.prometheus import gauges_text
 from mailmend.mailqueue.rules.health import HealthReason
+from mailmend.mailqueue.rules.topic_health import TopicFigures
 from mailmend.model.errors import ExitCode
 from mailmend.model.ids import QueueName
 
@@ -97,3 +106,114 @@ def queue_metrics(request: MetricsRequest, _: Caller) -> QueueAnswer[MetricsRequ
     if request.output:
         write_text(request.output, gauges_text(answer.found), masked=False)
     return answer
+
+
+def health_document(result: QueueAnswer[HealthRequest, Sequence[QueueHealth]]) -> Document:
+    json = {
+        **result.request.home,
+        "queues": [_health_json(health) for health in result.found],
+        "exit": int(result.exit),
+    }
+    return Document(json, [line for health in result.found for line in _lines(health)], result.exit)
+
+
+def _health_json(one: QueueHealth) -> dict[str, Any]:
+    figures = one.figures
+    json = {
+        "queue": figures.queue,
+        "healthy": not one.reasons,
+        "reasons": [plain(reason) for reason in one.reasons],
+        **fields_json(figures, "mails", "delayed", "exact", "oldest_at"),
+        "broker": plain(figures.depth),
+    }
+    if not figures.tabled:
+        return json | {"topics": _topics_json(figures.topics) if figures.topics else None}
+    starts = fields_json(figures, *STARTS, "furthest_start")
+    return json | starts | fields_json(figures, "lacking", "marks_expire")
+
+
+def _topics_json(topics: TopicFigures) -> dict[str, Any]:
+    return {
+        **fields_json(topics, "namespace", "deletions", "stretches", "unread"),
+        "overdue_seconds": topics.overdue.total_seconds(),
+        "policies": {topic: plain(policy) for topic, policy in topics.policies.items()},
+    }
+
+
+def _lines(one: QueueHealth) -> list[str]:
+    figures = one.figures
+    about = "" if one.figures.exact else "about "
+    delayed = figures.delayed or 0
+    if not one.reasons:
+        return [f"{figures.queue} is well: {about}{figures.mails:,} mails wait, {delayed:,} are delayed."]
+    reasons = [f"  {reason.what}\n    -> {reason.mend}" for reason in one.reasons]
+    wait = "how many mails wait is not known" if figures.mails is None else f"{about}{figures.mails:,} mails wait"
+    return [f"{figures.queue} is not well ({wait}):", *reasons]
+
+
+def metrics_document(result: QueueAnswer[MetricsRequest, Sequence[MeasuredQueue]]) -> Document:
+    away = {figures.broker_away for figures, _ in result.found if figures.broker_away}
+    remarks = [f"the broker's figures are missing: {why}" for why in sorted(away)]
+    body = () if result.request.output else (Verbatim(gauges_text(result.found)),)
+    return Document(None, body, result.exit, remarks)
+
+
+OVER_MAX: Final = timedelta(minutes=10)
+
+
+HEALTH: Final = Command(
+    name="health",
+    summary="Whether a queue is well, and why not.",
+    about="""Writes nothing. What is wrong: the browse start is older than 7 days; somebody moved it back; nothing was
+    swept for half of what tables live longer than mails stay; a mail stays longer than the tables are made for; dead
+    letters; the broker lacks messages of mails that have waited for a minute (looked at twice, 6 s apart; where
+    consumers run, it needs --broker-management); mails wait and nobody takes any; the broker does not answer.
+    Marks that never expire, in tables that James made, are named and no fault.
+
+    Over Pulsar, where no table is read: dead letters; mails that nobody takes; delayed ones more than 5 minutes late,
+    as nobody tends the queue; deletions that pile up; a broker that is away; and what its policies do, as they are in
+    force for each topic: messages or subscriptions expire, a backlog quota drops the oldest mails or is nearly full,
+    idle topics are deleted, done mails are kept for ever, delayed delivery is off or bounded, or acknowledgements lie
+    in nearly more stretches than a broker remembers. Each with the pulsar-admin command that mends it. Policies are
+    told to who administers the tenant; where they cannot be read that is said, and is no fault.""",
+    service="mailmend.admin.queue.health:queue_health",
+    present="mailmend.admin.queue.health:health_document",
+    options=(QUEUE_ARGUMENT, ALL, NO_BROKER),
+    shared=(queue_settings(broker=unless("no_broker")),),
+    examples="""
+        mailmend queue health --all
+        mailmend queue health outgoing --json | jq '.queues[].reasons'""",
+    exits="0 well, 1 something is wrong (each reason is named), 2 wrong use, 4 the cluster cannot be reached.",
+)
+
+METRICS: Final = Command(
+    name="metrics",
+    summary="Figures of a queue for Prometheus.",
+    about="""How much waits, since when, how fast it goes. Writes no table. mailmend_queue_mails, _delayed_mails,
+    _size_exact, _oldest_age_seconds, _browse_start_age_seconds, _content_start_lag_seconds, _last_sweep_age_seconds,
+    _enqueued_per_second, _marked_per_second, _broker_up, _broker_ready, _broker_unacked, _broker_consumers,
+    _broker_lacking, _broker_dead_letters, _trouble (1 where health names it). Over Pulsar also _deletions and
+    _overdue_seconds, and nothing about slices, sweeps and marks. What a process of the queue counts itself
+    (delivered, retried, ...) is in the file of `mailmend queue tend --metrics-file`.""",
+    service="mailmend.admin.queue.health:queue_metrics",
+    present="mailmend.admin.queue.health:metrics_document",
+    options=(
+        QUEUE_ARGUMENT,
+        option("--output", "Write to this file, whole or not at all.", type=FILE, metavar="FILE"),
+        option(
+            "--over",
+            "Measure rates between two looks so far apart; 0 leaves them out.",
+            type=Duration(OVER_MAX),
+            default="5s",
+        ),
+        ALL,
+        NO_BROKER,
+    ),
+    shared=(queue_settings(broker=unless("no_broker")),),
+    output=(),
+    examples="""
+        mailmend queue metrics --all
+        mailmend queue metrics --all --output /var/lib/node_exporter/mailmend_queue.prom      from cron, each minute""",
+    exits="0 written, 2 wrong use, 3 the broker does not answer (the rest is written), 4 the cluster cannot be "
+    "reached.",
+)

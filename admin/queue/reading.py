@@ -1,25 +1,246 @@
-"""Declarations of the queue's commands that look and write no mail: list, size, browse, health, metrics, configure."""
+"""`mailmend queue list`, `size` and `browse`: what a queue holds, read from the tables."""
 
-from datetime import timedelta
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 import click
 
+from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command
-from mailmend.admin.frame.kinds import Duration, ParsedValue
-from mailmend.admin.frame.options import CONNECTION, FILE, TRAFFIC, flag, option
-from mailmend.admin.queue.options import ALL, FILTERS, NO_BROKER, QUEUE_ARGUMENT, queue_settings, unless, where
-from mailmend.admin.queue.request import PAGE_MAILS
+from mailmend.admin.frame.document import Document, Grid, Part
+from mailmend.admin.frame.kinds import ParsedValue
+from mailmend.admin.frame.options import flag, option
+from mailmend.admin.frame.values import fields_json, plain, printable, shown
+from mailmend.admin.queue.connections import MailContent, QueueConnections, with_queues
+from mailmend.admin.queue.options import FILTERS, QUEUE_ARGUMENT, queue_settings, where
+from mailmend.admin.queue.request import PAGE_MAILS, MailSelection, QueueAnswer, QueueRequest
+from mailmend.admin.queue.values import STARTS, mail_json, mails_table, queue_document
+from mailmend.mailqueue.codec import BrokenRow
+from mailmend.mailqueue.concurrency import in_batches, in_order
+from mailmend.mailqueue.health import FigureScope
+from mailmend.mailqueue.rules.mails import Listed
 from mailmend.mailqueue.rules.positions import ListingPosition
+from mailmend.mailqueue.rules.size import CountedBy, Size, SizeKind
+from mailmend.model.errors import ExitCode
+from mailmend.model.ids import QueueName
 
-OVER_MAX: Final = timedelta(minutes=10)
+CONTENTS_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOverview:
+    """One queue as its tables show it; a start is None where it was never set."""
+
+    name: QueueName
+    size: Size
+    browse_start: datetime | None
+    content_start: datetime | None
+    swept_at: datetime | None
+
+
+def list_queues(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, Sequence[QueueOverview]]:
+    async def listed(connections: QueueConnections) -> QueueAnswer[QueueRequest, Sequence[QueueOverview]]:
+        queues = list[QueueOverview]()
+        for name in await connections.names(everything=True):
+            async with connections.open(name, dry_run=True) as queue:
+                size = await queue.size()
+                seen = await queue.figures(FigureScope.STARTS)
+            queues.append(QueueOverview(name, size, seen.browse_start, seen.content_start, seen.swept_at))
+        return QueueAnswer(request, queues)
+
+    return with_queues(request.settings, listed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeRequest(QueueRequest):
+    """Count the mails of one queue; `recount` reads every row first and corrects the tallies."""
+
+    recount: bool = False
+
+
+def queue_size(request: SizeRequest, caller: Caller) -> QueueAnswer[SizeRequest, Size]:
+    async def counted(connections: QueueConnections) -> QueueAnswer[SizeRequest, Size]:
+        async with connections.open(dry_run=True) as queue:
+            if request.recount and (left := await queue.recount()):
+                caller.remark(
+                    f"{left:,} slices were being changed, or by a process that may still report: count again in ten "
+                    "minutes."
+                )
+            return QueueAnswer(request, await queue.size())
+
+    return with_queues(request.settings, counted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowseRequest(QueueRequest):
+    """List mails of one queue. With `lines` each goes to the caller as it comes; the result then holds none."""
+
+    selection: MailSelection = field(default_factory=MailSelection)
+    limit: int | None = None
+    after: ListingPosition | None = None
+    with_content: bool = False
+    lines: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BrowsedMail:
+    """One listed mail, the time of the listing, and its content where asked for."""
+
+    listed: Listed
+    at: datetime
+    content: MailContent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrowseResult:
+    """A page of mails.
+
+    Attributes:
+        next: where the next page begins; None: this was the last one.
+        broken: rows that cannot be read.
+    """
+
+    request: BrowseRequest
+    mails: tuple[BrowsedMail, ...]
+    next: ListingPosition | None
+    broken: tuple[BrokenRow, ...]
+
+    @property
+    def exit(self) -> ExitCode:
+        return ExitCode.PARTLY_FAILED if self.broken else ExitCode.FINE
+
+
+def browse(request: BrowseRequest, caller: Caller) -> BrowseResult:
+
+    async def browsed(connections: QueueConnections) -> BrowseResult:
+        found = list[BrowsedMail]()
+        broken = list[BrokenRow]()
+        count = 0
+        most = request.limit or (None if request.lines else PAGE_MAILS)
+        wanted = request.selection.at(connections.now)
+        async with connections.open(dry_run=True) as queue:
+            listing = queue.browse(wanted, request.after, on_broken=broken.append)
+            async with aclosing(_with_content(connections, listing, wanted=request.with_content)) as mails:
+                async for mail in mails:
+                    if count == most:
+                        behind = ListingPosition.of(found[-1].listed) if found else None
+                        return BrowseResult(request, tuple(found), behind, tuple(broken))
+                    count += 1
+                    if request.lines:
+                        caller.item(mail)
+                    else:
+                        found.append(mail)
+        return BrowseResult(request, tuple(found), None, tuple(broken))
+
+    return with_queues(request.settings, browsed, makes=False)
+
+
+async def _with_content(
+    connections: QueueConnections, listing: AsyncIterator[Listed], *, wanted: bool
+) -> AsyncGenerator[BrowsedMail]:
+    if not wanted:
+        async for listed in listing:
+            yield BrowsedMail(listed, connections.now)
+        return
+    async for page in in_batches(listing, CONTENTS_AT_ONCE):
+        async with aclosing(in_order(page, connections.content_of, CONTENTS_AT_ONCE)) as mails:
+            async for listed, content in mails:
+                yield BrowsedMail(listed, connections.now, content)
+
+
+_QUEUE_COLUMNS: Final = ("queue", "waiting", "delayed", "counted", "browse start", "content start", "last sweep")
+
+
+def list_document(result: QueueAnswer[QueueRequest, Sequence[QueueOverview]]) -> Document:
+    place = result.request.place
+    tabled = "keyspace" in result.request.home
+    queues = [
+        {"queue": overview.name, **_size_json(overview.size), **(fields_json(overview, *STARTS) if tabled else {})}
+        for overview in result.found
+    ]
+    body: Part = f"{place} has no queue yet: nothing was ever enqueued."
+    if result.found:
+        columns = _QUEUE_COLUMNS if tabled else _QUEUE_COLUMNS[: -len(STARTS)]
+        body = Grid(f"Queues of {place}", columns, [_cells(overview)[: len(columns)] for overview in result.found])
+    return Document({**result.request.home, "queues": queues, "exit": 0}, (body,))
+
+
+def _size_json(size: Size) -> dict[str, Any]:
+    json = dict(plain(size))
+    if size.counted_by is CountedBy.BROKER:
+        del json["slices_read"]
+    return json
+
+
+def _cells(one: QueueOverview) -> tuple[str, ...]:
+    about = "" if one.size.kind is SizeKind.EXACT else "about "
+    starts = [shown(at) if at else "" for at in (one.browse_start, one.content_start, one.swept_at)]
+    return (one.name, f"{about}{one.size.mails:,}", f"{one.size.delayed:,}", one.size.counted_by.value, *starts)
+
+
+def size_document(result: QueueAnswer[SizeRequest, Size]) -> Document:
+    size = result.found
+    queue = result.request.queue
+    about = "" if size.kind is SizeKind.EXACT else "About "
+    delayed = f", {size.delayed:,} are delayed" if size.delayed else ""
+    line = f"{about}{size.mails:,} mails wait in {queue}{delayed} ({_counted(size)})."
+    return queue_document(result, _size_json(size), (line,))
+
+
+def _counted(size: Size) -> str:
+    match size.counted_by:
+        case CountedBy.METADATA:
+            return f"counted row by row, {size.slices_read:,} slices"
+        case CountedBy.TALLIES:
+            return f"by the tallies, {size.slices_read:,} slices"
+        case CountedBy.BROKER:
+            return "by the broker"
+
+
+def browse_document(result: BrowseResult) -> Document:
+    remarks = [
+        f"not readable: {row.enqueue_id} in the slice of {row.slice_start:%Y-%m-%d %H:%M:%S}: {row.why}"
+        for row in result.broken
+    ]
+    if result.request.lines:
+        return Document(exit=result.exit, remarks=remarks)
+    token = result.next.token if result.next else None
+    json = {"mails": [browsed_json(mail) for mail in result.mails], "next": token}
+    return queue_document(result, json, _page(result, token), remarks)
+
+
+def browsed_json(mail: BrowsedMail) -> dict[str, Any]:
+    return mail_json(mail.listed, mail.at, mail.content)
+
+
+def _page(result: BrowseResult, token: str | None) -> list[Part]:
+    queue = result.request.queue
+    if not result.mails:
+        return [f"No mail of {queue} matches."]
+    body: list[Part] = [mails_table(f"Mails of {queue}", [mail.listed for mail in result.mails], result.mails[0].at)]
+    for mail in result.mails:
+        if mail.content is not None:
+            body += [f"--- {mail.listed.queued.enqueue_id}", _text(mail.content)]
+    if token:
+        body.append(f"There are more. Next: mailmend queue browse --queue {queue} --after {token}")
+    return body
+
+
+def _text(content: MailContent) -> str:
+    if content.content is None:
+        return f"(its content is missing: blob {content.missing})"
+    return printable(content.content.decode("utf-8", "replace").replace("\r\n", "\n"), kept="\n\t")
+
 
 LIST: Final = Command(
     name="list",
     summary="The queues, how many mails each holds, where it begins.",
     about="Reads the tables only; writes nothing.",
-    service="mailmend.admin.queue.listing:list_queues",
-    present="mailmend.admin.queue.mails_document:list_document",
+    service="mailmend.admin.queue.reading:list_queues",
+    present="mailmend.admin.queue.reading:list_document",
     shared=(queue_settings(named=False),),
     examples="""
         mailmend queue list
@@ -33,8 +254,8 @@ SIZE: Final = Command(
     about="""Delayed ones are counted too. The time that it takes depends on the number of slices, not of mails.
     `exact` is a count; `estimate` may be off by what is under way, by what a process that was killed had not reported,
     or, in a keyspace that James has created, by what James did just now. Writes nothing, unless asked to --recount.""",
-    service="mailmend.admin.queue.listing:queue_size",
-    present="mailmend.admin.queue.mails_document:size_document",
+    service="mailmend.admin.queue.reading:queue_size",
+    present="mailmend.admin.queue.reading:size_document",
     options=(
         QUEUE_ARGUMENT,
         flag("--recount", "Read every row first, and correct the tallies of all processes; writes tallies."),
@@ -58,9 +279,9 @@ BROWSE: Final = Command(
     about="""Those that wait, slice by slice, the oldest first; then those that are delayed. Only metadata is read, and
     no broker is asked. An unacked mail, which a consumer has, is still listed: it leaves the queue when it is acked.
     Writes nothing.""",
-    service="mailmend.admin.queue.listing:browse",
-    present="mailmend.admin.queue.mails_document:browse_document",
-    item="mailmend.admin.queue.mails_document:browsed_json",
+    service="mailmend.admin.queue.reading:browse",
+    present="mailmend.admin.queue.reading:browse_document",
+    item="mailmend.admin.queue.reading:browsed_json",
     options=(
         QUEUE_ARGUMENT,
         option(
@@ -88,114 +309,4 @@ BROWSE: Final = Command(
         mailmend queue browse --id ID --with-content                 one mail, its bytes too
         mailmend queue browse --lines | jq -r .id                    all of them, a line each""",
     exits="0 it was shown, 2 wrong use, 3 rows were found that cannot be read (each is named), 4 cannot reach.",
-)
-
-HEALTH: Final = Command(
-    name="health",
-    summary="Whether a queue is well, and why not.",
-    about="""Writes nothing. What is wrong: the browse start is older than 7 days; somebody moved it back; nothing was
-    swept for half of what tables live longer than mails stay; a mail stays longer than the tables are made for; dead
-    letters; the broker lacks messages of mails that have waited for a minute (looked at twice, 6 s apart; where
-    consumers run, it needs --broker-management); mails wait and nobody takes any; the broker does not answer.
-    Marks that never expire, in tables that James made, are named and no fault.
-
-    Over Pulsar, where no table is read: dead letters; mails that nobody takes; delayed ones more than 5 minutes late,
-    as nobody tends the queue; deletions that pile up; a broker that is away; and what its policies do, as they are in
-    force for each topic: messages or subscriptions expire, a backlog quota drops the oldest mails or is nearly full,
-    idle topics are deleted, done mails are kept for ever, delayed delivery is off or bounded, or acknowledgements lie
-    in nearly more stretches than a broker remembers. Each with the pulsar-admin command that mends it. Policies are
-    told to who administers the tenant; where they cannot be read that is said, and is no fault.""",
-    service="mailmend.admin.queue.health:queue_health",
-    present="mailmend.admin.queue.mails_document:health_document",
-    options=(QUEUE_ARGUMENT, ALL, NO_BROKER),
-    shared=(queue_settings(broker=unless("no_broker")),),
-    examples="""
-        mailmend queue health --all
-        mailmend queue health outgoing --json | jq '.queues[].reasons'""",
-    exits="0 well, 1 something is wrong (each reason is named), 2 wrong use, 4 the cluster cannot be reached.",
-)
-
-METRICS: Final = Command(
-    name="metrics",
-    summary="Figures of a queue for Prometheus.",
-    about="""How much waits, since when, how fast it goes. Writes no table. mailmend_queue_mails, _delayed_mails,
-    _size_exact, _oldest_age_seconds, _browse_start_age_seconds, _content_start_lag_seconds, _last_sweep_age_seconds,
-    _enqueued_per_second, _marked_per_second, _broker_up, _broker_ready, _broker_unacked, _broker_consumers,
-    _broker_lacking, _broker_dead_letters, _trouble (1 where health names it). Over Pulsar also _deletions and
-    _overdue_seconds, and nothing about slices, sweeps and marks. What a process of the queue counts itself
-    (delivered, retried, ...) is in the file of `mailmend queue tend --metrics-file`.""",
-    service="mailmend.admin.queue.health:queue_metrics",
-    present="mailmend.admin.queue.mails_document:metrics_document",
-    options=(
-        QUEUE_ARGUMENT,
-        option("--output", "Write to this file, whole or not at all.", type=FILE, metavar="FILE"),
-        option(
-            "--over",
-            "Measure rates between two looks so far apart; 0 leaves them out.",
-            type=Duration(OVER_MAX),
-            default="5s",
-        ),
-        ALL,
-        NO_BROKER,
-    ),
-    shared=(queue_settings(broker=unless("no_broker")),),
-    output=(),
-    examples="""
-        mailmend queue metrics --all
-        mailmend queue metrics --all --output /var/lib/node_exporter/mailmend_queue.prom      from cron, each minute""",
-    exits="0 written, 2 wrong use, 3 the broker does not answer (the rest is written), 4 the cluster cannot be "
-    "reached.",
-)
-
-CONFIGURE: Final = Command(
-    name="configure",
-    summary="Slice window, buckets and pace, by James's rules.",
-    about="""Shown, or changed; without options nothing is written. It is stored as James does: each change is an event
-    in eventStore, the last one counts. One configuration serves every queue of the keyspace. A new slice window must
-    divide the last one, buckets only grow: else mails would be lost from view. Every process of the queues must be
-    started again after it, James with the same values in its rabbitmq.properties.""",
-    service="mailmend.admin.queue.configure:configure",
-    present="mailmend.admin.schema.advise:configure_document",
-    options=(
-        option(
-            "--slice-window",
-            "The length of a slice: 1h, 30m, 90s.",
-            type=Duration(timedelta(days=3_650)),
-            metavar="DURATION",
-        ),
-        option("--buckets", "How many partitions each slice has.", type=int, metavar="N"),
-        option(
-            "--browse-start-every",
-            "Move the browse start at one of N dequeues and deletes: James's updateBrowseStartPace.",
-            "pace",
-            before="--pace",
-            type=int,
-            metavar="N",
-        ),
-        flag("--dry-run", "Write nothing: say whether the change may be."),
-    ),
-    shared=(CONNECTION,),
-    examples="""
-        mailmend queue configure                                what counts, and what was set before
-        mailmend queue configure --slice-window 30m --dry-run   whether that may be, and what would be allowed instead
-        mailmend queue configure --slice-window 30m --buckets 2
-        mailmend runbook show change-slice-window               how to go about it""",
-    exits="0 it is shown, set or may be set; 2 wrong use, or a change that would lose mails from view; 4 the cluster "
-    "cannot be reached.",
-)
-
-ADVISE: Final = Command(
-    name="advise",
-    summary="Slice window, buckets and pace that fit the traffic.",
-    about="""Writes nothing. One configuration serves every queue of a keyspace; the busiest is measured. About 10,000
-    mails a slice are aimed at. A slice window may only become one that divides the present, and buckets only grow: what
-    is advised may be set.""",
-    service="mailmend.admin.queue.configure:advise",
-    present="mailmend.admin.schema.advise:advise_document",
-    shared=(TRAFFIC, CONNECTION),
-    examples="""
-        mailmend queue advise                               from what is measured; seconds
-        mailmend queue advise --mails-per-second 40 --peak-mails-per-second 300
-        mailmend queue advise --json | jq -r .command       what to type, for a script""",
-    exits="0 the advice was given, 2 wrong use, 4 the cluster cannot be reached.",
 )

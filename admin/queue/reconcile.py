@@ -1,21 +1,33 @@
-"""Compare the broker, the tables and the blobs of a queue, without stopping traffic; and mend what is asked for."""
+"""`mailmend queue reconcile`: compare broker, tables and blobs while traffic goes on, and mend."""
 
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
+
+import click
 
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import state_folder
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document, Grid, Part
+from mailmend.admin.frame.kinds import Duration
+from mailmend.admin.frame.options import flag, option
+from mailmend.admin.frame.values import first_ids, plain
 from mailmend.admin.queue.connections import PulsarConnections, QueueConnections, with_queues
+from mailmend.admin.queue.options import AGE_MAX, DRY_RUN, QUEUE_ARGUMENT, YES, queue_settings, typed_stores, unless
+from mailmend.admin.queue.redrive import ids_max
 from mailmend.admin.queue.removed_mails import RemovedMailsFile, removed_mails_path
 from mailmend.admin.queue.request import DryRunRequest, confirm
+from mailmend.admin.queue.values import queue_document
 from mailmend.mailqueue.broker import Depth
 from mailmend.mailqueue.comparison import (
     DRAIN_MAX,
+    MEANINGS,
     Drained,
     Mended,
     QueueFinding,
@@ -208,3 +220,210 @@ class _Removed:
             with suppress(BlobMissing, BadPayload):
                 blobs[column] = await self.connections.blobs.get(BlobId(row[column] or ""))
         await self.mails.keep_row(row, blobs)
+
+
+def reconcile_document(result: ReconcileResult) -> Document:
+    found = result.found
+    request = result.request
+    over_pulsar = request.settings.pulsar is not None
+    body: list[Part] = [Grid(f"What {request.queue} holds", ("side", "what", "count"), _sides(found, over_pulsar))]
+    if not found.clean:
+        rows = [(kind.value, f"{count:,}", MEANINGS[kind]) for kind, count in found.counts.items() if count]
+        body += [Grid("Found", ("finding", "count", "meaning"), rows), *_named_lines(found)]
+    body += [*_notes(found), *_mended_lines(result)]
+    if found.clean and found.lacking is not None:
+        body.append("Nothing is lost, and nothing is left over.")
+    elif result.left:
+        body += _next_lines(result)
+    return queue_document(result, _json(result), body, result.mended.failed)
+
+
+def _json(result: ReconcileResult) -> dict[str, Any]:
+    found = result.found
+    mended = result.mended
+    tables = found.tables
+    missing = found.missing
+    drained = found.drained
+    return {
+        "broker": found.depth,
+        "table": {
+            "live": len(tables.live),
+            "marked": len(tables.marked),
+            "delayed": tables.delayed_count,
+            "delayed_beyond_ids_max": tables.delayed_beyond,
+            "broken": [
+                {"id": row.enqueue_id, "slice": row.slice_start, "bucket": row.bucket, "why": row.why}
+                for row in tables.broken
+            ],
+        },
+        "bad_messages": tables.bad,
+        "blobs": None if missing is None else {"missing": missing},
+        "lacking": found.lacking,
+        "surplus": found.surplus,
+        "drained": drained
+        and {
+            "messages": len(drained.ids),
+            "bad": drained.bad,
+            "dead": drained.dead,
+            "only_in_table": found.without_message,
+            "only_in_broker": found.only_in_broker,
+        },
+        "findings": {kind.value: count for kind, count in found.counts.items() if count},
+        "dry_run": result.request.dry_run,
+        "mended": mended,
+        "left": result.left,
+        "kept": [str(path) for path in result.kept],
+        "kept_without_content": result.without_content,
+    }
+
+
+def _sides(found: Reconciled, over_pulsar: bool) -> list[tuple[str, str, str]]:  # noqa: FBT001 - of one caller
+    tables = found.tables
+    depth = found.depth
+    side = "topics" if over_pulsar else "table"
+    rows = [
+        (side, "live", f"{len(tables.live):,}"),
+        (
+            side,
+            "deleted, not yet acknowledged" if over_pulsar else "marked, waits for the sweep",
+            f"{len(tables.marked):,}",
+        ),
+        (side, "delayed", f"{tables.delayed_count:,}"),
+    ]
+    if depth is not None:
+        rows += [
+            ("broker", "ready", f"{depth.ready:,}"),
+            ("broker", "unacked", "unknown" if depth.unacked is None else f"{depth.unacked:,}"),
+            ("broker", "consumers", f"{depth.consumers:,}"),
+            ("broker", "dead letters", f"{depth.dead:,}"),
+        ]
+    return rows
+
+
+def _named_lines(found: Reconciled) -> list[str]:
+    kinds: dict[QueueFinding, list[str]] = {
+        QueueFinding.BROKEN_ROW: [f"{row.enqueue_id} ({row.why})" for row in found.tables.broken],
+        QueueFinding.BLOB_MISSING: plain(found.missing or frozenset()),
+        QueueFinding.BAD_MESSAGE: [
+            f"{message.place} of {message.topic} ({message.why})" for message in found.tables.bad or ()
+        ],
+        QueueFinding.LACKS_MESSAGE: plain(found.without_message),
+        QueueFinding.ONLY_IN_BROKER: plain(found.only_in_broker),
+    }
+    named = (first_ids(f"{kind.value}:", ids, len(ids), ": --json names all") for kind, ids in kinds.items())
+    return [line for lines in named for line in lines]
+
+
+def _notes(found: Reconciled) -> list[str]:
+    lines = []
+    if found.lacking is None:
+        lines.append(
+            "The broker does not say how many messages are unacked: name --broker-management to compare counts."
+        )
+    if found.tables.delayed_beyond:
+        lines.append(f"{found.tables.delayed_beyond:,} delayed mails beyond --ids-max are counted, and not named.")
+    return lines
+
+
+def _mended_lines(result: ReconcileResult) -> list[str]:
+    request = result.request
+    mended = result.mended
+    lines = list[str]()
+    if request.republish:
+        lines.append(f"published {mended.republished:,} mails again.")
+    if request.mark:
+        lines.append(f"marked {len(mended.marked):,} mails.")
+    lines = [f"Would have {line}" if request.dry_run else line.capitalize() for line in lines]
+    if result.without_content:
+        lines.append(f"Of {result.without_content:,} of them the envelope is kept, and no bytes.")
+    if mended.unkept:
+        lines.append(f"{len(mended.unkept):,} of them have neither row nor message, so nothing could be kept of those.")
+    return [*lines, *(f"To put it back: mailmend queue restore {path}" for path in result.kept)]
+
+
+def _next_lines(result: ReconcileResult) -> list[str]:
+    command = f"mailmend queue reconcile --queue {result.request.queue}"
+    lines = {
+        QueueFinding.LACKS_MESSAGE: f"To deliver what lacks its message: {command} --drain --republish",
+        QueueFinding.BLOB_MISSING: f"To take out what has lost its bytes: {command} --mark ID",
+        QueueFinding.BROKEN_ROW: f"To take out what cannot be read: {command} --mark ID",
+        QueueFinding.ONLY_IN_BROKER: f"To drop what has no row: {command} --drain --mark ID",
+        QueueFinding.DEAD_LETTER: "Dead letters: mailmend runbook show queue-does-not-drain",
+    }
+    if result.request.settings.pulsar:
+        lines[QueueFinding.DEAD_LETTER] = (
+            f"Dead letters: mailmend queue redrive --queue {result.request.queue} --dry-run"
+        )
+        lines[QueueFinding.BAD_MESSAGE] = (
+            "What is no mail is a dead letter once it is consumed; to look at it: pulsar-admin topics "
+            "get-message-by-id -l LEDGER -e ENTRY TOPIC"
+        )
+    return [lines[kind] for kind in result.left if kind in lines]
+
+
+def _refuse_removing_blobs(others: dict[str, Any], context: click.Context) -> None:
+    if others.pop("remove_orphan_blobs"):
+        given = context.params
+        stores = typed_stores(context)
+        words = ("--keyspace", given["keyspace"], *stores, "--queues", given["queue_named"] or given["queue"])
+        raise WrongUse(
+            "--remove-orphan-blobs is gone: blobs that nothing refers to are collected by a command of their own",
+            mend=f"Look first: mailmend repair blobs {shlex.join(words)} --dry-run",
+        )
+
+
+RECONCILE: Final = Command(
+    name="reconcile",
+    summary="Compare broker, tables and blobs; mend.",
+    about="""Without stopping traffic; mends only what is asked for. The table's live mails against the broker's counts
+    and against their blobs; rows that cannot be read. Nothing is written without a mending option. Blobs that nothing
+    refers to: `mailmend check blobs`.
+
+    Without --drain the broker's side is counts, for it cannot be searched. --republish then publishes every live mail
+    older than --older-than, if some surely lack their message, and none if not; with --drain exactly those that lack
+    it.
+
+    What is removed is kept first, in ~/.local/share/mailmend/queue; `mailmend queue restore` puts it back. A mail that
+    has a message and no row is kept with --drain only. Killed, the same command goes on.
+
+    Over Pulsar the topics, of ready and of delayed mails, are compared with the blobs: `table` in the JSON is what they
+    list, `bad_messages` where those are that are no mails. They are read without being taken, so neither --drain nor
+    --republish has anything to do; --mark deletes.""",
+    service="mailmend.admin.queue.reconcile:reconcile",
+    present="mailmend.admin.queue.reconcile:reconcile_document",
+    options=(
+        QUEUE_ARGUMENT,
+        flag("--drain", "Take every message unacked, name it, give it back; asks. Pause consumers."),
+        flag("--force", "Go on in spite of consumers. Drain then, and also where there is a delivery limit."),
+        flag("--republish", "Publish mails again whose message the broker lacks."),
+        option(
+            "--older-than",
+            "Only mails enqueued longer ago than this: for --republish.",
+            type=Duration(AGE_MAX),
+            default="1h",
+        ),
+        option(
+            "--mark",
+            "Take this mail out of the queue; may be given again.",
+            type=click.UUID,
+            multiple=True,
+            metavar="ID",
+        ),
+        click.Option(["--remove-orphan-blobs"], is_flag=True, hidden=True),
+        flag("--no-blobs", "Leave the blobs out: they take two requests for each live mail."),
+        ids_max(
+            "How many mails of the queue are held in memory, about half a KiB each; more is refused. Delayed mails "
+            "beyond that are counted, and not named."
+        ),
+        DRY_RUN,
+        YES,
+    ),
+    shared=(queue_settings(broker=unless(), blobs=unless("no_blobs"), check=_refuse_removing_blobs),),
+    examples="""
+        mailmend queue reconcile                                    look only; traffic goes on
+        mailmend queue reconcile --drain --yes                      name what is only in the broker or only in the table
+        mailmend queue reconcile --drain --republish --dry-run      who would be published again
+        mailmend queue reconcile --mark ID                          take one mail out, whatever is wrong with it""",
+    exits="0 nothing was found, or all of it was mended; 1 something is found, or left; 2 wrong use, or a guard "
+    "refused; 3 some of it could not be mended (each is named); 4 cannot reach.",
+)

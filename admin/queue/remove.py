@@ -1,4 +1,4 @@
-"""Delete or purge mails; each is first kept in a file of removed mails, which `restore` reads."""
+"""`mailmend queue delete` and `purge`: each mail is first kept in a file that `restore` reads."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,9 +7,15 @@ from typing import Final
 
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import state_folder
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document, Part
+from mailmend.admin.frame.options import flag
+from mailmend.admin.frame.values import NOTHING_WRITTEN
 from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.admin.queue.options import DRY_RUN, FILTERS, QUEUE_ARGUMENT, YES, queue_settings, unless
 from mailmend.admin.queue.removed_mails import RemovedMailsFile, removed_mails_path
 from mailmend.admin.queue.request import DryRunRequest, MailSelection, confirm
+from mailmend.admin.queue.values import mail_json, mails_table, queue_document
 from mailmend.mailqueue.queue import Removed
 from mailmend.mailqueue.rules.mails import Listed
 from mailmend.model.errors import ExitCode, WrongUse
@@ -114,3 +120,81 @@ def _remove(verb: str, selection: MailSelection | None, request: PurgeRequest, c
         return RemoveResult(request, found, connections.now, tuple(first), kept, without_content)
 
     return with_queues(request.settings, removed)
+
+
+def remove_document(result: RemoveResult) -> Document:
+    request = result.request
+    count = result.removed.count
+    failed = result.removed.failed
+    json = {
+        "dry_run": request.dry_run,
+        "removed": 0 if request.dry_run else count,
+        "would_remove": count if request.dry_run else None,
+        "failed": [{"id": unremoved.enqueue_id, "why": unremoved.why} for unremoved in failed],
+        "kept": str(result.kept) if result.kept else None,
+        "kept_without_content": result.without_content,
+        "mails": [mail_json(mail, result.at) for mail in result.listed] if request.dry_run else None,
+    }
+    body: list[Part] = []
+    if request.dry_run:
+        if result.listed:
+            body.append(mails_table(f"Would be removed from {request.queue}", result.listed, result.at))
+        body.append(f"{NOTHING_WRITTEN} {count:,} would be removed from {request.queue}.")
+        return queue_document(result, json, body)
+    body.append(f"Removed {count:,} mails from {request.queue}.")
+    if result.without_content:
+        body.append(f"The bytes of {result.without_content:,} of them were missing already; their envelopes are kept.")
+    if result.kept:
+        body.append(f"To put them back: mailmend queue restore {result.kept}")
+    return queue_document(
+        result, json, body, [f"not removed: {unremoved.enqueue_id}: {unremoved.why}" for unremoved in failed]
+    )
+
+
+_KEEPING: Final = """Each mail is kept first, envelope and bytes, in a file that only you may read, in
+    ~/.local/share/mailmend/queue; the answer names it, and `mailmend queue restore FILE` puts its mails back. --no-keep
+    forgets them for good."""
+
+_REMOVE_EXITS: Final = (
+    "0 done (or nothing matched), 2 wrong use, or nobody agreed; 3 some could not be removed (each is named), 4 cannot "
+    "reach: what was removed stays removed, the same command goes on."
+)
+_NO_KEEP: Final = flag("--no-keep", "Do not keep the removed mails in a file: they are gone.")
+
+DELETE: Final = Command(
+    name="delete",
+    summary="Remove the mails that match; keeps them in a file first.",
+    about=f"""Delayed ones too: none of them is delivered any more. One that a consumer has at that moment may still
+    be finished. The broker is not asked: what it still holds of them is dropped on delivery, and never becomes a dead
+    letter. Over Pulsar they are acknowledged where they are; the answer comes half a second later, when every process
+    knows. What a James has prefetched by then it may still deliver.
+
+    {_KEEPING}""",
+    service="mailmend.admin.queue.remove:delete",
+    present="mailmend.admin.queue.remove:remove_document",
+    options=(QUEUE_ARGUMENT, DRY_RUN, _NO_KEEP),
+    shared=(FILTERS, queue_settings(blobs=unless("dry_run"))),
+    examples="""
+        mailmend queue delete --sender spammer@example.org --dry-run     who would go
+        mailmend queue delete --sender spammer@example.org
+        mailmend queue delete outgoing --older-than 5d --state error --no-keep""",
+    exits=_REMOVE_EXITS,
+)
+
+PURGE: Final = Command(
+    name="purge",
+    summary="Remove every mail; asks, and keeps them in a file first.",
+    about=f"""Delayed ones too. Dead letters stay; over Pulsar they go too, kept in the file like the others: only
+    what no mail can be made of stays among them. Messages about deletions stay over Pulsar until they
+    expire (`mailmend queue tend`): none of them is about a mail that comes later, James's neither.
+
+    {_KEEPING}""",
+    service="mailmend.admin.queue.remove:purge",
+    present="mailmend.admin.queue.remove:remove_document",
+    options=(QUEUE_ARGUMENT, DRY_RUN, YES, _NO_KEEP),
+    shared=(queue_settings(blobs=unless("dry_run")),),
+    examples="""
+        mailmend queue purge outgoing --dry-run
+        mailmend queue purge outgoing --yes""",
+    exits=_REMOVE_EXITS,
+)

@@ -1,13 +1,20 @@
-"""Put removed mails back into their queues."""
+"""`mailmend queue restore`: put removed mails back into their queues."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 from uuid import UUID
 
+import click
+
 from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document
+from mailmend.admin.frame.options import flag, option
+from mailmend.admin.frame.values import NOTHING_WRITTEN, plain
 from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.admin.queue.options import DRY_RUN, queue_settings, unless
 from mailmend.admin.queue.removed_mails import RemovedMailRecord, RestoredLog, read_removed_mails
 from mailmend.admin.queue.request import DryRunRequest
 from mailmend.mailqueue.arrivals import RemovedMail, RestoreResult, Restoring
@@ -195,3 +202,82 @@ class _Returning:
             new = await queue.enqueue(mail, removed.content, at=removed.due_at, was_queued=True)
             return new, RestoreResult.PUT
         return restored_id(removed.was, queue.name), await found.restore(removed)
+
+
+def restore_document(result: RestoredMails) -> Document:
+    request = result.request
+    plan = result.plan
+    json = {
+        **request.home,
+        "file": str(request.file),
+        "queues": sorted(plan.missing),
+        "dry_run": request.dry_run,
+        "restored": result.restored,
+        "would_restore": plan.count if request.dry_run else None,
+        "would_restore_ids": sorted(str(enqueue_id) for ids in plan.missing.values() for enqueue_id in ids)
+        if request.dry_run
+        else None,
+        "already": result.already,
+        "never_left": plain(result.never_left),
+        "torn": plan.truncated,
+        "without_content": plain(result.without_content),
+        "failed": [{"id": str(enqueue_id), "why": why} for enqueue_id, why in result.failed.items()],
+        "exit": int(result.exit),
+    }
+    return Document(json, _restored_lines(result), result.exit, _restore_remarks(result))
+
+
+def _restored_lines(result: RestoredMails) -> list[str]:
+    plan = result.plan
+    request = result.request
+    queues = ", ".join(sorted(plan.missing)) or "any queue"
+    lines = [f"Put {result.restored:,} mails back into {queues}."]
+    if request.dry_run:
+        lines = [f"{NOTHING_WRITTEN} {plan.count:,} mails of {request.file} would go back into {queues}."]
+    if result.already:
+        lines.append(f"{result.already:,} had been put back by an earlier restore.")
+    if result.never_left:
+        lines.append(f"{len(result.never_left):,} never left their queue: their removal was interrupted.")
+    return lines
+
+
+def _restore_remarks(result: RestoredMails) -> list[str]:
+    cut = ["The end of the file is missing; what stood there was not removed from its queue."] * result.plan.truncated
+    missing = [
+        f"not restored: {enqueue_id}: its bytes were missing when it was removed"
+        for enqueue_id in result.without_content
+    ]
+    return [*cut, *missing, *(f"not restored: {enqueue_id}: {why}" for enqueue_id, why in result.failed.items())]
+
+
+RESTORE: Final = Command(
+    name="restore",
+    summary="Put back what a delete or purge removed.",
+    about="""Each mail returns into the queue that it was in. Each is enqueued anew, under a new id that follows from
+    its old one; one whose time is still to come is delayed again. What is back is written down beside the file, so a
+    restore that was interrupted goes on where it stopped. One that is still listed under its old id, because its
+    removal was interrupted, stays as it is. --id restores only the mails that it names, by the ids they had; one that
+    the file does not hold is refused before anything is put back.""",
+    service="mailmend.admin.queue.restore:restore",
+    present="mailmend.admin.queue.restore:restore_document",
+    options=(
+        click.Argument(["file"], type=click.Path(path_type=Path)),
+        option(
+            "--id",
+            "Only this mail: by the id it had; may be given again.",
+            "ids",
+            type=click.UUID,
+            multiple=True,
+            metavar="ID",
+        ),
+        flag("--again", "Once more what was done already: a second copy of each mail that is back."),
+        DRY_RUN,
+    ),
+    shared=(queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"), named=False),),
+    examples="""
+        mailmend queue restore ~/.local/share/mailmend/queue/spool-purge-20260501T120000.000000Z-77.jsonl.gz
+        mailmend queue restore FILE --dry-run
+        mailmend queue restore FILE --id 5f0c2d1e-0000-4000-8000-000000000001       this one alone""",
+    exits="0 all of them are back, 2 wrong use (no such file or id; restored already), 3 some are not (each is named), "
+    "4 cannot reach: the same command goes on from there. After a kill too: each mail is back once.",
+)

@@ -1,4 +1,4 @@
-"""The background tasks of queues: due mails, sweeps, renewals, tallies, deletions; as a service, or one round."""
+"""`mailmend queue tend`: the background tasks of queues, as a service, or one round of them."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -6,18 +6,26 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import click
 
 from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document
 from mailmend.admin.frame.event_loop import stop_signal
+from mailmend.admin.frame.options import FILE, flag, option
+from mailmend.admin.frame.values import NOTHING_WRITTEN, plain
 from mailmend.admin.frame.whole_files import refuse_unwritable, write_text
 from mailmend.admin.queue.connections import QueueConnections, with_queues
+from mailmend.admin.queue.options import ALL, DRY_RUN, QUEUE_ARGUMENT, queue_settings, unless
 from mailmend.admin.queue.request import DryRunRequest, QueueAnswer
+from mailmend.admin.queue.sweep import sweep_json, swept_line, would_sweep_lines
 from mailmend.mailqueue.background import paused
 from mailmend.mailqueue.metrics import TrafficSums, pace_between
 from mailmend.mailqueue.prometheus import PrometheusCounts, gauges_text
 from mailmend.mailqueue.queue import MailQueue
-from mailmend.mailqueue.upkeep import Upkeep
+from mailmend.mailqueue.upkeep import Swept, TendedDeletions, Upkeep
 from mailmend.model.errors import MailmendError, WrongUse
 from mailmend.model.ids import QueueName
 
@@ -127,3 +135,88 @@ class _Metrics:
             figures.append((await queue.figures(), pace_between(first, now)))
         write_text(self.file, self.counts.text() + gauges_text(figures), masked=False)
         return sums
+
+
+def tend_document(result: QueueAnswer[TendRequest, Sequence[TendedQueue]]) -> Document:
+    request = result.request
+    if not (request.once or request.dry_run):
+        return Document()
+    queues = [
+        {"queue": queue.queue, "moved_due": queue.moved_due, **_upkeep_json(queue.upkeep, dry_run=request.dry_run)}
+        for queue in result.found
+    ]
+    json = {**request.home, "dry_run": request.dry_run, "queues": queues, "exit": 0}
+    lines = [line for queue in result.found for line in _round_lines(queue, dry_run=request.dry_run)]
+    return Document(json, [NOTHING_WRITTEN, *lines] if request.dry_run else lines)
+
+
+def _upkeep_json(found: Upkeep, *, dry_run: bool) -> dict[str, Any]:
+    match found:
+        case Swept():
+            return dict(plain(sweep_json(found, dry_run=dry_run)))
+        case TendedDeletions():
+            return {"deletions": {"left": found.left, "expired": found.expired}, "removed_again": found.again}
+
+
+def _round_lines(one: TendedQueue, *, dry_run: bool) -> list[str]:
+    due = f"{one.moved_due:,} delayed mails of {one.queue} " + (
+        "are due, and would be moved into it." if dry_run else "became due."
+    )
+    match one.upkeep:
+        case Swept() if dry_run:
+            return [due, *would_sweep_lines(one.queue, one.upkeep)]
+        case Swept():
+            return [f"{due} {swept_line(one.queue, one.upkeep)}"]
+        case TendedDeletions():
+            return [f"{due} {_deletions_line(one.upkeep, dry_run=dry_run)}"]
+
+
+def _deletions_line(found: TendedDeletions, *, dry_run: bool) -> str:
+    """What was done about messages that say which mails are deleted."""
+    would = "would be " if dry_run else ""
+    line = f"{found.expired:,} notes of deletions {would or 'are '}gone, {found.left:,} deletions {would or 'are '}kept"
+    if found.again:
+        line += f"; {found.again:,} deleted mails that the broker had forgotten {would or 'are '}gone again"
+    return f"{line}."
+
+
+def _refuse_json_of_a_service(others: dict[str, Any], context: click.Context) -> None:
+    if context.params.get("as_json") and not (others["once"] or others["dry_run"]):
+        raise WrongUse(
+            "--json is for --once and --dry-run", mend="A service reports on stderr, and in --metrics-file FILE."
+        )
+
+
+TEND: Final = Command(
+    name="tend",
+    summary="The background work: due mails, sweeps, renewals.",
+    about="""Due mails are moved, slices swept, old mails renewed, tallies written. One such process for each keyspace
+    is enough; several do no harm, and take over from each other. Without any, delayed mails stay where they are, and
+    mails that wait for longer than the tables' time to live expire. Of a queue over Pulsar due mails are moved, notes
+    of deletions expire, and what a killed broker forgot is deleted again; without such a process notes pile up. A dry
+    run is one look at what a round would do now.""",
+    service="mailmend.admin.queue.tend:tend",
+    present="mailmend.admin.queue.tend:tend_document",
+    options=(
+        QUEUE_ARGUMENT,
+        flag("--once", "End after one round."),
+        option(
+            "--metrics-file",
+            "Write metrics for Prometheus's node_exporter: after each round, to a file of its own.",
+            "metrics",
+            before="--metrics",
+            type=FILE,
+            metavar="FILE",
+        ),
+        ALL,
+        DRY_RUN,
+    ),
+    shared=(queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"), check=_refuse_json_of_a_service),),
+    examples="""
+        mailmend queue tend --all                                    as a service; ends in good order on SIGTERM
+        mailmend queue tend --all --dry-run                          what a round would move, sweep and renew now
+        mailmend queue tend --all --once                             one round, from cron or a systemd timer
+        mailmend queue tend --all --metrics-file /var/lib/node_exporter/mailmend_tend.prom""",
+    exits="0 it was asked to stop, or the round is done; 2 wrong use; 4 cannot reach (at the start; later it waits "
+    "longer and longer between its tries, and says so on stderr).",
+)

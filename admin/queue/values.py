@@ -96,3 +96,6 @@ MAILS_PAPER_COLUMNS: Final = 200
 
 
 RECIPIENTS_SHOWN: Final = 3
+
+
+STARTS: Final = ("browse_start", "content_start", "swept_at")

@@ -15,9 +15,9 @@ from mailmend.admin.local.server_kind import Site
 from mailmend.admin.queue import connections as queues
 from mailmend.admin.queue import options
 from mailmend.admin.queue.group import QUEUE
-from mailmend.admin.queue.maintenance_service import SweepRequest
 from mailmend.admin.queue.options import local_blobs
 from mailmend.admin.queue.request import QueueAnswer
+from mailmend.admin.queue.sweep import SweepRequest
 from mailmend.cql.driver import session
 from mailmend.cql.schema.generations import AUGUST_2026
 from mailmend.mailqueue.blobs.s3 import S3Settings
@@ -52,7 +52,7 @@ def settings_seen(monkeypatch: pytest.MonkeyPatch) -> list[QueueSettings]:
         found.append(request.settings)
         return QueueAnswer(request, Swept())
 
-    monkeypatch.setattr("mailmend.admin.queue.maintenance_service.sweep", look)
+    monkeypatch.setattr("mailmend.admin.queue.sweep.sweep", look)
     return found
 
 
