@@ -14,7 +14,6 @@ from mailmend.admin.frame.endings import PipeClosed, ending_of, heed_termination
 from mailmend.admin.frame.options import CONFIG, PROFILE
 from mailmend.admin.frame.whole_files import replace_closed_streams
 from mailmend.admin.messages.mending import CHECK, REPAIR, UNDO
-from mailmend.admin.messages.runs import RUNS
 from mailmend.model.errors import WrongUse
 
 EXIT_CODES = """\b
@@ -37,7 +36,7 @@ COMMANDS: Final = CommandGroup(
         REPAIR,
         Late("apply", "Do exactly what a plan says.", "mailmend.admin.messages.plans:APPLY"),
         UNDO,
-        RUNS,
+        Late("runs", "What ran, and what it found.", "mailmend.admin.messages.runs:RUNS"),
         Late(
             "jobs", "Scheduled checks and repairs: when they run, and how they ended.", "mailmend.admin.jobs.jobs:JOBS"
         ),

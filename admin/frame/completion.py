@@ -22,7 +22,7 @@ _VARIABLE: Final = "_MAILMEND_COMPLETE"
 
 def completed_runs(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     def found() -> Iterator[CompletionItem]:
-        for run in imported("mailmend.admin.messages.runs_service:list_runs")(_connection(context)).runs:
+        for run in imported("mailmend.admin.messages.runs:list_runs")(_connection(context)).runs:
             yield CompletionItem(str(run.id), help=f"{run.command} {run.started_at:%Y-%m-%d %H:%M}")
 
     return _offered(found(), incomplete)

@@ -22,7 +22,7 @@ from mailmend.admin.frame.cluster import (
 from mailmend.admin.frame.examples import Affected, Example, Examples, both_of
 from mailmend.admin.frame.plan_files import head_of, plan_into
 from mailmend.admin.frame.settings import ConnectionSettings, plain, typed_as
-from mailmend.admin.messages.runs_service import affected
+from mailmend.admin.messages.runs import affected
 from mailmend.admin.messages.staging import ended, staged
 from mailmend.model.catalog.ledger import KEEP
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES

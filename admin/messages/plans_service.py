@@ -12,7 +12,7 @@ from mailmend.admin.frame.examples import Examples, both_of
 from mailmend.admin.frame.plan_files import LOOKS, PlanFile, PlanKind, plan_in, spans_in
 from mailmend.admin.frame.settings import QueueSettings
 from mailmend.admin.messages.mending_service import MendingResult, unseen
-from mailmend.admin.messages.runs_service import affected
+from mailmend.admin.messages.runs import affected
 from mailmend.cql.introspect import live_schema
 from mailmend.model.catalog.ledger import KEEP
 from mailmend.model.catalog.mail import MESSAGES

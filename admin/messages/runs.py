@@ -1,20 +1,229 @@
-"""Declarations of runs: what was done, and what it found."""
+"""`mailmend runs`: the runs of the ledger, listed, shown, and how findings change over them; nothing is written."""
 
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
 
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.charts import by_time, by_verdict, in_order, over_runs
+from mailmend.admin.frame.cluster import OpenCluster, open_cluster
 from mailmend.admin.frame.command import JSON, Command, CommandGroup
-from mailmend.admin.frame.kinds import KEEP, duration_text
+from mailmend.admin.frame.document import Document, Grid, Part
+from mailmend.admin.frame.examples import Affected, Example, Examples
+from mailmend.admin.frame.kinds import KEEP as KEEP_KIND
+from mailmend.admin.frame.kinds import duration_text
 from mailmend.admin.frame.options import ANONYMOUS, CONNECTION, FILE, FINDINGS, REPORT, flag, option
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.frame.values import plain, shown
+from mailmend.admin.frame.verdict_texts import steps_grid, steps_lines
+from mailmend.admin.messages.affected_document import affected_json, findings_parts, mailboxes_part
 from mailmend.admin.messages.mending import RUN_ARGUMENT
-from mailmend.model.catalog.ledger import KEEP as KEEP_DEFAULT
+from mailmend.model.catalog.ledger import KEEP
+from mailmend.model.catalog.mail import PROJECTIONS
+from mailmend.model.errors import MailmendError
+from mailmend.model.instants import MICROS
+from mailmend.model.projections.findings import Finding, RepairPolicy
+from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.texts import keyspace_option
+from mailmend.repair.decisions.left_sample import LEFT_SAMPLE
+from mailmend.repair.decisions.recheck import reason_of
+from mailmend.repair.ledger.runs import Run
+from mailmend.repair.mending.undo import NOT_UNDONE, USED_SINCE
+
+
+@dataclass(frozen=True, slots=True)
+class RunsResult:
+    """The runs, newest first."""
+
+    keyspace: str
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A run, a few of its findings, and in whose mailboxes they are."""
+
+    run: Run
+    examples: tuple[Example, ...]
+    affected: Affected
+
+
+def list_runs(connection: ConnectionSettings, since: timedelta = KEEP, *, everything: bool = False) -> RunsResult:
+    """The runs in the ledger that are not older than `since`; `everything`: of every keyspace."""
+    with open_cluster(connection) as opened:
+        ledger = opened.existing_ledger(since)
+        runs = ledger.runs(None if everything else connection.keyspace) if ledger else []
+    return RunsResult(connection.keyspace, tuple(runs))
+
+
+def _explainer(run: Run) -> Callable[[Finding], Finding]:
+    """Adds the reason to what a run left after it had recorded it: the rest is in its summary."""
+    policy = RepairPolicy(run.id, run.as_of)
+    now = round((run.ended_at or run.started_at).timestamp() * MICROS)
+
+    def explained(finding: Finding) -> Finding:
+        projection = PROJECTIONS.get(finding.suspect.projection)
+        if finding.result is None or projection is None:
+            return finding
+        if run.undoes is not None and finding.result is Verdict.MOVED:
+            return replace(finding, reason=USED_SINCE)
+        return replace(finding, reason=reason_of(finding, policy, now, projection))
+
+    return explained
+
+
+def show_run(connection: ConnectionSettings, run: UUID, caller: Caller) -> RunResult:
+    """One run; each of its findings goes to the caller.
+
+    Raises:
+        UnknownRun: no such run is kept.
+    """
+    examples = Examples()
+    with open_cluster(connection) as opened:
+        ledger = opened.known_ledger(run)
+        found = ledger.get(run)
+        for outcome in map(_explainer(found), ledger.findings(found.id)):
+            examples.add(outcome)
+            caller.finding(outcome)
+        affected = examples.affected(lambda: opened.cluster.keyspace(found.keyspace), caller)
+    return RunResult(found, examples.sorted(), affected)
+
+
+def affected(examples: Examples, opened: OpenCluster, caller: Caller) -> Affected | None:
+    """Whose mail the findings are in, and the runs of the ledger; None where no report is written."""
+    if not caller.report:
+        return None
+    runs: tuple[Run, ...] = ()
+    try:
+        ledger = opened.existing_ledger()
+        runs = tuple(ledger.runs(opened.mail.name)) if ledger else ()
+    except MailmendError as error:
+        caller.remark(f"The runs before are not known: {error.what}.")
+    return replace(examples.affected(lambda: opened.mail, caller), runs=runs)
+
+
+_NO_RUN: Final = "No run is kept: nothing was repaired yet, or it has expired."
+
+_SUMS: Final = ("findings", "fixed", "left")
+
+EXAMPLES_SHOWN: Final = 20
+"""How many findings `runs show` lists; `--findings` gives all."""
+
+
+def runs_document(result: RunsResult) -> Document:
+    json = {"runs": [run_json(run) for run in result.runs]}
+    if not result.runs:
+        return Document(json, (_NO_RUN,))
+    columns = ("run", "started", "command", "state", "fixed", "left")
+    table = Grid(f"Runs of {result.keyspace}", columns, [_cells(run) for run in result.runs])
+    return Document(json, (table, f"Next: mailmend runs show {result.runs[0].id}"))
+
+
+def trend_document(result: RunsResult) -> Document:
+    names = ("run", "started_at", "command", "state")
+    runs = [
+        {**{name: run_json(run)[name] for name in names}, **{name: run.summary.get(name) or {} for name in _SUMS}}
+        for run in reversed(result.runs)
+    ]
+    return Document(
+        {"keyspace": result.keyspace, "runs": runs},
+        tuple(trend_parts(result.runs)) or (_NO_RUN,),
+        title=f"Trend of keyspace {result.keyspace}",
+    )
+
+
+def trend_parts(runs: Sequence[Run]) -> Iterator[Part]:
+    """What was found, fixed and left by verdict, the oldest run first; given the newest first."""
+    summed = [(run, {name: by_name(run, name) for name in _SUMS}) for run in reversed(runs)]
+    rows = [
+        (shown(run.started_at), str(run.id), run.command, verdict, *(f"{sums[name][verdict]:,}" for name in _SUMS))
+        for run, sums in summed
+        for verdict in in_order(name for counts in sums.values() for name in counts) or ("",)
+    ]
+    if rows:
+        yield Grid("Run after run", ("started", "run", "command", "verdict", "found", "fixed", "left"), rows)
+    repairs = [(f"{shown(run.started_at)}, {run.command}", sums) for run, sums in summed if run.undoes is None]
+    yield from over_runs("Found, run after run", [(label, sums["findings"]) for label, sums in repairs])
+    yield from over_runs("Left, run after run", [(label, sums["left"]) for label, sums in repairs])
+
+
+def by_name(run: Run, name: str) -> Counter[str]:
+    """One of a run's sums by verdict, over all projections; nothing for a run that was killed."""
+    sums = run.summary.get(name)
+    found = Counter[str]()
+    for verdict, number in sums.items() if isinstance(sums, dict) else ():
+        found.update(number if isinstance(number, dict) else {verdict: number})
+    return found
+
+
+def run_document(result: RunResult) -> Document:
+    run = result.run
+    json = run_json(result.run)
+    fields = {name: value for name, value in json.items() if name not in {"options", "summary"}}
+    fields |= {f"option {name}": value for name, value in run.options.items()}
+    fields |= {name: value for name, value in json["summary"].items() if name not in fields}
+    rows = [(name, _text(value)) for name, value in fields.items() if value not in (None, {}, "")]
+    body: list[Part] = [Grid(f"Run {run.id}", ("field", "value"), rows, frozenset({"value"}))]
+    whose = tuple(mailboxes_part(result.affected, run.keyspace))
+    found = {name: _by_verdict(counts) for name, counts in run.summary.get("findings", {}).items()}
+    few = result.examples[:EXAMPLES_SHOWN]
+    undo = f"mailmend undo {run.id} {keyspace_option(run.keyspace)}"
+    back = [] if run.command in NOT_UNDONE else [f"To put it back: {undo}"]
+    return Document(
+        json | affected_json(result.affected),
+        (
+            *body,
+            *steps_lines(_by_verdict(by_name(run, "left")), run.keyspace),
+            *whose,
+            *findings_parts(few, result.affected, run.keyspace, whole=False),
+            *back,
+        ),
+        title=f"{run.command} of keyspace {run.keyspace}",
+        report=(
+            *body,
+            *([steps_grid(found, run.keyspace)] if found else []),
+            *by_verdict(by_name(run, "findings")),
+            *by_time(result.affected.hours),
+            *whose,
+            *findings_parts(result.examples, result.affected, run.keyspace, whole=True),
+            *back,
+        ),
+    )
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    fields = plain(run)
+    fields["summary"].pop(LEFT_SAMPLE, None)
+    return {"run": fields.pop("id"), **fields}
+
+
+def _by_verdict(counts: Any) -> dict[Verdict, int]:
+    """Those that this version knows; blobs have names of their own."""
+    names = Verdict.__members__
+    return {names[name]: number for name, number in counts.items() if name in names} if isinstance(counts, dict) else {}
+
+
+def _cells(run: Run) -> tuple[str, ...]:
+    sums = (f"{by_name(run, name).total():,}" if name in run.summary else "" for name in _SUMS[1:])
+    return (str(run.id), shown(run.started_at), run.command, run.state.value, *sums)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
+    return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)
+
 
 _WHICH: Final = (
     flag("--all", "All of them: the runs of every mail keyspace, not only of --keyspace.", "everything"),
     option(
         "--since",
         "How far to look back; a repair's own --keep may be longer.",
-        type=KEEP,
-        default=duration_text(KEEP_DEFAULT),
+        type=KEEP_KIND,
+        default=duration_text(KEEP),
     ),
 )
 
@@ -26,8 +235,8 @@ RUNS: Final = CommandGroup(
         Command(
             name="list",
             summary="List the runs, newest first.",
-            service="mailmend.admin.messages.runs_service:list_runs",
-            present="mailmend.admin.messages.runs_document:runs_document",
+            service="mailmend.admin.messages.runs:list_runs",
+            present="mailmend.admin.messages.runs:runs_document",
             options=_WHICH,
             shared=(CONNECTION,),
         ),
@@ -37,8 +246,8 @@ RUNS: Final = CommandGroup(
             about="""Whether drift comes back, and whether repairs keep up with it. A check writes nothing, so it is not
             among the runs; its report shows them beside what it found. With --json each of `runs` has `findings`,
             `fixed` and `left` as the run's own result had them.""",
-            service="mailmend.admin.messages.runs_service:list_runs",
-            present="mailmend.admin.messages.runs_document:trend_document",
+            service="mailmend.admin.messages.runs:list_runs",
+            present="mailmend.admin.messages.runs:trend_document",
             options=_WHICH,
             shared=(CONNECTION,),
             output=(JSON, REPORT),
@@ -50,8 +259,8 @@ RUNS: Final = CommandGroup(
             for some findings both rows side by side, what differs marked, with the times of writing. With --json
             `mailboxes` (each with `mailbox`, `user`, `path`, `findings`, `left`) and `in_other_mailboxes` stand beside
             the run's own fields.""",
-            service="mailmend.admin.messages.runs_service:show_run",
-            present="mailmend.admin.messages.runs_document:run_document",
+            service="mailmend.admin.messages.runs:show_run",
+            present="mailmend.admin.messages.runs:run_document",
             options=(RUN_ARGUMENT,),
             shared=(CONNECTION,),
             output=(

@@ -19,11 +19,10 @@ from mailmend.repair.clock import read_clocks
 from mailmend.repair.decisions.engines import estimated_rows
 from mailmend.repair.mending.engine import RUNS_APART_MICROS, RepairSettings
 from mailmend.repair.mending.runner import RepairResult
-from mailmend.repair.staging.area import StagingStore
 from mailmend.repair.staging.folder import StagingFolder
 
 if TYPE_CHECKING:
-    from mailmend.repair.staging.area import StagingArea  # its library comes with an extra of its own
+    from mailmend.repair.staging.area import StagingArea, StagingStore  # its library comes with an extra of its own
     from mailmend.repair.staging.bucket import StagingBucket
 
 ROW_BYTES: Final = 140
@@ -76,7 +75,7 @@ def staged(
             raise
 
 
-def _store_at(place: str) -> StagingStore:
+def _store_at(place: str) -> "StagingStore":
     """A folder, or `s3a://bucket/prefix[?endpoint=URL&region=NAME]`."""
     if "://" not in place:
         return StagingFolder(Path(place).expanduser().absolute())
