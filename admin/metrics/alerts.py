@@ -14,7 +14,7 @@ _DAY: Final = 86_400
 
 
 class AlertSeverity(Enum):
-    """How soon somebody has to look."""
+    """How soon a person has to look."""
 
     WARNING = "warning"  # at the next working day
     CRITICAL = "critical"  # now, by night too
@@ -60,7 +60,7 @@ ALERTS: Final = (
         " unless on (keyspace) mailmend_ledger_up == 0",
         "15m",
         AlertSeverity.WARNING,
-        "Job {{ $labels.job_name }} of {{ $labels.keyspace }} was due, and nothing has ever started it",
+        "Job {{ $labels.job_name }} of {{ $labels.keyspace }} was due, and has never been started",
         "scheduled-repair-failed",
     ),
     AlertRule(
@@ -101,7 +101,7 @@ ALERTS: Final = (
         "time() - max by (keyspace) (mailmend_ledger_read_timestamp_seconds) > 3600",
         "5m",
         AlertSeverity.WARNING,
-        "The figures of {{ $labels.keyspace }} are older than an hour: nothing writes them anew",
+        "The figures of {{ $labels.keyspace }} are older than an hour: no process writes them",
         "servers-do-not-answer",
     ),
     AlertRule(
@@ -109,7 +109,7 @@ ALERTS: Final = (
         "time() - max by (queue) (mailmend_queue_looked_at_timestamp_seconds) > 3600",
         "5m",
         AlertSeverity.WARNING,
-        "The figures of queue {{ $labels.queue }} are older than an hour: nobody looks at it",
+        "The figures of queue {{ $labels.queue }} are older than an hour: no process writes them",
         "servers-do-not-answer",
     ),
     AlertRule(
@@ -144,7 +144,7 @@ ALERTS: Final = (
         " - max by (queue) (mailmend_delivery_suspensions_read_timestamp_seconds) > 900",
         "5m",
         AlertSeverity.WARNING,
-        "Servers of queue {{ $labels.queue }} cannot read what is suspended: what is changed now has no effect",
+        "Servers of queue {{ $labels.queue }} cannot read suspensions and conditions: changes have no effect",
         "servers-do-not-answer",
     ),
     AlertRule(
@@ -245,7 +245,7 @@ ALERTS: Final = (
         _problem("not_swept"),
         "30m",
         AlertSeverity.CRITICAL,
-        "Nobody sweeps queue {{ $labels.queue }}: mails that wait will expire unless a sweep renews them",
+        "No process sweeps queue {{ $labels.queue }}: mails that wait will expire unless a sweep renews them",
         "queue-tables-grow",
     ),
     AlertRule(
@@ -269,7 +269,7 @@ ALERTS: Final = (
         _problem("messages_expire", "backlog_dropped", "subscription_expires", "idle_topic_deleted", "acks_forgotten"),
         "15m",
         AlertSeverity.CRITICAL,
-        "The broker of queue {{ $labels.queue }} drops mails or repeats them by itself: {{ $labels.trouble }}",
+        "The broker of queue {{ $labels.queue }} drops or repeats mails: {{ $labels.trouble }}",
         "queue-does-not-drain",
     ),
     AlertRule(

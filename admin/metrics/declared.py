@@ -17,7 +17,7 @@ RUN_END: Final = Metric(
     "mailmend_run_end_timestamp_seconds",
     "When the last run ended",
     _RUN,
-    no_alert="Whether a job still runs, MailmendJobHasNoSuccess says; by hand nobody waits for a next run",
+    no_alert="MailmendJobHasNoSuccess covers jobs; a run by hand has no next run to wait for",
 )
 RUN_DURATION: Final = Metric(
     "mailmend_run_duration_seconds",
@@ -76,7 +76,7 @@ RUN_STAGE: Final = Metric(
     "mailmend_run_stage_duration_seconds",
     "How long a stage of it took",
     (*_RUN, "stage"),
-    no_alert="Tells where the time went, to somebody who asks",
+    no_alert="Informational: where the time went",
 )
 RUN_QUEUE_MARKS: Final = Metric(
     "mailmend_run_queue_marks",
@@ -105,7 +105,7 @@ RUNS: Final = (
 
 JOB_NEXT: Final = Metric("mailmend_job_next_run_timestamp_seconds", "When the job is due next", _JOB)
 JOB_PERIOD: Final = Metric("mailmend_job_period_seconds", "The longest time between two of its next runs", _JOB)
-JOB_PAUSED: Final = Metric("mailmend_job_paused", "Whether somebody has paused it", _JOB)
+JOB_PAUSED: Final = Metric("mailmend_job_paused", "Whether it is paused", _JOB)
 JOB_RUNNING: Final = Metric(
     "mailmend_job_running",
     "Whether it runs now",

@@ -30,8 +30,8 @@ Generated from the declarations in `admin/metrics`: `python -m mailmend.admin.me
   `metrics_file` of its declaration. A run without a result leaves in the file what the one before had found, and its
   last success.
 - `mailmend queue tend --metrics-file FILE` and `queue metrics` tell of queues, their broker and their mails.
-- `mailmend delivery serve --metrics-file FILE` tells of the mails that it has in hand, and of what became of others;
-  with `--listen` of those that clients hand over, too.
+- `mailmend delivery serve --metrics-file FILE` tells of the mails that it delivers, and of what
+  became of others; with `--listen` also of the mails that clients hand over.
 - `mailmend metrics alerts` and `mailmend metrics dashboard` print the two files of [monitoring/](monitoring/).
 
 Each file is for one command alone, and no two may tell the same, for node_exporter then reports an error: `metrics

@@ -81,7 +81,7 @@ CASES = (
     Case(NO_SUCCESS, 48, {SUCCESS: "0", **PERIOD, PAUSED: "0"}),
     Case(NO_SUCCESS, 49, {SUCCESS: "0", **PERIOD, PAUSED: "1"}),
     Case(NO_SUCCESS, 49, {SUCCESS: "0+300x900", **PERIOD, PAUSED: "0"}),
-    Case(NEVER, 50, NEXT | {UP: "1"}, "Job nightly of mail was due, and nothing has ever started it", OF_JOB),
+    Case(NEVER, 50, NEXT | {UP: "1"}, "Job nightly of mail was due, and has never been started", OF_JOB),
     Case(NEVER, 26, NEXT | {UP: "1"}),
     Case(NEVER, 50, NEXT | {UP: "1", BEGAN: "7"}),
     Case(NEVER, 50, NEXT | {UP: "1", PAUSED: "1"}),
@@ -105,7 +105,7 @@ CASES = (
         "MailmendMetricsStale",
         2,
         {READ_AT: "0"},
-        "The figures of mail are older than an hour: nothing writes them anew",
+        "The figures of mail are older than an hour: no process writes them",
         "keyspace=mail",
     ),
     Case("MailmendMetricsStale", 1, {READ_AT: "0"}),
@@ -114,7 +114,7 @@ CASES = (
         "MailmendQueueMetricsStale",
         2,
         {LOOKED_AT: "0"},
-        "The figures of queue spool are older than an hour: nobody looks at it",
+        "The figures of queue spool are older than an hour: no process writes them",
         "queue=spool",
     ),
     Case("MailmendQueueMetricsStale", 1, {LOOKED_AT: "0"}),
@@ -147,7 +147,7 @@ CASES = (
         "MailmendSuspensionsUnread",
         1,
         {DELIVERY_AT: "0+300x20", SUSPENSIONS_AT: "0+300x3 900+0x20"},
-        "Servers of queue spool cannot read what is suspended: what is changed now has no effect",
+        "Servers of queue spool cannot read suspensions and conditions: changes have no effect",
         "queue=spool",
     ),
     Case("MailmendSuspensionsUnread", 1, {DELIVERY_AT: "0+0x20", SUSPENSIONS_AT: "0+0x20"}),
@@ -246,7 +246,7 @@ CASES = (
     *problem(
         "MailmendQueueNotSwept",
         "not_swept",
-        "Nobody sweeps queue spool: mails that wait will expire unless a sweep renews them",
+        "No process sweeps queue spool: mails that wait will expire unless a sweep renews them",
     ),
     *(
         case
@@ -268,7 +268,7 @@ CASES = (
         for case in problem(
             "MailmendBrokerDropsMail",
             name,
-            f"The broker of queue spool drops mails or repeats them by itself: {name}",
+            f"The broker of queue spool drops or repeats mails: {name}",
         )
     ),
     *(
