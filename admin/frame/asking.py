@@ -1,4 +1,4 @@
-"""Questions to a person: asked on a terminal, on stderr, and never where nobody can answer.
+"""Questions to a person: asked on a terminal, on stderr, and never without a terminal.
 
 Enter always means no.
 """
@@ -35,7 +35,7 @@ def someone_is_there() -> bool:
 
 
 def asking_on(progress: Progress, console: Console) -> Callable[[Question], bool] | None:
-    """A function that asks a question while the progress stands still; None where nobody can answer."""
+    """A function that asks a question while the progress pauses; None without a terminal."""
     if not someone_is_there():
         return None
 
@@ -53,7 +53,7 @@ def asking_on(progress: Progress, console: Console) -> Callable[[Question], bool
 
 
 def number_on(progress: Progress) -> Callable[[str, int], int] | None:
-    """A function that asks for a number from 1 to a maximum; None where nobody can answer."""
+    """A function that asks for a number from 1 to a maximum; None without a terminal."""
     if not someone_is_there():
         return None
 

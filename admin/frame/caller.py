@@ -13,20 +13,20 @@ Question = str | Excess
 
 
 def ignore(_: object) -> None:
-    """The default for functions that nobody set."""
+    """The default for functions that are not set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller of a service. The defaults are those of a job without a person.
+    """The caller of a service. The defaults fit a job without a person.
 
     Attributes:
         progress: receives the progress of long work.
         finding: receives every finding as it comes; a result holds only a few examples.
         item: receives each item of a long listing as it comes.
         remark: receives a sentence about an event during the work.
-        ask: whether to go on; None where nobody can answer.
-        number: asks for a number from 1 to a maximum; None likewise.
+        ask: whether to go on; None without a terminal.
+        number: asks for a number from 1 to a maximum; None without a terminal.
         report: whether a report is written, which tells in whose mailboxes the findings are.
         anonymous: whether users and mailboxes' paths are left out, in the report and elsewhere.
         stdout_is_json: whether stdout holds one JSON object, and nothing that a child process prints.
@@ -49,7 +49,7 @@ def ask_to_restore(caller: Caller) -> None:
     """Restoring may bring back a message whose delete was half carried out: a person has to agree.
 
     Raises:
-        UnsafeRequest: nobody can be asked, or the answer was no.
+        UnsafeRequest: there is no terminal to ask on, or the answer was no.
     """
     risk = "--dangling restore may bring back messages that users deleted"
     if caller.ask is None:

@@ -1,4 +1,4 @@
-"""Which adapter stands behind which port of a cluster: its keyspaces, the ledger, the tools of a repair."""
+"""Which adapter implements which port of a cluster: its keyspaces, the ledger, the tools of a repair."""
 
 import getpass
 import os
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenCluster:
-    """An open cluster, its mail keyspace, and the ledger keyspace beside it.
+    """An open cluster, its mail keyspace, and its ledger keyspace.
 
     Attributes:
         with_it: what was opened since, like Spark, and is closed before it.
@@ -95,7 +95,7 @@ class OpenCluster:
         return not tables_of(self.cluster, self.mail.name).isdisjoint(table.name for table in JAMES_QUEUE_TABLES)
 
     def identity(self, tables: Iterable[Table]) -> str:
-        """An identity of tables: those of another cluster have another one, and so have these once they are altered."""
+        """An identity of tables: tables of another cluster, and altered tables, have another one."""
         return identity_of(self.cluster, self.mail.name, {table.name for table in tables})
 
     def sizes(self) -> Mapping[str, TableSize]:
@@ -111,7 +111,7 @@ class OpenCluster:
         return pending_compactions(self.cluster)
 
     def nodes(self) -> tuple[list[str], list[str]]:
-        """The addresses of nodes that are up, and of those that are not."""
+        """The addresses of nodes that are up, and of nodes that are down."""
         up = {str(host.address) for host in self.cluster.nodes_up()}
         return sorted(up), sorted({str(host.address) for host in self.cluster.metadata.all_hosts()} - up)
 
@@ -215,7 +215,7 @@ def repair_tools(
         settings: of the run.
         progress: receives the progress.
         keep: how long before-images are kept; None: ledger and leases are in memory, so that nothing can be written.
-        timing: of the looks at counters; None: that of the run.
+        timing: of the looks at counters; None: the run's timing.
     """
     writes = keep is not None
     ledger, leases = (opened.ledger(keep), opened.leases()) if keep is not None else _in_memory(opened)

@@ -19,7 +19,7 @@ COMMANDS = frozenset({"next"})
 """Columns of commands to type."""
 
 DIFFERS = "bold red"
-"""The style of what differs from what stands beside it."""
+"""The style of what differs from its neighbour."""
 
 
 class Styled(NamedTuple):
@@ -75,7 +75,7 @@ class Grid:
     """Rows under named columns.
 
     Attributes:
-        wrapped: columns that may take several lines, besides those of `PROSE`.
+        wrapped: columns that may take several lines, in addition to `PROSE`.
         paper_columns: the width, in characters, where there is no terminal.
         level: the title's level as a heading.
     """
@@ -102,7 +102,7 @@ class Document:
         hints: sentences on stderr that scripts do not get.
         title: of a report.
         report: what a report has in place of the body; None: the body.
-        files: texts to write besides.
+        files: further texts to write.
         left_sample: of the findings that a run left, those that the next one is to know again.
     """
 

@@ -1,6 +1,7 @@
 """How a command ends: an exit code for scripts, and at most one message that says what failed, where, and the way out.
 
-No traceback reaches the terminal; that of an unexpected error goes to a file, which the message names.
+No traceback reaches the terminal; the traceback of an unexpected error goes to a file, which the
+message names.
 """
 
 import io
@@ -86,7 +87,7 @@ def heed_termination() -> None:
 
 @dataclass(slots=True)
 class TimeLimit:
-    """Interrupts one command of the main thread, as SIGTERM would, once its time is over or somebody asks for its end.
+    """Interrupts one command of the main thread, as SIGTERM would, once its time is over or its end is requested.
 
     The signal is sent at most once, and only while the command runs. A time that is over before the command begins
     waits for its begin; a time that is over when the command has ended changes nothing.

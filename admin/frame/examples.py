@@ -66,7 +66,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class MailboxFindings:
-    """The findings in one mailbox by verdict, those of them that are not mended, and what of these a repair mends."""
+    """The findings in one mailbox by verdict, how many are not mended, and how many of them a repair mends."""
 
     counts: Counter[Verdict] = field(default_factory=Counter)
     left: Counter[Verdict] = field(default_factory=Counter)
@@ -79,11 +79,11 @@ class Affected:
 
     Attributes:
         mailboxes: those with the most findings first.
-        elsewhere: findings in mailboxes besides.
+        elsewhere: findings in other mailboxes.
         hours: findings by the hour (since 1970) of the newest write of their rows, and verdict.
         runs: of the ledger, the newest first.
-        owners: of these mailboxes and of those of the examples, as far as they are known.
-        anonymous: whether nobody is to be named.
+        owners: of these mailboxes and of the examples' mailboxes, as far as they are known.
+        anonymous: whether names are left out.
     """
 
     mailboxes: Mapping[UUID, MailboxFindings] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Examples:
         return tuple(example for kind in sorted(self.kept) for _, example in self.kept[kind])
 
     def affected(self, mail: Callable[[], Tables], caller: Caller) -> Affected:
-        """The sums; with the owners, unless the caller wants nobody named. Who cannot be asked for stays an id."""
+        """The sums; with the owners, unless the caller wants no names. Who cannot be asked for stays an id."""
         most = sorted(self.mailboxes.items(), key=_most_first)
         shown = dict(most[:MAILBOXES_SHOWN])
         beyond = sum(found.counts.total() for _, found in most[MAILBOXES_SHOWN:])

@@ -1,7 +1,7 @@
 """The log of a command: one line an event on stderr, as text or as JSON, from --log-level on.
 
 Only what mailmend itself logs is heard, below the logger `mailmend`: libraries' lines may hold secrets, and what
-matters of them is raised. An event is a fixed sentence; what it is about stands in fields (`extra` of the standard
+matters of them is raised. An event is a fixed sentence; what it is about is in fields (`extra` of the standard
 library): ids, names of tables and queues, counts, never a secret or anything of a mail. docs/adr/0030.
 """
 
@@ -33,7 +33,7 @@ _PHASES: Final = logging.getLogger("mailmend.phases")
 _FINDINGS: Final = logging.getLogger("mailmend.findings")
 
 _OF_A_FOLDER: Final = "loading "
-"""A stage of this name goes on with that of somebody's folder of mails."""
+"""A stage of this name is followed by the name of a folder of mails."""
 
 LOGGED_SECONDS: Final = 5.0
 """How often a phase says how far it is."""

@@ -32,7 +32,7 @@ class Nodetool:
         """Read a command line, without a shell.
 
         Raises:
-            WrongUse: it is none, nobody has such a program, or it names no node.
+            WrongUse: it is not a command line, its program does not exist, or it names no node.
         """
         try:
             words = tuple(shlex.split(text))
@@ -97,6 +97,6 @@ class Nodetool:
 
 
 def _point_of(said: str) -> str:
-    """The line of nodetool itself stands before its stack trace; others end with what they have to say."""
+    """The line of nodetool itself comes before its stack trace; others end with what they have to say."""
     lines = said.splitlines() or ["it said nothing"]
     return next((line for line in lines if line.startswith(("nodetool:", "error:"))), lines[-1])

@@ -1,9 +1,9 @@
 """A repair's plan as a file: what was seen and would be mended, so that what a person agreed to is what is done.
 
-Lines of JSON, streamed both ways, so any number of them needs the same memory: the head, a line for each finding, mark
-or blob, their counts, and the seal, a digest of every byte before it. The seal tells the slip of an editor and a copy
-cut short; it is no signature, for whoever may write the file may as well run a repair. The file names keys and holds no
-mail.
+Lines of JSON, streamed both ways, so any number of them needs the same memory: the head, a line for
+each finding, mark or blob, their counts, and the seal, a digest of every byte before it. The seal
+tells the slip of an editor and a copy cut short; it is not a signature, because a user who may
+write the file may also run a repair. The file names keys and holds no mail.
 """
 
 import json
@@ -81,7 +81,7 @@ def _anew(kind: PlanKind = PlanKind.MESSAGES) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanHead:
-    """The first line of a plan: what decides beside the findings.
+    """The first line of a plan: what decides in addition to the findings.
 
     Attributes:
         kind: the command that made it.
@@ -341,7 +341,7 @@ class PlanFile:
 
     @contextmanager
     def _refused(self, what: str) -> Iterator[None]:
-        """The seal is no signature: whoever writes a plan by hand may seal anything."""
+        """The seal is no signature: a person who writes a plan by hand may seal anything."""
         try:
             yield
         except BROKEN as error:

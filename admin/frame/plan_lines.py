@@ -1,7 +1,7 @@
 """The lines of a plan: values of JSON's types, each checked by its form before anything is done with it.
 
-The seal of a plan is no signature: whoever writes a plan by hand may seal anything. What is not of its form raises one
-of `BROKEN`.
+The seal of a plan is no signature: a person who writes a plan by hand may seal anything. What is
+not of its form raises one of `BROKEN`.
 """
 
 from collections.abc import Mapping

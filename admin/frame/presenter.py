@@ -42,7 +42,7 @@ from mailmend.model.instants import MICROS
 from mailmend.model.texts import escaped_json, printable
 
 PAPER_COLUMNS = 120
-"""The width of tables that go to a file or a mail, where nobody's terminal sets it."""
+"""The width of tables that go to a file or a mail, where no terminal sets it."""
 
 _WORD_COLUMNS_MAX = 60
 """Longer words of prose are broken."""

@@ -1,9 +1,9 @@
 """Settings as values, parsed from texts by pure functions: the cluster, the queue's broker, the blobs.
 
-Secrets come from the environment or from files only, and never show in a repr. A URL on the command line stands in the
-process list for everybody to read, so a password in it is refused there; one from the environment or from the settings
-file may hold it, as RabbitMQ's own URIs do. Every `parse_` raises WrongUse for a text that it cannot read, without
-showing a secret of it.
+Secrets come from the environment or from files only, and never show in a repr. A URL on the command
+line is in the process list for every user to read, so a password in it is refused there; one from
+the environment or from the settings file may hold it, as RabbitMQ's own URIs do. Every `parse_`
+raises WrongUse for a text that it cannot read, without showing a secret of it.
 """
 
 import ipaddress
@@ -46,7 +46,7 @@ class Tls:
 
     Attributes:
         hostnames: also demand that a certificate names the address that was dialled; always where no authority is
-            named, as the system's authorities sign the names of everybody.
+            named, because the system's authorities sign any name.
     """
 
     authority: Path | None = None
@@ -89,7 +89,7 @@ class ConnectionSettings:
 
 
 def typed_as(value: Any) -> list[str]:
-    """The words that are typed behind an option's name, one for each time it is given; "" behind that of a flag."""
+    """The words that are typed behind an option's name, one for each time it is given; "" for a flag."""
     match value:
         case True:
             return [""]
@@ -152,7 +152,7 @@ def parse_keyspace(name: str) -> str:
 
 
 def first_line(file: Path) -> str:
-    """The password in a file; BadSettings where there is none."""
+    """The password in a file; BadSettings where the file has none."""
     try:
         lines = file.expanduser().read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -287,7 +287,7 @@ def parse_pulsar(text: str) -> PulsarSettings:
 
 
 def with_password(settings: PulsarSettings, password: str) -> PulsarSettings:
-    """With a user it is theirs; without one it is a token; without either nobody is asked who we are."""
+    """With a user it is the user's password; without a user it is a token; without either there is no login."""
     auth = PulsarAuth.BASIC if settings.username else PulsarAuth.TOKEN if password else PulsarAuth.NONE
     return replace(settings, password=password, auth=auth)
 

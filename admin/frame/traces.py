@@ -1,8 +1,8 @@
 """Traces: a span for each command and below it one for each of its phases; the only module that knows OpenTelemetry.
 
 Where they go, how many, and under which name is said by the environment alone, as the SDK reads it
-(`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`, `OTEL_SERVICE_NAME`, ...). Where nobody says so, or
-`mailmend[otel]` is not installed, nothing is imported.
+(`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`, `OTEL_SERVICE_NAME`, ...). Without these
+settings, or without `mailmend[otel]`, nothing is imported.
 """
 
 import logging
@@ -21,7 +21,7 @@ _LOG: Final = logging.getLogger("mailmend.traces")
 
 
 def provider_of(environment: Mapping[str, str]) -> "TracerProvider | None":
-    """What makes spans and sends them; None where nobody asks for any."""
+    """What makes spans and sends them; None where no spans are asked for."""
     off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if off or environment.get("OTEL_TRACES_EXPORTER") == "none" or not any(environment.get(name) for name in _WHERE):
         return None

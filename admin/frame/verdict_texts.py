@@ -53,7 +53,7 @@ _MENDED_WITH: Mapping[Verdict, str] = {
     Verdict.TORN: " --torn accept",
     Verdict.LEAK: " --only LEAK --leaks collect",
 }
-"""What a repair is given besides, so that it mends what has this verdict."""
+"""The further options with which a repair mends what has this verdict."""
 
 
 def kinds(findings: Mapping[str, Mapping[Verdict, int]]) -> Iterator[tuple[str, Verdict, int]]:

@@ -21,11 +21,11 @@ from mailmend.repair.synced_files import sync_folder
 def whole_file(
     file: Path, opener: Callable[..., IO[str]] = os.fdopen, mode: int = 0o644, *, masked: bool = True
 ) -> Iterator[IO[str]]:
-    """A text file that appears in its place only when everything was written, with at most these permissions.
+    """A text file that appears under its name only when everything was written, with at most these permissions.
 
     Not `masked`, it has all of them, whatever the umask: another user reads it.
 
-    A device or a pipe has no place to be moved into: it is written to as it stands.
+    A device or a pipe has no place to be moved into: it is written to directly.
     """
     file = file.resolve()
     if file.exists() and not file.is_file():
@@ -136,7 +136,7 @@ class ClosedStdout(io.TextIOBase):
 
 
 def replace_closed_streams() -> None:
-    """Put something in the place of stdin, stdout and stderr where the shell closed them (`>&-`).
+    """Replace stdin, stdout and stderr where the shell closed them (`>&-`).
 
     A closed stdin is empty, a closed stderr takes everything, a closed stdout refuses its text in words. The three
     descriptors are taken, so that no file or connection of the command becomes one of them.

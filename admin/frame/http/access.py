@@ -32,7 +32,7 @@ class TokenRole(IntEnum):
 
 
 class Refusal(Exception):
-    """Why a call is refused, with its HTTP status: 401 nobody knows who asks, 403 that may not be."""
+    """Why a call is refused, with its HTTP status: 401 the caller is unknown, 403 the caller may not do that."""
 
     def __init__(self, status: int, what: str, who: str = "") -> None:
         super().__init__(what)
@@ -52,7 +52,7 @@ class AccessToken:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may ask. Without tokens everybody on this machine may, but no web page that somebody visits here."""
+    """Who may ask. Without tokens every user of this machine may, but no web page that a user visits here."""
 
     tokens: tuple[AccessToken, ...] = ()
 
@@ -68,7 +68,7 @@ class Access:
         """The name of who asks; "" without tokens.
 
         Raises:
-            Refusal: that is nobody, or nobody who may.
+            Refusal: the caller is unknown, or may not do that.
         """
         if not self.tokens:
             if origin is not None or not is_here(_host_in(host)):
@@ -91,7 +91,7 @@ def _host_in(header: str) -> str:
     """The name in a Host header.
 
     Raises:
-        Refusal: there is none.
+        Refusal: there is no such token.
     """
     try:
         return urlsplit(f"//{header}").hostname or ""
@@ -114,7 +114,7 @@ def parse_tokens(lines: Iterable[str], place: str) -> tuple[AccessToken, ...]:
     """Read tokens; no message shows one.
 
     Raises:
-        BadSettings: a line is none.
+        BadSettings: a line is not a token.
     """
     tokens: dict[str, AccessToken] = {}
     for number, line in enumerate(lines, 1):
@@ -141,7 +141,7 @@ def read_tokens(file: Path | None, stated: str | None) -> tuple[AccessToken, ...
     """Tokens of a file, or of the environment.
 
     Raises:
-        BadSettings: the file cannot be read, others may read it, or there is none in it.
+        BadSettings: the file cannot be read, others may read it, or it has no token.
     """
     if file is None:
         return parse_tokens(stated.splitlines(), "MAILMEND_TOKENS") if stated else ()
@@ -162,7 +162,7 @@ def read_tokens(file: Path | None, stated: str | None) -> tuple[AccessToken, ...
 def parse_listening(
     where: str, tokens: tuple[AccessToken, ...], certificate: Path | None, key: Path | None, option: str = "--listen"
 ) -> Listening:
-    """Where to listen, as `option` and those of its certificate say.
+    """Where to listen, as `option` and the options of its certificate say.
 
     Raises:
         WrongUse: that is no address, or half of a certificate.
@@ -185,7 +185,7 @@ def parse_listening(
             raise BadSettings(f"{file} does not exist", mend=f"It was named by {option}-tls-cert or {option}-tls-key.")
     if not is_here(host) and not (tokens and certificate):
         raise UnsafeRequest(
-            f"{host} can be reached from elsewhere, and whoever reaches it could give orders",
+            f"{host} can be reached from elsewhere, and any program that reaches it could give orders",
             mend=f"Give --tokens-file, {option}-tls-cert and {option}-tls-key, or listen on 127.0.0.1.",
         )
     place = certificate and certificate.expanduser(), key and key.expanduser()

@@ -48,7 +48,7 @@ def application(api: Api, desk: Any, access: Access) -> FastAPI:
 
 class _Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
-        """The framework adds its own answer to bad queries (422), which that of the API takes the place of."""
+        """The framework adds its own answer to bad queries (422), which the API's own answer replaces."""
         document = super().openapi()
         for operations in document["paths"].values():
             for operation in operations.values():

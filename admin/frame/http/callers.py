@@ -164,7 +164,7 @@ class BodyLimit:
 
 
 def log_change(request: Request, event: str, **what: Any) -> None:
-    """A line for what somebody has changed: who, from where, what, and how many."""
+    """A line for a change: who, from where, what, and how many."""
     client = request.client.host if request.client else None
     fields = {"address": client, "caller": request.state.caller or None, **what}
     logging.getLogger(request.app.state.log).info(event, extra=fields)

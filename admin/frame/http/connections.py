@@ -2,7 +2,7 @@
 
 uvicorn knows no limit for a handshake of TLS, a header, a body or the life of a connection, and it counts a silent
 connection as a call. So connections are accepted here. A connection that waits gives way to a new one, and the oldest
-goes first: silent connections keep nobody out, whatever their number.
+goes first: silent connections keep no client out, whatever their number.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the desks of servers have in common: at a desk somebody asks over a network."""
+"""What the desks of servers have in common: at a desk a program asks over a network."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ class TooManyCalls(MailmendError):
 
 
 class HealthStatus(IntEnum):
-    """How something stands, from well to ill."""
+    """The state of something, from well to ill."""
 
     HEALTHY = 0
     DEGRADED = 1
@@ -31,10 +31,10 @@ class HealthStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartHealth:
-    """How a part of a server stands.
+    """The state of a part of a server.
 
     Attributes:
-        cause: nothing of addresses: whoever reads it has shown no token; "" where there is nothing to say.
+        cause: without addresses, because its reader has shown no token; "" where there is nothing to say.
     """
 
     name: str

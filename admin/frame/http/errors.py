@@ -36,7 +36,7 @@ def error(status: int, kind: str, message: str, details: str | None = None) -> J
 
 
 def described(**meanings: str) -> dict[int | str, dict[str, Any]]:
-    """Answers for the description of a route, by `_STATUS`, beside those that every route has."""
+    """Answers for the description of a route, by `_STATUS`, in addition to the answers that every route has."""
     known = {"_401": "No known token was given.", "_403": "The token's role does not do.", "_503": "No cluster."}
     return {
         int(status[1:]): {"model": ErrorBody, "description": text} for status, text in {**known, **meanings}.items()

@@ -27,7 +27,7 @@ class CheckBody(BaseModel):
 
 
 class HealthBody(BaseModel):
-    """The health of the server: that of its worst part."""
+    """The health of the server: the health of its worst part."""
 
     status: StatusName
     checks: list[CheckBody]
@@ -64,7 +64,7 @@ def health_router(path: str) -> APIRouter:
     @router.get(
         path,
         responses={
-            200: {"model": HealthBody, "description": "It works, or stands by."},
+            200: {"model": HealthBody, "description": "It works, or is on standby."},
             503: {"model": HealthBody, "description": "A part of it does not work."},
         },
         summary="The health of this server",

@@ -20,7 +20,7 @@ LIMITS_ABOUT: Final = (
 
 
 def http_face(where: str, api: str, about: str) -> Shared:
-    """The request's `face`: what answers at a desk until an event; None where nobody said where.
+    """The request's `face`: what answers at a desk until an event; None without an address.
 
     Args:
         where: the option that says so.

@@ -18,7 +18,7 @@ from mailmend.model.errors import BadSettings, WrongUse
 
 BACKLOG = 200
 ENDING_SECONDS = 5
-"""How long calls that are under way may take once the server is asked to stop; whoever awaits a task is sent away."""
+"""How long running calls may take once the server is asked to stop; callers that await a task are sent away."""
 
 
 class _Uvicorn(uvicorn.Server):
@@ -31,8 +31,8 @@ async def listen(api: Api, listening: Listening, desk: TaskDesk | DeliveryDesk, 
     """Answer until the event.
 
     Raises:
-        WrongUse: nobody can listen there.
-        BadSettings: the certificate, or its key, is none.
+        WrongUse: the address cannot be listened on.
+        BadSettings: the certificate, or its key, is not valid.
     """
     server = HttpServer(api, listening, desk)
     with closing(_bound(listening)) as place:
