@@ -13,7 +13,6 @@ from mailmend.admin.frame.command import CommandGroup, DeclaredGroup, Late, made
 from mailmend.admin.frame.endings import PipeClosed, ending_of, heed_termination, quiet_libraries
 from mailmend.admin.frame.options import CONFIG, PROFILE
 from mailmend.admin.frame.whole_files import replace_closed_streams
-from mailmend.admin.messages.mending import CHECK, REPAIR, UNDO
 from mailmend.model.errors import WrongUse
 
 EXIT_CODES = """\b
@@ -32,10 +31,22 @@ COMMANDS: Final = CommandGroup(
     about="""Every command takes --help, most take --json. Settings: cqlshrc < ~/.config/mailmend/config.toml <
     environment (MAILMEND_HOST, ...) < options.""",
     commands=(
-        CHECK,
-        REPAIR,
-        Late("apply", "Do exactly what a plan says.", "mailmend.admin.messages.plans:APPLY"),
-        UNDO,
+        Late(
+            "check",
+            "Find drift, without writing anything.",
+            "mailmend.admin.messages.check:CHECK",
+        ),
+        Late(
+            "repair",
+            "Mend drift: messages, journalled lags, what queues have left, blobs.",
+            "mailmend.admin.messages.repair:REPAIR",
+        ),
+        Late("apply", "Do exactly what a plan says.", "mailmend.admin.messages.apply:APPLY"),
+        Late(
+            "undo",
+            "Put back what a run changed.",
+            "mailmend.admin.messages.undo:UNDO",
+        ),
         Late("runs", "What ran, and what it found.", "mailmend.admin.messages.runs:RUNS"),
         Late(
             "jobs", "Scheduled checks and repairs: when they run, and how they ended.", "mailmend.admin.jobs.jobs:JOBS"

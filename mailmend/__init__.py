@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mailmend.admin.frame.caller import Caller as Caller
     from mailmend.admin.frame.settings import ConnectionSettings as ConnectionSettings
-    from mailmend.admin.messages.checking import check as check
-    from mailmend.admin.messages.mending_service import CheckRequest as CheckRequest
-    from mailmend.admin.messages.mending_service import MendingResult as MendingResult
-    from mailmend.admin.messages.mending_service import RepairRequest as RepairRequest
-    from mailmend.admin.messages.mending_service import UndoRequest as UndoRequest
-    from mailmend.admin.messages.mending_service import repair as repair
-    from mailmend.admin.messages.mending_service import undo as undo
+    from mailmend.admin.messages.check import check as check
+    from mailmend.admin.messages.mending import CheckRequest as CheckRequest
+    from mailmend.admin.messages.mending import MendingResult as MendingResult
+    from mailmend.admin.messages.repair import RepairRequest as RepairRequest
+    from mailmend.admin.messages.repair import repair as repair
+    from mailmend.admin.messages.undo import UndoRequest as UndoRequest
+    from mailmend.admin.messages.undo import undo as undo
     from mailmend.cql.driver.asynchronous import AsyncKeyspace as AsyncKeyspace
     from mailmend.cql.driver.session import Contact as Contact
     from mailmend.cql.driver.session import connect as connect
@@ -65,15 +65,10 @@ if TYPE_CHECKING:
 
 _NAMES_IN: Final = {
     "mailmend.admin.frame.caller": ("Caller",),
-    "mailmend.admin.messages.checking": ("check",),
-    "mailmend.admin.messages.mending_service": (
-        "CheckRequest",
-        "MendingResult",
-        "RepairRequest",
-        "UndoRequest",
-        "repair",
-        "undo",
-    ),
+    "mailmend.admin.messages.check": ("check",),
+    "mailmend.admin.messages.mending": ("CheckRequest", "MendingResult"),
+    "mailmend.admin.messages.repair": ("RepairRequest", "repair"),
+    "mailmend.admin.messages.undo": ("UndoRequest", "undo"),
     "mailmend.admin.frame.settings": ("ConnectionSettings",),
     "mailmend.cql.driver.asynchronous": ("AsyncKeyspace",),
     "mailmend.cql.driver.session": ("Contact", "connect"),
@@ -118,7 +113,7 @@ class _CallableRepair(ModuleType):
     """The package `mailmend.repair`, which is also the function `repair`: both names are public."""
 
     def __call__(self, request: "RepairRequest", caller: "Caller") -> "MendingResult":
-        from mailmend.admin.messages.mending_service import repair as run_repair  # noqa: PLC0415 - loaded when used
+        from mailmend.admin.messages.repair import repair as run_repair  # noqa: PLC0415 - loaded when used
 
         return run_repair(request, caller)
 

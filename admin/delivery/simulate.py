@@ -19,7 +19,7 @@ from mailmend.admin.frame.document import Document, Grid, GridCell, Part
 from mailmend.admin.frame.kinds import ParsedValue
 from mailmend.admin.frame.options import FILE, option
 from mailmend.admin.frame.values import fields_json, instant_text, plain, printable, shown
-from mailmend.admin.messages.mending import SCANNING
+from mailmend.admin.messages.options import SCANNING
 from mailmend.admin.queue.options import QUEUE_ARGUMENT, queue_settings
 from mailmend.admin.queue.request import QueueRequest
 from mailmend.delivery.ledger.recorded_attempts import AttemptsWanted

@@ -1,123 +1,453 @@
-"""Options of check and repair of blobs: where they are, and who may refer to them."""
+"""`mailmend repair blobs`: what nothing refers to any more goes, what is referred to and missing is named."""
 
+import json
 import shlex
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import IO, Any, Final, cast
+from uuid import UUID
 
-import click
-
-from mailmend.admin.frame.command import Shared, Values
-from mailmend.admin.frame.extras import imported
-from mailmend.admin.frame.kinds import Duration, duration_text
-from mailmend.admin.frame.options import FILE, flag, option
-from mailmend.admin.frame.settings import is_pulsar
-from mailmend.admin.queue.broker_options import BROKER_OPTIONS, broker_of, pulsar_of
-from mailmend.admin.queue.options import AGE_MAX, BLOB_OPTIONS, CHECKED_BLOBS, QUEUE_NAME, blobs_of, typed_stores
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
-from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
-from mailmend.mailqueue.rules.blob_collection import AGE_MIN
-from mailmend.mailqueue.rules.blob_ids import BlobNaming
-from mailmend.model.errors import WrongUse
-
-_READ: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
-_OWN: Final = (
-    option(
-        "--references",
-        "A column of the keyspace that holds ids of blobs too, beside those that are found by their names; may be "
-        "given again.",
-        multiple=True,
-        metavar="TABLE.COLUMN",
-    ),
-    option(
-        "--references-file",
-        "Ids of blobs that something else needs, one on each line; may be given again.",
-        type=_READ,
-        multiple=True,
-        metavar="FILE",
-    ),
-    option(
-        "--queues",
-        "A queue that no table names: its dead letters are read too; may be given again. Over Pulsar all queues are "
-        "read: one that has to be there.",
-        type=QUEUE_NAME,
-        multiple=True,
-        metavar="NAME",
-    ),
-    option(
-        "--oldest-message",
-        "Declare that no message at the broker is older, dead letters apart; younger blobs stay. Without it the queues "
-        "must be empty. Needless over Pulsar, where every mail is read.",
-        type=Duration(AGE_MAX, zero=False),
-    ),
-    flag("--no-broker", "Leave the broker out: declare that none ever held a mail of this store."),
-    flag(
-        "--only-broker",
-        "With Pulsar, where tables name queues over RabbitMQ too: declare that nothing of these is left there.",
-    ),
-    option(
-        "--min-age",
-        "Only blobs that were stored longer ago than this; a day at least.",
-        type=Duration(AGE_MAX, zero=False),
-        default=duration_text(AGE_MIN),
-    ),
-    option(
-        "--generation",
-        "How long a generation of ids is: James's deduplication.gc.generation.duration.",
-        type=Duration(AGE_MAX, zero=False),
-        default=duration_text(BlobNaming().generation),
-    ),
-    option(
-        "--family",
-        "The family of ids: James's deduplication.gc.generation.family; all others stay.",
-        type=click.IntRange(min=1),
-        default=BlobNaming().family,
-        metavar="N",
-    ),
-    option(
-        "--missing",
-        "Write every blob that is missing, and who refers to it, as a line of JSON.",
-        type=FILE,
-        metavar="FILE",
-    ),
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import (
+    OpenCluster,
+    blob_scanner,
+    chosen_engine,
+    open_cluster,
+    owner_name,
+    state_folder,
+    throttle_of,
 )
+from mailmend.admin.frame.command import JSON, Command
+from mailmend.admin.frame.document import Document, Grid, Part
+from mailmend.admin.frame.event_loop import run_async
+from mailmend.admin.frame.options import CONNECTION, FILE, METRICS_FILE, flag, option
+from mailmend.admin.frame.plan_files import (
+    PlanFile,
+    PlanHead,
+    PlanKind,
+    PlanWriter,
+    how_to_look,
+    plan_wanted,
+    seconds_of,
+)
+from mailmend.admin.frame.settings import BlobsSettings
+from mailmend.admin.frame.values import IDS_SHOWN, NOTHING_WRITTEN, plain
+from mailmend.admin.frame.whole_files import refuse_unwritable, whole_file
+from mailmend.admin.messages.blob_sources import BlobSources, BlobsWanted, Messages, messages_of
+from mailmend.admin.messages.mending import MARGIN, ScanRequest, given
+from mailmend.admin.messages.options import BLOBS_WANTED, PLAN, SCANNING, TIMING, WRITING
+from mailmend.admin.queue import connections as queues
+from mailmend.cql.introspect import live_schema
+from mailmend.mailqueue.blobs.cassandra import CassandraStore
+from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.mailqueue.collection.collecting import (
+    BlobCollection,
+    CollectableStore,
+    CollectedBlobs,
+    ListedStore,
+    RemovedList,
+    Removing,
+    TablesStore,
+)
+from mailmend.mailqueue.collection.scan import blob_fields
+from mailmend.mailqueue.collection.topic_references import topic_references
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.rules.blob_collection import BlobVerdict, CollectionRule, ListedBlob, MissingBlob
+from mailmend.model.catalog.ledger import KEEP, KeyspaceLease
+from mailmend.model.catalog.mail import MESSAGE_V3
+from mailmend.model.errors import ExitCode, WrongUse, came_of_interruption
+from mailmend.model.instants import instant_of
+from mailmend.model.sizes import MIB
+from mailmend.model.texts import keyspace_option
+from mailmend.repair.clock import Timing, take_as_of
+from mailmend.repair.joins.records import Workshop
+from mailmend.repair.ledger.runs import Ledger, Run, RunState
+from mailmend.repair.mending.limits import Pace
+from mailmend.repair.mending.runner import close_killed
+from mailmend.repair.mending.throttle import Throttle
+
+COMMAND: Final = PlanKind.BLOBS.value
 
 
-def _build(own: Values, others: Values, context: click.Context) -> Any:
-    if others.get("what", "blobs") != "blobs":
-        return CHECKED_BLOBS.build(own, others, context)
-    broker: BrokerSettings | PulsarSettings | None = None
-    if own["broker"] and not own["no_broker"]:
-        broker = _pulsar(own, context) if is_pulsar(own["broker"]) else broker_of(own, context, lambda _name: None)
-    names = (str(own_option.name) for own_option in _OWN)
-    wanted = imported("mailmend.admin.messages.blob_sources:BlobsWanted")
-    return wanted(
-        store=blobs_of(own, context, lambda _name: None),
-        broker=broker,
-        typed=shlex.join(typed_stores(context)),
-        **{name: own[name] for name in names},
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobsRequest(ScanRequest):
+    """How blobs are looked at, and whether they are removed; `removed` is a file for the list of removed blobs.
+
+    Attributes:
+        plan: a file for a plan: the blobs that would be removed are written to it, and none is removed.
+        approved: a plan that is applied: nothing else is removed.
+    """
+
+    blobs: BlobsWanted
+    margin: timedelta = MARGIN
+    keep: timedelta = KEEP
+    dry_run: bool = False
+    removed: Path | None = None
+    plan: Path | None = None
+    approved: PlanFile | None = None
+
+    @property
+    def only_looks(self) -> bool:
+        return self.dry_run or self.plan is not None
+
+
+@dataclass(frozen=True, slots=True)
+class BlobsResult:
+    """What was found, and done about it; `run` is None where nothing could be removed.
+
+    Attributes:
+        place: where the blobs are.
+        broker_asked: whether messages at the broker were looked at.
+        removed_list: the file that lists removed blobs; None where none was removed.
+        options: what a person gave besides the connection, as a command line.
+        plan: the file of a plan that was made, or applied; None where there is none.
+        stores: broker and store as they were typed.
+        pace: the rates it had, and why; None where nothing could change them.
+    """
+
+    keyspace: str
+    place: str
+    found: CollectedBlobs
+    rule: CollectionRule
+    run: UUID | None = None
+    broker_asked: bool = True
+    removed_list: Path | None = None
+    seconds: float = 0.0
+    options: str = ""
+    plan: Path | None = None
+    stores: str = ""
+    pace: Mapping[str, Any] | None = None
+
+    @property
+    def left(self) -> Counter[BlobVerdict]:
+        """How many blobs of each verdict are still to be collected, or are missing."""
+        verdicts = self.found.verdicts
+        return +Counter(
+            {
+                BlobVerdict.COLLECT: verdicts[BlobVerdict.COLLECT] - self.found.removed,
+                BlobVerdict.MISSING: verdicts[BlobVerdict.MISSING],
+            }
+        )
+
+    @property
+    def exit(self) -> ExitCode:
+        """Blobs that nothing refers to only take room: they do not fail a check."""
+        if self.found.failed:
+            return ExitCode.PARTLY_FAILED
+        return ExitCode.DRIFT if self.left[BlobVerdict.MISSING] else ExitCode.FINE
+
+
+def repair_blobs(request: BlobsRequest, caller: Caller, opened: OpenCluster | None = None) -> BlobsResult:
+    """Look twice, remove what nothing refers to; with `dry_run`, or as a check, only look; connects where nobody has.
+
+    Raises:
+        SourceUnread: a source of references cannot be read whole; nothing was removed.
+        LeaseHeld: another collection of the keyspace is at work.
+    """
+    if not ((request.dry_run and not request.plan) or request.blobs.no_broker or request.blobs.broker):
+        raise WrongUse(
+            "messages at the broker may refer to blobs, and no broker is named",
+            mend="Name it with --broker; or say --no-broker where none ever held a mail of this store.",
+        )
+    for path in (request.removed, request.blobs.missing):
+        if path:
+            refuse_unwritable(path)
+    with nullcontext(opened) if opened else open_cluster(request.connection) as connected:
+        return run_async(_with_broker(connected, request, caller))
+
+
+async def _with_broker(opened: OpenCluster, request: BlobsRequest, caller: Caller) -> BlobsResult:
+    settings = request.blobs.broker
+    clock = opened.clock
+    named = request.blobs.queues
+    match settings:
+        case None:
+            return await _looked(opened, request, caller, None)
+        case PulsarSettings():
+            topics = queues.topics_behind(settings, clock)
+            with Workshop() as workshop:
+                try:
+                    return await _looked(
+                        opened, request, caller, lambda: topic_references(topics, clock, workshop.path, named)
+                    )
+                finally:
+                    await topics.close()
+        case _:
+            broker = queues.broker_behind(settings, clock)
+            try:
+                return await _looked(opened, request, caller, lambda: messages_of(broker, opened, request.blobs))
+            finally:
+                await broker.close()
+
+
+async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, messages: Messages | None) -> BlobsResult:
+    began = opened.clock.monotonic()
+    store = request.blobs.store
+    as_of = take_as_of(opened.clock, opened.cluster, _timing(request))
+    if request.approved:
+        as_of = min(as_of, request.approved.head.as_of)
+    min_age = max(request.blobs.min_age, request.blobs.oldest_message or timedelta())
+    rule = CollectionRule(instant_of(as_of), request.blobs.family, request.blobs.generation, min_age)
+    engine = chosen_engine(opened, request.engine_wanted, caller.remark)
+    wanted = request.engine_wanted.chosen(engine)
+    sources = BlobSources(opened, request.blobs, request.level, messages)
+    ledger = None if request.only_looks else opened.ledger(request.keep)
+    timed = MESSAGE_V3 if request.connection.is_pressed(request.pace) else None
+    throttle = throttle_of(opened, request.rows_per_second, timed, request.level, ledger)
+    scanner = blob_scanner(opened, wanted, request.level, Pace(request.rows_per_second, opened.clock, throttle))
+    wanted_plan = plan_wanted(request.plan, lambda: _head_of(request, opened, as_of))
+    with _lines_of_missing(request.blobs.missing) as on_missing, wanted_plan as plan:
+        collection = BlobCollection(
+            _collectable(store, opened),
+            scanner,
+            sources.opened_anew,
+            rule,
+            opened.clock,
+            caller.progress,
+            request.delay.total_seconds(),
+            on_missing,
+            _adder(plan) if plan else None,
+        )
+        if ledger is None:
+            found = await _carried_out(collection, request)
+            result = BlobsResult(opened.mail.name, store.place, found, rule)
+        else:
+            result = await _recorded(opened, request, ledger, collection, as_of=as_of, throttle=throttle)
+    seconds = opened.clock.monotonic() - began
+    options = request.approved.head.options if request.approved else _typed_again(request)
+    file = request.approved.file if request.approved else request.plan
+    asked = messages is not None or request.blobs.no_broker
+    pace = throttle.as_json() if throttle else None
+    return replace(
+        result, broker_asked=asked, seconds=seconds, options=options, plan=file, stores=request.blobs.typed, pace=pace
     )
 
 
-def _pulsar(own: Values, context: click.Context) -> PulsarSettings:
-    """Pulsar, whose namespace has to be named: in the usual one no mail of another would be seen."""
-    if not urlsplit(own["broker"]).path.strip("/"):
-        raise WrongUse(
-            "--broker names no namespace of Pulsar's, and mails of another one than is read may refer to blobs",
-            mend="Name James's (pulsar.properties: namespace): --broker pulsar://host:6650/public/default",
-        )
-    return pulsar_of(own, context)
+def _typed_again(request: BlobsRequest) -> str:
+    return " ".join(filter(None, (request.blobs.typed, given(request.blobs), given(request))))
 
 
-BLOBS_WANTED: Final = Shared("blobs", {"Blobs": (*BLOB_OPTIONS, *_OWN), "Broker": BROKER_OPTIONS}, _build)
-"""Which blobs are looked at, and who may refer to them, as `blobs: BlobsWanted` of the request."""
+async def _carried_out(
+    collection: BlobCollection, request: BlobsRequest, removing: Removing | None = None
+) -> CollectedBlobs:
+    if request.approved is None:
+        return await collection.run(removing)
+    return await collection.apply(request.approved.blobs(), removing)
 
 
-def _checked_pulsar(_own: Values, others: Values, context: click.Context) -> PulsarSettings | None:
-    given = context.params
-    looks = others["what"] in {"queues", "all"} and given["broker"] and not given["no_broker"]
-    return _pulsar(given, context) if looks and is_pulsar(given["broker"]) else None
+def _adder(plan: PlanWriter) -> Callable[[ListedBlob], None]:
+    return lambda blob: plan.add_line("blobs", BlobVerdict.COLLECT.value, {"blob": blob_fields(blob)})
 
 
-CHECKED_PULSAR: Final = Shared("pulsar", {}, _checked_pulsar)
-"""Pulsar whose topics' mails a check of queues looks at too, where the broker is one, as `pulsar` of the request."""
+def _head_of(request: BlobsRequest, opened: OpenCluster, as_of: int) -> PlanHead:
+    wanted = request.blobs
+    policy = {
+        **how_to_look(request, as_of),
+        **seconds_of(wanted, ("min_age", "generation", "oldest_message")),
+        "family": wanted.family,
+        "no_broker": wanted.no_broker,
+        "only_broker": wanted.only_broker,
+        "references": list(wanted.references),
+        "references_file": [str(path.absolute()) for path in wanted.references_file],
+        "queues": list(wanted.queues),
+        "broker": wanted.broker.place if wanted.broker else "",
+        "blobs": wanted.store.place,
+    }
+    tables = opened.identity(live_schema(opened.cluster, opened.mail.name).tables)  # any may refer to blobs
+    options = _typed_again(request)
+    return PlanHead(kind=PlanKind.BLOBS, keyspace=opened.mail.name, tables=tables, options=options, policy=policy)
+
+
+def _timing(request: BlobsRequest) -> Timing:
+    return Timing(request.margin.total_seconds(), request.clock_skew.total_seconds())
+
+
+def _collectable(settings: BlobsSettings, opened: OpenCluster) -> CollectableStore:
+    tables = queues.tables_of(opened.mail)
+    blobs = cast("NamedBlobs", queues.blobs_behind(settings, tables, opened.clock, makes=False))
+    return TablesStore(blobs.store) if isinstance(blobs.store, CassandraStore) else ListedStore(blobs.store)
+
+
+@contextmanager
+def _lines_of_missing(path: Path | None) -> Iterator[Any]:
+    if path is None:
+        yield lambda _: None
+        return
+    with whole_file(path) as stream:
+        yield lambda one: _write_missing(stream, one)
+
+
+def _write_missing(stream: IO[str], one: MissingBlob) -> None:
+    stream.write(json.dumps(one._asdict()) + "\n")
+
+
+async def _recorded(
+    opened: OpenCluster,
+    request: BlobsRequest,
+    ledger: Ledger,
+    collection: BlobCollection,
+    *,
+    as_of: int,
+    throttle: Throttle | None,
+) -> BlobsResult:
+    """Run under a lease, with its sums in the ledger."""
+    name = opened.mail.name
+    wanted = request.blobs
+    place = wanted.store.place
+    options = {
+        "store": place,
+        "min_age": str(wanted.min_age),
+        "oldest_message": str(wanted.oldest_message or ""),
+        "no_broker": wanted.no_broker,
+        "only_broker": wanted.only_broker,
+        "references": list(wanted.references),
+        **(request.approved.recorded if request.approved else {}),
+    }
+    with opened.leases().held(KeyspaceLease.BLOBS.of(name), COMMAND) as lease:
+        close_killed(ledger, name, COMMAND, opened.mail)
+        started = ledger.start(name, COMMAND, as_of, options, owner=owner_name())
+        if throttle:
+            throttle.hear_of(started.id)
+        path = request.removed or state_folder("blobs") / f"removed-{started.id}.jsonl"
+        result = BlobsResult(name, place, CollectedBlobs(), collection.rule, started.id)
+        removing = Removing(RemovedList(path), lease.check)
+        found = await _run(ledger, started, _carried_out(collection, request, removing))
+        result = replace(result, found=found, removed_list=path if found.removed else None)
+        ledger.finish(started, summary_of(result) | {"pace": throttle.as_json() if throttle else None})
+    return result
+
+
+async def _run(ledger: Ledger, started: Run, work: Awaitable[CollectedBlobs]) -> CollectedBlobs:
+    try:
+        return await work
+    except BaseException as error:
+        state = RunState.INTERRUPTED if came_of_interruption(error) else RunState.FAILED
+        ledger.finish(started, {}, state)
+        raise
+
+
+def summary_of(result: BlobsResult) -> dict[str, Any]:
+    """The sums as the ledger keeps them; `fixed` and `left` as for messages."""
+    return {
+        "fixed": {BlobVerdict.COLLECT.value: result.found.removed} if result.found.removed else {},
+        "left": {kind.value: number for kind, number in result.left.items()},
+        "exit": int(result.exit),
+    }
+
+
+MEANINGS: Final[Mapping[BlobVerdict, str]] = {
+    BlobVerdict.KEEP: "something refers to it",
+    BlobVerdict.COLLECT: "nothing refers to it, at both looks: it only takes room (does not fail a check)",
+    BlobVerdict.TOO_YOUNG: "nothing refers to it yet; it stays until nobody can",
+    BlobVerdict.UNKNOWN_PREFIX: "nothing refers to it, and its id is of another family or of no known kind: it stays",
+    BlobVerdict.MISSING: "something refers to it, and it is not there, or not whole",
+}
+
+
+def blobs_document(result: BlobsResult) -> Document:
+    found = result.found
+    json = {
+        "keyspace": result.keyspace,
+        "store": result.place,
+        "run": plain(result.run),
+        **summary_of(result),
+        "listed": found.listed,
+        "listed_bytes": found.bytes,
+        "references": dict(found.references),
+        "findings": {kind.value: found.verdicts[kind] for kind in BlobVerdict if found.verdicts[kind]},
+        "collect_bytes": found.collect_bytes,
+        "removed": found.removed,
+        "moved": found.moved,
+        "removed_list": plain(result.removed_list),
+        "missing": [blob._asdict() for blob in found.missing],
+        "unknown": found.examples.get(BlobVerdict.UNKNOWN_PREFIX, []),
+        "broker_asked": result.broker_asked,
+        "failed": list(found.failed),
+        "seconds": round(result.seconds, 3),
+        "pace": result.pace,
+    }
+    page = ("More: mailmend runbook show blob-is-missing",) if found.verdicts[BlobVerdict.MISSING] else ()
+    return Document(json, tuple(_body(result)), result.exit, page)
+
+
+def _body(result: BlobsResult) -> Iterator[Part]:
+    found = result.found
+    rows = [(kind.value, f"{found.verdicts[kind]:,}", MEANINGS[kind]) for kind in BlobVerdict if found.verdicts[kind]]
+    yield f"{found.listed:,} blobs{_size(found.bytes)} in {result.place}."
+    read = ", ".join(f"{name} {number:,}" for name, number in found.references.items())
+    yield f"References: {read}."
+    if rows:
+        yield Grid("Blobs", ("verdict", "count", "meaning"), rows)
+    if found.missing:
+        missing = [(blob.blob_id, blob.source, blob.referrer) for blob in found.missing[:IDS_SHOWN]]
+        yield Grid("Missing", ("blob", "named by", "row"), missing, frozenset({"blob", "row"}))
+    unknown = found.examples.get(BlobVerdict.UNKNOWN_PREFIX, [])
+    if unknown:
+        yield f"Not known, such as: {', '.join(unknown[:3])}"
+    if not result.broker_asked:
+        yield "Messages at the broker were not looked at: they may refer to blobs that nothing else refers to."
+    yield from found.failed
+    if result.run is None:
+        yield NOTHING_WRITTEN
+    else:
+        yield f"Removed {found.removed:,} blobs."
+    if found.moved:
+        yield f"{found.moved:,} were changed meanwhile, or are referred to by now, and left."
+    if result.removed_list:
+        yield f"What went is in {result.removed_list}"
+    yield from _next(result)
+
+
+def _size(size_bytes: int | None) -> str:
+    return "" if size_bytes is None else f" of {size_bytes / MIB:,.1f} MiB"
+
+
+def _next(result: BlobsResult) -> Iterator[str]:
+    verdicts = result.found.verdicts
+    if result.run is None and verdicts[BlobVerdict.COLLECT] and not result.found.failed:
+        plan = result.plan and shlex.quote(str(result.plan))
+        next_one, words = (f"apply {plan}", result.stores) if plan else ("repair blobs", result.options)
+        yield f"Next: mailmend {next_one} {keyspace_option(result.keyspace)} {words}".rstrip()
+    if verdicts[BlobVerdict.TOO_YOUNG]:
+        days = (2 * result.rule.generation) / timedelta(days=1)
+        yield f"What is too young goes once its generation and the next are over: {days:g} days at most."
+
+
+REPAIR_BLOBS: Final = Command(
+    name="blobs",
+    summary="Collect the blobs that nothing refers to any more.",
+    about="""The store is listed, then everything that may refer to it is read: every column of the keyspace whose name
+    says so, before-images, mails kept on this machine, journals of its unfinished moves of queues, dead letters at the
+    broker (over Pulsar, every mail of the namespace), and what --references declare. The references are read again
+    after the delay; what nothing refers to either time goes, once its generation and the next are over and it is a day
+    old. Where a source cannot be read whole, nothing goes. What goes is listed in a file first. It does not come back:
+    begin with --dry-run.
+
+    Blobs that are referred to and not there are reported with who refers to them.""",
+    service="mailmend.admin.messages.blobs:repair_blobs",
+    present="mailmend.admin.messages.blobs:blobs_document",
+    options=(
+        *TIMING,
+        flag("--dry-run", "Write nothing: look twice, and say what would be removed."),
+        PLAN,
+        option(
+            "--removed", "List the blobs that went. [default: in a file of this user's own]", type=FILE, metavar="FILE"
+        ),
+        *(declared for declared in WRITING if declared.name != "no_writers"),
+        *(declared for declared in SCANNING if declared.name not in {"torn", "without"}),
+    ),
+    shared=(BLOBS_WANTED, CONNECTION),
+    output=(JSON, METRICS_FILE),
+    alone={"plan": ("removed", "keep")},
+    examples="""
+        mailmend repair blobs --dry-run --blobs s3://mail --oldest-message 7d     what would go
+        mailmend repair blobs --blobs s3://mail --oldest-message 7d --removed went.jsonl
+        mailmend repair blobs --blobs s3://mail --broker pulsar://pulsar:6650/public/default
+        mailmend repair blobs --blobs cassandra: --no-broker                      no queue ever used this store""",
+    exits="0 nothing is missing, 1 blobs are missing, 2 wrong use, 3 a source or the listing was not read whole, "
+    "or some blobs could not be removed, 4 cannot reach; the same command goes on.",
+)

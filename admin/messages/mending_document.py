@@ -12,7 +12,7 @@ from mailmend.admin.frame.examples import EXAMPLES_MAX, Affected, Example
 from mailmend.admin.frame.values import NOTHING_WRITTEN, counts_json, fields_json, plain
 from mailmend.admin.frame.verdict_texts import EACH_VERDICT, MEANINGS, STYLES, kinds, steps_grid
 from mailmend.admin.messages.affected_document import findings_parts, mailboxes_part
-from mailmend.admin.messages.mending_service import MendingResult
+from mailmend.admin.messages.mending import MendingResult
 from mailmend.admin.messages.runs import trend_parts
 from mailmend.admin.queue.cleanup_document import about_queues, after_a_plan, queue_lines, queues_grid, queues_json
 from mailmend.model.errors import ExitCode

@@ -20,7 +20,7 @@ from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.frame.values import plain, shown
 from mailmend.admin.frame.verdict_texts import steps_grid, steps_lines
 from mailmend.admin.messages.affected_document import affected_json, findings_parts, mailboxes_part
-from mailmend.admin.messages.mending import RUN_ARGUMENT
+from mailmend.admin.messages.options import RUN_ARGUMENT
 from mailmend.model.catalog.ledger import KEEP
 from mailmend.model.catalog.mail import PROJECTIONS
 from mailmend.model.errors import MailmendError

@@ -31,7 +31,7 @@ from mailmend.admin.frame.plan_files import (
     seconds_of,
 )
 from mailmend.admin.frame.settings import QUEUE_DEFAULT, QueueSettings
-from mailmend.admin.messages.mending_service import CheckedTopics, CheckRequest, MendingResult, given
+from mailmend.admin.messages.mending import CheckedTopics, CheckRequest, MendingResult, given
 from mailmend.admin.queue import connections as wired
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.garbage_collection import agreed, collector_for

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from mailmend.admin.frame.document import Grid
 from mailmend.admin.frame.values import NOTHING_WRITTEN, counts_json, first_ids, plain, shown
-from mailmend.admin.messages.mending_service import CheckedTopics, MendingResult
+from mailmend.admin.messages.mending import CheckedTopics, MendingResult
 from mailmend.model.projections.verdicts import HARMLESS, QUEUE_VERDICTS, Verdict
 from mailmend.model.sizes import MIB
 

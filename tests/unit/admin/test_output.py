@@ -13,8 +13,8 @@ from mailmend.admin.frame.examples import EXAMPLES_MAX, Examples
 from mailmend.admin.frame.presenter import exit_meaning, grid_of, show, write_json
 from mailmend.admin.frame.values import counts_json
 from mailmend.admin.frame.verdict_texts import MEANINGS, STYLES
+from mailmend.admin.messages.mending import MendingResult
 from mailmend.admin.messages.mending_document import closing_lines, document_of, next_lines, summary_json
-from mailmend.admin.messages.mending_service import MendingResult
 from mailmend.model.errors import ExitCode
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.repair.mending.runner import RepairResult

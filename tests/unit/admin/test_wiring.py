@@ -28,7 +28,7 @@ from mailmend.admin.frame.extras import EXTRAS, imported
 from mailmend.admin.frame.settings import ConnectionSettings, Tls
 from mailmend.admin.local.java import find_java
 from mailmend.admin.main import COMMANDS
-from mailmend.admin.messages.mending_service import RepairRequest, target_of
+from mailmend.admin.messages.repair import RepairRequest, target_of
 from mailmend.model.catalog.mail import MAILBOX_PATH, MESSAGES
 from mailmend.model.errors import BadSettings, SchemaMismatch, UnknownKeyspace, UnknownRun, WrongUse
 from mailmend.model.operations import Level, Put
@@ -309,7 +309,7 @@ def test_only_commands_of_the_queue_need_its_libraries() -> None:
     assert {
         "mailmend.admin.messages.mending_document",
         "mailmend.admin.local.doctor",
-        "mailmend.admin.messages.blobs_service",
+        "mailmend.admin.messages.blobs",
     } <= set(modules)
     assert ended.stdout == "[]\n"
 

@@ -56,7 +56,7 @@ def test_no_module_is_imported_under_two_names() -> None:
 def test_repair_is_a_function_and_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both names are public: `mailmend.repair(request, caller)` and `mailmend.repair.clock`."""
     asked = []
-    monkeypatch.setattr("mailmend.admin.messages.mending_service.repair", lambda *given: asked.append(given))
+    monkeypatch.setattr("mailmend.admin.messages.repair.repair", lambda *given: asked.append(given))
 
     mailmend.repair("request", "caller")  # type: ignore[arg-type]
 

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from mailmend.admin.frame.extras import missing_extra
-from mailmend.admin.messages import checking
+from mailmend.admin.messages import check
 from mailmend.cql.driver import session
 from mailmend.model.catalog.mail import MAILBOX, MAILBOX_PATH, MESSAGE_COUNTER, MODSEQ
 from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
@@ -284,7 +284,7 @@ class TestQueues:
         def refused(_: str) -> None:
             raise refusal
 
-        monkeypatch.setattr(checking, "import_or_name_extra", refused)
+        monkeypatch.setattr(check, "import_or_name_extra", refused)
         fine = mailmend("check", *QUICK, "--json")
         assert (fine.code, fine.json["queues"]) == (0, None)
         assert f"The mail queues were not looked at: {refusal.what}" in fine.json["unseen"]

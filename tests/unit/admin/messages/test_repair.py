@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from mailmend.admin.frame.settings import ConnectionSettings
-from mailmend.admin.messages.mending_service import CheckRequest, RepairRequest, given
+from mailmend.admin.messages.mending import CheckRequest, given
+from mailmend.admin.messages.repair import RepairRequest
 from mailmend.model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from mailmend.model.errors import ExitCode
 from mailmend.model.instants import MICROS

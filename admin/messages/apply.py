@@ -1,18 +1,26 @@
-"""Apply a plan that was approved: exactly what it says, each finding looked at again, and nothing else."""
+"""`mailmend apply`: exactly what an approved plan says, each finding looked at again, and nothing else."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import click
 
 from mailmend.admin.frame.caller import Caller, ask_to_restore
 from mailmend.admin.frame.cluster import EngineWanted, OpenCluster, open_cluster, owner_name, repair_tools
+from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.examples import Examples, both_of
+from mailmend.admin.frame.extras import imported
+from mailmend.admin.frame.kinds import Duration, duration_text
+from mailmend.admin.frame.options import FILE, PACE, ROWS_PER_SECOND, flag, option
 from mailmend.admin.frame.plan_files import LOOKS, PlanFile, PlanKind, plan_in, spans_in
 from mailmend.admin.frame.settings import QueueSettings
-from mailmend.admin.messages.mending_service import MendingResult, unseen
+from mailmend.admin.messages.mending import MendingResult, unseen
+from mailmend.admin.messages.options import COUNTERS_AT_ONCE, KEEP_OPTION, REPAIR_EXITS, RESULTS
 from mailmend.admin.messages.runs import affected
+from mailmend.admin.queue.options import STORES_TYPED, Needs, queue_settings
 from mailmend.cql.introspect import live_schema
 from mailmend.model.catalog.ledger import KEEP
 from mailmend.model.catalog.mail import MESSAGES
@@ -27,7 +35,7 @@ from mailmend.repair.mending import runner
 from mailmend.repair.mending.engine import RUNS_APART_MICROS, RepairSettings
 
 if TYPE_CHECKING:
-    from mailmend.admin.messages.blobs_service import BlobsResult
+    from mailmend.admin.messages.blobs import BlobsResult
 
 PLAN_AGE_MAX = timedelta(days=1)
 """How old a plan may be, without `--max-age`."""
@@ -162,7 +170,7 @@ def _queues(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: O
 
 def _blobs(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: OpenCluster) -> "BlobsResult":
     from mailmend.admin.messages.blob_sources import BlobsWanted  # noqa: PLC0415 - only for such a plan
-    from mailmend.admin.messages.blobs_service import BlobsRequest, repair_blobs  # noqa: PLC0415 - only for such a plan
+    from mailmend.admin.messages.blobs import BlobsRequest, repair_blobs  # noqa: PLC0415 - only for such a plan
 
     policy = plan.head.policy
     settings = request.settings
@@ -194,3 +202,55 @@ def _approved(request: ApplyPlanRequest, plan: PlanFile) -> tuple[dict[str, Any]
         "approved": plan,
         "engine": "local",
     }
+
+
+_LONGEST: Final = timedelta(days=30)
+
+
+def _planned(part: str) -> Needs:
+    """Broker and store are needed where the plan was made with them."""
+    return lambda given: bool(imported("mailmend.admin.frame.plan_files:needs_of")(given["plan"], part))
+
+
+APPLY: Final = Command(
+    name="apply",
+    summary="Do exactly what a plan says.",
+    about="""PLAN is a file that `mailmend repair messages`, `repair queues` or `repair blobs` has written with --plan,
+    and somebody has approved. Each finding is looked at again; one that is not as the plan saw it has MOVED, and is
+    left. Nothing else is mended or removed. Everything is written as of the plan's own T, under a lease. Interrupted,
+    the same command goes on.
+
+    Of messages nothing is scanned; before-images are kept, and `mailmend undo` takes back what was done. The tables of
+    queues are read twice, as by `repair queues`: what the plan says is proved anew, marks included. Of blobs all
+    references are read once more. Name the broker and the store of blobs that the plan was made with.
+
+    A plan is refused that is older than --max-age, was edited or undone, is of another keyspace, cluster, broker or
+    store, was made before these tables were altered, or has another format. What it may mend, it says itself.""",
+    service="mailmend.admin.messages.apply:apply",
+    present="mailmend.admin.messages.check:check_document",
+    options=(
+        click.Argument(["plan"], type=FILE, metavar="PLAN"),
+        flag("--dry-run", "Write nothing: look again, and say what would be mended."),
+        option(
+            "--max-age",
+            "Refuse a plan that was made longer ago than this.",
+            type=Duration(_LONGEST, zero=False),
+            default=duration_text(PLAN_AGE_MAX),
+        ),
+        flag("--yes", "Do not ask: do as a plan made with --dangling restore says."),
+        COUNTERS_AT_ONCE,
+        KEEP_OPTION,
+        ROWS_PER_SECOND,
+        PACE,
+    ),
+    shared=(queue_settings(broker=_planned("broker"), blobs=_planned("blobs"), named=False), STORES_TYPED),
+    output=RESULTS,
+    examples="""
+        mailmend repair messages --plan plan.jsonl     write it; then have it approved
+        mailmend apply plan.jsonl --dry-run            what of it would still be done
+        mailmend apply plan.jsonl                      do it
+        mailmend repair blobs --plan old.jsonl --blobs s3://mail --oldest-message 7d
+        mailmend apply old.jsonl --blobs s3://mail     remove the blobs that it names
+        mailmend undo RUN                              put it back""",
+    exits=REPAIR_EXITS,
+)

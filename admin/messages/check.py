@@ -1,0 +1,188 @@
+"""`mailmend check`: messages, mail queues and blobs; what cannot be looked at is said, and hides nothing else."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import cache
+from typing import Final
+
+import click
+
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import OpenCluster, chosen_engine, open_cluster, repair_tools
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document
+from mailmend.admin.frame.examples import Examples, both_of
+from mailmend.admin.frame.extras import import_or_name_extra
+from mailmend.admin.frame.options import CONNECTION, STAGING, flag
+from mailmend.admin.messages import mending_document as mending
+from mailmend.admin.messages.blob_sources import BlobsWanted
+from mailmend.admin.messages.blobs import BlobsRequest, BlobsResult, blobs_document, repair_blobs
+from mailmend.admin.messages.mending import CheckRequest, MendingResult, ScanRequest, given, unseen
+from mailmend.admin.messages.options import BLOBS_WANTED, CHECKED_PULSAR, COUNTERS_AT_ONCE, MEASURED, SCANNING, TIMING
+from mailmend.admin.messages.runs import affected
+from mailmend.admin.messages.staging import ended, staged
+from mailmend.model.catalog.mail import FAMILIES, MESSAGES
+from mailmend.model.errors import AccessDenied, ExitCode, MailmendError, MissingExtra, ResultUnwritten, WrongUse
+from mailmend.model.projections.findings import RepairPolicy
+from mailmend.repair.clock import STAMP_AGE_SECONDS, Timing
+from mailmend.repair.mending import runner
+from mailmend.repair.mending.engine import RepairSettings
+
+_OF_MESSAGES: Final = frozenset({"torn", "without", "no_writers"})
+"""What a scan of blobs has no use for."""
+
+
+def check_what(request: CheckRequest, caller: Caller) -> MendingResult | BlobsResult:
+    """What `mailmend check` looks at: blobs, queues or messages."""
+    if request.what != "blobs":
+        return check(request, caller)
+    assert isinstance(request.blobs, BlobsWanted), "the command line names them"
+    looks = {
+        field.name: getattr(request, field.name) for field in fields(ScanRequest) if field.name not in _OF_MESSAGES
+    }
+    return repair_blobs(BlobsRequest(blobs=request.blobs, dry_run=True, **looks), caller)
+
+
+_QUEUES: Final = "mailmend.admin.queue.cleanup"
+"""A service whose libraries come with an extra of their own."""
+
+
+def check(request: CheckRequest, caller: Caller) -> MendingResult:
+    """What `mailmend check` looks at: messages, all queues, or both, as far as the keyspace has them."""
+    if request.what not in {"all", "messages", "queues"}:
+        raise WrongUse(f"{request.what!r} is not looked at here", mend="Say all, messages or queues.")
+    with open_cluster(request.connection) as opened:
+        if request.what == "queues":
+            found: MendingResult = import_or_name_extra(_QUEUES).check_queues(request, caller, opened)
+            return found
+        if request.what == "messages" or not (opened.has_queues or request.pulsar):
+            return check_messages(request, caller, opened)
+        return _check_both(request, caller, opened)
+
+
+def _check_both(request: CheckRequest, caller: Caller, opened: OpenCluster) -> MendingResult:
+    """Messages, and queues while lags of messages are waited for: their delays pass at the same time."""
+
+    @cache
+    def queues() -> MendingResult | MailmendError:
+        try:
+            found: MendingResult = import_or_name_extra(_QUEUES).check_queues(request, caller, opened)
+        except ResultUnwritten:
+            raise
+        except MailmendError as error:
+            return error
+        return found
+
+    messages = check_messages(request, caller, opened, queues)
+    found = queues()
+    return _with_unseen(messages, found) if isinstance(found, MailmendError) else _joined(messages, found)
+
+
+def _joined(messages: MendingResult, queues: MendingResult) -> MendingResult:
+    """Both in one result: the fields of messages stay, those of queues come beside them."""
+    one = messages.summary
+    other = queues.summary
+    summary = replace(
+        one,
+        scanned=one.scanned | other.scanned,
+        findings=one.findings | other.findings,
+        suspects=one.suspects + other.suspects,
+        due=one.due + other.due,
+        left=one.left + other.left,
+        left_sample=one.left_sample.merged(other.left_sample),
+        failed=one.failed + other.failed,
+        seconds=one.seconds | other.seconds,
+        unseen=" ".join(filter(None, (one.unseen, other.unseen))) or None,
+        exit=max(one.exit, other.exit),
+    )
+    return replace(
+        messages,
+        summary=summary,
+        examples=messages.examples + queues.examples,
+        queues=queues.queues,
+        topics=queues.topics,
+    )
+
+
+def _with_unseen(messages: MendingResult, error: MailmendError) -> MendingResult:
+    nobody_meant_it = isinstance(error, MissingExtra | AccessDenied)
+    one = messages.summary
+    code = ExitCode.FINE if nobody_meant_it else ExitCode.PARTLY_FAILED
+    unseen = " ".join(filter(None, (one.unseen, f"The mail queues were not looked at: {error.what}.")))
+    return replace(messages, summary=replace(one, unseen=unseen, exit=max(one.exit, code)))
+
+
+def check_messages(
+    request: CheckRequest, caller: Caller, opened: OpenCluster, meanwhile: Callable[[], object] | None = None
+) -> MendingResult:
+    """Find drift, without writing anything; `meanwhile` is called once, where lags are waited for."""
+    examples = Examples()
+    skew = request.clock_skew.total_seconds()
+    bound = opened.bound((MESSAGES,) if request.what == "messages" else FAMILIES, request.without)
+    settings = RepairSettings(
+        keyspace=opened.mail.name,
+        families=bound.families,
+        missing_columns=bound.missing_columns,
+        missing_tables=bound.missing_tables,
+        level=request.level,
+        delay_seconds=request.delay.total_seconds(),
+        timing=Timing(0, skew, no_writers=True),
+        recheck=not request.no_recheck,
+        pressed=request.connection.is_pressed(request.pace),
+        policy=RepairPolicy(accept_torn=request.torn == "accept", rows_per_second=request.rows_per_second),
+    )
+    # Nothing is written, so any margin that covers the skew will do for the two looks at counters.
+    counters = Timing(skew + STAMP_AGE_SECONDS + 1, skew, no_writers=request.no_writers)
+    engine = chosen_engine(opened, request.engine_wanted, caller.remark)
+    with staged(request.staging, opened, settings, caller) as (settings, area):
+        wanted = replace(request.engine_wanted.chosen(engine), staging=area)
+        tools = repair_tools(opened, wanted, settings, caller.progress, timing=counters)
+        summary = runner.check(settings, replace(tools, meanwhile=meanwhile), both_of(examples, caller))
+        ended(summary, area)
+    summary.unseen = unseen(request.without, bound)
+    summary.engine = engine
+    return MendingResult(summary, examples.sorted(), given(request), affected=affected(examples, opened, caller))
+
+
+def check_document(result: MendingResult | BlobsResult) -> Document:
+    return blobs_document(result) if isinstance(result, BlobsResult) else mending.document_of(result)
+
+
+CHECK: Final = Command(
+    name="check",
+    summary="Find drift, without writing anything.",
+    about="""WHAT is `messages` (the tables that follow from the source of truth, imapUidTable), `queues` (rows, marks,
+    starts and counts of all mail queues), `blobs` (what `repair blobs` would collect, and what is missing), or `all`
+    (the default): messages, queues where the keyspace has them, and the paths of mailboxes. Every table is read once.
+    What looks wrong is looked at again after the delay; only what is still wrong is drift. Whether mails that wait have
+    their blobs is looked at where --blobs names their store; over Pulsar, where --broker names it too: every mail of
+    the namespace, and that is refused where a topic cannot be read whole.
+
+    The generators of uids and modseqs (messageCounter, modseq) are compared with the messages: one that is behind
+    is named with the statement that raises it (`generators` in the JSON, exit code 1).""",
+    service="mailmend.admin.messages.check:check_what",
+    present="mailmend.admin.messages.check:check_document",
+    options=(
+        click.Argument(["what"], type=click.Choice(["messages", "queues", "blobs", "all"]), default="all"),
+        *TIMING,
+        COUNTERS_AT_ONCE,
+        flag("--no-recheck", "Report raw suspects, without waiting and looking again."),
+        *SCANNING,
+        STAGING,
+    ),
+    shared=(BLOBS_WANTED, CHECKED_PULSAR, CONNECTION),
+    output=MEASURED,
+    alone={
+        "what=queues": ("torn", "without", "no_writers", "anonymous", "staging"),
+        "what=blobs": ("torn", "without", "no_writers", "no_recheck", "findings", "anonymous", "staging"),
+    },
+    examples="""
+        mailmend check                                     every denormalised table of the keyspace, and its queues
+        mailmend check messages --engine local             without Spark
+        mailmend check queues                              what sweeps have left, and what is wrong with queues
+        mailmend check blobs --missing missing.jsonl       what nothing refers to, and what is not there
+        mailmend check --report drift.html --findings drift.jsonl
+        mailmend check --no-recheck --json | jq .findings  raw suspects, at once""",
+    exits="0 no drift (leaks are reported and do not count), 1 confirmed drift, 2 wrong use, 3 some suspects could not "
+    "be looked at again, 4 the cluster cannot be reached.",
+)

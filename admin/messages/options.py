@@ -1,0 +1,209 @@
+"""Options that several of check, repair, apply, undo and runs have.
+
+The options of blobs say where blobs are, and what may refer to them.
+"""
+
+import shlex
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import click
+
+from mailmend.admin.frame.command import JSON, Shared, Values
+from mailmend.admin.frame.completion import completed_runs
+from mailmend.admin.frame.extras import imported
+from mailmend.admin.frame.kinds import DELAY, KEEP, SPARK_SETTING, Duration, duration_text
+from mailmend.admin.frame.options import (
+    ANONYMOUS,
+    FILE,
+    FINDINGS,
+    METRICS_FILE,
+    PACE,
+    REPORT,
+    ROWS_PER_SECOND,
+    WITHOUT,
+    flag,
+    option,
+)
+from mailmend.admin.frame.settings import is_pulsar
+from mailmend.admin.queue.broker_options import BROKER_OPTIONS, broker_of, pulsar_of
+from mailmend.admin.queue.options import AGE_MAX, BLOB_OPTIONS, CHECKED_BLOBS, QUEUE_NAME, blobs_of, typed_stores
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
+from mailmend.mailqueue.rules.blob_collection import AGE_MIN
+from mailmend.mailqueue.rules.blob_ids import BlobNaming
+from mailmend.model.catalog.ledger import KEEP as KEEP_DEFAULT
+from mailmend.model.errors import WrongUse
+from mailmend.model.operations import Level
+from mailmend.repair.clock import MARGIN_SECONDS, SKEW_SECONDS
+
+_ENGINES: Final = ("auto", "spark", "local")
+
+DELAY_OPTION: Final = option("--delay", "How long lags may settle before the second look.", type=DELAY, default="60s")
+TIMING: Final = (
+    DELAY_OPTION,
+    option("--clock-skew", "The greatest difference between any two clocks.", type=DELAY, default=f"{SKEW_SECONDS:g}s"),
+)
+SCANNING: Final = (
+    option(
+        "--engine",
+        "What scans: spark, any size; local, this process alone, without Spark; auto, either by the estimated size.",
+        type=click.Choice(_ENGINES),
+        default="auto",
+    ),
+    option("--master", "Spark's master. [default: local[*], or spark-submit's]", metavar="URL"),
+    option(
+        "--spark-conf",
+        "A setting of Spark's own, like spark.executor.memory=2g; may be given again. No secrets.",
+        type=SPARK_SETTING,
+        multiple=True,
+        metavar="NAME=VALUE",
+    ),
+    ROWS_PER_SECOND,
+    PACE,
+    option(
+        "--level",
+        "Consistency level of the scans.",
+        type=click.Choice([Level.ONE, Level.LOCAL_QUORUM, Level.QUORUM], case_sensitive=False),
+        metavar="[ONE|LOCAL_QUORUM|QUORUM]",
+        default=Level.LOCAL_QUORUM,
+    ),
+    option(
+        "--torn",
+        "What rows are that lack columns: accept takes them as whole, as James before 3.7 wrote them.",
+        type=click.Choice(["report", "accept"]),
+        default="report",
+    ),
+    WITHOUT,
+)
+KEEP_OPTION: Final = option(
+    "--keep", "How long before-images are kept.", type=KEEP, default=duration_text(KEEP_DEFAULT)
+)
+WRITING: Final = (
+    option(
+        "--margin",
+        "How long before its scan the timestamps of a repair lie; must exceed the clocks' skew and 20 s.",
+        type=DELAY,
+        default=f"{MARGIN_SECONDS:g}s",
+    ),
+    flag("--no-writers", "Declare that nobody writes: no margin, and any delay will do."),
+    KEEP_OPTION,
+)
+PLAN: Final = option(
+    "--plan",
+    "Write what would be done to this file, and nothing anywhere else; `mailmend apply` then does it.",
+    type=FILE,
+    metavar="FILE",
+)
+COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that nobody writes: counters are looked at twice at once.")
+RUN_ARGUMENT: Final = click.Argument(["run"], type=click.UUID, shell_complete=completed_runs)
+RESULTS: Final = (JSON, REPORT, ANONYMOUS, FINDINGS)
+MEASURED: Final = (*RESULTS, METRICS_FILE)
+REPAIR_EXITS: Final = (
+    "0 nothing is left to mend, 1 drift is left (after --dry-run: there is drift), 2 wrong use, 3 some fixes failed "
+    "(the rest stands), 4 the cluster cannot be reached, 130 interrupted: run it again."
+)
+
+
+_READ: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
+_OWN: Final = (
+    option(
+        "--references",
+        "A column of the keyspace that holds ids of blobs too, beside those that are found by their names; may be "
+        "given again.",
+        multiple=True,
+        metavar="TABLE.COLUMN",
+    ),
+    option(
+        "--references-file",
+        "Ids of blobs that something else needs, one on each line; may be given again.",
+        type=_READ,
+        multiple=True,
+        metavar="FILE",
+    ),
+    option(
+        "--queues",
+        "A queue that no table names: its dead letters are read too; may be given again. Over Pulsar all queues are "
+        "read: one that has to be there.",
+        type=QUEUE_NAME,
+        multiple=True,
+        metavar="NAME",
+    ),
+    option(
+        "--oldest-message",
+        "Declare that no message at the broker is older, dead letters apart; younger blobs stay. Without it the queues "
+        "must be empty. Needless over Pulsar, where every mail is read.",
+        type=Duration(AGE_MAX, zero=False),
+    ),
+    flag("--no-broker", "Leave the broker out: declare that none ever held a mail of this store."),
+    flag(
+        "--only-broker",
+        "With Pulsar, where tables name queues over RabbitMQ too: declare that nothing of these is left there.",
+    ),
+    option(
+        "--min-age",
+        "Only blobs that were stored longer ago than this; a day at least.",
+        type=Duration(AGE_MAX, zero=False),
+        default=duration_text(AGE_MIN),
+    ),
+    option(
+        "--generation",
+        "How long a generation of ids is: James's deduplication.gc.generation.duration.",
+        type=Duration(AGE_MAX, zero=False),
+        default=duration_text(BlobNaming().generation),
+    ),
+    option(
+        "--family",
+        "The family of ids: James's deduplication.gc.generation.family; all others stay.",
+        type=click.IntRange(min=1),
+        default=BlobNaming().family,
+        metavar="N",
+    ),
+    option(
+        "--missing",
+        "Write every blob that is missing, and who refers to it, as a line of JSON.",
+        type=FILE,
+        metavar="FILE",
+    ),
+)
+
+
+def _build(own: Values, others: Values, context: click.Context) -> Any:
+    if others.get("what", "blobs") != "blobs":
+        return CHECKED_BLOBS.build(own, others, context)
+    broker: BrokerSettings | PulsarSettings | None = None
+    if own["broker"] and not own["no_broker"]:
+        broker = _pulsar(own, context) if is_pulsar(own["broker"]) else broker_of(own, context, lambda _name: None)
+    names = (str(own_option.name) for own_option in _OWN)
+    wanted = imported("mailmend.admin.messages.blob_sources:BlobsWanted")
+    return wanted(
+        store=blobs_of(own, context, lambda _name: None),
+        broker=broker,
+        typed=shlex.join(typed_stores(context)),
+        **{name: own[name] for name in names},
+    )
+
+
+def _pulsar(own: Values, context: click.Context) -> PulsarSettings:
+    """Pulsar, whose namespace has to be named: in the usual one no mail of another would be seen."""
+    if not urlsplit(own["broker"]).path.strip("/"):
+        raise WrongUse(
+            "--broker names no namespace of Pulsar's, and mails of another one than is read may refer to blobs",
+            mend="Name James's (pulsar.properties: namespace): --broker pulsar://host:6650/public/default",
+        )
+    return pulsar_of(own, context)
+
+
+BLOBS_WANTED: Final = Shared("blobs", {"Blobs": (*BLOB_OPTIONS, *_OWN), "Broker": BROKER_OPTIONS}, _build)
+"""Which blobs are looked at, and who may refer to them, as `blobs: BlobsWanted` of the request."""
+
+
+def _checked_pulsar(_own: Values, others: Values, context: click.Context) -> PulsarSettings | None:
+    given = context.params
+    looks = others["what"] in {"queues", "all"} and given["broker"] and not given["no_broker"]
+    return _pulsar(given, context) if looks and is_pulsar(given["broker"]) else None
+
+
+CHECKED_PULSAR: Final = Shared("pulsar", {}, _checked_pulsar)
+"""Pulsar whose topics' mails a check of queues looks at too, where the broker is one, as `pulsar` of the request."""

@@ -1,0 +1,428 @@
+"""`mailmend repair`: drift of messages and journalled lags, mended after a second look."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import click
+
+from mailmend.admin.frame.caller import Caller, ask_to_restore
+from mailmend.admin.frame.cluster import OpenCluster, chosen_engine, lag_tools, open_cluster, owner_name, repair_tools
+from mailmend.admin.frame.command import JSON, Command, CommandGroup, Late
+from mailmend.admin.frame.examples import Examples, both_of
+from mailmend.admin.frame.kinds import VERDICT_NAMES, VERDICTS, Duration
+from mailmend.admin.frame.nodetool import NODETOOL
+from mailmend.admin.frame.options import (
+    CONNECTION,
+    FINDINGS,
+    MAX_FIXES,
+    METRICS_FILE,
+    PACE,
+    REPORT,
+    ROWS_PER_SECOND,
+    STAGING,
+    WITHOUT,
+    flag,
+    option,
+)
+from mailmend.admin.frame.plan_files import head_of, plan_into
+from mailmend.admin.frame.settings import ConnectionSettings, plain
+from mailmend.admin.messages.mending import DELAY, MARGIN, SKEW, MendingResult, ScanRequest, given, unseen
+from mailmend.admin.messages.options import MEASURED, PLAN, REPAIR_EXITS, SCANNING, TIMING, WRITING
+from mailmend.admin.messages.runs import affected
+from mailmend.admin.messages.staging import ended, staged
+from mailmend.admin.queue.options import AGE_MAX, STORES_TYPED, queue_settings, unless
+from mailmend.mailqueue.rules.cleanup import MarksRule
+from mailmend.model.catalog.ledger import KEEP
+from mailmend.model.catalog.mail import MESSAGES
+from mailmend.model.errors import UnsafeRequest, WrongUse
+from mailmend.model.ids import MailboxId, MessageId
+from mailmend.model.projections.family import Family
+from mailmend.model.projections.findings import RepairPolicy
+from mailmend.model.projections.verdicts import MENDABLE, QUEUE_VERDICTS, Verdict
+from mailmend.repair.clock import Timing, take_as_of
+from mailmend.repair.mending import lag_repair, runner
+from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.generators import Generators
+from mailmend.repair.mending.limits import Pace
+from mailmend.repair.mending.runner import RepairResult
+from mailmend.repair.scanners.lookup import Target, TargetMailboxes, TargetMessages, mailboxes_of, refuse_unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairRequest(ScanRequest):
+    """What may be mended, and where; the names are those of the options.
+
+    Attributes:
+        plan: a file that what would be mended is written to, instead of mending it.
+    """
+
+    dry_run: bool = False
+    plan: Path | None = None
+    only: tuple[frozenset[Verdict], ...] = ()
+    max_fixes: int | None = None
+    orphans: str = "report"
+    dangling: str = "withdraw"
+    leaks: str = "report"
+    beat_ahead: bool = False
+    yes: bool = False
+    margin: timedelta = MARGIN
+    keep: timedelta = KEEP
+    message: tuple[UUID, ...] = ()
+    mailbox: tuple[UUID, ...] = ()
+    user: tuple[str, ...] = ()
+    scan: bool = False
+
+    @property
+    def verdicts(self) -> frozenset[Verdict]:
+        return frozenset[Verdict]().union(*self.only) or MENDABLE
+
+    @property
+    def only_looks(self) -> bool:
+        return self.dry_run or self.plan is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagsRequest:
+    """How journalled lags are mended."""
+
+    connection: ConnectionSettings
+    dry_run: bool = False
+    without: tuple[str, ...] = ()
+    delay: timedelta = DELAY
+    clock_skew: timedelta = SKEW
+    margin: timedelta = MARGIN
+    no_writers: bool = False
+    keep: timedelta = KEEP
+    rows_per_second: int | None = None
+    pace: str | None = None
+
+
+def repair(request: RepairRequest, caller: Caller) -> MendingResult:
+    """Mend drift after a second look, as of a moment before the scan; a dry run only looks, a plan is written down.
+
+    Raises:
+        UnsafeRequest: what may bring back deleted messages was not agreed to.
+        FixLimit: more is due than `max_fixes` allows; nothing was written.
+        LeaseHeld: another repair of the keyspace is at work.
+    """
+    _refuse_unasked_restore(request, caller)
+    examples = Examples()
+    with open_cluster(request.connection) as opened:
+        target = target_of(opened, request)
+        bound = opened.bound((MESSAGES,), request.without)
+        settings = _settings_of(request, bound.whole(opened.mail.name), opened.mail.name, target)
+        if isinstance(target, TargetMessages):
+            refuse_unknown(Pace(request.rows_per_second, opened.clock).over(opened.mail), settings.families[0], target)
+        engine = None if target else chosen_engine(opened, request.engine_wanted, caller.remark)
+        wanted = replace(request.engine_wanted, target=target)
+        if engine:
+            wanted = wanted.chosen(engine)
+            settings = replace(settings, options={**settings.options, "engine": engine.name})
+        keep = None if request.only_looks else request.keep
+        typed = replace(request, user=("NAME",) * len(request.user)) if caller.anonymous else request
+        if request.plan:
+            settings = replace(settings, as_of=take_as_of(opened.clock, opened.cluster, settings.timing))
+        with staged(None if target else request.staging, opened, settings, caller) as (settings, area):
+            tools = repair_tools(opened, replace(wanted, staging=area), settings, caller.progress, keep=keep)
+            if request.plan is None:
+                go_on = None if request.dry_run else caller.ask
+                summary = runner.repair(settings, replace(tools, go_on=go_on), both_of(examples, caller))
+            else:
+                tables = opened.identity(table for family in settings.families for table in family.tables)
+                head = head_of(settings, tables, given(typed), request.without)
+                with plan_into(request.plan, head) as plan:
+                    summary = runner.repair(settings, tools, both_of(examples, caller, plan.add))
+            ended(summary, area)
+        if summary.run and summary.generators:
+            _raise_generators(summary, opened, settings.families)
+        whose = affected(examples, opened, caller)
+    of_target = target.unseen(summary.gaps) if target else None
+    summary.unseen = unseen(request.without, bound, of_target)
+    summary.engine = engine
+    return MendingResult(summary, examples.sorted(), given(typed), request.plan, affected=whose)
+
+
+def _raise_generators(summary: RepairResult, opened: OpenCluster, families: Sequence[Family]) -> None:
+    """Raise the generators that are behind the messages: they only ever grow, so this needs no undo."""
+    (family,) = (one for one in families if one.counts)
+    generators = Generators(opened.mail, family, opened.clock, opened.mail.name)
+    summary.generators = [generators.raised(generator) for generator in summary.generators]
+    summary.exit = int(summary.exit_code)
+
+
+def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
+    examples = Examples()
+    with open_cluster(request.connection) as opened:
+        bound = opened.bound((MESSAGES,), request.without)
+        settings = RepairSettings(
+            keyspace=opened.mail.name,
+            families=bound.whole(opened.mail.name),
+            delay_seconds=request.delay.total_seconds(),
+            timing=_timing(request),
+            dry_run=request.dry_run,
+            policy=RepairPolicy(rows_per_second=request.rows_per_second),
+            pressed=request.connection.is_pressed(request.pace),
+            owner=owner_name(),
+            options={"lags": True, "delay": plain(request.delay), "margin": plain(request.margin)},
+        )
+        journal, tools = lag_tools(opened, settings, caller.progress, request.keep)
+        summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, both_of(examples, caller))
+        whose = affected(examples, opened, caller)
+    summary.unseen = unseen(request.without, bound)
+    return MendingResult(summary, examples.sorted(), given(request), affected=whose)
+
+
+def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
+    if request.scan and not (request.message or request.mailbox or request.user):
+        raise WrongUse(
+            "--scan goes with --message, --mailbox or --user", mend="Without them everything is scanned anyway."
+        )
+    of_users = [mailbox for user in request.user for mailbox in mailboxes_of(opened.mail, user)]
+    everywhere = tuple(dict.fromkeys([*map(MailboxId, request.mailbox), *of_users]))
+    if request.message:
+        return TargetMessages(tuple(map(MessageId, request.message)), everywhere, request.scan)
+    return TargetMailboxes(everywhere, scan=request.scan) if everywhere else None
+
+
+def _timing(request: RepairRequest | LagsRequest) -> Timing:
+    return Timing(request.margin.total_seconds(), request.clock_skew.total_seconds(), no_writers=request.no_writers)
+
+
+def _settings_of(
+    request: RepairRequest, families: tuple[Family, ...], keyspace: str, target: Target | None
+) -> RepairSettings:
+    all_truths = request.scan or not isinstance(target, TargetMailboxes)
+    return RepairSettings(
+        keyspace=keyspace,
+        families=families,
+        level=request.level,
+        delay_seconds=request.delay.total_seconds(),
+        timing=_timing(request),
+        dry_run=request.dry_run,
+        policy=RepairPolicy(
+            only=request.verdicts,
+            **{name: getattr(request, name) for name in _OF_POLICY},
+            accept_torn=request.torn == "accept",
+            all_truths=all_truths,
+        ),
+        pressed=request.connection.is_pressed(request.pace),
+        max_fixes=request.max_fixes,
+        owner=owner_name(),
+        options=_recorded_options(request, target),
+    )
+
+
+_OF_POLICY = ("orphans", "dangling", "leaks", "beat_ahead", "rows_per_second")
+_NOT_RECORDED = frozenset({"connection", "master", "spark_conf", "user"})
+
+
+def _recorded_options(request: RepairRequest, target: Target | None) -> Mapping[str, Any]:
+    """The request as the ledger keeps it, under the names of the options; users by their mailboxes' ids."""
+    given = {field.name: getattr(request, field.name) for field in fields(request) if field.name not in _NOT_RECORDED}
+    if request.only:
+        given["only"] = sorted(verdict.value for verdict in request.verdicts)
+    if request.user and target:
+        given["mailbox"] = target.mailboxes if isinstance(target, TargetMessages) else target.ids
+    return {name: plain(value) for name, value in given.items() if value not in (None, False, ())}
+
+
+def _refuse_unasked_restore(request: RepairRequest, caller: Caller) -> None:
+    """A row of truth is restored whole or not at all, so not without a column; and only where a person agrees."""
+    if request.dangling == "restore" and request.without:
+        raise UnsafeRequest("--dangling restore does not go with --without", mend="First add the missing column.")
+    if request.dangling == "restore" and not (request.yes or request.only_looks):
+        ask_to_restore(caller)
+
+
+_REPAIR_MESSAGES: Final = Command(
+    name="messages",
+    summary="Mend what follows from imapUidTable.",
+    about="""The denormalised tables that follow from the source of truth, imapUidTable. Reads every table once, waits,
+    looks at every suspect again, keeps what it overwrites (see `mailmend undo`), and writes as of a moment before its
+    scan, so that whatever users change meanwhile wins. Running it again converges.
+
+    With --staging an interruption (Ctrl-C, a window's end, a kill, a lost Spark) loses the token ranges being read: the
+    same command goes on, as of before the first attempt, also with other policies, a --dry-run or a --plan.
+
+    With --message, --mailbox or --user no Spark is needed, and nothing is scanned unless --scan is given; what such a
+    look cannot see is said, and is `unseen` in the JSON. Where a mailbox shows no row for a uid that it has given, the
+    message was deleted, or never listed: `gaps` in the JSON counts them, and without --scan the exit code is 1.
+
+    Generators of uids and modseqs that are behind the messages (a table restored from a backup) are raised where the
+    role may write them, and never lowered: `generators` in the JSON.""",
+    service="mailmend.admin.messages.repair:repair",
+    present="mailmend.admin.messages.mending_document:document_of",
+    options=(
+        *TIMING,
+        flag("--dry-run", "Write nothing: look twice, and say what would be mended."),
+        PLAN,
+        option(
+            "--only",
+            f"Only these: verdicts, separated by commas: {VERDICT_NAMES} (the last two with --orphans and --leaks).",
+            type=VERDICTS,
+            multiple=True,
+            metavar="VERDICT",
+        ),
+        MAX_FIXES,
+        option(
+            "--orphans",
+            "What becomes of rows of truth whose content is lost; quarantine removes them, never younger than a day.",
+            type=click.Choice(["report", "quarantine"]),
+            default="report",
+        ),
+        option(
+            "--dangling",
+            "What becomes of denormalised rows without truth; restore may bring back what was deleted, and asks.",
+            type=click.Choice(["withdraw", "restore", "report"]),
+            default="withdraw",
+        ),
+        option(
+            "--leaks",
+            "What becomes of content that no row of truth names; collect removes it, never younger than a day.",
+            type=click.Choice(["report", "collect"]),
+            default="report",
+        ),
+        flag("--beat-ahead", "Overwrite cells whose timestamps lie in the future, at once; a late writer loses."),
+        flag("--yes", "Do not ask: do as --dangling restore says; --max-fixes still stops."),
+        *WRITING,
+        option(
+            "--message",
+            "Only this message: what its truth and content lead to; with --mailbox, --user or --scan also rows of "
+            "messageIdTable that name it there without any truth.",
+            type=click.UUID,
+            multiple=True,
+            metavar="ID",
+        ),
+        option("--mailbox", "Which mailbox: what its rows show.", type=click.UUID, multiple=True, metavar="ID"),
+        option("--user", "Whose mailbox: what the rows of all of them show.", multiple=True, metavar="NAME"),
+        flag(
+            "--scan", "With --mailbox or --user: also page the truth for missing rows; with --message: messageIdTable."
+        ),
+        *SCANNING,
+        STAGING,
+    ),
+    shared=(CONNECTION,),
+    output=MEASURED,
+    alone={"plan": ("max_fixes", "yes", "keep"), **dict.fromkeys(("message", "mailbox", "user"), ("staging",))},
+    examples="""
+        mailmend repair messages --dry-run                      what would be mended
+        mailmend repair messages --plan plan.jsonl              the same, to be approved: then mailmend apply plan.jsonl
+        mailmend repair messages                                mend it
+        mailmend repair messages --only PROJECT --max-fixes 1000
+        mailmend repair messages --staging /var/lib/mailmend/staging    go on after an interruption
+        mailmend repair messages --message 6e0ab5e0-8d1c-...    one message, at once, without Spark
+        mailmend repair messages --message 6e0ab5e0-8d1c-... --user bob    and what bob's mailboxes tell of it
+        mailmend repair messages --mailbox 6e0ab5e0-8d1c-...    what the mailbox's own rows show
+        mailmend repair messages --orphans quarantine           take rows without content out of mailboxes""",
+    exits=REPAIR_EXITS,
+)
+
+_REPAIR_LAGS: Final = Command(
+    name="lags",
+    summary="Mend the rows whose writes outlived their retries.",
+    about="""Writers journal such lags themselves. What agrees by now is forgotten; what cannot be mended yet stays for
+    the next run.""",
+    service="mailmend.admin.messages.repair:repair_lags",
+    present="mailmend.admin.messages.mending_document:document_of",
+    options=(
+        *TIMING,
+        flag("--dry-run", "Write nothing: look at them, and say what would be mended."),
+        WITHOUT,
+        *WRITING,
+        ROWS_PER_SECOND,
+        PACE,
+    ),
+    shared=(CONNECTION,),
+    output=MEASURED,
+    examples="""
+        mailmend repair lags --dry-run      how many there are, and which
+        mailmend repair lags                mend exactly them; safe to schedule every few minutes""",
+    exits=REPAIR_EXITS,
+)
+
+_QUEUE_VERDICTS: Final = "\b\n    " + "\n    ".join(
+    f"{verdict.value:<17} {queue_verdict.meaning}" for verdict, queue_verdict in QUEUE_VERDICTS.items()
+)
+_REPAIR_QUEUES: Final = Command(
+    name="queues",
+    summary="Remove what the sweep of the mail queues has left.",
+    about=f"""Of every queue of the keyspace: rows of finished mails in slices that nobody browses, also before the
+    content start, where no sweep looks; their blobs; starts that could move on; counts that are wrong. Both tables are
+    read whole, twice, the delay apart; a partition goes only if it was finished both times, and nothing goes that was
+    written after the first look began. James, workers and sweeps may run meanwhile. Mails that wait are never touched.
+    Removed rows do not come back: begin with --dry-run.
+
+    {_QUEUE_VERDICTS}
+
+    Marks hide what the broker may still deliver. Where they have no time to live (tables that James made) they stay,
+    unless --marks says what proves that no delivery needs them: `empty`, the broker holds no message of the queue at
+    either look, and nothing waits or is delayed; or `old`, no message at the broker is older than --marks-age.
+
+    In tables whose rows never expire, Cassandra gives no room back by itself. --garbagecollect has each node rewrite
+    their SSTables without what is deleted, one node after the other. What it costs is shown, and asked about, before
+    anything is done: bytes, and seconds by one SSTable that is rewritten. Interrupted, the node at work goes on:
+    nodetool stop GARBAGE_COLLECT.""",
+    service="mailmend.admin.queue.cleanup:repair_queues",
+    present="mailmend.admin.messages.mending_document:document_of",
+    options=(
+        *TIMING,
+        flag("--dry-run", "Write nothing: look twice, and say what would be removed."),
+        PLAN,
+        option(
+            "--marks",
+            "Which marks without a row go, where marks never expire.",
+            type=click.Choice([rule.value for rule in MarksRule]),
+            default=MarksRule.KEEP.value,
+        ),
+        option("--marks-age", "With --marks old: only marks written longer ago.", type=Duration(AGE_MAX, zero=False)),
+        flag("--no-blobs", "Leave the blobs out: those of removed rows stay, for stores whose ids are shared."),
+        flag("--garbagecollect", "Then give the room back at once: nodetool garbagecollect, node after node."),
+        option(
+            "--nodetool",
+            "How nodetool of the node {host} is called: 'ssh {host} nodetool'. Its credentials are its own business.",
+            default=NODETOOL,
+            metavar="COMMAND",
+        ),
+        flag("--yes", "Do not ask: do as --garbagecollect says."),
+        *(declared for declared in WRITING if declared.name != "no_writers"),
+        *(declared for declared in SCANNING if declared.name not in {"torn", "without"}),
+    ),
+    shared=(
+        queue_settings(
+            broker=lambda given: given["marks"] == MarksRule.EMPTY.value,
+            blobs=lambda given: not given["no_blobs"] and (given["plan"] is not None or not given["dry_run"]),
+            blobs_if_named=unless("no_blobs"),
+            named=False,
+        ),
+        STORES_TYPED,
+    ),
+    output=(JSON, REPORT, FINDINGS, METRICS_FILE),
+    alone={"plan": ("garbagecollect", "yes", "keep")},
+    examples="""
+        mailmend repair queues --dry-run                      what would be removed
+        mailmend repair queues --plan plan.jsonl              the same, to be approved: then mailmend apply plan.jsonl
+        mailmend repair queues
+        mailmend repair queues --marks empty --dry-run        may marks go too? Stop what enqueues first
+        mailmend repair queues --marks old --marks-age 30d    no message at the broker is older than 30 days
+        mailmend repair queues --garbagecollect --nodetool 'ssh {host} nodetool'""",
+    exits="0 nothing is left to clean (marks without a row do not count), 1 something is left (after --dry-run: there "
+    "is something), 2 wrong use, 3 some partitions could not be removed or some node's garbage not collected, 4 cannot "
+    "reach; the same command goes on.",
+)
+
+
+_REPAIR_BLOBS: Final = Late(
+    "blobs",
+    "Collect the blobs that nothing refers to any more.",
+    "mailmend.admin.messages.blobs:REPAIR_BLOBS",
+)
+
+REPAIR: Final = CommandGroup(
+    name="repair",
+    summary="Mend drift: messages, journalled lags, what queues have left, blobs.",
+    commands=(_REPAIR_MESSAGES, _REPAIR_LAGS, _REPAIR_QUEUES, _REPAIR_BLOBS),
+)
