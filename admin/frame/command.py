@@ -255,8 +255,7 @@ OUTPUT_NAMES: Final = ("as_json", "report", "findings", "anonymous", "metrics_fi
 
 
 def _settings_of(command: click.Command, context: click.Context) -> set[str]:
-    former = (getattr(parameter, "before", None) for parameter in command.params)
-    known = {str(parameter.name) for parameter in (*command.params, *filter(None, former))}
+    known = {str(parameter.name) for parameter in command.params}
     if isinstance(command, click.Group):
         known |= {name.replace("-", "_") for name in command.list_commands(context)}
         known |= getattr(command, "settings", None) or frozenset()

@@ -38,31 +38,11 @@ PASSWORD_COMMAND_SECONDS: Final = 30
 """How long a password command may take."""
 
 
-class RenamedOption(click.Option):
-    """An option that had another name before, which is taken as ever and shown nowhere.
-
-    It is taken where it is typed, in the environment and in the settings file.
-    """
-
-    def __init__(self, *args: Any, before: str, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.before = click.Option([before], **settings)
-
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        super().add_to_parser(parser, ctx)
-        self.before.add_to_parser(parser, ctx)
-
-    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
-        """What weighs more, by where it was said; the new name where both weigh the same."""
-        named = (super().consume_value(ctx, opts), self.before.consume_value(ctx, opts))
-        return min(named, key=lambda one: one[1])
+def flag(name: str, text: str, field: str | None = None) -> click.Option:
+    return click.Option([name, *([field] if field else [])], is_flag=True, help=text)
 
 
-def flag(name: str, text: str, field: str | None = None, *, before: str = "") -> click.Option:
-    return _declared([name, *([field] if field else [])], before, is_flag=True, help=text)
-
-
-def option(name: str, text: str, field: str | None = None, *, before: str = "", **settings: Any) -> click.Option:
+def option(name: str, text: str, field: str | None = None, **settings: Any) -> click.Option:
     """An option with a value; its help shows the default, where it has one.
 
     The help begins with what the option means in every command; behind the first point or colon stands what it means
@@ -72,15 +52,10 @@ def option(name: str, text: str, field: str | None = None, *, before: str = "", 
         name: with the hyphens.
         text: of the help.
         field: of the request; that of the name, where it is not said.
-        before: a former name, taken as ever and shown nowhere.
         settings: click's.
     """
     shown = {"show_default": True} if "default" in settings else {}
-    return _declared([name, *([field] if field else [])], before, help=text, **shown, **settings)
-
-
-def _declared(names: Sequence[str], before: str, **settings: Any) -> click.Option:
-    return RenamedOption(names, before=before, **settings) if before else click.Option(names, **settings)
+    return click.Option([name, *([field] if field else [])], help=text, **shown, **settings)
 
 
 _TYPED: Final = "mailmend.typed"

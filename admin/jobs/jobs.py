@@ -340,7 +340,6 @@ _INSTALL: Final = Command(
         option(
             "--run-as",
             "User of the operating system that runs the jobs, for systemd.",
-            before="--user",
             default="mailmend",
             metavar="NAME",
         ),

@@ -231,7 +231,7 @@ DEMO: Final = Command(
             "Blob store with the contents of mails: as with load. [default: the demo's Cassandra]",
             metavar="URL",
         ),
-        flag("--leave-running", "Leave the demo's Cassandra running, to look around.", before="--keep"),
+        flag("--leave-running", "Leave the demo's Cassandra running, to look around."),
     ),
     output=(),
 )

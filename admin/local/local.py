@@ -210,7 +210,6 @@ LOCAL: Final = CommandGroup(
                     "--server-version",
                     f"Version of Cassandra. [default: {_LINES[0]}]",
                     "line",
-                    before="--version",
                     type=click.Choice(_LINES),
                 ),
                 option(

@@ -141,7 +141,6 @@ CONFIGURE: Final = Command(
             "--browse-start-every",
             "Move the browse start at one of N dequeues and deletes: James's updateBrowseStartPace.",
             "pace",
-            before="--pace",
             type=int,
             metavar="N",
         ),

@@ -238,7 +238,6 @@ DEQUEUE: Final = Command(
             "--dir",
             "Folder for the files: ID.eml and ID.json of each mail.",
             "folder",
-            before="--to",
             type=click.Path(path_type=Path, file_okay=False),
             metavar="DIR",
         ),

@@ -392,7 +392,6 @@ ENQUEUE: Final = Command(
         option(
             "--due-in",
             "Deliver it no sooner than after this time.",
-            before="--delay",
             type=Duration(DELAY_MAX, zero=False),
         ),
         option(

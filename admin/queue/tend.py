@@ -204,7 +204,6 @@ TEND: Final = Command(
             "--metrics-file",
             "Write metrics for Prometheus's node_exporter: after each round, to a file of its own.",
             "metrics",
-            before="--metrics",
             type=FILE,
             metavar="FILE",
         ),

@@ -438,7 +438,6 @@ ADVISE: Final = Command(
         option(
             "--sample",
             "Copy at most so many messages for the trial.",
-            before="--rows",
             type=click.IntRange(1, 500_000),
             default=ROWS,
         ),

@@ -415,7 +415,6 @@ LINT: Final = Command(
         option(
             "--fail-on",
             "Exit with 1 where something of this severity is found, or of a higher one.",
-            before="--level",
             type=click.Choice([severity.word for severity in sorted(Severity)[::-1]]),
             default="warning",
         ),
@@ -438,7 +437,6 @@ LINT: Final = Command(
         option(
             "--partition-rows",
             "Rows expected in one partition of a table; may be given again.",
-            before="--rows",
             multiple=True,
             type=ParsedValue("rows", _rows),
             metavar="TABLE=N",
@@ -453,7 +451,6 @@ LINT: Final = Command(
         option(
             "--marks-table",
             "A table whose rows mark those of another as deleted; may be given again.",
-            before="--marks",
             multiple=True,
             type=_PAIR,
             metavar="MARKS=TABLE",

@@ -39,10 +39,9 @@ def test_a_slip_of_the_finger_is_answered_with_what_was_meant(mailmend: CommandL
 
 
 def test_what_no_help_shows_is_not_offered_either(mailmend: CommandLine) -> None:
-    """`schema lint --format` and `--level` are taken as ever."""
-    reported = [mailmend("schema", "lint", slip).err for slip in ("--fomat", "--levl")]
-    assert ["'--format'" in reported[0], "'--level'" in reported[1]] == [False, False]
-    assert all("'--log-" in one for one in reported)
+    """`schema lint` has a hidden option `--format`."""
+    reported = mailmend("schema", "lint", "--fomat").err
+    assert ("'--format'" in reported, "'--log-" in reported) == (False, True)
 
 
 class TestVersion:

@@ -56,7 +56,7 @@ LOOK = Command(
     about="Look.",
     service="looking:look",
     present="looking:said_document",
-    options=(option("--depth", "How far down.", before="--levels", type=int, default=1),),
+    options=(option("--depth", "How far down.", type=int, default=1),),
     shared=(CONNECTION,),
 )
 _TABLE = CommandGroup(name="mailmend", summary="", about="A group as ours is.", commands=(LOOK,))
@@ -133,24 +133,6 @@ def test_a_commands_own_table_and_its_own_config_option(ask: Ask, home: Path) ->
         said = _said(ask(*arguments))
         assert (said["keyspace"], said["hosts"], said["depth"], said["port"]) == ("mine", ["one"], 7, 1234)
     assert _said(ask("look", MAILMEND_CONFIG=str(file)))["depth"] == 7
-
-
-def test_a_former_name_weighs_what_the_name_of_today_does(ask: Ask, home: Path) -> None:
-    """In the settings file, in the environment and typed; beside it the name of today counts. No help shows it."""
-    settings = _write(home / ".config" / "mailmend" / "config.toml", "[look]\nlevels = 2\n")
-    said = [_said(ask("look"))["depth"]]
-    settings.write_text("[look]\nlevels = 2\ndepth = 3\n")
-    said += [
-        _said(ask("look"))["depth"],
-        _said(ask("look", MAILMEND_LOOK_LEVELS="4"))["depth"],
-        _said(ask("look", MAILMEND_LOOK_LEVELS="4", MAILMEND_LOOK_DEPTH="5"))["depth"],
-        _said(ask("look", "--levels", "6", MAILMEND_LOOK_DEPTH="5"))["depth"],
-        _said(ask("look", "--levels", "6", "--depth", "7"))["depth"],
-    ]
-    assert said == [2, 3, 4, 5, 6, 7]
-    refused = ask("look", "--levels", "many")
-    assert (refused.exit_code, "'--depth': 'many' is not a valid integer" in refused.stderr) == (2, True)
-    assert "--levels" not in ask("look", "--help").stdout
 
 
 def test_a_running_local_cluster_is_used_when_no_host_is_named(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ ASKED = [
     "enqueue FILE --recipient bob@example.org --dry-run",
     "enqueue FILE --recipient bob@example.org",
     "dequeue --dry-run",
-    "dequeue --to FOLDER --limit 1",
+    "dequeue --dir FOLDER --limit 1",
     "delete --name one --dry-run",
     "delete --name one",
     "purge --dry-run",
