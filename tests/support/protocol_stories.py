@@ -241,7 +241,7 @@ def planner(world: World, number: int) -> Callable[[Actor], None]:
 
 
 def _apply(world: World, clock: ActorClock, plan: Sequence[Suspect], as_of: int) -> None:
-    """As `plans_service` does it: the plan's T, less a little for each run before; or broken on purpose."""
+    """As `apply` does it: the plan's T, less a little for each run before; or broken on purpose."""
     story, variant = world.story, world.setting.variant
     latest = clock.micros() - world.setting.margin * TICK
     as_of = clock.micros() if variant == "as of now" else min(latest, as_of)
