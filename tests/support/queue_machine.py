@@ -39,6 +39,9 @@ SECONDS_EACH: Final = 2.0
 """Between two steps, so that what was prefetched is looked up again before it is handed over."""
 
 TOO_FAR: Final = timedelta(hours=4)
+LOOKS_MAX: Final = 50
+"""How many looks in vain end a drain, though the broker still has messages."""
+
 MARKS_LIVE: Final = timedelta(seconds=LIVES.mark_ttl_seconds) - timedelta(hours=4)
 
 
@@ -128,8 +131,20 @@ class ManyProcesses(RuleBasedStateMachine):
         self.nothing_is_left(worker)
 
     async def drained(self, worker: Worker) -> list[str]:
+        """What comes until the broker has nothing left.
+
+        A look gives up after some turns of the loop; a process that reads weeks of slices beside it takes more.
+        """
         came = list[str]()
-        while mails := await taken(worker, 1):
+        broker = self.twin.broker
+        looks = LOOKS_MAX
+        while looks:
+            mails = await taken(worker, 1)
+            if not mails:
+                if not (broker.ready(QUEUE) or broker.unacked(QUEUE)):
+                    break
+                looks -= 1
+                continue
             one = mails[0]
             came.append(one.mail.name)
             self.came(one)
