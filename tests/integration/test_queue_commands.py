@@ -102,7 +102,7 @@ def test_health_and_metrics(queue: RealQueue, tmp_path: Path) -> None:
 
 def test_a_service_ends_in_good_order(queue: RealQueue) -> None:
     """`tend` as a process of its own: it moves what is due, and SIGTERM ends it with 0."""
-    queue.put("later", options=("--delay", "1s"))
+    queue.put("later", options=("--due-in", "1s"))
     environment = {**queue.line.environment, "HOME": str(queue.line.home), "PATH": "/usr/bin:/bin"}
     process = subprocess.Popen(
         [sys.executable, "-m", "mailmend", "queue", "tend"],
