@@ -16,10 +16,14 @@ from mailmend.admin.delivery.order_history import (
     HISTORY_OPTIONS,
     ListOrdersRequest,
     OrderHistory,
+    RemoveOrderRequest,
     end_cell,
     history_document,
     history_listed,
+    holding,
     keep_record,
+    remark_unused_queue,
+    removed,
     unread_text,
     until_text,
 )
@@ -75,13 +79,6 @@ class AddConditionRequest(DryRunRequest):
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveConditionRequest(DryRunRequest):
-    """Let the policy file's limits hold again."""
-
-    id: UUID
-
-
 @dataclass(frozen=True, slots=True)
 class ConditionState:
     """A condition, and what it is to the servers of its queue.
@@ -119,12 +116,8 @@ async def condition_added(
     _refuse_unsaid(request)
     fields, values = normal_texts(request.fields, request.values)
     now = connections.now
-    if request.queue not in await connections.names(everything=True):
-        caller.remark(f"No mail was ever in {request.queue}: is it the right queue? See: mailmend queue list")
-    ledger = connections.existing_conditions()
-    before = (
-        [condition for condition in await ledger.of(request.queue) if not condition.has_ended(now)] if ledger else []
-    )
+    await remark_unused_queue(request.queue, caller, connections)
+    before = await holding(connections.existing_conditions(), request.queue, now)
     same = next(
         (condition for condition in before if condition.names_the_same(fields, values) and not condition.is_of_hook),
         None,
@@ -173,9 +166,7 @@ def _refuse_other_id(request: AddConditionRequest, same: MadeCondition | None, b
         raise WrongUse(f"{request.id} is the id of another condition", mend=mend)
 
 
-def remove_condition(
-    request: RemoveConditionRequest, caller: Caller
-) -> QueueAnswer[RemoveConditionRequest, ConditionState]:
+def remove_condition(request: RemoveOrderRequest, caller: Caller) -> QueueAnswer[RemoveOrderRequest, ConditionState]:
     """End a condition.
 
     Raises:
@@ -186,16 +177,11 @@ def remove_condition(
 
 
 async def condition_removed(
-    request: RemoveConditionRequest, caller: Caller, connections: QueueConnections
-) -> QueueAnswer[RemoveConditionRequest, ConditionState]:
-    ledger = connections.existing_conditions()
-    found = await ledger.find(request.queue, request.id) if ledger else None
-    if ledger is None or found is None or found.has_ended(connections.now):
-        mend = f"See what is set with: mailmend policy list {request.queue}"
-        raise NotThere(f"{request.queue} has no condition {request.id}: it has ended, or was removed", mend=mend)
-    if not request.dry_run:
-        await ledger.remove(found, connections.now)
-        await keep_record(connections, OrderEvent.REMOVED, found, caller)
+    request: RemoveOrderRequest, caller: Caller, connections: QueueConnections
+) -> QueueAnswer[RemoveOrderRequest, ConditionState]:
+    mend = f"See what is set with: mailmend policy list {request.queue}"
+    missing = NotThere(f"{request.queue} has no condition {request.id}: it has ended, or was removed", mend=mend)
+    found = await removed(connections.existing_conditions(), request, caller, connections, missing)
     return QueueAnswer(request, ConditionState(found))
 
 
@@ -215,10 +201,8 @@ def list_conditions(
 async def conditions_listed(
     request: QueueRequest, _: Caller, connections: QueueConnections
 ) -> QueueAnswer[QueueRequest, Sequence[ConditionState]]:
-    ledger = connections.existing_conditions()
-    some = await ledger.of(request.queue) if ledger else ()
-    holding = [condition for condition in some if not condition.has_ended(connections.now)]
-    return QueueAnswer(request, await _states(connections, request, holding))
+    made = await holding(connections.existing_conditions(), request.queue, connections.now)
+    return QueueAnswer(request, await _states(connections, request, made))
 
 
 async def _states(
@@ -250,7 +234,7 @@ def add_document(result: QueueAnswer[AddConditionRequest, ConditionState]) -> Do
     return queue_document(result, json, lines)
 
 
-def remove_document(result: QueueAnswer[RemoveConditionRequest, ConditionState]) -> Document:
+def remove_document(result: QueueAnswer[RemoveOrderRequest, ConditionState]) -> Document:
     made = result.found.made
     queue = result.request.queue
     json = {"dry_run": result.request.dry_run, "condition": _condition_json(result.found)}

@@ -1,9 +1,10 @@
-"""What was done to suspensions and conditions: kept behind each change, listed, and shown."""
+"""What suspensions and conditions share: which hold now, how one is removed, and the history of changes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
+from uuid import UUID
 
 import click
 
@@ -13,12 +14,13 @@ from mailmend.admin.frame.document import Document, Grid
 from mailmend.admin.frame.options import flag, option
 from mailmend.admin.frame.values import plain, printable, shown
 from mailmend.admin.queue.connections import QueueConnections
-from mailmend.admin.queue.request import QueueAnswer, QueueRequest
+from mailmend.admin.queue.request import DryRunRequest, QueueAnswer, QueueRequest
 from mailmend.admin.queue.values import queue_document
 from mailmend.delivery.ledger.order_history import OrderEvent, OrderRecord
 from mailmend.delivery.policy.conditions import MadeCondition
 from mailmend.delivery.policy.suspensions import MadeSuspension
-from mailmend.model.errors import MailmendError
+from mailmend.model.errors import MailmendError, NotThere
+from mailmend.model.ids import QueueName
 
 HISTORY_SHOWN: Final = 100
 """So many changes are listed, the newest ones, unless it is said otherwise."""
@@ -34,12 +36,63 @@ class ListOrdersRequest(QueueRequest):
     limit: int = HISTORY_SHOWN
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveOrderRequest(DryRunRequest):
+    """End an order before its time."""
+
+    id: UUID
+
+
 @dataclass(frozen=True, slots=True)
 class OrderHistory(Generic[M]):
     """What was done, newest first."""
 
     records: Sequence[OrderRecord[M]]
     limit: int
+
+
+class OrderLedger(Protocol[M]):
+    """The table of one kind of orders."""
+
+    async def of(self, queue: QueueName) -> Sequence[M]: ...
+
+    async def find(self, queue: QueueName, order_id: UUID, /) -> M | None: ...
+
+    async def remove(self, made: M, now: datetime) -> None: ...
+
+
+async def remark_unused_queue(queue: QueueName, caller: Caller, connections: QueueConnections) -> None:
+    """Tell the caller where no mail was ever in the queue: its name may be mistyped."""
+    if queue not in await connections.names(everything=True):
+        caller.remark(f"No mail was ever in {queue}: is it the right queue? See: mailmend queue list")
+
+
+async def holding(ledger: OrderLedger[M] | None, queue: QueueName, now: datetime) -> list[M]:
+    """The orders of a queue that have not ended, as the ledger lists them; with no table there are none."""
+    if ledger is None:
+        return []
+    return [order for order in await ledger.of(queue) if not order.has_ended(now)]
+
+
+async def removed(
+    ledger: OrderLedger[M] | None,
+    request: RemoveOrderRequest,
+    caller: Caller,
+    connections: QueueConnections,
+    missing: NotThere,
+) -> M:
+    """End an order, unless the request is a dry run; the order.
+
+    Raises:
+        NotThere: the error `missing`, where the queue has no such order.
+    """
+    found = await ledger.find(request.queue, request.id) if ledger else None
+    if ledger is None or found is None or found.has_ended(connections.now):
+        raise missing
+    if not request.dry_run:
+        await ledger.remove(found, connections.now)
+        await keep_record(connections, OrderEvent.REMOVED, found, caller)
+    return found
 
 
 async def keep_record(connections: QueueConnections, event: OrderEvent, made: M, caller: Caller) -> None:

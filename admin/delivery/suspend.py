@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
-from uuid import UUID
 
 import click
 
@@ -14,10 +13,14 @@ from mailmend.admin.delivery.order_history import (
     HISTORY_OPTIONS,
     ListOrdersRequest,
     OrderHistory,
+    RemoveOrderRequest,
     end_cell,
     history_document,
     history_listed,
+    holding,
     keep_record,
+    remark_unused_queue,
+    removed,
     unread_text,
     until_text,
 )
@@ -55,13 +58,6 @@ class AddSuspensionRequest(DryRunRequest):
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveSuspensionRequest(DryRunRequest):
-    """Let mails go again."""
-
-    id: UUID
-
-
 def add_suspension(request: AddSuspensionRequest, caller: Caller) -> QueueAnswer[AddSuspensionRequest, MadeSuspension]:
     """Keep a suspension, which every server of the queue heeds within seconds.
 
@@ -84,12 +80,8 @@ async def suspension_added(
         raise WrongUse("--all is every mail, and fields name some of them", mend="Leave out the one or the other.")
     values = normal_values(request.values)
     now = connections.now
-    if request.queue not in await connections.names(everything=True):
-        caller.remark(f"No mail was ever in {request.queue}: is it the right queue? See: mailmend queue list")
-    known = connections.existing_suspensions()
-    before = (
-        [suspension for suspension in await known.of(request.queue) if not suspension.has_ended(now)] if known else []
-    )
+    await remark_unused_queue(request.queue, caller, connections)
+    before = await holding(connections.existing_suspensions(), request.queue, now)
     same = next(
         (suspension for suspension in before if suspension.names_the_same(values) and not suspension.is_of_hook), None
     )
@@ -107,9 +99,7 @@ async def suspension_added(
     return QueueAnswer(request, one)
 
 
-def remove_suspension(
-    request: RemoveSuspensionRequest, caller: Caller
-) -> QueueAnswer[RemoveSuspensionRequest, MadeSuspension]:
+def remove_suspension(request: RemoveOrderRequest, caller: Caller) -> QueueAnswer[RemoveOrderRequest, MadeSuspension]:
     """End a suspension.
 
     Raises:
@@ -120,17 +110,13 @@ def remove_suspension(
 
 
 async def suspension_removed(
-    request: RemoveSuspensionRequest, caller: Caller, connections: QueueConnections
-) -> QueueAnswer[RemoveSuspensionRequest, MadeSuspension]:
-    ledger = connections.existing_suspensions()
-    found = await ledger.find(request.queue, request.id) if ledger else None
-    if ledger is None or found is None or found.has_ended(connections.now):
-        mend = f"See what is suspended with: mailmend suspend list {request.queue}"
-        raise NotThere(f"{request.queue} has no suspension {request.id}: it has ended, or was removed", mend=mend)
-    if not request.dry_run:
-        await ledger.remove(found, connections.now)
-        await keep_record(connections, OrderEvent.REMOVED, found, caller)
-    return QueueAnswer(request, found)
+    request: RemoveOrderRequest, caller: Caller, connections: QueueConnections
+) -> QueueAnswer[RemoveOrderRequest, MadeSuspension]:
+    mend = f"See what is suspended with: mailmend suspend list {request.queue}"
+    missing = NotThere(f"{request.queue} has no suspension {request.id}: it has ended, or was removed", mend=mend)
+    return QueueAnswer(
+        request, await removed(connections.existing_suspensions(), request, caller, connections, missing)
+    )
 
 
 def list_suspensions(
@@ -149,9 +135,7 @@ def list_suspensions(
 async def suspensions_listed(
     request: QueueRequest, _: Caller, connections: QueueConnections
 ) -> QueueAnswer[QueueRequest, Sequence[MadeSuspension]]:
-    ledger = connections.existing_suspensions()
-    some = await ledger.of(request.queue) if ledger else ()
-    return QueueAnswer(request, [suspension for suspension in some if not suspension.has_ended(connections.now)])
+    return QueueAnswer(request, await holding(connections.existing_suspensions(), request.queue, connections.now))
 
 
 def add_document(result: QueueAnswer[AddSuspensionRequest, MadeSuspension]) -> Document:
@@ -169,7 +153,7 @@ def add_document(result: QueueAnswer[AddSuspensionRequest, MadeSuspension]) -> D
     return queue_document(result, json, lines)
 
 
-def remove_document(result: QueueAnswer[RemoveSuspensionRequest, MadeSuspension]) -> Document:
+def remove_document(result: QueueAnswer[RemoveOrderRequest, MadeSuspension]) -> Document:
     made = result.found
     queue = result.request.queue
     json = {"dry_run": result.request.dry_run, "suspension": suspension_json(made)}

@@ -11,7 +11,6 @@ from pydantic.json_schema import SkipJsonSchema
 
 from mailmend.admin.delivery.conditions import (
     AddConditionRequest,
-    RemoveConditionRequest,
     add_document,
     condition_added,
     condition_removed,
@@ -35,7 +34,7 @@ from mailmend.admin.delivery.http.shared import (
     responses,
 )
 from mailmend.admin.delivery.http.suspensions import TTL_SECONDS_MAX, FieldValues
-from mailmend.admin.delivery.order_history import HISTORY_SHOWN, ListOrdersRequest, history_listed
+from mailmend.admin.delivery.order_history import HISTORY_SHOWN, ListOrdersRequest, RemoveOrderRequest, history_listed
 from mailmend.admin.frame.http.callers import Operator, Reader, log_change
 from mailmend.admin.queue.request import QueueRequest
 from mailmend.delivery.policy.conditions import MadeCondition, normal_condition_value
@@ -220,9 +219,7 @@ async def remove_limits(
     dry_run: Annotated[bool, Query(description="Write nothing, and answer what would be.")] = False,  # noqa: FBT002
 ) -> Response:
     """On all servers of the queue, within seconds."""
-    answer = await desk.done(
-        condition_removed, RemoveConditionRequest(settings=desk.settings, id=id, dry_run=dry_run), by
-    )
+    answer = await desk.done(condition_removed, RemoveOrderRequest(settings=desk.settings, id=id, dry_run=dry_run), by)
     if not dry_run:
         log_change(request, "limits hold no longer", condition=str(id))
     return answered(remove_document(answer))

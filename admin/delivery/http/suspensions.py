@@ -23,10 +23,9 @@ from mailmend.admin.delivery.http.shared import (
     normal_at,
     responses,
 )
-from mailmend.admin.delivery.order_history import HISTORY_SHOWN, ListOrdersRequest, history_listed
+from mailmend.admin.delivery.order_history import HISTORY_SHOWN, ListOrdersRequest, RemoveOrderRequest, history_listed
 from mailmend.admin.delivery.suspend import (
     AddSuspensionRequest,
-    RemoveSuspensionRequest,
     add_document,
     list_document,
     remove_document,
@@ -152,7 +151,7 @@ async def lift(
     dry_run: Annotated[bool, Query(description="Write nothing, and answer what would be.")] = False,  # noqa: FBT002
 ) -> Response:
     """On all servers of the queue, within seconds."""
-    asked = RemoveSuspensionRequest(settings=desk.settings, id=id, dry_run=dry_run)
+    asked = RemoveOrderRequest(settings=desk.settings, id=id, dry_run=dry_run)
     answer = await desk.done(suspension_removed, asked, by)
     if not dry_run:
         log_change(request, "a suspension was lifted", suspension=str(id))
