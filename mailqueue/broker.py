@@ -15,7 +15,6 @@ SLICE_HEADER: Final = "x-mailmend-slice"
 ATTEMPTS_HEADER: Final = "x-mailmend-attempts"
 """A header of our own messages: how often the mail was tried before (an integer)."""
 
-
 SETTLING: Final = timedelta(minutes=1)
 """How long a mail may have a row but no message yet; only after this time does it count as lost."""
 

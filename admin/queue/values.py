@@ -88,14 +88,10 @@ def _mail_cells(listed: Listed, now: datetime) -> Sequence[str]:
 
 MAIL_COLUMNS: Final = ("id", "enqueued", "age", "state", "sender", "recipients", "name", "where")
 
-
 MAIL_WRAPPED: Final = frozenset({"sender", "recipients", "name", "where"})
-
 
 MAILS_PAPER_COLUMNS: Final = 200
 
-
 RECIPIENTS_SHOWN: Final = 3
-
 
 STARTS: Final = ("browse_start", "content_start", "swept_at")

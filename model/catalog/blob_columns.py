@@ -8,10 +8,8 @@ from mailmend.model.table import Column, Table
 _CONTENT_COLUMNS: Final = frozenset({"headercontent", "bodycontent"})
 """Columns of messageV3 with ids of blobs, whose names do not say so."""
 
-
 _STORES: Final = frozenset({"blobs", "blobparts"})
 """Tables that are a store of blobs, and refer to none."""
-
 
 TEXTS: Final = frozenset({"text", "varchar", "ascii"})
 

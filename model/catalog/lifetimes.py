@@ -10,22 +10,15 @@ from typing import Final
 from mailmend.model.table import Compaction
 
 MINUTE: Final = 60
-
-
 HOUR: Final = 3_600
-
-
 DAY: Final = 86_400
 """One day in seconds."""
-
 
 WINDOWS: Final = (20, 24, 30)
 """How many time windows the time to live should span: the least, the ideal and the largest number."""
 
-
 SLACK_SECONDS_MIN: Final = 3 * DAY
 """The least slack: rows survive a weekend without any sweep. In seconds."""
-
 
 GC_GRACE_SECONDS_MIN: Final = DAY
 
@@ -92,13 +85,10 @@ def window_compaction(seconds: int) -> Compaction:
 OPEN_WINDOW_SSTABLES: Final = 4
 """The number of SSTables that the present time window may hold before they are merged."""
 
-
 BLOOM_CHANCES: Final = (0.01, 0.001, 0.0001)
-
 
 FALSE_READS_MAX: Final = 0.05
 """The mean number of SSTables that looking up an absent mark may open without need (bloom filter errors)."""
-
 
 _WINDOW_UNITS: Final = ((DAY, "DAYS"), (HOUR, "HOURS"), (MINUTE, "MINUTES"))
 
