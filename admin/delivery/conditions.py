@@ -22,7 +22,7 @@ from mailmend.admin.delivery.order_history import (
     history_listed,
     holding,
     keep_record,
-    remark_unused_queue,
+    remark_if_unused,
     removed,
     unread_text,
     until_text,
@@ -116,7 +116,7 @@ async def condition_added(
     _refuse_unsaid(request)
     fields, values = normal_texts(request.fields, request.values)
     now = connections.now
-    await remark_unused_queue(request.queue, caller, connections)
+    await remark_if_unused(request.queue, caller, connections)
     before = await holding(connections.existing_conditions(), request.queue, now)
     same = next(
         (condition for condition in before if condition.names_the_same(fields, values) and not condition.is_of_hook),
@@ -180,7 +180,8 @@ async def condition_removed(
     request: RemoveOrderRequest, caller: Caller, connections: QueueConnections
 ) -> QueueAnswer[RemoveOrderRequest, ConditionState]:
     mend = f"See what is set with: mailmend policy list {request.queue}"
-    missing = NotThere(f"{request.queue} has no condition {request.id}: it has ended, or was removed", mend=mend)
+    what = f"{request.queue} has no condition {request.id}: it has ended, or was removed"
+    missing = NotThere(what, mend=mend)
     found = await removed(connections.existing_conditions(), request, caller, connections, missing)
     return QueueAnswer(request, ConditionState(found))
 

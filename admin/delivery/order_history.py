@@ -1,4 +1,4 @@
-"""What suspensions and conditions share: which hold now, how one is removed, and the history of changes."""
+"""What suspensions and conditions share: which hold, how one ends, and the history of changes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,14 +61,15 @@ class OrderLedger(Protocol[M]):
     async def remove(self, made: M, now: datetime) -> None: ...
 
 
-async def remark_unused_queue(queue: QueueName, caller: Caller, connections: QueueConnections) -> None:
+async def remark_if_unused(queue: QueueName, caller: Caller, connections: QueueConnections) -> None:
     """Tell the caller where no mail was ever in the queue: its name may be mistyped."""
     if queue not in await connections.names(everything=True):
-        caller.remark(f"No mail was ever in {queue}: is it the right queue? See: mailmend queue list")
+        doubt = f"No mail was ever in {queue}: is it the right queue?"
+        caller.remark(f"{doubt} See: mailmend queue list")
 
 
 async def holding(ledger: OrderLedger[M] | None, queue: QueueName, now: datetime) -> list[M]:
-    """The orders of a queue that have not ended, as the ledger lists them; with no table there are none."""
+    """The orders of a queue that have not ended, in the ledger's order; empty without a table."""
     if ledger is None:
         return []
     return [order for order in await ledger.of(queue) if not order.has_ended(now)]

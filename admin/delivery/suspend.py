@@ -19,7 +19,7 @@ from mailmend.admin.delivery.order_history import (
     history_listed,
     holding,
     keep_record,
-    remark_unused_queue,
+    remark_if_unused,
     removed,
     unread_text,
     until_text,
@@ -80,7 +80,7 @@ async def suspension_added(
         raise WrongUse("--all is every mail, and fields name some of them", mend="Leave out the one or the other.")
     values = normal_values(request.values)
     now = connections.now
-    await remark_unused_queue(request.queue, caller, connections)
+    await remark_if_unused(request.queue, caller, connections)
     before = await holding(connections.existing_suspensions(), request.queue, now)
     same = next(
         (suspension for suspension in before if suspension.names_the_same(values) and not suspension.is_of_hook), None
@@ -113,10 +113,10 @@ async def suspension_removed(
     request: RemoveOrderRequest, caller: Caller, connections: QueueConnections
 ) -> QueueAnswer[RemoveOrderRequest, MadeSuspension]:
     mend = f"See what is suspended with: mailmend suspend list {request.queue}"
-    missing = NotThere(f"{request.queue} has no suspension {request.id}: it has ended, or was removed", mend=mend)
-    return QueueAnswer(
-        request, await removed(connections.existing_suspensions(), request, caller, connections, missing)
-    )
+    what = f"{request.queue} has no suspension {request.id}: it has ended, or was removed"
+    missing = NotThere(what, mend=mend)
+    ledger = connections.existing_suspensions()
+    return QueueAnswer(request, await removed(ledger, request, caller, connections, missing))
 
 
 def list_suspensions(
@@ -135,7 +135,8 @@ def list_suspensions(
 async def suspensions_listed(
     request: QueueRequest, _: Caller, connections: QueueConnections
 ) -> QueueAnswer[QueueRequest, Sequence[MadeSuspension]]:
-    return QueueAnswer(request, await holding(connections.existing_suspensions(), request.queue, connections.now))
+    ledger = connections.existing_suspensions()
+    return QueueAnswer(request, await holding(ledger, request.queue, connections.now))
 
 
 def add_document(result: QueueAnswer[AddSuspensionRequest, MadeSuspension]) -> Document:
