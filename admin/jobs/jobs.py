@@ -1,46 +1,52 @@
-"""Declarations of `mailmend jobs`, and the jobs that the settings file declares."""
+"""`mailmend jobs`: the group, the declared jobs, and the commands list, show, pause and resume."""
 
-import sys
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
 import click
 
-from mailmend.admin.frame.caller import ignore
+from mailmend.admin.frame.cluster import open_cluster, this_clock
 from mailmend.admin.frame.command import TYPED, Command, CommandGroup, Late, Shared
-from mailmend.admin.frame.endings import TimeLimit
-from mailmend.admin.frame.extras import imported
-from mailmend.admin.frame.kinds import KEEP, duration_text
-from mailmend.admin.frame.options import (
-    CONFIG,
-    CONNECTION,
-    FILE,
-    JOB,
-    JOB_RUN,
-    LOG,
-    MAX_FIXES,
-    METRICS_FILE,
-    PROFILE,
-    ROWS_PER_SECOND,
-    flag,
-    option,
-    settings_table,
-    typed,
+from mailmend.admin.frame.document import Document, Grid, Part
+from mailmend.admin.frame.options import CONNECTION, flag, option, settings_table
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.frame.settings_file import line_in_table, settings_file_of
+from mailmend.admin.frame.values import instant_text, shown
+from mailmend.admin.jobs.declaration import (
+    BadJob,
+    Job,
+    job_of,
+    looks_like_a_job,
+    name_of_a_command,
+    refuse_unasked,
 )
-from mailmend.admin.frame.output import run_name
-from mailmend.admin.frame.settings_file import PROFILE_NAME, line_in_table, settings_file_of
-from mailmend.admin.jobs.declaration import BadJob, Job, job_of, looks_like_a_job, name_of_a_command, refuse_unasked
-from mailmend.admin.jobs.jobs_service import JobCommand, Worked
-from mailmend.admin.jobs.units import RENDERED, UnitPlace
-from mailmend.model.catalog.ledger import KEEP as KEEP_DEFAULT
-from mailmend.model.errors import WrongUse
-from mailmend.repair.log_fields import put_log_field
+from mailmend.admin.jobs.schedule import (
+    Turn,
+    is_open,
+    missed_turn,
+    next_turns,
+    window_ends_at,
+    window_opens_at,
+)
+from mailmend.model.durations import format_duration
+from mailmend.model.errors import CannotReach, ExitCode, WrongUse
+from mailmend.model.instants import instant_of
+from mailmend.repair.ledger.jobs import JobPause, JobRun
+from mailmend.repair.ledger.run_limits import TO_END, RunLimit, RunLimits
+from mailmend.repair.ledger.runs import RunState
+
+PAGE: Final = "scheduled-repair-failed"
+"""The runbook's page for a run that needs a person."""
+
 
 TABLE: Final = "jobs"
 _LIMITS: Final = {"--max-fixes": "max_fixes", "--rows-per-second": "rows_per_second"}
-_NONE_DECLARED: Final = "How to declare one: mailmend jobs --help"
-_NAME: Final = click.Argument(["name"])
+NONE_DECLARED: Final = "How to declare one: mailmend jobs --help"
+NAME: Final = click.Argument(["name"])
 
 
 def declared_jobs(context: click.Context) -> dict[str, Job]:
@@ -117,57 +123,280 @@ def _option_of(error: click.UsageError) -> str:
             return ""
 
 
-def _job_named(name: str, jobs: dict[str, Job]) -> Job:
+def job_named(name: str, jobs: dict[str, Job]) -> Job:
     spelled = name.replace("_", "-")
     if spelled not in jobs:
-        known = f"Declared are: {', '.join(jobs)}." if jobs else _NONE_DECLARED
+        known = f"Declared are: {', '.join(jobs)}." if jobs else NONE_DECLARED
         raise WrongUse(f"no job {spelled!r} is declared", mend=known)
     return jobs[spelled]
 
 
 def _one_job(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> Job:  # noqa: ARG001
-    return _job_named(others.pop("name"), declared_jobs(context))
-
-
-def _names(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> list[str]:  # noqa: ARG001
-    named = others.pop("name")
-    jobs = declared_jobs(context)
-    return [str(named).replace("_", "-")] if named else list(jobs)
-
-
-def _command(_: dict[str, Any], others: dict[str, Any], context: click.Context) -> JobCommand:
-    """That of the job which is named, with what was typed for it; from here on it is this job's."""
-    job = _job_named(others.pop("name"), declared_jobs(context))
-    file = others.pop("metrics")
-    context.meta[JOB] = job.name
-    put_log_field("job", job.name)
-    more = ("--metrics-file", str(file)) if file else ()
-    command = parsed_command(job, context, *more, *typed(context, (*CONNECTION.groups["Connection"], *LOG)))
-
-    def work(seconds: float, run: UUID, asked: Callable[[], bool]) -> Worked:
-        context.meta[JOB_RUN] = run
-        limit = TimeLimit(seconds, asked)
-        with command:
-            exit_code = limit.ending_of(lambda: command.command.invoke(command))
-        return Worked(exit_code, limit.time_over)
-
-    file = command.params["metrics_file"]
-    return JobCommand(
-        job, work, imported("mailmend.admin.metrics.of_runs:unbegun")(file, *run_name(command)) if file else ignore
-    )
+    return job_named(others.pop("name"), declared_jobs(context))
 
 
 _ONE: Final = Shared("job", {}, _one_job)
 ALL_JOBS: Final = Shared("jobs", {}, lambda _own, _others, context: list(declared_jobs(context).values()))
 _OF_ONE: Final = Shared("jobs", {}, lambda own, others, context: [_one_job(own, others, context)])
 
+
+def job_lease(keyspace: str, job: str) -> str:
+    return f"job {keyspace} {job}"
+
+
+TURNS: Final = 3
+"""How many of the next runs are listed."""
+
+
+class JobState(Enum):
+    """The state of a job now."""
+
+    WAITING = "WAITING"  # for its next run
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"  # until somebody resumes it
+    MISSED = "MISSED"  # its last run did not begin
+    UNKNOWN = "UNKNOWN"  # the ledger could not be read
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """A job as it stands.
+
+    Attributes:
+        turns: its next runs.
+        open_now: whether its window is open.
+        window_changes_at: when it closes or opens; None where there is none.
+        last: its newest run that is kept.
+        missed: the run that should have begun and has not.
+    """
+
+    job: Job
+    state: JobState
+    turns: Sequence[Turn]
+    open_now: bool
+    window_changes_at: datetime | None
+    last: JobRun | None = None
+    pause: JobPause | None = None
+    missed: Turn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobsResult:
+    """Jobs as they stand; `unread` says why nothing is known of their runs, or is ""."""
+
+    jobs: Sequence[JobStatus]
+    unread: str = ""
+
+    @property
+    def exit(self) -> ExitCode:
+        return ExitCode.CANNOT_REACH if self.unread else ExitCode.FINE
+
+
+def list_jobs(connection: ConnectionSettings, jobs: Sequence[Job]) -> JobsResult:
+    """What is declared, and as far as the ledger can be read what became of it."""
+    now = instant_of(this_clock().micros())
+    try:
+        with open_cluster(connection) as opened:
+            runs = opened.existing_job_runs()
+            kept = {
+                job.name: (runs.newest(job.name), runs.pause_of(job.name)) if runs else (None, None) for job in jobs
+            }
+    except CannotReach as error:
+        return JobsResult([status_of(job, now, known=False) for job in jobs], error.what)
+    return JobsResult([status_of(job, now, *kept[job.name]) for job in jobs])
+
+
+def status_of(
+    job: Job, now: datetime, last: JobRun | None = None, pause: JobPause | None = None, *, known: bool = True
+) -> JobStatus:
+    missed = missed_turn(job, last.started_at if last else None, now)
+    open_now = is_open(job, now)
+    if not known:
+        state = JobState.UNKNOWN
+    elif last and last.state is RunState.RUNNING:
+        state = JobState.RUNNING
+    elif pause:
+        state = JobState.PAUSED
+    else:
+        state = JobState.MISSED if missed else JobState.WAITING
+    changes_at = window_ends_at(job, now) if open_now else window_opens_at(job, now)
+    return JobStatus(job, state, next_turns(job, now, TURNS), open_now, changes_at, last, pause, missed)
+
+
+def jobs_document(result: JobsResult) -> Document:
+    json = {"jobs": [_status_json(job) for job in result.jobs], "unread": result.unread or None}
+    if not result.jobs:
+        return Document(json, ("No job is declared. How to declare one: mailmend jobs --help",))
+    columns = ("job", "command", "next run", "window", "state", "last run")
+    rows = [
+        (
+            job.job.name,
+            job.job.command,
+            _local(job.turns[0].start_at, job.job) if job.turns else "never",
+            _window(job),
+            job.state.value,
+            _last(job.last),
+        )
+        for job in result.jobs
+    ]
+    body: list[Part] = [Grid("Jobs", columns, rows, frozenset({"command", "window", "last run"}))]
+    body += [_missed_line(job) for job in result.jobs if job.state is JobState.MISSED and job.missed]
+    return Document(json, body, result.exit, remarks=_unread(result))
+
+
+def job_document(result: JobsResult) -> Document:
+    one = result.jobs[0]
+    json = {**_status_json(one), "unread": result.unread or None}
+    job = one.job
+    fields = {
+        "command": f"mailmend {job.command}",
+        "schedule": f"{job.schedule.text} ({job.zone.key})",
+        "begins up to": f"{format_duration(job.jitter)} later" if job.jitter else "",
+        "window": _window(one),
+        "longest": format_duration(job.longest),
+        "a missed run": {"skip": "is skipped", "run": "runs as soon as it can, within the window"}[job.missed.value],
+        "state": one.state.value,
+        "paused": _pause_text(one.pause),
+        "missed": _local(one.missed.due_at, job) if one.missed else "",
+        "last run": _last(one.last),
+        "next runs": ", ".join(_local(turn.start_at, job) for turn in one.turns),
+    }
+    rows = [(name, text) for name, text in fields.items() if text]
+    grid = Grid(f"Job {job.name}", ("field", "value"), rows, frozenset({"value"}))
+    return Document(json, (grid, f"Next: mailmend jobs history {job.name}"), result.exit, remarks=_unread(result))
+
+
+def _unread(result: JobsResult) -> Sequence[str]:
+    return (f"How their runs ended is not known: {result.unread}.",) if result.unread else ()
+
+
+def _local(at: datetime, job: Job) -> str:
+    return f"{at.astimezone(job.zone):%Y-%m-%d %H:%M %Z}"
+
+
+def _window(one: JobStatus) -> str:
+    if one.job.window is None or one.window_changes_at is None:
+        return "always"
+    verb = "closes" if one.open_now else "opens"
+    return f"{one.job.window}, {verb} {_local(one.window_changes_at, one.job)}"
+
+
+def _last(run: JobRun | None) -> str:
+    if run is None:
+        return ""
+    code = "" if run.exit_code is None else f", exit {run.exit_code}"
+    return f"{shown(run.started_at)} {run.state.value}{code}"
+
+
+def _missed_line(one: JobStatus) -> str:
+    at = _local(one.missed.due_at, one.job) if one.missed else ""
+    return f"{one.job.name} did not run at {at}: does its scheduler run? See: mailmend runbook show {PAGE}"
+
+
+def _pause_text(pause: JobPause | None) -> str:
+    return f"by {pause.owner} since {shown(pause.paused_at)}: {pause.reason}".rstrip(": ") if pause else ""
+
+
+def _pause_json(pause: JobPause | None) -> dict[str, Any] | None:
+    if pause is None:
+        return None
+    return {"at": instant_text(pause.paused_at), "owner": pause.owner, "reason": pause.reason}
+
+
+def _turn_json(turn: Turn) -> dict[str, Any]:
+    return {"due_at": instant_text(turn.due_at), "start_at": instant_text(turn.start_at)}
+
+
+def run_json(run: JobRun) -> dict[str, Any]:
+    return {
+        "run": str(run.id),
+        "job": run.job,
+        "command": run.command,
+        "state": run.state.value,
+        "started_at": instant_text(run.started_at),
+        "ends_by": instant_text(run.ends_by),
+        "ended_at": instant_text(run.ended_at) if run.ended_at else None,
+        "exit_code": run.exit_code,
+        "owner": run.owner,
+        "reason": run.reason,
+    }
+
+
+def _status_json(one: JobStatus) -> dict[str, Any]:
+    job = one.job
+    return {
+        "name": job.name,
+        "command": list(job.arguments),
+        "schedule": job.schedule.text,
+        "time_zone": job.zone.key,
+        "jitter_seconds": job.jitter.total_seconds(),
+        "window": str(job.window) if job.window else None,
+        "window_open": one.open_now,
+        "window_changes_at": instant_text(one.window_changes_at) if one.window_changes_at else None,
+        "longest_seconds": job.longest.total_seconds(),
+        "missed": job.missed.value,
+        "state": one.state.value,
+        "next": [_turn_json(turn) for turn in one.turns],
+        "missed_at": instant_text(one.missed.due_at) if one.missed else None,
+        "paused": _pause_json(one.pause),
+        "last": run_json(one.last) if one.last else None,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class JobPaused:
+    """A job and its pause: the one that begins, or the one that has ended; None where there was none.
+
+    `ended` is the id of the run that the pause ends.
+    """
+
+    job: Job
+    pause: JobPause | None
+    ended: UUID | None = None
+
+
+def pause_job(connection: ConnectionSettings, job: Job, reason: str | None, *, now: bool = False) -> JobPaused:
+    """Keep the job from beginning, and with `now` have its run that is at work end in good order."""
+    with open_cluster(connection) as opened:
+        runs = opened.job_runs()
+        pause = runs.pause(job.name, reason or "")
+        run = runs.newest(job.name) if now else None
+        if run is None or run.state is not RunState.RUNNING:
+            return JobPaused(job, pause)
+        RunLimits(runs.tables, runs.clock).put(run.id, RunLimit(TO_END, owner=runs.owner))
+        return JobPaused(job, pause, run.id)
+
+
+def resume_job(connection: ConnectionSettings, job: Job) -> JobPaused:
+    with open_cluster(connection) as opened:
+        runs = opened.existing_job_runs()
+        return JobPaused(job, runs.resume(job.name) if runs else None)
+
+
+def paused_document(result: JobPaused) -> Document:
+    name = result.job.name
+    run = result.ended
+    said = " Its run ends within seconds." if run else ""
+    return Document(
+        {"job": name, "paused": _pause_json(result.pause), "ended": str(run) if run else None},
+        (f"Job {name} is paused.{said} To let it run again: mailmend jobs resume {name}",),
+    )
+
+
+def resumed_document(result: JobPaused) -> Document:
+    said = "runs again at its next time" if result.pause else "was not paused"
+    return Document(
+        {"job": result.job.name, "was_paused": _pause_json(result.pause)}, (f"Job {result.job.name} {said}.",)
+    )
+
+
 _LIST: Final = Command(
     name="list",
     summary="List the declared jobs: their next runs, windows and states.",
     about="""A state is WAITING for the next run, RUNNING, PAUSED, MISSED (the last one did not begin), or UNKNOWN where
     the ledger cannot be read. Nothing is written.""",
-    service="mailmend.admin.jobs.jobs_service:list_jobs",
-    present="mailmend.admin.jobs.jobs_document:jobs_document",
+    service="mailmend.admin.jobs.jobs:list_jobs",
+    present="mailmend.admin.jobs.jobs:jobs_document",
     shared=(ALL_JOBS, CONNECTION),
     examples="""
         mailmend jobs list
@@ -178,43 +407,12 @@ _LIST: Final = Command(
 _SHOW: Final = Command(
     name="show",
     summary="Show one job: what is declared, its next runs, how the last one ended.",
-    service="mailmend.admin.jobs.jobs_service:list_jobs",
-    present="mailmend.admin.jobs.jobs_document:job_document",
-    options=(_NAME,),
+    service="mailmend.admin.jobs.jobs:list_jobs",
+    present="mailmend.admin.jobs.jobs:job_document",
+    options=(NAME,),
     shared=(_OF_ONE, CONNECTION),
     examples="mailmend jobs show nightly-repair",
     exits="0 it was shown, 2 wrong use, 4 the ledger could not be read.",
-)
-_RUN: Final = Command(
-    name="run",
-    summary="Run a job now, in this process.",
-    about="""The same command as by hand, with what is declared for it: its limits; and the time it has. At the end of
-    its window, or of its longest duration, it is ended in good order, and the next run goes on. What a person types
-    counts more: the options of the connection.
-
-    Two repairs of a keyspace never run at once, nor does a job, whoever starts them: the second is refused (exit 3),
-    and says who is at work.
-
-    Schedulers give --scheduled; mailmend jobs install writes their units.""",
-    service="mailmend.admin.jobs.jobs_service:run_job",
-    present="mailmend.admin.jobs.jobs_document:ended_document",
-    options=(
-        _NAME,
-        flag(
-            "--scheduled",
-            "Run it as schedulers do: it waits for its jitter, and where it is paused or its window closed nothing "
-            "runs, and the exit is 0.",
-        ),
-        flag("--anyway", "Run it also where it is paused or its window closed."),
-        option("--metrics-file", str(METRICS_FILE.help), "metrics", type=FILE, metavar="FILE"),
-    ),
-    shared=(Shared("command", {}, _command), CONNECTION),
-    output=(),
-    examples="""
-        mailmend jobs run nightly-repair
-        mailmend jobs run nightly-repair --anyway         by day, though it has a window""",
-    exits="that of the command; 130 its time was over (the next run goes on), or it was interrupted; 2 also where it "
-    "is paused or its window closed; 4 also where the ledger cannot be reached.",
 )
 
 
@@ -223,10 +421,10 @@ _PAUSE: Final = Command(
     summary="Have no scheduler run a job until it is resumed.",
     about="""A run that is at work goes on to its end. With --now it ends within seconds, whoever began it and wherever
     it runs, in good order as at the end of its window: --staging loses only the token ranges being read.""",
-    service="mailmend.admin.jobs.jobs_service:pause_job",
-    present="mailmend.admin.jobs.jobs_document:paused_document",
+    service="mailmend.admin.jobs.jobs:pause_job",
+    present="mailmend.admin.jobs.jobs:paused_document",
     options=(
-        _NAME,
+        NAME,
         option("--reason", "Why: shown to whoever finds it paused.", metavar="TEXT"),
         flag("--now", "End the run that is at work, too."),
     ),
@@ -239,123 +437,14 @@ _PAUSE: Final = Command(
 _RESUME: Final = Command(
     name="resume",
     summary="Let a paused job run again, at its next time.",
-    service="mailmend.admin.jobs.jobs_service:resume_job",
-    present="mailmend.admin.jobs.jobs_document:resumed_document",
-    options=(_NAME,),
+    service="mailmend.admin.jobs.jobs:resume_job",
+    present="mailmend.admin.jobs.jobs:resumed_document",
+    options=(NAME,),
     shared=(_ONE, CONNECTION),
     examples="mailmend jobs resume nightly-repair",
     exits="0 it is not paused any more, 2 wrong use, 4 the cluster cannot be reached.",
 )
-_SET: Final = Command(
-    name="set",
-    summary="Change the limits of a run while it is at work.",
-    about="""NAME is that of a job which runs, or the id of a run that was started by hand (mailmend runs list). It
-    counts for this run alone: the next one has what is declared. The run hears of it within seconds wherever it reads
-    or writes, whatever its engine; --max-fixes when its scan is over, before it mends anything. Everything that was set
-    is on record: mailmend runs show.
 
-    A check that was started by hand is on no record, so it cannot be named: end it (Ctrl-C, it writes nothing), and
-    start it again with --rows-per-second.""",
-    service="mailmend.admin.jobs.run_limits_service:set_limits",
-    present="mailmend.admin.jobs.jobs_document:limit_document",
-    options=(
-        _NAME,
-        ROWS_PER_SECOND,
-        MAX_FIXES,
-    ),
-    shared=(CONNECTION,),
-    examples="""
-        mailmend jobs set nightly-repair --rows-per-second 2000
-        mailmend jobs set 6e0ab5e0-8d1c-11f0-9a5e-0242ac120002 --rows-per-second 500""",
-    exits="0 it is set, 2 wrong use, or nothing of that name runs, 4 the cluster cannot be reached.",
-)
-_HISTORY: Final = Command(
-    name="history",
-    summary="List the runs of jobs, newest first, with the repairs that they began.",
-    service="mailmend.admin.jobs.jobs_service:history",
-    present="mailmend.admin.jobs.jobs_document:history_document",
-    options=(
-        click.Argument(["name"], required=False),
-        option("--since", "How far to look back.", type=KEEP, default=duration_text(KEEP_DEFAULT)),
-    ),
-    shared=(Shared("names", {}, _names), CONNECTION),
-    examples="""
-        mailmend jobs history
-        mailmend jobs history nightly-repair --json | jq '.runs[0].exit_code'""",
-    exits="0 they were listed, 2 wrong use, 4 the cluster cannot be reached.",
-)
-
-
-def _kind(name: str, text: str) -> click.Option:
-    return click.Option([f"--{name}", "kind"], flag_value=name, help=text)
-
-
-def _place_there(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> UnitPlace:  # noqa: ARG001
-    if others["kind"] is None:
-        raise WrongUse("no scheduler is named", mend=f"Name one: {', '.join(f'--{form}' for form in RENDERED)}.")
-    there, _ = settings_file_of(context)
-    settings = others.pop("settings") or there
-    place = UnitPlace(
-        program=(sys.executable, "-m", "mailmend"),
-        settings=str(settings.expanduser().absolute()) if settings else "",
-        profile=context.find_root().meta.get(PROFILE_NAME),
-        user=others.pop("run_as"),
-        image=others.pop("image"),
-    )
-    if not f"{place.settings}{place.user}{place.image}".isprintable():
-        raise WrongUse("there is a line break in --settings, --run-as or --image", mend="Units are made of lines.")
-    return place
-
-
-def _some_jobs(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> list[Job]:  # noqa: ARG001
-    names = others.pop("names")
-    jobs = declared_jobs(context)
-    if not (names or jobs):
-        raise WrongUse("no job is declared", mend=_NONE_DECLARED)
-    return [_job_named(name, jobs) for name in names] or list(jobs.values())
-
-
-_INSTALL: Final = Command(
-    name="install",
-    summary="Write what systemd, cron, Kubernetes or Airflow need to run jobs.",
-    about="""Of the same declarations. Without --dir the files are shown, and nothing is written. Each starts `mailmend
-    jobs run NAME --scheduled`, ends what has not ended by itself, and never runs a job twice at once.""",
-    service="mailmend.admin.jobs.jobs_service:install",
-    present="mailmend.admin.jobs.jobs_document:units_document",
-    options=(
-        click.Argument(["names"], nargs=-1, metavar="[NAME]..."),
-        _kind("systemd", "A service and a timer for each job."),
-        _kind("cron", "A crontab with a line for each job."),
-        _kind("kubernetes", "A CronJob for each job."),
-        _kind("airflow", "A DAG for each job; Airflow 2.7 or later."),
-        option(
-            "--dir", "Folder for the files: those of an earlier time are replaced.", "folder", type=FILE, metavar="DIR"
-        ),
-        option(
-            "--settings",
-            "Where the settings file is on the machine that runs the jobs. [default: the one that is read here]",
-            type=FILE,
-            metavar="FILE",
-        ),
-        option(
-            "--run-as",
-            "User of the operating system that runs the jobs, for systemd.",
-            default="mailmend",
-            metavar="NAME",
-        ),
-        option("--image", "Container image with mailmend in it, for Kubernetes.", default="mailmend", metavar="NAME"),
-    ),
-    shared=(
-        Shared("jobs", {}, _some_jobs),
-        Shared("place", {"Settings": (CONFIG, PROFILE)}, _place_there),
-    ),
-    examples="""
-        mailmend jobs install --systemd                                   shown
-        mailmend jobs install --systemd --dir /etc/systemd/system
-        mailmend jobs install --kubernetes nightly-repair --image registry.example.org/mailmend:1 --dir manifests""",
-    exits="0 they were written, or shown, 2 a declaration is wrong, no scheduler is named, or the folder cannot be "
-    "written to.",
-)
 
 JOBS: Final = CommandGroup(
     name="jobs",
@@ -365,13 +454,21 @@ JOBS: Final = CommandGroup(
     commands=(
         _LIST,
         _SHOW,
-        _RUN,
+        Late("run", "Run a job now, in this process.", "mailmend.admin.jobs.run:RUN"),
         Late("serve", "Run the jobs at their times, until it is stopped.", "mailmend.admin.jobs.serve:SERVE"),
-        _SET,
+        Late("set", "Change the limits of a run while it is at work.", "mailmend.admin.jobs.limits:SET"),
         _PAUSE,
         _RESUME,
-        _HISTORY,
-        _INSTALL,
+        Late(
+            "history",
+            "List the runs of jobs, newest first, with the repairs that they began.",
+            "mailmend.admin.jobs.history:HISTORY",
+        ),
+        Late(
+            "install",
+            "Write what systemd, cron, Kubernetes or Airflow need to run jobs.",
+            "mailmend.admin.jobs.install:INSTALL",
+        ),
     ),
     examples="""
         mailmend jobs list                                what is declared, when it runs, how it stands

@@ -1,26 +1,95 @@
-"""The server that leads runs the administrative tasks that wait, each as a command in a process of its own.
+"""James's administrative tasks: a desk for callers over a network, and what runs them.
 
-A task that a killed server has left is begun again by whoever leads next: repairs converge. Tasks of one lease run one
+The server that leads runs each task as a command in a process of its own. A task that a killed
+server has left is begun again by whoever leads next: repairs converge. Tasks of one lease run one
 after another, and wait while anybody else holds it; others run side by side.
 """
 
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+from mailmend.admin.frame.http.desk import PartHealth
 from mailmend.admin.jobs.children import Apart, Child, Say
-from mailmend.admin.jobs.james_tasks import KINDS, TaskKind, TaskOutcome, TaskProgress, information_of, mended
+from mailmend.admin.jobs.james_tasks import (
+    KINDS,
+    TaskKind,
+    TaskOutcome,
+    TaskProgress,
+    information_of,
+    mended,
+)
+from mailmend.mailqueue.background import paused
 from mailmend.model.errors import INTERRUPTED, MailmendError
 from mailmend.model.instants import instant_of
 from mailmend.model.ports import Clock
 from mailmend.repair.ledger.leases import Leases
 from mailmend.repair.ledger.tasks import AdminTask, AdminTasks, TaskStatus
+
+LOOK_EVERY: Final = timedelta(seconds=1)
+"""How often a task that somebody waits for is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDesk:
+    """Takes tasks, and tells how they stand.
+
+    Args:
+        wake: has this server look at the tasks at once, in case it leads.
+        health: tells how the parts of the server stand, without asking others.
+        exposition: the server's metrics, in Prometheus's text format.
+    """
+
+    tasks: AdminTasks
+    clock: Clock
+    wake: Callable[[], None]
+    health: Callable[[], Sequence[PartHealth]]
+    apart: Apart = asyncio.to_thread
+    exposition: Callable[[], bytes] = bytes
+
+    async def metrics(self) -> bytes:
+        text: bytes = await self.apart(self.exposition)
+        return text
+
+    async def submit(self, kind: str, options: Mapping[str, Any], by: str) -> AdminTask:
+        given = {name: value for name, value in options.items() if value is not None}
+        task: AdminTask = await self.apart(self.tasks.submit, kind, given, by)
+        self.wake()
+        return task
+
+    async def get(self, task: UUID) -> AdminTask:
+        found: AdminTask = await self.apart(self.tasks.get, task)
+        return found
+
+    async def listed(self) -> list[AdminTask]:
+        found: list[AdminTask] = await self.apart(self.tasks.listed)
+        return found
+
+    async def cancel(self, task: UUID, by: str) -> None:
+        await self.apart(self.tasks.ask_to_cancel, task, by)
+        self.wake()
+
+    async def ended(self, task: UUID, within: timedelta) -> AdminTask | None:
+        """The task once it is over; None when that took too long.
+
+        Raises:
+            UnknownTask: there is none.
+        """
+        until = self.clock.monotonic() + within.total_seconds()
+        while not (found := await self.get(task)).status.is_over:
+            left = timedelta(seconds=until - self.clock.monotonic())
+            if left <= timedelta():
+                return None
+            await paused(self.clock, min(LOOK_EVERY, left))
+        return found
+
 
 _LOG: Final = logging.getLogger("mailmend.jobs")
 

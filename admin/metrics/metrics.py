@@ -18,8 +18,7 @@ from mailmend.admin.frame.options import CONNECTION, FILE, option
 from mailmend.admin.frame.settings import QUEUE_DEFAULT, ConnectionSettings, QueueSettings
 from mailmend.admin.frame.whole_files import refuse_unwritable
 from mailmend.admin.jobs.declaration import Job
-from mailmend.admin.jobs.jobs import ALL_JOBS
-from mailmend.admin.jobs.jobs_service import job_lease
+from mailmend.admin.jobs.jobs import ALL_JOBS, job_lease
 from mailmend.admin.metrics.alerts import rules_file
 from mailmend.admin.metrics.dashboard import dashboard_json
 from mailmend.admin.metrics.declared import LAG_OLDEST, LAGS, LEDGER_READ, LEDGER_UP, MARKS, RUNS

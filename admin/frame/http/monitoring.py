@@ -11,7 +11,7 @@ from mailmend.admin.delivery.desk import DeliveryDesk
 from mailmend.admin.frame.http.callers import Reader
 from mailmend.admin.frame.http.desk import HealthStatus, PartHealth
 from mailmend.admin.frame.http.errors import described
-from mailmend.admin.jobs.tasks_service import TaskDesk
+from mailmend.admin.jobs.tasks import TaskDesk
 from mailmend.mailqueue.prometheus import CONTENT_TYPE
 
 StatusName = Literal["healthy", "degraded", "unhealthy"]

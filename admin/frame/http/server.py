@@ -13,7 +13,7 @@ from mailmend.admin.delivery.desk import DeliveryDesk
 from mailmend.admin.frame.http.access import Listening
 from mailmend.admin.frame.http.application import Api, application
 from mailmend.admin.frame.http.connections import CONNECTION_LIMITS, ConnectionLimits, HttpDoor, WatchedProtocol
-from mailmend.admin.jobs.tasks_service import TaskDesk
+from mailmend.admin.jobs.tasks import TaskDesk
 from mailmend.model.errors import BadSettings, WrongUse
 
 BACKLOG = 200

@@ -22,7 +22,7 @@ from mailmend.admin.frame.http.callers import Operator, Reader
 from mailmend.admin.frame.http.errors import described, error
 from mailmend.admin.frame.http.monitoring import METRICS, health_router
 from mailmend.admin.jobs.http.bodies import StatusText, TaskBody, TaskIdBody, refused_query, task_json
-from mailmend.admin.jobs.tasks_service import TaskDesk
+from mailmend.admin.jobs.tasks import TaskDesk
 from mailmend.model.durations import parse_duration
 from mailmend.repair.ledger.tasks import AdminTask
 

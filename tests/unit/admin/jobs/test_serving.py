@@ -19,8 +19,7 @@ from mailmend.admin.jobs.children import Child, ChildProcess, Say
 from mailmend.admin.jobs.cron import parse_cron
 from mailmend.admin.jobs.declaration import Job, Missed
 from mailmend.admin.jobs.schedule import turn_meant
-from mailmend.admin.jobs.serve_service import Commands, DeclaredJobs, ServeRequest
-from mailmend.admin.jobs.serving import BEAT, TASKS_EVERY, JobServer
+from mailmend.admin.jobs.serve import BEAT, TASKS_EVERY, Commands, DeclaredJobs, JobServer, ServeRequest
 from mailmend.cql.memory import MemoryTables
 from mailmend.model.errors import CannotReach, MailmendError, WrongUse
 from mailmend.repair.ledger.jobs import ENDING, JobRuns
@@ -365,7 +364,7 @@ def test_the_command_begins_what_a_unit_begins_with_settings_that_were_accepted(
         return ChildTwin(JobWorld(cluster.clock, MemoryTables(cluster.clock.micros)))
 
     monkeypatch.setattr(ChildProcess, "begin", begin)
-    monkeypatch.setattr("mailmend.admin.jobs.serve_service.ScheduledTimers", lambda: VirtualTimers(cluster.clock))
+    monkeypatch.setattr("mailmend.admin.jobs.serve.ScheduledTimers", lambda: VirtualTimers(cluster.clock))
 
     ended = mailmend("jobs", "serve", "--keyspace", "mail")
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from mailmend.admin.jobs.schedule import TimeAfter, Timers
-from mailmend.admin.jobs.timers import ScheduledTimers
+from mailmend.admin.jobs.serve import ScheduledTimers
 from mailmend.model.ports import Clock
 from mailmend.repair.clock import SystemClock
 from tests.support.clock import VirtualClock, VirtualTimers

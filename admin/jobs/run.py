@@ -1,120 +1,44 @@
-"""Declared jobs: when each runs and how its runs ended, a run of one now, pauses."""
+"""`mailmend jobs run`: one run of a job, in this process, and the messages about its end."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from enum import Enum
+from datetime import datetime
 from functools import partial
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
+
+import click
 
 from mailmend.admin.frame.caller import Caller, ignore
 from mailmend.admin.frame.cluster import open_cluster, this_clock
-from mailmend.admin.frame.settings import ConnectionSettings
-from mailmend.admin.frame.whole_files import refuse_unwritable
-from mailmend.admin.jobs.declaration import Job, Missed
-from mailmend.admin.jobs.schedule import (
-    LATE,
-    Turn,
-    ends_at,
-    is_open,
-    missed_turn,
-    next_turns,
-    turn_meant,
-    window_ends_at,
-    window_opens_at,
+from mailmend.admin.frame.command import Command, Shared
+from mailmend.admin.frame.document import Document
+from mailmend.admin.frame.endings import TimeLimit
+from mailmend.admin.frame.extras import imported
+from mailmend.admin.frame.options import (
+    CONNECTION,
+    FILE,
+    JOB,
+    JOB_RUN,
+    LOG,
+    METRICS_FILE,
+    flag,
+    option,
+    typed,
 )
+from mailmend.admin.frame.output import run_name
+from mailmend.admin.frame.settings import ConnectionSettings
+from mailmend.admin.jobs.declaration import Job, Missed
+from mailmend.admin.jobs.jobs import NAME, PAGE, declared_jobs, job_lease, job_named, parsed_command
+from mailmend.admin.jobs.schedule import LATE, Turn, ends_at, is_open, turn_meant, window_opens_at
 from mailmend.admin.jobs.telling import is_wanted, tell_all
-from mailmend.admin.jobs.units import RENDERED, UnitPlace
-from mailmend.model.catalog.ledger import KEEP
-from mailmend.model.errors import INTERRUPTED, CannotReach, ExitCode, MailmendError, UnsafeRequest
+from mailmend.model.errors import INTERRUPTED, ExitCode, MailmendError, UnsafeRequest
 from mailmend.model.instants import instant_of
 from mailmend.model.ports import Clock
 from mailmend.repair.ledger.jobs import BY_SOMEBODY, JobPause, JobRun, JobRuns
-from mailmend.repair.ledger.run_limits import TO_END, RunLimit, RunLimits
-from mailmend.repair.ledger.runs import Run, RunState
-
-PAGE: Final = "scheduled-repair-failed"
-"""The runbook's page for a run that needs a person."""
-
-TURNS: Final = 3
-"""How many of the next runs are listed."""
-
-
-class JobState(Enum):
-    """The state of a job now."""
-
-    WAITING = "WAITING"  # for its next run
-    RUNNING = "RUNNING"
-    PAUSED = "PAUSED"  # until somebody resumes it
-    MISSED = "MISSED"  # its last run did not begin
-    UNKNOWN = "UNKNOWN"  # the ledger could not be read
-
-
-@dataclass(frozen=True, slots=True)
-class JobStatus:
-    """A job as it stands.
-
-    Attributes:
-        turns: its next runs.
-        open_now: whether its window is open.
-        window_changes_at: when it closes or opens; None where there is none.
-        last: its newest run that is kept.
-        missed: the run that should have begun and has not.
-    """
-
-    job: Job
-    state: JobState
-    turns: Sequence[Turn]
-    open_now: bool
-    window_changes_at: datetime | None
-    last: JobRun | None = None
-    pause: JobPause | None = None
-    missed: Turn | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JobsResult:
-    """Jobs as they stand; `unread` says why nothing is known of their runs, or is ""."""
-
-    jobs: Sequence[JobStatus]
-    unread: str = ""
-
-    @property
-    def exit(self) -> ExitCode:
-        return ExitCode.CANNOT_REACH if self.unread else ExitCode.FINE
-
-
-def list_jobs(connection: ConnectionSettings, jobs: Sequence[Job]) -> JobsResult:
-    """What is declared, and as far as the ledger can be read what became of it."""
-    now = instant_of(this_clock().micros())
-    try:
-        with open_cluster(connection) as opened:
-            runs = opened.existing_job_runs()
-            kept = {
-                job.name: (runs.newest(job.name), runs.pause_of(job.name)) if runs else (None, None) for job in jobs
-            }
-    except CannotReach as error:
-        return JobsResult([status_of(job, now, known=False) for job in jobs], error.what)
-    return JobsResult([status_of(job, now, *kept[job.name]) for job in jobs])
-
-
-def status_of(
-    job: Job, now: datetime, last: JobRun | None = None, pause: JobPause | None = None, *, known: bool = True
-) -> JobStatus:
-    missed = missed_turn(job, last.started_at if last else None, now)
-    open_now = is_open(job, now)
-    if not known:
-        state = JobState.UNKNOWN
-    elif last and last.state is RunState.RUNNING:
-        state = JobState.RUNNING
-    elif pause:
-        state = JobState.PAUSED
-    else:
-        state = JobState.MISSED if missed else JobState.WAITING
-    changes_at = window_ends_at(job, now) if open_now else window_opens_at(job, now)
-    return JobStatus(job, state, next_turns(job, now, TURNS), open_now, changes_at, last, pause, missed)
+from mailmend.repair.ledger.run_limits import TO_END, RunLimits
+from mailmend.repair.ledger.runs import RunState
+from mailmend.repair.log_fields import put_log_field
 
 
 class Worked(NamedTuple):
@@ -215,10 +139,6 @@ def _run(request: JobRunRequest, caller: Caller) -> JobEnded:
     return JobEnded(job, worked.exit_code, run)
 
 
-def job_lease(keyspace: str, job: str) -> str:
-    return f"job {keyspace} {job}"
-
-
 def _tell(request: JobRunRequest, said: str, run: JobRun | None, exit_code: int, caller: Caller) -> None:
     """Tell of a run, or that there was none; `text` is what chats show."""
     job = request.command.job
@@ -281,86 +201,69 @@ def _finished(runs: JobRuns, run: JobRun, worked: Worked, job: Job, caller: Call
     return ended
 
 
-@dataclass(frozen=True, slots=True)
-class JobHistory:
-    """Runs of jobs, newest first, each with the repairs that it began."""
+def ended_document(result: JobEnded) -> Document:
+    name = result.job.name
+    run = result.run
+    if result.skipped:
+        return Document(exit=result.exit, remarks=(f"Nothing ran: job {name!r} {result.skipped}.",))
+    if run and run.reason:
+        return Document(
+            exit=result.exit,
+            remarks=(f"Job {name!r} was ended: {run.reason}. Its next run goes on with what is left.",),
+        )
+    return Document(exit=result.exit)
 
-    runs: Sequence[tuple[JobRun, Sequence[Run]]]
 
+def _command(_: dict[str, Any], others: dict[str, Any], context: click.Context) -> JobCommand:
+    """That of the job which is named, with what was typed for it; from here on it is this job's."""
+    job = job_named(others.pop("name"), declared_jobs(context))
+    file = others.pop("metrics")
+    context.meta[JOB] = job.name
+    put_log_field("job", job.name)
+    more = ("--metrics-file", str(file)) if file else ()
+    command = parsed_command(job, context, *more, *typed(context, (*CONNECTION.groups["Connection"], *LOG)))
 
-def history(connection: ConnectionSettings, names: Sequence[str], since: timedelta = KEEP) -> JobHistory:
-    with open_cluster(connection) as opened:
-        kept = opened.existing_job_runs()
-        ledger = opened.existing_ledger(since)
-        if kept is None or ledger is None:
-            return JobHistory(())
-        first = _now(opened.clock) - since
-        runs = [run for name in names for run in kept.of(name) if run.started_at >= first]
-        repairs = ledger.runs() if runs else []
-    runs.sort(key=lambda run: run.started_at, reverse=True)
-    return JobHistory(
-        [(run, [repair for repair in repairs if began(run, repair, connection.keyspace)]) for run in runs]
+    def work(seconds: float, run: UUID, asked: Callable[[], bool]) -> Worked:
+        context.meta[JOB_RUN] = run
+        limit = TimeLimit(seconds, asked)
+        with command:
+            exit_code = limit.ending_of(lambda: command.command.invoke(command))
+        return Worked(exit_code, limit.time_over)
+
+    file = command.params["metrics_file"]
+    return JobCommand(
+        job, work, imported("mailmend.admin.metrics.of_runs:unbegun")(file, *run_name(command)) if file else ignore
     )
 
 
-def began(run: JobRun, repair: Run, keyspace: str) -> bool:
-    """Whether that repair is of this run of a job, whose command may name a keyspace of its own."""
-    until = run.ended_at or run.ends_by
-    here = repair.keyspace in (keyspace, *run.command.split())
-    return here and repair.options.get("job") == run.job and run.started_at <= repair.started_at <= until
+RUN: Final = Command(
+    name="run",
+    summary="Run a job now, in this process.",
+    about="""The same command as by hand, with what is declared for it: its limits; and the time it has. At the end of
+    its window, or of its longest duration, it is ended in good order, and the next run goes on. What a person types
+    counts more: the options of the connection.
 
+    Two repairs of a keyspace never run at once, nor does a job, whoever starts them: the second is refused (exit 3),
+    and says who is at work.
 
-@dataclass(frozen=True, slots=True)
-class JobPaused:
-    """A job and its pause: the one that begins, or the one that has ended; None where there was none.
-
-    `ended` is the id of the run that the pause ends.
-    """
-
-    job: Job
-    pause: JobPause | None
-    ended: UUID | None = None
-
-
-def pause_job(connection: ConnectionSettings, job: Job, reason: str | None, *, now: bool = False) -> JobPaused:
-    """Keep the job from beginning, and with `now` have its run that is at work end in good order."""
-    with open_cluster(connection) as opened:
-        runs = opened.job_runs()
-        pause = runs.pause(job.name, reason or "")
-        run = runs.newest(job.name) if now else None
-        if run is None or run.state is not RunState.RUNNING:
-            return JobPaused(job, pause)
-        RunLimits(runs.tables, runs.clock).put(run.id, RunLimit(TO_END, owner=runs.owner))
-        return JobPaused(job, pause, run.id)
-
-
-def resume_job(connection: ConnectionSettings, job: Job) -> JobPaused:
-    with open_cluster(connection) as opened:
-        runs = opened.existing_job_runs()
-        return JobPaused(job, runs.resume(job.name) if runs else None)
-
-
-@dataclass(frozen=True, slots=True)
-class InstalledUnits:
-    """The files of a scheduler's units, with their texts.
-
-    Attributes:
-        folder: where they are to be; None: they are only shown.
-    """
-
-    kind: str
-    files: Mapping[str, str]
-    folder: Path | None = None
-
-
-def install(jobs: Sequence[Job], kind: str, place: UnitPlace, folder: Path | None) -> InstalledUnits:
-    """What the scheduler of that kind needs to run the jobs.
-
-    Raises:
-        WrongUse: the folder cannot be written to.
-    """
-    files = RENDERED[kind](jobs, place)
-    if folder:
-        for name in files:
-            refuse_unwritable(folder / name)
-    return InstalledUnits(kind, files, folder)
+    Schedulers give --scheduled; mailmend jobs install writes their units.""",
+    service="mailmend.admin.jobs.run:run_job",
+    present="mailmend.admin.jobs.run:ended_document",
+    options=(
+        NAME,
+        flag(
+            "--scheduled",
+            "Run it as schedulers do: it waits for its jitter, and where it is paused or its window closed nothing "
+            "runs, and the exit is 0.",
+        ),
+        flag("--anyway", "Run it also where it is paused or its window closed."),
+        option("--metrics-file", str(METRICS_FILE.help), "metrics", type=FILE, metavar="FILE"),
+    ),
+    shared=(Shared("command", {}, _command), CONNECTION),
+    output=(),
+    examples="""
+        mailmend jobs run nightly-repair
+        mailmend jobs run nightly-repair --anyway         by day, though it has a window""",
+    exits="that of the command; 130 its time was over (the next run goes on), or it was interrupted; 2 also where it "
+    "is paused or its window closed; 4 also where the ledger cannot be reached.",
+)

@@ -1,14 +1,19 @@
-"""The limits of a run, changed while it is at work."""
+"""`mailmend jobs set`: the limits of a run, changed while it is at work."""
 
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 from uuid import UUID
 
 from mailmend.admin.frame.cluster import OpenCluster, open_cluster, owner_name
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document, Grid
+from mailmend.admin.frame.options import CONNECTION, MAX_FIXES, ROWS_PER_SECOND
 from mailmend.admin.frame.settings import ConnectionSettings
-from mailmend.admin.jobs.jobs_service import began, job_lease
+from mailmend.admin.jobs.history import began
+from mailmend.admin.jobs.jobs import NAME, job_lease
 from mailmend.model.catalog.ledger import KeyspaceLease
 from mailmend.model.errors import WrongUse
 from mailmend.repair.ledger.jobs import JobRun
@@ -110,3 +115,55 @@ def _declared(run: JobRun) -> RunLimit:
 
 def _pairs(words: list[str]) -> Iterator[tuple[str, int]]:
     return ((name, int(value)) for name, value in pairwise(words) if value.isdecimal())
+
+
+def limit_document(result: LimitsSet) -> Document:
+    names = ("rows_per_second", "max_fixes")
+    json = {
+        "name": result.name,
+        "run": str(result.run),
+        "command": result.command,
+        "before": {name: getattr(result.before, name) for name in names},
+        "now": {name: getattr(result.now, name) for name in names},
+        "heard_within_seconds": result.heard_within_seconds,
+    }
+    rows = [
+        (f"--{name.replace('_', '-')}", *(_limit_text(getattr(limit, name)) for limit in (result.before, result.now)))
+        for name in names
+        if getattr(result.now, name) is not None
+    ]
+    heard = f"The run hears of it within {result.heard_within_seconds:g} s, as soon as it reads or writes"
+    fixes = (
+        "; of --max-fixes when its scan is over, before it mends anything" if result.now.max_fixes is not None else ""
+    )
+    grid = Grid(f"Limits of {result.name}", ("limit", "before", "now"), rows)
+    return Document(json, (grid, f"{heard}{fixes}. The next run has what is declared."))
+
+
+def _limit_text(limit: int | None) -> str:
+    return "none that is known" if limit is None else f"{limit:,}"
+
+
+SET: Final = Command(
+    name="set",
+    summary="Change the limits of a run while it is at work.",
+    about="""NAME is that of a job which runs, or the id of a run that was started by hand (mailmend runs list). It
+    counts for this run alone: the next one has what is declared. The run hears of it within seconds wherever it reads
+    or writes, whatever its engine; --max-fixes when its scan is over, before it mends anything. Everything that was set
+    is on record: mailmend runs show.
+
+    A check that was started by hand is on no record, so it cannot be named: end it (Ctrl-C, it writes nothing), and
+    start it again with --rows-per-second.""",
+    service="mailmend.admin.jobs.limits:set_limits",
+    present="mailmend.admin.jobs.limits:limit_document",
+    options=(
+        NAME,
+        ROWS_PER_SECOND,
+        MAX_FIXES,
+    ),
+    shared=(CONNECTION,),
+    examples="""
+        mailmend jobs set nightly-repair --rows-per-second 2000
+        mailmend jobs set 6e0ab5e0-8d1c-11f0-9a5e-0242ac120002 --rows-per-second 500""",
+    exits="0 it is set, 2 wrong use, or nothing of that name runs, 4 the cluster cannot be reached.",
+)
