@@ -30,7 +30,7 @@ from mailmend.model.ids import QueueName
 from mailmend.model.operations import Level
 from mailmend.model.table import Table
 from mailmend.repair.clock import Timing
-from mailmend.repair.ledger.runs import Run
+from mailmend.repair.ledger.runs import Run, RunKind
 from mailmend.repair.mending import runner
 from mailmend.repair.mending.engine import RUNS_APART_MICROS, RepairSettings
 
@@ -110,6 +110,7 @@ def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> Mend
         settings = RepairSettings(
             keyspace=keyspace,
             families=bound.whole(keyspace),
+            kind=RunKind.APPLY,
             delay_seconds=0.0,  # its suspects have waited, and were looked at twice
             timing=Timing(head.margin_seconds, policy.skew_seconds, no_writers=request.no_writers),
             dry_run=request.dry_run,
@@ -124,7 +125,7 @@ def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> Mend
         tools = repair_tools(opened, wanted, settings, caller.progress, keep=keep)
         summary = runner.repair(settings, tools, both_of(examples, caller))
         whose = affected(examples, opened, caller)
-    summary.command, summary.unseen = "apply", unseen(head.without, bound)
+    summary.unseen = unseen(head.without, bound)
     return MendingResult(summary, examples.sorted(), head.options, request.plan, affected=whose)
 
 
@@ -161,7 +162,7 @@ def _queues(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: O
         typed=request.typed,
         marks=policy["marks"],
         no_blobs=policy["no_blobs"],
-        command="apply",
+        kind=RunKind.APPLY,
         **spans,
         **others,
     )

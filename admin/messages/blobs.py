@@ -65,12 +65,10 @@ from mailmend.model.sizes import MIB
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.clock import Timing, take_as_of
 from mailmend.repair.joins.records import Workshop
-from mailmend.repair.ledger.runs import Ledger, Run, RunState
+from mailmend.repair.ledger.runs import Ledger, Run, RunKind, RunState
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.runner import close_killed
 from mailmend.repair.mending.throttle import Throttle
-
-COMMAND: Final = PlanKind.BLOBS.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,9 +305,10 @@ async def _recorded(
         "references": list(wanted.references),
         **(request.approved.recorded if request.approved else {}),
     }
-    with opened.leases().held(KeyspaceLease.BLOBS.of(name), COMMAND) as lease:
-        close_killed(ledger, name, COMMAND, opened.mail)
-        started = ledger.start(name, COMMAND, as_of, options, owner=owner_name())
+    command = RunKind.BLOBS.value
+    with opened.leases().held(KeyspaceLease.BLOBS.of(name), command) as lease:
+        close_killed(ledger, name, command, opened.mail)
+        started = ledger.start(name, command, as_of, options, owner=owner_name())
         if throttle:
             throttle.hear_of(started.id)
         path = request.removed or state_folder("blobs") / f"removed-{started.id}.jsonl"

@@ -123,7 +123,7 @@ def unseen(without: Sequence[str], bound: Bound, of_target: str | None = None) -
 _NOT_REPEATED = frozenset(
     {
         *("connection", "what", "dry_run", "plan", "no_recheck", "blobs", "store", "broker", "typed", "missing"),
-        *("settings", "approved", "command"),
+        *("settings", "approved", "kind"),
     }
 )
 

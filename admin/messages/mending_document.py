@@ -20,6 +20,7 @@ from mailmend.model.projections.reasons import Why
 from mailmend.model.projections.verdicts import HARMLESS, MENDABLE, Verdict
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.decisions.left_sample import LEFT_SAMPLE
+from mailmend.repair.ledger.runs import RunKind
 from mailmend.repair.mending.runner import RepairResult
 
 
@@ -30,15 +31,18 @@ def document_of(result: MendingResult) -> Document:
         body=tuple(_body(result)),
         exit=ExitCode(summary.exit),
         remarks=(*([summary.unseen] if summary.unseen else ()), *page_lines(summary)),
-        title=f"{summary.command} of keyspace {summary.keyspace}",
+        title=f"{summary.kind.value} of keyspace {summary.keyspace}",
         report=tuple(_report(result)),
         left_sample=summary.left_sample.keys,
     )
 
 
 def summary_json(summary: RepairResult) -> dict[str, Any]:
-    known = {name: value for name, value in plain(summary).items() if name != LEFT_SAMPLE}
+    known = plain(summary)
+    del known[LEFT_SAMPLE]
     return {
+        "keyspace": known.pop("keyspace"),
+        "command": known.pop("kind"),
         **known,
         "engine": fields_json(summary.engine, "name", "why") if summary.engine else None,
         "findings": {name: counts_json(counts) for name, counts in summary.findings.items()},
@@ -76,7 +80,7 @@ def _report(result: MendingResult) -> Iterator[Part]:
 
 def page_lines(summary: RepairResult) -> list[str]:
     """The page of a check that ends with 1; on stderr, for a script that got JSON has to be read by a person too."""
-    found = summary.command.startswith("check") and summary.exit == ExitCode.DRIFT
+    found = summary.kind is RunKind.CHECK and summary.exit == ExitCode.DRIFT
     return [f"More: mailmend runbook show {EACH_VERDICT}"] if found else []
 
 
@@ -232,15 +236,16 @@ def next_lines(summary: RepairResult, options: str = "", plan: Path | None = Non
     """What to do next; a repair is named with the options that were given, a plan to be applied by its file."""
     keyspace = f" {keyspace_option(summary.keyspace)}"
     asked = keyspace + (f" {options}" if options else "")
-    if summary.command.startswith("check"):
+    if summary.kind is RunKind.CHECK:
         lines = _after_check(summary, keyspace, asked)
-    elif summary.command == "repair queues":
+    elif summary.kind is RunKind.QUEUES:
         nothing = [] if summary.run else [NOTHING_WRITTEN]
         return nothing + about_queues(summary.left, keyspace, again=not summary.run) or ["No drift is left."]
-    elif summary.command == "undo":
+    elif summary.kind is RunKind.UNDO:
         lines = [] if summary.run else [f"Nothing was written. {summary.due.total():,} would be put back."]
     else:
-        again = f"mailmend repair {'lags' if summary.command == 'repair lags' else 'messages'}{asked}"
+        what = "lags" if summary.kind is RunKind.LAGS else "messages"
+        again = f"mailmend repair {what}{asked}"
         file = shlex.quote(str(plan))
         lines = (
             [*_waiting(summary), *_after_repair(summary, f"{again} --plan {file}", f"mailmend apply {file}{keyspace}")]

@@ -25,12 +25,13 @@ from mailmend.model.metrics import MetricSample
 from mailmend.repair.decisions.left_sample import LEFT_SAMPLE, FirstSeen, first_seen
 from mailmend.repair.ledger.jobs import JobRun
 from mailmend.repair.ledger.leases import Lease
-from mailmend.repair.ledger.runs import Run, RunState
-from mailmend.repair.mending.runner import COMMAND
+from mailmend.repair.ledger.runs import Run, RunKind, RunState
 
 _REPAIRS: Final[Mapping[str, str]] = {
-    COMMAND: "repair messages",
-    **{name: name for name in ("repair lags", "repair queues", "repair blobs")},
+    RunKind.MESSAGES: "repair messages",
+    RunKind.LAGS: "repair lags",
+    RunKind.QUEUES: "repair queues",
+    RunKind.BLOBS: "repair blobs",
 }
 """Commands that the ledger keeps the results of, as they are typed."""
 

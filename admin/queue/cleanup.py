@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import starmap
 from pathlib import Path
-from typing import Final
 
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import (
@@ -53,13 +52,11 @@ from mailmend.model.projections.reasons import Why
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.repair.clock import MARGIN_SECONDS, SKEW_SECONDS, Timing, take_as_of
 from mailmend.repair.joins.records import Workshop
-from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.ledger.runs import Ledger, RunKind
 from mailmend.repair.mending.engine import DELAY_SECONDS
 from mailmend.repair.mending.limits import Pace, PacedAsyncTables
 from mailmend.repair.mending.runner import RepairResult, close_killed, recorded
 from mailmend.repair.mending.throttle import Throttle
-
-COMMAND: Final = PlanKind.QUEUES.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +80,7 @@ class CleanupRequest:
     clock_skew: timedelta = timedelta(seconds=SKEW_SECONDS)
     margin: timedelta = timedelta(seconds=MARGIN_SECONDS)
     keep: timedelta = KEEP
-    command: str = COMMAND
+    kind: RunKind = RunKind.QUEUES
     dry_run: bool = False
     plan: Path | None = None
     approved: PlanFile | None = None
@@ -113,7 +110,7 @@ def check_queues(request: CheckRequest, caller: Caller, opened: OpenCluster) -> 
     """
     if request.pulsar is None:
         return _checked_tables(request, caller, opened)
-    result = MendingResult(RepairResult(opened.mail.name, "check"), queues=())
+    result = MendingResult(RepairResult(opened.mail.name, RunKind.CHECK), queues=())
     if opened.has_queues:
         result = _checked_tables(request, caller, opened)
     if request.blobs is None:
@@ -148,7 +145,7 @@ def _checked_tables(request: CheckRequest, caller: Caller, opened: OpenCluster) 
     settings = QueueSettings(request.connection, QueueName(QUEUE_DEFAULT), None, request.blobs)
     names = ("engine", "master", "spark_conf", "rows_per_second", "pace", "level", "delay", "clock_skew", "no_recheck")
     looks = {name: getattr(request, name) for name in names}
-    return repair_queues(CleanupRequest(settings=settings, command="check", dry_run=True, **looks), caller, opened)
+    return repair_queues(CleanupRequest(settings=settings, kind=RunKind.CHECK, dry_run=True, **looks), caller, opened)
 
 
 def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster | None = None) -> MendingResult:
@@ -185,7 +182,7 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
     opened = connections.cluster
     connection = request.settings.connection
     skew = request.clock_skew.total_seconds()
-    dates = request.command != "check"
+    dates = request.kind is not RunKind.CHECK
     timing = Timing(request.margin.total_seconds() if dates else 0, skew, no_writers=not dates)
     as_of = take_as_of(opened.clock, opened.cluster, timing)
     began = opened.clock.monotonic()
@@ -200,7 +197,7 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
         recheck=not request.no_recheck,
         planned=_planned_in(approved) if approved else None,
     )
-    result = RepairResult(opened.mail.name, request.command, engine=engine)
+    result = RepairResult(opened.mail.name, request.kind, engine=engine)
     examples = Examples()
     wanted = request.engine_wanted.chosen(engine)
     pressed = connection.is_pressed(request.pace)
@@ -292,9 +289,10 @@ def _recorded(
         "engine": result.engine.name if result.engine else request.engine,
         **(request.approved.recorded if request.approved else {}),
     }
-    with opened.leases().held(KeyspaceLease.QUEUES.of(name), COMMAND):
-        close_killed(ledger, name, COMMAND, opened.mail)
-        run = ledger.start(name, COMMAND, as_of, options, owner=owner_name())
+    command = RunKind.QUEUES.value
+    with opened.leases().held(KeyspaceLease.QUEUES.of(name), command):
+        close_killed(ledger, name, command, opened.mail)
+        run = ledger.start(name, command, as_of, options, owner=owner_name())
         result.run = run.id
         if throttle:
             throttle.hear_of(run.id)

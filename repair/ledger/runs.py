@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -48,6 +48,22 @@ _WHILE_MADE = RetryPolicy(retries=8, wait_seconds_min=0.05)
 _SUMS_LOGGED = ("suspects", "fixed", "left", "moved", "failed", "untried")
 _LOG = logging.getLogger("mailmend.runs")
 _SECRET = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)
+
+
+class RunKind(StrEnum):
+    """What a run does. The value is its name for people.
+
+    The ledger keeps runs of lags and of plans of messages as MESSAGES: all three share one lease, one history of runs
+    and one undo.
+    """
+
+    CHECK = "check"
+    MESSAGES = "repair"
+    LAGS = "repair lags"
+    QUEUES = "repair queues"
+    BLOBS = "repair blobs"
+    APPLY = "apply"
+    UNDO = "undo"
 
 
 class RunState(Enum):

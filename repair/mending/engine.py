@@ -16,7 +16,7 @@ from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.repair.binding import MissingColumn
 from mailmend.repair.clock import Timing
-from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.ledger.runs import Ledger, RunKind
 from mailmend.repair.mending.fixer import Fixer
 from mailmend.repair.mending.generators import BehindGenerator
 
@@ -40,6 +40,7 @@ class RepairSettings:
         max_fixes: the number of fixes above which a person is asked, or nothing is written.
         as_of: T in microseconds of a plan or a staging area; None: from the clocks. The clocks may make it earlier.
         options: the options of the command line, for the ledger.
+        kind: the kind of the repair, for its result.
     """
 
     keyspace: str
@@ -57,6 +58,7 @@ class RepairSettings:
     as_of: int | None = None
     owner: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    kind: RunKind = RunKind.MESSAGES
 
     def __post_init__(self) -> None:
         if self.policy.leaks == "collect" and self.policy.dangling != "withdraw":

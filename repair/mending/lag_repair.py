@@ -13,6 +13,7 @@ from mailmend.model.projections.findings import Finding, counts_of, merged
 from mailmend.model.projections.verdicts import SETTLED
 from mailmend.model.table import Key
 from mailmend.repair.ledger.lags import Lag, LagJournal
+from mailmend.repair.ledger.runs import RunKind
 from mailmend.repair.mending.engine import KnownSuspects, RepairSettings
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.runner import RepairResult, RepairTools, Sink, repair
@@ -61,10 +62,11 @@ def repair_lags(
             settled.add((finding.suspect.projection, finding.suspect.key))
         sink(finding)
 
-    result = repair(replace(settings, delay_seconds=0.0), replace(tools, engine=engine), note)
+    without_delay = replace(settings, kind=RunKind.LAGS, delay_seconds=0.0)
+    result = repair(without_delay, replace(tools, engine=engine), note)
     if not settings.dry_run:
         lags.remove([lag for lag in due if (lag.suspect.projection, lag.suspect.key) in settled])
-    return replace(result, command="repair lags")
+    return result
 
 
 def _wait(due: Sequence[Lag], settings: RepairSettings, tools: RepairTools) -> None:

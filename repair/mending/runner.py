@@ -27,7 +27,7 @@ from mailmend.repair.decisions.engines import EngineChoice
 from mailmend.repair.decisions.left_sample import LEFT_SAMPLE, LeftSample
 from mailmend.repair.decisions.recheck import reason_of
 from mailmend.repair.ledger.leases import Leases, TakenLease
-from mailmend.repair.ledger.runs import Ledger, Run, RunState
+from mailmend.repair.ledger.runs import Ledger, Run, RunKind, RunState
 from mailmend.repair.mending.counters import CounterMender
 from mailmend.repair.mending.engine import Detection, Engine, RepairSettings
 from mailmend.repair.mending.fix_limit import GoOn, stop_at_limit
@@ -42,10 +42,10 @@ Sink = Callable[[Finding], None]
 
 @dataclass(slots=True)
 class RepairResult:
-    """The sums of a run so far, with the names of `--json`."""
+    """The sums of a run so far, with the names of `--json`, where `kind` is called `command`."""
 
     keyspace: str
-    command: str
+    kind: RunKind
     run: RunId | None = None
     scanned: dict[str, int] = field(default_factory=dict)
     findings: dict[str, Counter[Verdict]] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class RepairResult:
             return ExitCode.CANNOT_REACH
         if self.failed or self.untried:
             return ExitCode.PARTLY_FAILED
-        unwritten = self.too_young if self.run is None and self.command != "check" else 0
+        unwritten = self.too_young if self.run is None and self.kind is not RunKind.CHECK else 0
         drift = self.left.total() or self.missing_columns or self.missing_tables or unwritten or self.gaps
         drift = drift or not all(generator.raised for generator in self.generators)
         return ExitCode.DRIFT if drift else ExitCode.FINE
@@ -139,9 +139,6 @@ class RepairResult:
         }
 
 
-COMMAND: Final = "repair"
-
-
 @dataclass(frozen=True, slots=True)
 class RepairTools:
     """The parts of a check or repair.
@@ -172,7 +169,7 @@ def check(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRes
     """Find drift without any write."""
     latest = read_clocks(tools.clock, tools.nodes).earliest - settings.timing.margin_micros
     as_of = latest if settings.as_of is None else min(latest, settings.as_of)
-    result = RepairResult(settings.keyspace, "check")
+    result = RepairResult(settings.keyspace, RunKind.CHECK)
     result.missing_columns = settings.missing_columns
     result.missing_tables = settings.missing_tables
     _Stages(settings, tools, sink, settings.policy_of(as_of, None), result).go_through()
@@ -187,17 +184,18 @@ def repair(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRe
         LeaseHeld: another repair of the keyspace is running.
         FixLimit: more would be mended than `max_fixes` allows, and no person agreed; nothing was written.
     """
-    result = RepairResult(settings.keyspace, COMMAND)
+    result = RepairResult(settings.keyspace, settings.kind)
     if settings.dry_run or tools.ledger is None:
         as_of = _as_of(settings, tools)
         _Stages(settings, tools, sink, settings.policy_of(as_of, None), result).go_through()
         return result
-    lease = tools.leases.held(KeyspaceLease.REPAIR.of(settings.keyspace), COMMAND) if tools.leases else nullcontext()
-    with lease as held:
+    command = RunKind.MESSAGES.value
+    name = KeyspaceLease.REPAIR.of(settings.keyspace)
+    with tools.leases.held(name, command) if tools.leases else nullcontext() as held:
         if held and tools.mail:
-            close_killed(tools.ledger, settings.keyspace, COMMAND, tools.mail, settings.families)
+            close_killed(tools.ledger, settings.keyspace, command, tools.mail, settings.families)
         as_of = _as_of(settings, tools)
-        run = tools.ledger.start(settings.keyspace, COMMAND, as_of, settings.options, owner=settings.owner)
+        run = tools.ledger.start(settings.keyspace, command, as_of, settings.options, owner=settings.owner)
         result.run = run.id
         if tools.throttle:
             tools.throttle.hear_of(run.id)
@@ -267,7 +265,7 @@ class _Stages:
         self.result.generators = detection.generators_behind()
         _LOG.info("scan ended", extra={"scanned": self.result.scanned})
         self.result.suspects = sum(sum(counts.values()) for counts in detection.counts.values())
-        if not self.settings.recheck and self.result.command == "check":
+        if not self.settings.recheck and self.result.kind is RunKind.CHECK:
             raw = Reason(Why.RAW)
             self._take(Finding(suspect, suspect.verdict, reason=raw) for suspect in detection.suspects())
             return

@@ -30,13 +30,13 @@ from mailmend.model.texts import keyspace_option
 from mailmend.repair.clock import SKEW_SECONDS
 from mailmend.repair.decisions.recheck import fixed_at
 from mailmend.repair.ledger.leases import Leases, TakenLease
-from mailmend.repair.ledger.runs import Ledger, Run
+from mailmend.repair.ledger.runs import Ledger, Run, RunKind
 from mailmend.repair.mending.counters import CounterMender
 from mailmend.repair.mending.fixer import BATCH_SUSPECTS, Mending, SecondLook
 from mailmend.repair.mending.limits import Breaker, batches_at_once, side_by_side
 from mailmend.repair.mending.runner import RepairResult, Sink, recorded
 
-NOT_UNDONE = frozenset({"repair queues", "repair blobs"})
+NOT_UNDONE = frozenset({RunKind.QUEUES, RunKind.BLOBS})
 USED_SINCE = Reason(Why.USED_SINCE)
 
 
@@ -74,13 +74,19 @@ def undo(settings: UndoSettings, tools: UndoTools, sink: Sink) -> RepairResult:
         LeaseHeld: a repair of the keyspace is running.
     """
     undone = undoable(tools.ledger, settings.run, settings.keyspace)
-    result = RepairResult(settings.keyspace, "undo")
+    result = RepairResult(settings.keyspace, RunKind.UNDO)
     if settings.dry_run:
         return _Undoing(settings, tools, sink, undone, result, None).all()
-    lease = tools.leases.held(KeyspaceLease.REPAIR.of(settings.keyspace), "undo") if tools.leases else nullcontext()
-    with lease as held:
+    command = RunKind.UNDO.value
+    name = KeyspaceLease.REPAIR.of(settings.keyspace)
+    with tools.leases.held(name, command) if tools.leases else nullcontext() as held:
         run = tools.ledger.start(
-            settings.keyspace, "undo", undone.as_of + 1, settings.options, owner=settings.owner, undoes=undone.id
+            settings.keyspace,
+            command,
+            undone.as_of + 1,
+            settings.options,
+            owner=settings.owner,
+            undoes=undone.id,
         )
         result.run = run.id
         with recorded(tools.ledger, run, result, tools.mail, settings.families):

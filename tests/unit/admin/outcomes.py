@@ -8,6 +8,7 @@ from mailmend.model.ids import RunId
 from mailmend.model.operations import Seen
 from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.ledger.runs import RunKind
 from mailmend.repair.mending.runner import RepairResult
 
 RUN = RunId(UUID("6e0ab5e0-8d1c-11f0-8000-000000000001"))
@@ -32,7 +33,7 @@ def outcome(
 def check_summary(exit_code: int = 1) -> RepairResult:
     return RepairResult(
         keyspace="apache_james",
-        command="check messages",
+        kind=RunKind.CHECK,
         scanned={"imapUidTable": 1500, "messageIdTable": 1490},
         findings={
             "messageIdTable": Counter({Verdict.PROJECT: 10, Verdict.LOST_CONTENT: 2}),
@@ -47,7 +48,7 @@ def check_summary(exit_code: int = 1) -> RepairResult:
 def repair_summary() -> RepairResult:
     return RepairResult(
         keyspace="apache_james",
-        command="repair messages",
+        kind=RunKind.MESSAGES,
         run=RUN,
         scanned={"imapUidTable": 1500},
         findings={"messageIdTable": Counter({Verdict.PROJECT: 10, Verdict.WITHDRAW: 3})},

@@ -17,6 +17,7 @@ from mailmend.admin.messages.mending import MendingResult
 from mailmend.admin.messages.mending_document import closing_lines, document_of, next_lines, summary_json
 from mailmend.model.errors import ExitCode
 from mailmend.model.projections.verdicts import Verdict
+from mailmend.repair.ledger.runs import RunKind
 from mailmend.repair.mending.runner import RepairResult
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
 
@@ -130,7 +131,7 @@ def test_a_check_with_drift_names_the_next_command() -> None:
 @pytest.mark.parametrize(
     ("summary", "named"),
     [(check_summary(), True), (check_summary(0), False), (check_summary(3), False), (repair_summary(), False)],
-    ids=lambda one: f"{one.command} {one.exit}" if isinstance(one, RepairResult) else "",
+    ids=lambda one: f"{one.kind} {one.exit}" if isinstance(one, RepairResult) else "",
 )
 def test_a_check_that_ends_with_1_names_its_page_on_stderr_and_in_the_report(
     summary: RepairResult, named: bool
@@ -150,7 +151,7 @@ def test_a_check_without_drift_says_so() -> None:
 
 def test_lags_go_on_with_lags() -> None:
     summary = repair_summary()
-    summary.command = "repair lags"
+    summary.kind = RunKind.LAGS
 
     assert any(line.startswith("Next: mailmend repair lags --keyspace") for line in next_lines(summary))
     summary.run, summary.due[Verdict.PROJECT] = None, 2
@@ -163,7 +164,7 @@ def test_lags_go_on_with_lags() -> None:
 def test_an_undo_never_suggests_a_repair() -> None:
     """It would mend anew what was just taken back; how to take the undo back is said."""
     summary = repair_summary()
-    summary.command = "undo"
+    summary.kind = RunKind.UNDO
 
     lines = closing_lines(summary)
 
@@ -183,7 +184,7 @@ def test_a_check_whose_looks_failed_does_not_say_that_there_is_no_drift() -> Non
 
 
 def test_a_check_that_lost_its_cluster_does_not_say_that_there_is_no_drift() -> None:
-    summary = RepairResult("mail", "check")
+    summary = RepairResult("mail", RunKind.CHECK)
     summary.untried = 12_345
 
     lines = closing_lines(summary)

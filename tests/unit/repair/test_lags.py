@@ -21,6 +21,7 @@ from mailmend.model.projections.verdicts import Verdict
 from mailmend.repair.clock import Timing
 from mailmend.repair.ledger.before_images import suspect_from
 from mailmend.repair.ledger.lags import LagJournal, Spool
+from mailmend.repair.ledger.runs import RunKind
 from mailmend.repair.mending.lag_repair import LAGS_MAX, repair_lags
 from mailmend.repair.store.message_store import MessageStore
 from tests.support.clock import VirtualClock, uuid_at
@@ -212,7 +213,7 @@ class Shop(Desk):
         timing = timing or Timing()
         order, tools = self.place.order(timing, 60.0), self.place.tools(timing)
         summary = repair_lags(self.journal, self.tables, order, tools, found.append)
-        assert summary.command == "repair lags"
+        assert summary.kind is RunKind.LAGS
         assert summary.scanned == {}
         self.clock.advance(1)
         return found, len(list(self.journal.due(self.clock.micros())))

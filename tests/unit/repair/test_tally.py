@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mailmend.model.errors import ExitCode
 from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.verdicts import DETECTED, MENDABLE, Verdict
+from mailmend.repair.ledger.runs import RunKind
 from mailmend.repair.mending.runner import RepairResult
 
 RESULTS = (None, Verdict.FIXED, Verdict.HIDDEN, Verdict.MOVED, Verdict.AHEAD)
@@ -20,7 +21,7 @@ def outcome(verdict: Verdict, result: Verdict | None = None, **facts: Any) -> Fi
 
 
 def counted(*outcomes: Finding) -> RepairResult:
-    summary = RepairResult("mail", "repair")
+    summary = RepairResult("mail", RunKind.MESSAGES)
     for one in outcomes:
         summary.count(one)
     summary.exit = summary.exit_code
