@@ -1,23 +1,37 @@
-"""Connects migrations with a cluster: the ledger's history, the lease, the nodes, the progress."""
+"""Which migrations are meant, and what connects them with a cluster: history, lease, nodes."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
+
+import click
 
 from mailmend.admin.frame.cluster import OpenCluster, owner_name
+from mailmend.admin.frame.kinds import ParsedValue
+from mailmend.admin.frame.options import flag, option
+from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.cql.applying import ensure_ledger
 from mailmend.cql.introspect import live_schema
 from mailmend.cql.migrate.agreement import WAIT_SECONDS, Agreement
 from mailmend.cql.migrate.files import read_folder, shipped
 from mailmend.cql.migrate.history import History, record_of
 from mailmend.cql.migrate.migrator import STATEMENT_SECONDS, Migrator
-from mailmend.cql.replication import Replication
+from mailmend.cql.migrate.rollout import RolloutRequest
+from mailmend.cql.replication import (
+    COPIES_MAX,
+    Replication,
+    in_every_data_centre,
+    parse_replication,
+)
 from mailmend.cql.schema.migrations.history import LedgerRecord, Unlock
-from mailmend.cql.schema.migrations.migration import Migration
+from mailmend.cql.schema.migrations.migration import NUMBER_MAX, Migration, Phase
 from mailmend.model.catalog.ledger import HISTORY_TABLES, KeyspaceLease
+from mailmend.model.catalog.mail import CompactionChoice
 from mailmend.model.errors import LeaseHeld, WrongUse
 from mailmend.model.ports import Progress
 from mailmend.model.texts import keyspace_option
@@ -151,3 +165,104 @@ def _named_way_out(keyspace: str) -> Iterator[None]:
 def _history(opened: OpenCluster) -> History:
     ledger = opened.cluster.keyspace(opened.connection.ledger_keyspace)
     return History(ledger, opened.clock, opened.connection.keyspace, owner_name(), version("mailmend"))
+
+
+def folder_of(past: LedgerRecord, named: Path | None) -> Path | None:
+    """The folder to be named with what comes next; DIR where nobody named it, and the history is not of our own."""
+    ours = {str(migration.file) for migration in migrations_in(None)}
+    return named or (None if all(str(entry.file) in ours for entry in past.entries) else Path("DIR"))
+
+
+def again(keyspace: str, folder: Path | None) -> str:
+    """The options that name the same keyspace and the same migrations once more."""
+    named = f" --migrations {shlex.quote(str(folder))}" if folder else ""
+    return f"{named} {keyspace_option(keyspace)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationsRequest:
+    """Which migrations, up to which version, and how the keyspace and the big tables are created."""
+
+    connection: ConnectionSettings
+    migrations: Path | None = None
+    to: int | None = None
+    phase: Phase | None = None
+    replication_factor: int | None = None
+    replication: Replication | None = None
+    compaction: CompactionChoice | None = None
+    complete: bool = False
+    new_keyspace: bool = False
+    into_existing: bool = False
+
+    def rollout(self) -> RolloutRequest:
+        """The same request for the migrator.
+
+        Raises:
+            BadMigration: the folder's migrations cannot be run.
+            WrongUse: the replication is given twice.
+        """
+        factor = self.replication_factor
+        ours = self.migrations is None
+        if factor is not None and self.replication is not None:
+            raise WrongUse("--replication-factor and --replication exclude each other", mend="Give one of them.")
+        replication = self.replication or (in_every_data_centre(factor) if factor else None)
+        return RolloutRequest(
+            self.connection.keyspace,
+            migrations_in(self.migrations),
+            ours=ours,
+            replication=replication,
+            creates=ours or replication is not None,
+            compaction=self.compaction or CompactionChoice.TWCS,
+            new=self.new_keyspace,
+            into_existing=self.into_existing,
+            complete=self.complete,
+            to=self.to,
+            phase=self.phase,
+        )
+
+
+_REPLICATION: Final = ParsedValue("replication", lambda text: parse_replication(str(text)))
+
+
+FOLDER: Final = option(
+    "--migrations",
+    "Folder of your own migrations: for any keyspace, any tables. [default: mailmend's own]",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+)
+SPOKEN_OF: Final = option(
+    "--migrations",
+    "Folder of your own migrations: the commands that come next are shown with it.",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+)
+MIGRATIONS: Final = (
+    FOLDER,
+    option("--to", "The last migration to run.", type=click.IntRange(1, NUMBER_MAX), metavar="NNNN"),
+    option(
+        "--phase",
+        "Only migrations of this phase: pre, before the new software is rolled out; post, after. Stops where the other "
+        "comes first.",
+        type=click.Choice(Phase, case_sensitive=False),
+    ),
+    option(
+        "--replication-factor",
+        "Copies in each data centre, when the keyspace is created. [default: 1 on a cluster of one node]",
+        type=click.IntRange(1, COPIES_MAX),
+        metavar="N",
+    ),
+    option(
+        "--replication",
+        "Copies in each of the data centres, when the keyspace is created; or SimpleStrategy=N.",
+        type=_REPLICATION,
+        metavar="DC=N,...",
+    ),
+    option(
+        "--compaction",
+        "Compaction of the big message tables, when they are created; unified needs Cassandra 5. [default: twcs]",
+        type=click.Choice(CompactionChoice, case_sensitive=False),
+    ),
+    flag("--complete", "Also create what a keyspace of James lacks."),
+    flag("--new-keyspace", "Create a keyspace although its name is almost that of another."),
+    flag("--into-existing", "Create tables in a keyspace that holds tables of another application."),
+)

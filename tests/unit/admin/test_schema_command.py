@@ -10,7 +10,7 @@ import pytest
 from mailmend.admin.frame.cluster import OpenCluster
 from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.main import run
-from mailmend.admin.schema.schema_document import mend_of, recognition_json
+from mailmend.admin.schema.verify import mend_of, recognition_json
 from mailmend.cql.driver import nodes as driver_nodes
 from mailmend.cql.schema.difference import Aspect, Difference
 from mailmend.cql.schema.generations import AUGUST_2026, recognise
@@ -37,7 +37,7 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
         yield OpenCluster(connection, held, clock)  # type: ignore[arg-type]
 
     monkeypatch.setattr(driver_nodes, "CassandraNodes", lambda cluster: cluster)
-    for module in ("schema_service", "history_service"):
+    for module in ("plan", "apply", "verify", "history", "adopt"):
         monkeypatch.setattr(f"mailmend.admin.schema.{module}.open_cluster", opened)
     monkeypatch.setenv("MAILMEND_HOST", "127.0.0.1")
     return held

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.schema.history_service import VerifyResult
-from mailmend.admin.schema.state_document import verified_json, verify_document
+from mailmend.admin.schema.verify import VerifyResult, verified_json, verify_document
 from mailmend.cql.migrate.files import shipped
 from mailmend.cql.schema.generations import JAMES_3_8, NEWEST
 from mailmend.cql.schema.migrations.history import Baseline, LedgerRecord, MigrationState, digests

@@ -6,8 +6,8 @@ import pytest
 
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.settings import ConnectionSettings
-from mailmend.admin.schema import schema_service as schema
-from mailmend.admin.schema.schema_service import ApplyRequest
+from mailmend.admin.schema import apply as schema
+from mailmend.admin.schema.apply import ApplyRequest
 from mailmend.cql.schema.generations import JAMES_3_9
 from mailmend.cql.schema.risk import Risk
 from mailmend.model.errors import ExitCode, RisksNotAllowed

@@ -7,8 +7,8 @@ import pytest
 
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.settings import ConnectionSettings
-from mailmend.admin.schema import schema_service as schema
-from mailmend.admin.schema.schema_service import ApplyRequest
+from mailmend.admin.schema import apply as schema
+from mailmend.admin.schema.apply import ApplyRequest
 from mailmend.cql.schema.generations import AUGUST_2026
 from mailmend.model.errors import LikeAnotherKeyspace
 from mailmend.repair.ledger.leases import Leases

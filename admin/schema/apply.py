@@ -1,0 +1,358 @@
+"""`mailmend schema apply`: runs the pending migrations, or one of James's upgrade notes."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Final
+
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import OpenCluster, open_cluster
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document, Part, Verbatim
+from mailmend.admin.frame.kinds import RISK_NAMES, RISKS, Duration, duration_text
+from mailmend.admin.frame.options import CONNECTION, flag, option
+from mailmend.admin.schema.migrating import MIGRATIONS, MigrationsRequest, Patience, migrator_of
+from mailmend.admin.schema.plan import (
+    PlanResult,
+    assessment_json,
+    cql_script,
+    plan_document,
+    sizes_for,
+)
+from mailmend.admin.schema.verify import difference_json, recognition_json, recognition_parts
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.migrate.migrator import Migrator, RolloutResult
+from mailmend.cql.migrate.rollout import RolloutRequest
+from mailmend.cql.render import ServerVersion, ddl_cql, parse_version
+from mailmend.cql.replication import COPIES_MAX, in_every_data_centre
+from mailmend.cql.schema.difference import Difference
+from mailmend.cql.schema.generations import Recognition, judge, recognise
+from mailmend.cql.schema.migrations.upgrade_notes import OptionalMigration, optional_migration
+from mailmend.cql.schema.risk import Risk, Risky, allow_text, risk_text
+from mailmend.model.errors import ExitCode, LikeAnotherKeyspace, ReplicationNeeded, RisksNotAllowed
+from mailmend.model.keyspace import Schema
+from mailmend.model.texts import keyspace_option
+
+_PATIENCE = Patience()
+
+RISKS_SHOWN = 5
+"""How many statements with risks a question names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyRequest(MigrationsRequest):
+    """What is run; with `optional`, that upgrade note of James and nothing else.
+
+    Attributes:
+        allow: the risks that are agreed to; a person is asked about others.
+    """
+
+    statement_timeout: timedelta = _PATIENCE.statement
+    agreement_timeout: timedelta = _PATIENCE.agreement
+    lease: timedelta = _PATIENCE.lease
+    require_all_nodes: bool = False
+    optional: str | None = None
+    allow: frozenset[Risk] | None = None
+    dry_run: bool = False
+
+    @property
+    def patience(self) -> Patience:
+        """The time limits.
+
+        Raises:
+            WrongUse: they do not fit together.
+        """
+        return Patience(self.statement_timeout, self.agreement_timeout, self.lease, self.require_all_nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyResult:
+    """What was done, and the state read back after it.
+
+    Attributes:
+        found: the recognised generation of a mail keyspace; for other tables, their differences.
+    """
+
+    keyspace: str
+    rollout: RolloutResult
+    found: Recognition | tuple[Difference, ...]
+
+    @property
+    def exit(self) -> ExitCode:
+        if isinstance(self.found, Recognition):
+            partly = bool(self.rollout.plan.migrations.left) and not self.rollout.plan.foreign
+            return ExitCode.FINE if partly or self.found.agrees else ExitCode.DRIFT
+        return ExitCode.DRIFT if self.found else ExitCode.FINE
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalResult:
+    """One of James's upgrade notes, which part of it was to do, and the statements that were sent."""
+
+    keyspace: str
+    migration: OptionalMigration
+    live: Schema
+    server: ServerVersion
+    sent: tuple[str, ...]
+    dry_run: bool
+
+
+def apply(request: ApplyRequest, caller: Caller) -> PlanResult | ApplyResult | OptionalResult:
+    """Run the pending migrations and read the tables back; a dry run plans only.
+
+    Raises:
+        ReplicationNeeded: the keyspace is to be created on several nodes, without a replication factor.
+        LeaseHeld: another apply is at work.
+        RisksNotAllowed: the plan has risks that nobody agreed to.
+    """
+    wanted = request.rollout()
+    patience = request.patience
+    consent = Consent(wanted.keyspace, request.allow or frozenset(), caller)
+    with open_cluster(request.connection) as opened:
+        if request.optional is not None:
+            return _apply_optional(opened, request, wanted, consent)
+        with migrator_of(opened, patience, caller.progress) as migrator:
+            rolled = _rolled_out(migrator, wanted, consent, dry_run=request.dry_run)
+        if request.dry_run:
+            sizes = sizes_for(opened, rolled.plan)
+            return PlanResult(rolled.plan, wanted.spelling_for(opened.cluster), sizes, dry_run=True)
+        return ApplyResult(wanted.keyspace, rolled, _read_back(opened, wanted, rolled))
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What was agreed to: risks on the command line, and statements, one by one, by a person since."""
+
+    keyspace: str
+    risks: frozenset[Risk]
+    caller: Caller
+    places: set[str] = field(default_factory=set)
+
+    def __call__(self, risky: Sequence[Risky]) -> None:
+        """Return where all of it is agreed to.
+
+        Raises:
+            RisksNotAllowed: nobody can be asked, or the answer was no.
+        """
+        left = [(place, what) for place, what in risky if place not in self.places and set(what.risks) - self.risks]
+        if not left:
+            return
+        risks = [f"{risk_text(what)} ({place}): {what.why}" for place, what in left[:RISKS_SHOWN]]
+        more = f" And {len(left) - RISKS_SHOWN} more." if len(left) > RISKS_SHOWN else ""
+        what_risks = f"{self.keyspace} would be changed with risks: {' '.join(risks)}{more}"
+        if self.caller.ask is None:
+            mend = f"Nothing was done. Look with --dry-run; then, if it is meant: --allow {allow_text(risky)}"
+            raise RisksNotAllowed(what_risks, mend=mend)
+        if not self.caller.ask(f"{what_risks} Do it?"):
+            raise RisksNotAllowed("the answer was no: nothing was done", mend="See all of it with --dry-run.")
+        self.places.update(place for place, _ in left)
+
+
+def _rolled_out(migrator: Migrator, wanted: RolloutRequest, consent: Consent, *, dry_run: bool) -> RolloutResult:
+    """Roll out; ask a person whether a name is no typo, and for the number of copies, where it is needed."""
+    caller = consent.caller
+    try:
+        return migrator.roll_out(wanted, dry_run=dry_run, agree=consent)
+    except LikeAnotherKeyspace as like:
+        if caller.ask is None or not caller.ask(f"{like.what} Create {wanted.keyspace} all the same?"):
+            raise
+        return _rolled_out(migrator, replace(wanted, new=True), consent, dry_run=dry_run)
+    except ReplicationNeeded as needed:
+        if caller.number is None:
+            raise
+        caller.remark(str(needed))
+        copies = caller.number("Copies in each data centre", COPIES_MAX)
+        copied = replace(wanted, replication=in_every_data_centre(copies))
+        return _rolled_out(migrator, copied, consent, dry_run=dry_run)
+
+
+def _read_back(
+    opened: OpenCluster, wanted: RolloutRequest, rolled: RolloutResult
+) -> Recognition | tuple[Difference, ...]:
+    live = live_schema(opened.cluster, wanted.keyspace)
+    if wanted.ours:
+        return recognise(live)
+    drift, _ = judge(rolled.plan.migrations.expected, live, made_here=True)
+    return drift
+
+
+def _apply_optional(
+    opened: OpenCluster, request: ApplyRequest, wanted: RolloutRequest, consent: Consent
+) -> OptionalResult:
+    migration = optional_migration(request.optional or "")
+    keyspace = opened.connection.keyspace
+    opened.cluster.replication_of(keyspace)
+    live = live_schema(opened.cluster, keyspace)
+    server = parse_version(opened.cluster.release_version)
+    replace(wanted, ours=True).refuse_others(live)
+    sent: tuple[str, ...] = ()
+    if tuple(migration.due(live)) and not request.dry_run:
+        with migrator_of(opened, request.patience, consent.caller.progress) as migrator:
+            sent = migrator.run_optional(keyspace, migration, consent)
+    return OptionalResult(keyspace, migration, live, server, sent, request.dry_run)
+
+
+def apply_document(result: PlanResult | ApplyResult | OptionalResult) -> Document:
+    match result:
+        case PlanResult():
+            return plan_document(result)
+        case OptionalResult():
+            return _optional_document(result)
+        case ApplyResult():
+            names = ", ".join(result.rollout.nodes.down)
+            down = f"Down, and without this schema until they return (they take it from the others): {names}"
+            hints = (down,) if names else ()
+            return Document(apply_json(result), tuple(_apply_parts(result)), result.exit, hints=hints)
+
+
+def apply_json(result: ApplyResult) -> dict[str, Any]:
+    rolled = result.rollout
+    plan = result.rollout.plan
+    return _found_json(result) | {
+        "created": rolled.created,
+        "withheld": [step.creates for step in plan.withheld],
+        "applied": rolled.applied,
+        "baseline": [str(migration.file) for migration in plan.migrations.baseline],
+        "statements": rolled.statements,
+        "left": [str(migration.file) for migration in plan.migrations.left] if not plan.foreign else [],
+        "stopped": plan.migrations.stopped or None,
+        "nodes_down": list(rolled.nodes.down),
+        "exit": int(result.exit),
+    }
+
+
+def _found_json(result: ApplyResult) -> dict[str, Any]:
+    if isinstance(result.found, Recognition):
+        return recognition_json(result.keyspace, result.found)
+    drift = [difference_json(difference) for difference in result.found]
+    return {"keyspace": result.keyspace, "generation": None, "drift": drift, "notes": []}
+
+
+def _apply_parts(result: ApplyResult) -> Iterator[Part]:
+    plan = result.rollout.plan
+    keyspace = result.keyspace
+    yield from (f"there already: {migration.file}" for migration in plan.migrations.baseline)
+    yield from (f"created {name}" for name in result.rollout.created)
+    yield from (f"applied {file}" for file in result.rollout.applied)
+    if plan.withheld:
+        names = ", ".join(step.creates for step in plan.withheld)
+        yield f"Not created in a keyspace that mailmend did not make (--complete does): {names}"
+    elif plan.empty and not plan.foreign:
+        yield "Nothing was missing."
+    if plan.foreign:
+        yield f"Take the keyspace over with: mailmend schema adopt {keyspace_option(keyspace)}"
+    elif plan.migrations.left:
+        left = ", ".join(str(migration.file) for migration in plan.migrations.left)
+        yield f"Left: {left}. {plan.migrations.stopped}."
+    if isinstance(result.found, Recognition):
+        if not plan.migrations.left or plan.foreign:
+            yield from recognition_parts(keyspace, result.found)
+        return
+    yield from (str(difference) for difference in result.found)
+    yield f"{keyspace}: " + ("not as expected." if result.found else "the schema is as expected.")
+
+
+def _optional_document(result: OptionalResult) -> Document:
+    migration = result.migration
+    keyspace = result.keyspace
+    shown = optional_json(migration, result.live, keyspace, result.server)
+    json = shown | {"keyspace": keyspace, "optional": migration.name, "sent": list(result.sent), "exit": 0}
+    if result.dry_run and shown["statements"]:
+        return Document(json, (optional_text((migration,), result.live, keyspace, result.server),))
+    nothing = () if result.sent else (f"{keyspace}: nothing of {migration.name} is left to do.",)
+    return Document(json, (*nothing, *(f"done: {cql}" for cql in result.sent)))
+
+
+def optional_json(one: OptionalMigration, live: Schema, keyspace: str, server: ServerVersion) -> dict[str, Any]:
+    """One optional migration, with the part of it that is still to do."""
+    due = [(ddl_cql(statement, keyspace, server), statement.assess(live)) for statement in one.due(live)]
+    return {
+        "name": one.name,
+        "since": one.since.isoformat(),
+        "source": one.source or None,
+        "why": one.why,
+        "undo": one.undo,
+        "caution": one.caution or None,
+        "plan": [{"cql": cql, **assessment_json(assessment)} for cql, assessment in due],
+        "statements": [cql for cql, _ in due],
+    }
+
+
+def optional_text(due: Iterable[OptionalMigration], live: Schema, keyspace: str, server: ServerVersion) -> Verbatim:
+    shown = ((migration, optional_json(migration, live, keyspace, server)) for migration in due)
+    return cql_script(line for migration, json in shown for line in _optional_lines(migration, keyspace, json))
+
+
+def _optional_lines(one: OptionalMigration, keyspace: str, shown: dict[str, Any]) -> Iterator[str]:
+    yield from ("", f"-- optional: {one.name} ({one.since}{f', {one.source}' if one.source else ''})")
+    yield from (f"--   {text}" for text in (one.why, one.caution, f"Undo: {one.undo}") if text)
+    for statement in shown["plan"]:
+        yield from (f"--   risk: {statement['risk']}. {statement['why']}", statement["cql"])
+    yield f"--   run it with: mailmend schema apply --optional {one.name} {keyspace_option(keyspace)}"
+
+
+_SECONDS: Final = Duration(timedelta(hours=1), zero=False)
+
+
+_LIMITS: Final = (
+    option(
+        "--statement-timeout",
+        "How long one statement may take.",
+        type=_SECONDS,
+        default=duration_text(_PATIENCE.statement),
+    ),
+    option(
+        "--agreement-timeout",
+        "How long the nodes may take to agree on the schema, before and after each statement.",
+        type=_SECONDS,
+        default=duration_text(_PATIENCE.agreement),
+    ),
+    option(
+        "--lease",
+        "How long the lease outlives an apply that was killed.",
+        type=_SECONDS,
+        default=duration_text(_PATIENCE.lease),
+    ),
+    flag("--require-all-nodes", "Stop while a node is down. Without it such a node takes the schema when it returns."),
+)
+
+
+APPLY: Final = Command(
+    name="apply",
+    summary="Run the pending migrations.",
+    about="""Statement by statement; then the tables are read back and compared. One apply at a time works on a
+    keyspace (a lease in the ledger keyspace). Every statement waits for the nodes to agree on the schema, and is
+    written down before and after: type the same command again after any interruption. A keyspace that James made is
+    left alone until `mailmend schema adopt`. Applying again changes nothing.
+
+    What the plan marks as a risk is run after a yes on a terminal, or where --allow names it; else nothing is, and the
+    exit code is 5.""",
+    service="mailmend.admin.schema.apply:apply",
+    present="mailmend.admin.schema.apply:apply_document",
+    options=(
+        *MIGRATIONS,
+        *_LIMITS,
+        option("--optional", "Run nothing but this upgrade note of James, or mail-queue.", metavar="NAME"),
+        option(
+            "--allow",
+            f"Risks that are agreed to, separated by commas, of those that the plan names: {RISK_NAMES}.",
+            type=RISKS,
+            metavar="RISK,...",
+        ),
+        flag("--dry-run", "Write nothing: print the CQL."),
+    ),
+    alone={"optional": ("migrations", "to", "phase", "complete", "new_keyspace")},
+    shared=(CONNECTION,),
+    examples="""
+        mailmend schema apply --dry-run                     print the CQL, run nothing
+        mailmend schema apply --replication dc1=3,dc2=3     a new keyspace
+        mailmend schema apply --phase pre                   before the new software is rolled out
+        mailmend schema apply --to 0003                     no further than that
+        mailmend schema apply --migrations db --keyspace shop --require-all-nodes
+        mailmend schema apply --phase post --allow data-loss,breaking    agreed to, by name
+        mailmend schema apply --optional save-date          an upgrade note; schema adopt --dry-run lists them""",
+    exits="0 done, and read back as expected; 1 read back, and not as expected; 2 wrong use (a file that cannot be "
+    "run, or that was changed after it was applied); 3 a statement failed, the nodes do not agree, or another apply is "
+    "at work; 4 the cluster cannot be reached; 5 a risk that nobody agreed to, nothing was done. After 3 and 4 the "
+    "same command goes on where it stopped.",
+)

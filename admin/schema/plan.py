@@ -1,0 +1,318 @@
+"""`mailmend schema plan`: what an apply would run, as CQL for cqlsh with risks as comments."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import OpenCluster, open_cluster
+from mailmend.admin.frame.command import Command
+from mailmend.admin.frame.document import Document, Verbatim
+from mailmend.admin.frame.options import CONNECTION, flag
+from mailmend.admin.schema.migrating import MIGRATIONS, MigrationsRequest, history_of
+from mailmend.cql.introspect import live_schema
+from mailmend.cql.migrate.history import record_of
+from mailmend.cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
+from mailmend.cql.migrate.spelling import Spelling
+from mailmend.cql.render import ServerVersion, ddl_cql, parse_version
+from mailmend.cql.schema.changes import Gap, Include, SchemaChange, changes
+from mailmend.cql.schema.generations import gap_to_catalog
+from mailmend.cql.schema.migrations.plan import PlannedStatement, Way, refuse_tampering
+from mailmend.cql.schema.migrations.verification import expected_after
+from mailmend.cql.schema.risk import Assessment, Risk, allow_text, risk_text
+from mailmend.model.errors import ExitCode, WrongUse
+from mailmend.model.names import name_of
+from mailmend.model.sizes import TableSize
+from mailmend.model.texts import keyspace_option
+
+TableSizes = Mapping[str, TableSize]
+"""What the nodes tell of the tables' sizes, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest(MigrationsRequest):
+    """What is planned; with `from_model`, what takes the live tables to the model, whatever the history holds."""
+
+    from_model: bool = False
+    include_options: bool = False
+    include_drops: bool = False
+    newest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """What an apply would run.
+
+    Attributes:
+        spelling: how its statements are written for the server at hand.
+        sizes: of the tables, where they matter.
+        dry_run: whether an apply was asked for, which has done its work with the plan.
+    """
+
+    plan: RolloutPlan
+    spelling: Spelling
+    sizes: TableSizes
+    dry_run: bool = False
+
+    @property
+    def exit(self) -> ExitCode:
+        """DRIFT where there is something to do: run it, or adopt the keyspace first."""
+        done = self.dry_run or (self.plan.empty and not self.plan.foreign)
+        return ExitCode.FINE if done else ExitCode.DRIFT
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """The changes that take a keyspace to its model.
+
+    Attributes:
+        sizes: of its tables, where they matter.
+        server: for which the CQL is spelled.
+        in_flight: migrations that have not ended, and for which no drop is planned though it was asked for.
+    """
+
+    keyspace: str
+    changes: tuple[SchemaChange, ...]
+    sizes: TableSizes
+    server: ServerVersion
+    in_flight: tuple[str, ...] = ()
+
+    @property
+    def exit(self) -> ExitCode:
+        return ExitCode.DRIFT if self.changes or self.in_flight else ExitCode.FINE
+
+    def cql(self, change: SchemaChange) -> str:
+        """The change as CQL for cqlsh; "" where a person has to decide."""
+        return ddl_cql(change.statement, self.keyspace, self.server) if change.statement else ""
+
+    def estimate(self, change: SchemaChange) -> str:
+        size = self.sizes.get(name_of(change.owner))
+        return str(size) if size and change.assessment.worst is not Risk.NONE else ""
+
+
+def plan(request: PlanRequest, _: Caller) -> PlanResult | ModelPlan:
+    """What an apply would run, or what takes the live tables to their model; reads only.
+
+    Raises:
+        WrongUse: options that say nothing without `from_model`.
+        HistoryMismatch: the migrations are not those that were applied.
+    """
+    for name in ("include_options", "include_drops", "newest"):
+        if getattr(request, name) and not request.from_model:
+            raise WrongUse(f"--{name.replace('_', '-')} goes with --from-model", mend="Add it.")
+    wanted = request.rollout()
+    with open_cluster(request.connection) as opened:
+        if request.from_model:
+            return _model_plan(opened, request, wanted)
+        found = plan_rollout(opened.cluster, record_of(history_of(opened)), wanted)
+        return PlanResult(found, wanted.spelling_for(opened.cluster), sizes_for(opened, found))
+
+
+def _model_plan(opened: OpenCluster, request: PlanRequest, wanted: RolloutRequest) -> ModelPlan:
+    opened.cluster.replication_of(wanted.keyspace)
+    live = live_schema(opened.cluster, wanted.keyspace)
+    past = record_of(history_of(opened))
+    in_flight = tuple(str(entry.file) for entry in past.entries if not entry.ended) if request.include_drops else ()
+    drops = request.include_drops and not in_flight
+    asked = {Include.OPTIONS: request.include_options, Include.REMOVALS: drops}
+    include = frozenset(part for part, wish in asked.items() if wish)
+    if wanted.ours:
+        wanted.refuse_others(live)
+        gap = gap_to_catalog(live, include, newest=request.newest, choice=request.compaction)
+    else:
+        refuse_tampering(wanted.keyspace, wanted.migrations, past)
+        gap = Gap(expected_after(wanted.migrations, past), live, include)
+    found = changes(gap)
+    risky = any(change.assessment.worst is not Risk.NONE for change in found)
+    sizes = opened.sizes() if risky else {}
+    server = parse_version(opened.cluster.release_version)
+    return ModelPlan(wanted.keyspace, found, sizes, server, in_flight)
+
+
+def sizes_for(opened: OpenCluster, found: RolloutPlan) -> TableSizes:
+    risky = any(statement.assessment.worst is not Risk.NONE for statement in found.migrations.statements)
+    return opened.sizes() if risky else {}
+
+
+def plan_document(result: PlanResult | ModelPlan) -> Document:
+    if isinstance(result, ModelPlan):
+        return Document(model_plan_json(result), (cql_script(_model_lines(result)),), result.exit)
+    return _plan_document(result)
+
+
+def cql_script(lines: Iterable[str]) -> Verbatim:
+    return Verbatim("".join(f"{line}\n" for line in lines))
+
+
+def _plan_document(result: PlanResult) -> Document:
+    plan = result.plan
+    spelling = result.spelling
+    sizes = result.sizes
+    json = rollout_json(plan, spelling, sizes)
+    json |= {"statements": statements_of(plan, spelling), "exit": int(result.exit)}
+    return Document(json, (cql_script(_plan_lines(plan, spelling, sizes)),), result.exit)
+
+
+def rollout_json(rollout: RolloutPlan, script: Spelling, sizes: TableSizes) -> dict[str, Any]:
+    plan = rollout.migrations
+    return {
+        "keyspace": script.keyspace,
+        "create_keyspace": rollout.creation.cql if rollout.creation else None,
+        "baseline": [str(migration.file) for migration in plan.baseline],
+        "plan": [statement_json(statement, script, sizes) for statement in plan.statements],
+        "left": [str(migration.file) for migration in plan.left],
+        "stopped": plan.stopped or None,
+        "besides": [step.cql for step in rollout.besides],
+        "withheld": [step.cql for step in rollout.withheld],
+        "foreign": rollout.foreign,
+    }
+
+
+def statement_json(planned: PlannedStatement, script: Spelling, sizes: TableSizes) -> dict[str, Any]:
+    migration = planned.migration
+    assessment = planned.assessment
+    return {
+        "migration": str(migration.file),
+        "number": migration.number,
+        "phase": migration.file.phase.value,
+        "position": planned.position,
+        "line": migration.line(planned.position),
+        "cql": script.shown(migration, planned.position),
+        "way": planned.way.value,
+        **assessment_json(assessment),
+        "estimate": _estimate(planned, sizes) or None,
+    }
+
+
+def assessment_json(assessment: Assessment) -> dict[str, Any]:
+    risks = [risk.value for risk in assessment.risks]
+    return {"risk": assessment.worst.value, "risks": risks, "why": assessment.why}
+
+
+def statements_of(rollout: RolloutPlan, script: Spelling) -> list[str]:
+    create = [rollout.creation.cql] if rollout.creation else []
+    run = [statement for statement in rollout.migrations.statements if statement.way is not Way.RECORD]
+    return [
+        *create,
+        *(script.shown(statement.migration, statement.position) for statement in run),
+        *(step.cql for step in rollout.besides),
+    ]
+
+
+def _plan_lines(rollout: RolloutPlan, script: Spelling, sizes: TableSizes) -> Iterator[str]:
+    plan = rollout.migrations
+    for one in plan.baseline:
+        yield f"-- {one.file}: what it makes is there; it is written into the history, and not run"
+    if rollout.creation:
+        yield from (rollout.creation.cql, "")
+    for migration in plan.due:
+        yield f"-- {migration.file} ({migration.file.phase.value}): {migration.head.effect}"
+        for planned in plan.of(migration):
+            yield from _statement_lines(planned, script, sizes)
+    for step in rollout.besides:
+        yield from (f"-- {step.creates} is missing", step.cql, "")
+    if rollout.withheld:
+        yield "-- not made by mailmend: only --complete would run these here"
+    for step in rollout.withheld:
+        yield from (f"-- {line}" for line in step.cql.splitlines())
+    yield from _closing_lines(rollout, script.keyspace)
+
+
+def _statement_lines(planned: PlannedStatement, script: Spelling, sizes: TableSizes) -> Iterator[str]:
+    yield _risk_line(planned.assessment, _estimate(planned, sizes))
+    cql = script.shown(planned.migration, planned.position)
+    match planned.way:
+        case Way.RUN:
+            yield cql
+        case Way.AGAIN:
+            yield from ("-- begun by an apply that was interrupted, and not carried out", cql)
+        case Way.RECORD:
+            yield "-- its effect is there already: it is written into the history, and not run"
+            yield from (f"-- {line}" for line in cql.splitlines())
+    yield ""
+
+
+def _risk_line(assessment: Assessment, estimate: str) -> str:
+    return f"-- risk: {risk_text(assessment)}. {assessment.why}" + (f" The table: {estimate}." if estimate else "")
+
+
+def _closing_lines(rollout: RolloutPlan, keyspace: str) -> Iterator[str]:
+    plan = rollout.migrations
+    if rollout.foreign:
+        adopt = f"mailmend schema adopt {keyspace_option(keyspace)}"
+        yield f"-- {keyspace} was not made by mailmend. Take it over with: {adopt}"
+    elif plan.left:
+        yield f"-- left: {', '.join(str(migration.file) for migration in plan.left)}" + (
+            f" ({plan.stopped})" if plan.stopped else ""
+        )
+    if plan.risky:
+        yield f"-- an apply asks about these risks on a terminal; elsewhere it takes --allow {allow_text(plan.risky)}"
+    if rollout.empty and not rollout.withheld and not plan.left:
+        yield f"-- {keyspace}: every migration is applied, nothing is missing"
+
+
+def _estimate(planned: PlannedStatement, sizes: TableSizes) -> str:
+    """The size of the table that a risky statement changes, or ""."""
+    named = getattr(planned.statement, "name", None)
+    size = sizes.get(name_of(named.spelling)) if named is not None else None
+    return str(size) if size is not None and planned.assessment.worst is not Risk.NONE else ""
+
+
+def model_plan_json(plan: ModelPlan) -> dict[str, Any]:
+    return {
+        "keyspace": plan.keyspace,
+        "from_model": True,
+        "plan": [
+            {
+                "owner": change.owner,
+                "cql": plan.cql(change) or None,
+                **assessment_json(change.assessment),
+                "manual": change.manual or None,
+                "estimate": plan.estimate(change) or None,
+            }
+            for change in plan.changes
+        ],
+        "statements": [plan.cql(change) for change in plan.changes if change.statement],
+        "in_flight": list(plan.in_flight),
+        "exit": int(plan.exit),
+    }
+
+
+def _model_lines(plan: ModelPlan) -> Iterator[str]:
+    if plan.in_flight:
+        yield f"-- no drop is planned: {', '.join(plan.in_flight)} has not ended, and what looks unexpected may be"
+        yield "-- half of what it makes. First let it end: mailmend runbook show migration-died-half-way"
+    for change in plan.changes:
+        if change.manual:
+            yield from (f"-- by hand, {change.owner}: {change.manual}", "")
+            continue
+        yield from (_risk_line(change.assessment, plan.estimate(change)), plan.cql(change), "")
+    if not plan.changes and not plan.in_flight:
+        yield f"-- {plan.keyspace} is as the model says; options and what is unexpected were left out unless asked for"
+
+
+PLAN: Final = Command(
+    name="plan",
+    summary="Show what an apply would run, and what it risks.",
+    about="""Writes nothing. With --from-model: what takes the live tables to the model (or to what the applied
+    --migrations say), whatever the history holds.""",
+    service="mailmend.admin.schema.plan:plan",
+    present="mailmend.admin.schema.plan:plan_document",
+    options=(
+        *MIGRATIONS,
+        flag("--from-model", "Show what takes the live tables to the model; it is never run."),
+        flag("--include-options", "With --from-model: options too; most rewrite their table."),
+        flag("--include-drops", "With --from-model: also remove what the model does not know."),
+        flag("--newest", "With --from-model: to the newest generation, not to its own."),
+    ),
+    alone={"from_model": ("to", "phase", "complete", "new_keyspace")},
+    shared=(CONNECTION,),
+    examples="""
+        mailmend schema plan                                  what is pending; CQL that cqlsh takes, risks as comments
+        mailmend schema plan --phase pre                      what is due before the new software is rolled out
+        mailmend schema plan --migrations db --keyspace shop  your own tables
+        mailmend schema plan --from-model | cqlsh             takes the live tables to the model; mailmend never runs it
+        mailmend schema plan --from-model --include-options   options too: most of them rewrite their table""",
+    exits="0 there is nothing to do, 1 there is something to do, 2 wrong use (a file that cannot be run, or that was "
+    "changed after it was applied), 4 the cluster cannot be reached.",
+)
