@@ -13,12 +13,11 @@ from mailmend.admin.delivery.policy_paths import policy_path, quota_path, suspen
 from mailmend.admin.frame.values import instant_text
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.covering import FieldPatterns, pattern_text
+from mailmend.delivery.policy.file.description import SET_ATTRIBUTES
 from mailmend.delivery.policy.file.reading import PolicyFile
-from mailmend.delivery.policy.file.schema import SET_FIELDS
 from mailmend.delivery.policy.incoming import IncomingField, IncomingRule
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.policy import CountedTogether
-from mailmend.mailqueue.rules.mails import PRIORITY_ATTRIBUTE
 from mailmend.model.errors import WrongUse
 
 Limit = Callable[[PickupPolicies], PolicyChanges]
@@ -137,9 +136,8 @@ def _rule_json(rule: IncomingRule) -> dict[str, Any]:
 
 def _set_json(texts: Mapping[str, str]) -> dict[str, Any]:
     """As the file spells it: other attributes stand by themselves."""
-    spelled = {"priority" if name == PRIORITY_ATTRIBUTE else name: text for name, text in texts.items()}
-    others = {name: text for name, text in spelled.items() if name not in SET_FIELDS}
-    known = {name: text for name, text in spelled.items() if name in SET_FIELDS}
+    known = {SET_ATTRIBUTES[name]: text for name, text in texts.items() if name in SET_ATTRIBUTES}
+    others = {name: text for name, text in texts.items() if name not in SET_ATTRIBUTES}
     return {**known, **({"attributes": others} if others else {})}
 
 

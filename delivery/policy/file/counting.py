@@ -1,33 +1,112 @@
-"""What a policy file says of what is counted together: fields with groups, and limits by conditions or the default."""
+"""What a policy file says of what is counted together: its policies and quotas, with their limits."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from functools import partial
+from typing import Any
 
-from mailmend.delivery.policy.file.nodes import PolicyNode, ValueLists, read_each, read_part
-from mailmend.delivery.policy.file.schema import CONDITION_PARTS, GROUP_NAME
+from mailmend.delivery.policy.file.description import (
+    CONDITION,
+    GROUP_NAME,
+    POLICY,
+    QUOTA,
+    QUOTA_LIMIT,
+    THRESHOLD,
+)
+from mailmend.delivery.policy.file.nodes import (
+    PolicyNode,
+    read_each,
+    read_part,
+    read_parts,
+    read_patterns,
+)
 from mailmend.delivery.policy.policy import (
-    CountedTogether,
+    CounterPolicy,
     FieldGroup,
     GroupName,
     PickupField,
+    Threshold,
     ThresholdCondition,
     ValuePattern,
     field_named,
 )
+from mailmend.delivery.policy.quotas import QUOTA_FIELDS, QueueQuota, QuotaLimit
+from mailmend.delivery.policy.rates import DeliveryRate, RateAlgorithm
+from mailmend.model.errors import WrongUse
 
-L = TypeVar("L")
+GroupedFields = Mapping[PickupField, tuple[FieldGroup, ...]]
+"""The fields that something is counted by, with the groups of each."""
 
-ALL_FIELDS: Final = tuple(PickupField)
+LimitReader = Callable[[PolicyNode], Any]
+"""Reads the limits below `then` and `default`."""
 
 
-def counted_together(
-    parts: Mapping[str, PolicyNode], lists: ValueLists, known: Collection[PickupField], limit: Callable[[PolicyNode], L]
-) -> CountedTogether[L]:
-    """What `fields`, `conditions` and `default` say.
+def pickup_policies(algorithm: RateAlgorithm, node: PolicyNode) -> tuple[CounterPolicy, ...]:
+    """The policies, in their order.
+
+    Raises:
+        BadPolicyFile: one of them cannot be used.
+    """
+    return tuple(read_each(node.listed("policies"), partial(_policy, algorithm)))
+
+
+def queue_quotas(node: PolicyNode) -> tuple[QueueQuota, ...]:
+    """The quotas, in their order.
+
+    Raises:
+        BadPolicyFile: one of them cannot be used, or two have one name.
+    """
+    return tuple(read_each(node.listed("quotas"), partial(_quota, set())))
+
+
+def _policy(algorithm: RateAlgorithm, node: PolicyNode) -> CounterPolicy:
+    limit = partial(_threshold, algorithm)
+    return CounterPolicy(**_counted_together(node.parts(POLICY), tuple(PickupField), limit))
+
+
+def _threshold(algorithm: RateAlgorithm, node: PolicyNode) -> Threshold:
+    parts = node.parts(THRESHOLD)
+    return Threshold(**read_parts(parts, THRESHOLD, rate=partial(_rate, algorithm)))
+
+
+def _rate(algorithm: RateAlgorithm, node: PolicyNode) -> DeliveryRate:
+    """`X`, `X/Y` or `[X, Y]`: X deliveries in Y seconds, or in one."""
+    if node.is_list:
+        numbers = node.listed("the numbers of a rate")
+        text = "/".join(number.text("a number of a rate") for number in numbers)
+    else:
+        text = node.text("a rate")
+    try:
+        rate = DeliveryRate.parse(text)
+        algorithm.state(rate)
+    except WrongUse as error:
+        node.fail(error.what, error.mend)
+    return rate
+
+
+def _quota(names: set[str], node: PolicyNode) -> QueueQuota:
+    """A quota; `names` are the names of those before it."""
+    parts = node.parts(QUOTA)
+    if "name" not in parts:
+        mend = "Clients are told which quota is full, and so are metrics: name it."
+        node.note("a quota lacks its name", mend)
+    name = read_parts(parts, QUOTA).get("name", "")
+    if name and name in names:
+        parts["name"].note(f"there are two quotas {name!r}")
+    names.add(name)
+    return QueueQuota(name=name, **_counted_together(parts, QUOTA_FIELDS, _quota_limit))
+
+
+def _quota_limit(node: PolicyNode) -> QuotaLimit:
+    return QuotaLimit(**read_parts(node.parts(QUOTA_LIMIT), QUOTA_LIMIT))
+
+
+def _counted_together(
+    parts: Mapping[str, PolicyNode], known: Collection[PickupField], limit: LimitReader
+) -> dict[str, Any]:
+    """What `fields`, `conditions` and `default` say, by the attributes of `CountedTogether`.
 
     Args:
         parts: by name, as far as they are there.
-        lists: the lists of the file.
         known: the fields that there are here.
         limit: reads the part below `then` and `default`.
 
@@ -39,18 +118,15 @@ def counted_together(
     for node, (named, grouped) in read_each(listed, lambda node: (node, _field(node, known))):
         if named in fields:
             node.fail(f"{named.value} is counted by twice")
-        fields[named] = tuple(_groups(named, grouped, lists)) if grouped else ()
-    known_fields = fields if len(fields) == len(listed) else None
-    conditions = read_part(
-        parts,
-        "conditions",
-        lambda node: tuple(
-            read_each(node.listed("conditions"), lambda one: _condition(one, known_fields, lists, limit))
-        ),
-        (),
-    )
-    groups = {named: found for named, found in fields.items() if found}
-    return CountedTogether(tuple(fields), groups, conditions, read_part(parts, "default", limit, None))
+        fields[named] = tuple(_groups(named, grouped)) if grouped else ()
+    condition = partial(_condition, fields if len(fields) == len(listed) else None, limit)
+    conditions = read_part(parts, "conditions", lambda node: tuple(read_each(node.listed("conditions"), condition)), ())
+    return {
+        "fields": tuple(fields),
+        "groups": {named: groups for named, groups in fields.items() if groups},
+        "conditions": conditions,
+        "default": read_part(parts, "default", limit, None),
+    }
 
 
 def _field(node: PolicyNode, known: Collection[PickupField]) -> tuple[PickupField, PolicyNode | None]:
@@ -71,42 +147,35 @@ def _known_field(node: PolicyNode, known: Collection[PickupField]) -> PickupFiel
     return named
 
 
-def _groups(named: PickupField, node: PolicyNode, lists: ValueLists) -> Iterator[FieldGroup]:
+def _groups(named: PickupField, node: PolicyNode) -> Iterator[FieldGroup]:
     for name, key, patterns in node.items("groups"):
-        if not GROUP_NAME.fullmatch(name):
-            key.note(f"{name!r} is no name of a group", "Letters, digits, '.', '-' and '_' make one.")
-        yield FieldGroup(name, tuple(lists.patterns(named, patterns.listed("the patterns of a group"))))
+        if not GROUP_NAME.matches(name):
+            key.note(f"{name!r} {GROUP_NAME.problem}", GROUP_NAME.mend)
+        listed = patterns.listed("the patterns of a group")
+        yield FieldGroup(name, read_patterns(named, listed))
 
 
-def _condition(
-    node: PolicyNode,
-    fields: Mapping[PickupField, Sequence[FieldGroup]] | None,
-    lists: ValueLists,
-    limit: Callable[[PolicyNode], L],
-) -> ThresholdCondition[L]:
-    """A condition; `fields` are those with the groups of each, or None where one is refused: all fields are taken."""
-    parts = node.known("a condition", *CONDITION_PARTS)
-    wanted = read_part(parts, "if", lambda node: _wanted(node, fields, lists), {})
+def _condition(fields: GroupedFields | None, limit: LimitReader, node: PolicyNode) -> ThresholdCondition[Any]:
+    """A condition; `fields` is None where one of them is refused: all fields are taken then."""
+    parts = node.parts(CONDITION)
+    wanted = read_part(parts, "if", partial(_wanted, fields), {})
     if "then" not in parts:
         node.fail("a condition lacks its then", "Write the limits below then; then: {} sets no limit.")
     return ThresholdCondition(wanted, limit(parts["then"]))
 
 
-def _wanted(
-    node: PolicyNode, fields: Mapping[PickupField, Sequence[FieldGroup]] | None, lists: ValueLists
-) -> dict[PickupField, tuple[ValuePattern, ...]]:
+def _wanted(fields: GroupedFields | None, node: PolicyNode) -> dict[PickupField, tuple[ValuePattern, ...]]:
     wanted = dict[PickupField, tuple[ValuePattern, ...]]()
     for _, key, values in node.items("if"):
-        for named in read_each([key], lambda node: _counted_field(node, fields)):
-            groups = fields[named] if fields is not None else ()
-            wanted[named] = tuple(lists.patterns(named, values.one_or_more("values")))
+        for named in read_each([key], partial(_counted_field, fields)):
+            wanted[named] = read_patterns(named, values.one_or_more("values"))
             if fields is not None:
-                _refuse_unknown_groups(named, values, groups)
-                _refuse_members(values, wanted[named], groups)
+                _refuse_unknown_groups(named, values, fields[named])
+                _refuse_members(values, wanted[named], fields[named])
     return wanted
 
 
-def _counted_field(node: PolicyNode, fields: Collection[PickupField] | None) -> PickupField:
+def _counted_field(fields: GroupedFields | None, node: PolicyNode) -> PickupField:
     named = node.parsed(field_named, "a field")
     if fields is not None and named not in fields:
         counted = ", ".join(field.value for field in fields) or "nothing"

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from typing import Final
 
-from mailmend.delivery.policy.file.nodes import PolicyNode, ValueLists, read_each, read_part, read_value, yes_or_no
-from mailmend.delivery.policy.file.schema import FIELD_NAME, INCOMING_PARTS, SET_FIELDS, SET_PARTS
+from mailmend.delivery.policy.file.description import HEADER_FIELD, INCOMING, SET, SET_ATTRIBUTES
+from mailmend.delivery.policy.file.nodes import PolicyNode, read_each, read_part, read_parts, read_ungrouped
 from mailmend.delivery.policy.incoming import (
     IncomingField,
     IncomingRule,
@@ -16,66 +17,61 @@ from mailmend.delivery.policy.incoming import (
     checked_value,
     unknown_name,
 )
-from mailmend.delivery.policy.policy import GroupName, RegexValues, ValuePattern
-from mailmend.mailqueue.rules.mails import PRIORITY_ATTRIBUTE
+from mailmend.delivery.policy.policy import RegexValues, ValuePattern
 from mailmend.model.errors import WrongUse
 
 _OURS: Final = re.compile(r"mailmend\..*|dsn-.*", re.DOTALL)
+_NO_GROUPS: Final = "rules of incoming know no groups"
 _SOME_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-def incoming_rules(node: PolicyNode, lists: ValueLists) -> tuple[IncomingRule, ...]:
+def incoming_rules(node: PolicyNode) -> tuple[IncomingRule, ...]:
     """The rules, in their order.
 
     Raises:
         BadPolicyFile: one of them cannot be used.
     """
-    return tuple(read_each(node.listed("incoming"), lambda rule: _rule(rule, lists)))
+    return tuple(read_each(node.listed("incoming"), _rule))
 
 
-def _rule(node: PolicyNode, lists: ValueLists) -> IncomingRule:
-    parts = node.known("a rule of incoming", *INCOMING_PARTS)
+def _rule(node: PolicyNode) -> IncomingRule:
+    parts = node.parts(INCOMING)
     refused_before = len(node.refused)
-    patterns = read_part(parts, "if", lambda part: dict(_patterns(part, lists)), {})
-    expressions = [value for some in patterns.values() for value in some if isinstance(value, RegexValues)]
+    patterns = read_part(parts, "if", lambda part: dict(_patterns(part)), {})
+    values = chain.from_iterable(patterns.values())
+    expressions = [value for value in values if isinstance(value, RegexValues)]
     known = expressions if len(node.refused) == refused_before else None
-    return IncomingRule(
-        patterns,
-        read_part(parts, "set", lambda part: dict(_set(part, known)), {}),
-        read_part(parts, "remove", _removed, frozenset()),
-        stop=read_value(parts, "stop", yes_or_no, otherwise=False),
-    )
+    rest = read_parts(parts, INCOMING, set=lambda part: dict(_set(part, known)), remove=_removed)
+    return IncomingRule(patterns, **rest)
 
 
 def _removed(node: PolicyNode) -> frozenset[str]:
-    names = node.one_or_more("header fields")
-    return frozenset(read_each(names, lambda name: name.parsed(_field_name, "a header field")))
+    return frozenset(read_each(node.one_or_more("header fields"), _header_field))
 
 
-def _patterns(node: PolicyNode, lists: ValueLists) -> Iterator[tuple[MatchedKey, tuple[ValuePattern, ...]]]:
+def _header_field(node: PolicyNode) -> str:
+    name: str = node.parsed(HEADER_FIELD.parse, "a header field")
+    return name
+
+
+def _patterns(node: PolicyNode) -> Iterator[tuple[MatchedKey, tuple[ValuePattern, ...]]]:
     for _, key, values in node.items("if"):
         for named in read_each([key], lambda node: node.parsed(_field_named, "a field")):
             if named is IncomingField.HEADER:
-                yield from _header_patterns(values, lists)
+                yield from _header_patterns(values)
             else:
-                yield (named, ""), _values(named, values, lists)
+                yield (named, ""), read_ungrouped(named, values, _NO_GROUPS)
 
 
-def _header_patterns(node: PolicyNode, lists: ValueLists) -> Iterator[tuple[MatchedKey, tuple[ValuePattern, ...]]]:
+def _header_patterns(node: PolicyNode) -> Iterator[tuple[MatchedKey, tuple[ValuePattern, ...]]]:
+    field = IncomingField.HEADER
     names = set[str]()
     for _, header, wanted in node.items("header"):
-        for name in read_each([header], lambda node: node.parsed(_field_name, "a header field")):
+        for name in read_each([header], _header_field):
             if name in names:
                 header.note(f"{name!r} is there twice in header")
             names.add(name)
-            yield (IncomingField.HEADER, name), _values(IncomingField.HEADER, wanted, lists)
-
-
-def _values(named: IncomingField, node: PolicyNode, lists: ValueLists) -> tuple[ValuePattern, ...]:
-    found = tuple(lists.patterns(named, node.one_or_more("values")))
-    if any(isinstance(value, GroupName) for value in found):
-        node.note("rules of incoming know no groups", "Write the values, or '@name' of a list.")
-    return found
+            yield (field, name), read_ungrouped(field, wanted, _NO_GROUPS)
 
 
 def _field_named(text: str) -> IncomingField:
@@ -83,34 +79,30 @@ def _field_named(text: str) -> IncomingField:
     try:
         return IncomingField(text)
     except ValueError:
-        raise WrongUse(f"{text!r} is no field of a mail that comes in", mend=f"There are: {names}.") from None
-
-
-def _field_name(text: str) -> str:
-    if not FIELD_NAME.fullmatch(text):
-        raise WrongUse(f"{text!r} is no name of a header field", mend="Write it like X-Job.")
-    return text.lower()
+        mend = f"There are: {names}."
+        raise WrongUse(f"{text!r} is no field of a mail that comes in", mend=mend) from None
 
 
 def _set(node: PolicyNode, expressions: Sequence[RegexValues] | None) -> Iterator[tuple[str, ValueTemplate]]:
     """The values that a rule sets; without its expressions, names in templates are not looked up."""
-    parts = node.known("set", *SET_PARTS)
-    for name in SET_FIELDS:
+    parts = node.parts(SET)
+    for attribute, name in SET_ATTRIBUTES.items():
         if name in parts:
-            own = PRIORITY_ATTRIBUTE if name == "priority" else name
-            for template in read_each([parts[name]], partial(_template, own, expressions)):
-                yield own, template
+            for template in read_each([parts[name]], partial(_template, attribute, expressions)):
+                yield attribute, template
     if "attributes" in parts:
         yield from _attributes(parts["attributes"], expressions)
 
 
 def _attributes(node: PolicyNode, expressions: Sequence[RegexValues] | None) -> Iterator[tuple[str, ValueTemplate]]:
+    own = {**SET_ATTRIBUTES, **{name: name for name in SET_ATTRIBUTES.values()}}
     for name, key, value in node.items("attributes"):
-        if name in SET_FIELDS or name == PRIORITY_ATTRIBUTE:
-            own = "priority" if name == PRIORITY_ATTRIBUTE else name
-            key.note(f"{name} is set outside the attributes", f"Write it as {own}: below set.")
+        if name in own:
+            mend = f"Write it as {own[name]}: below set."
+            key.note(f"{name} is set outside the attributes", mend)
         elif _OURS.fullmatch(name) or not name:
-            key.note(f"{name!r} is no attribute that a rule may set", "mailmend.* and dsn-* are set by other means.")
+            mend = "mailmend.* and dsn-* are set by other means."
+            key.note(f"{name!r} is no attribute that a rule may set", mend)
         else:
             for template in read_each([value], partial(_template, name, expressions)):
                 yield name, template

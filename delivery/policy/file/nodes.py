@@ -7,13 +7,16 @@ that an alias repeats it.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NoReturn, TypeVar
+from functools import partial
+from itertools import chain
+from typing import Any, Final, NoReturn, TypeVar
 
 import yaml
 
+from mailmend.delivery.policy.file.description import FileForm, Scalar
 from mailmend.delivery.policy.file.errors import REFUSED_MAX, BadPolicyFile
 from mailmend.delivery.policy.policies import DocumentPath
-from mailmend.delivery.policy.policy import MatchedField, ValuePattern, pattern_of
+from mailmend.delivery.policy.policy import GroupName, MatchedField, ValuePattern, pattern_of
 from mailmend.model.errors import WrongUse
 from mailmend.model.grammar import ascii_domain
 from mailmend.model.texts import Place
@@ -38,7 +41,34 @@ PATTERNS_MAX: Final = 1_000_000
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The loader of libyaml is ten times faster; it is missing where PyYAML was built without libyaml."""
 
-_YES_NO: Final = {"true": True, "false": False}
+
+@dataclass(slots=True)
+class ValueLists:
+    """The lists of a file, by name.
+
+    Attributes:
+        used: the names of the lists that something refers to.
+        count: to how many values that comes.
+    """
+
+    values: Mapping[str, Sequence["PolicyNode"]] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    count: int = 0
+    _parsed: dict[tuple[str, MatchedField], tuple[ValuePattern, ...]] = field(default_factory=dict)
+
+    def named(self, name: str, field: MatchedField, node: "PolicyNode") -> tuple[ValuePattern, ...]:
+        """The values of a list, which are read once for each field; `node` names the list."""
+        if name not in self.values:
+            meant = f"Did you mean {name!r}? " if ascii_domain(name) and "." in name else ""
+            node.fail(f"there is no list '@{name}'", f"{meant}There are: {', '.join(self.values) or 'none'}.")
+        self.used.add(name)
+        self.count += len(self.values[name])
+        if self.count > PATTERNS_MAX:
+            node.fail(f"lists are named too often: they come to more than {PATTERNS_MAX:,} values in this file")
+        if (name, field) not in self._parsed:
+            read = partial(_pattern, field)
+            self._parsed[name, field] = tuple(read_each(self.values[name], read))
+        return self._parsed[name, field]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +77,14 @@ class PolicyNode:
 
     Attributes:
         refused: what is refused in the file so far, by its place. All nodes of a file share it.
+        lists: the lists of the file, which all its nodes share too.
     """
 
     file: str
     lines: Sequence[str]
     node: yaml.Node
     refused: dict[Place, BadPolicyFile] = field(default_factory=dict, compare=False, repr=False)
+    lists: ValueLists = field(default_factory=ValueLists, compare=False, repr=False)
 
     @classmethod
     def of_text(cls, file: str, text: str) -> "PolicyNode":
@@ -114,7 +146,7 @@ class PolicyNode:
         return BadPolicyFile(self.file, _place(self.lines, mark.line, mark.column), problem, mend=mend)
 
     def _child(self, node: yaml.Node) -> "PolicyNode":
-        return PolicyNode(self.file, self.lines, node, self.refused)
+        return PolicyNode(self.file, self.lines, node, self.refused, self.lists)
 
     def place_of(self, path: DocumentPath) -> Place:
         """The place of something below this: an entry of a mapping at its name, one of a list at its own beginning."""
@@ -177,14 +209,15 @@ class PolicyNode:
             names.add(text)
             yield text, key, self._child(value)
 
-    def known(self, what: str, *names: str) -> "Mapping[str, PolicyNode]":
-        """The entries of a mapping that may have no others than these."""
+    def parts(self, form: FileForm) -> "Mapping[str, PolicyNode]":
+        """The entries of a mapping that may have no others than the parts of a form."""
+        names = form.names
         found = dict[str, PolicyNode]()
-        for name, key, value in self.items(what):
+        for name, key, value in self.items(form.what):
             if name in names:
                 found[name] = value
             else:
-                key.note(f"{what} has no {name!r}", f"It may have: {', '.join(names)}.")
+                key.note(f"{form.what} has no {name!r}", f"It may have: {', '.join(names)}.")
         return found
 
     def parsed(self, parse: Callable[[str], T], what: str) -> T:
@@ -207,6 +240,30 @@ def read_each(nodes: Iterable[PolicyNode], read: Callable[[PolicyNode], T]) -> I
             yield meant
 
 
+def read_patterns(named: MatchedField, nodes: Iterable[PolicyNode]) -> tuple[ValuePattern, ...]:
+    """What values of a field mean; `@name` is each value of a list."""
+    return tuple(chain.from_iterable(read_each(nodes, partial(_meant, named))))
+
+
+def read_ungrouped(named: MatchedField, node: PolicyNode, problem: str) -> tuple[ValuePattern, ...]:
+    """What a value or several mean, where a group is a problem."""
+    found = read_patterns(named, node.one_or_more("values"))
+    if any(isinstance(value, GroupName) for value in found):
+        node.note(problem, "Write the values, or '@name' of a list.")
+    return found
+
+
+def _meant(named: MatchedField, node: PolicyNode) -> tuple[ValuePattern, ...]:
+    text = node.text("a value")
+    if text.startswith("@"):
+        return node.lists.named(text[1:], named, node)
+    return (_pattern(named, node),)
+
+
+def _pattern(named: MatchedField, node: PolicyNode) -> ValuePattern:
+    return node.parsed(partial(pattern_of, named), "a value")
+
+
 def read_part(parts: Mapping[str, PolicyNode], name: str, read: Callable[[PolicyNode], T], otherwise: D) -> T | D:
     """What a part means; `otherwise` where it is missing, or is refused, which is noted."""
     if name not in parts:
@@ -214,9 +271,20 @@ def read_part(parts: Mapping[str, PolicyNode], name: str, read: Callable[[Policy
     return next(read_each([parts[name]], read), otherwise)
 
 
-def read_value(parts: Mapping[str, PolicyNode], name: str, parse: Callable[[str], T], otherwise: D) -> T | D:
-    """The same of a part that is one value."""
-    return read_part(parts, name, lambda node: node.parsed(parse, name), otherwise)
+def read_parts(parts: Mapping[str, PolicyNode], form: FileForm, **reads: Callable[[PolicyNode], Any]) -> dict[str, Any]:
+    """What the parts of a form mean, by their attributes; `reads` is for what is no single value.
+
+    A part that is missing, that is refused, which is noted, or that has no reader is left out.
+    """
+    found = dict[str, Any]()
+    for part in form.parts:
+        read = reads.get(part.name)
+        if isinstance(part.value, Scalar):
+            read = partial(PolicyNode.parsed, parse=part.value.parse, what=part.name)
+        if read and part.name in parts:
+            for meant in read_each([parts[part.name]], read):
+                found[part.attribute or part.name] = meant
+    return found
 
 
 @dataclass(slots=True)
@@ -310,58 +378,6 @@ class _Composer:
     def _fail(self, event: yaml.NodeEvent, problem: str) -> NoReturn:
         mark = event.start_mark
         raise BadPolicyFile(self.file, _place(self.lines, mark.line, mark.column), problem)
-
-
-@dataclass(slots=True)
-class ValueLists:
-    """The lists of a file, by name.
-
-    Attributes:
-        used: the names of the lists that something refers to.
-        count: to how many values that comes.
-    """
-
-    values: Mapping[str, Sequence[PolicyNode]]
-    used: set[str] = field(default_factory=set)
-    count: int = 0
-    _parsed: dict[tuple[str, MatchedField], tuple[ValuePattern, ...]] = field(default_factory=dict)
-
-    def patterns(self, named: MatchedField, nodes: Iterable[PolicyNode]) -> Iterator[ValuePattern]:
-        """What the values of a field mean; `@name` is each value of a list."""
-        for patterns in read_each(nodes, lambda node: self._meant(named, node)):
-            yield from patterns
-
-    def _meant(self, named: MatchedField, node: PolicyNode) -> tuple[ValuePattern, ...]:
-        text = node.text("a value")
-        return self._listed(named, node, text[1:]) if text.startswith("@") else (_pattern(named, node),)
-
-    def _listed(self, named: MatchedField, node: PolicyNode, name: str) -> tuple[ValuePattern, ...]:
-        """The values of a list, which are read once for each field."""
-        if name not in self.values:
-            meant = f"Did you mean {name!r}? " if ascii_domain(name) and "." in name else ""
-            node.fail(f"there is no list '@{name}'", f"{meant}There are: {', '.join(self.values) or 'none'}.")
-        self.used.add(name)
-        self.count += len(self.values[name])
-        if self.count > PATTERNS_MAX:
-            node.fail(f"lists are named too often: they come to more than {PATTERNS_MAX:,} values in this file")
-        if (name, named) not in self._parsed:
-            self._parsed[name, named] = tuple(read_each(self.values[name], lambda value: _pattern(named, value)))
-        return self._parsed[name, named]
-
-
-def _pattern(named: MatchedField, node: PolicyNode) -> ValuePattern:
-    return node.parsed(lambda text: pattern_of(named, text), "a value")
-
-
-def yes_or_no(text: str) -> bool:
-    """What `true` and `false` say.
-
-    Raises:
-        WrongUse: it is neither.
-    """
-    if text.lower() not in _YES_NO:
-        raise WrongUse(f"{text!r} is neither true nor false")
-    return _YES_NO[text.lower()]
 
 
 def _place(lines: Sequence[str], line: int, column: int) -> Place:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mailmend.delivery.policy.file.description import FILE, THRESHOLD
 from mailmend.delivery.policy.file.reading import policies_of
-from mailmend.delivery.policy.file.schema import FILE_PARTS, THRESHOLD_PARTS
 from mailmend.delivery.policy.lint import lint_policies
 
 PAGE = Path("docs/policy-file.md").read_text(encoding="utf-8")
@@ -20,5 +20,5 @@ def test_an_example_is_taken_and_means_what_it_says(text: str) -> None:
 
 def test_each_part_of_a_file_and_each_limit_is_described() -> None:
     tops = set(re.findall(r"^(\w+):", "\n".join(EXAMPLES), re.MULTILINE))
-    assert tops == set(FILE_PARTS)
-    assert set(re.findall(r"^\| `(\w+): ", PAGE, re.MULTILINE)) == set(THRESHOLD_PARTS)
+    assert tops == set(FILE.names)
+    assert set(re.findall(r"^\| `(\w+): ", PAGE, re.MULTILINE)) == set(THRESHOLD.names)
