@@ -20,9 +20,9 @@ Exit codes:
   0    fine
   1    drift was found, or left
   2    wrong use: an option, a name, a file, a guard that refused
-  3    partly failed: what succeeded stands, the rest is named
+  3    partly failed: what succeeded is kept, the rest is named
   4    the cluster cannot be reached, or will not serve
-  5    not allowed: the schema's plan risks what nobody agreed to; nothing was done
+  5    not allowed: the schema's plan has risks that were not agreed to; nothing was done
   130  interrupted; type the same command again to go on"""
 
 COMMANDS: Final = CommandGroup(
@@ -66,7 +66,7 @@ COMMANDS: Final = CommandGroup(
         ),
         Late(
             "policy",
-            "Limits of deliveries: what a policy file says, and what is set beside it for a while.",
+            "Limits of deliveries: the policy file, and temporary limits outside it.",
             "mailmend.admin.delivery.policy:POLICY",
         ),
         Late(

@@ -20,17 +20,18 @@ from mailmend.model.errors import MailmendError
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 SHARED_BY_MIN: Final = 8
-"""An option that so many commands declare alike is described once."""
+"""The number of commands from which a shared option is described once."""
 
 _HEAD: Final = """\
 # The command line
 
 Generated from the commands' declarations: `python -m mailmend.admin.reference` writes it anew.
 
-Every option may also stand in the environment, under the variable that is named beside it, and in the settings file,
-under the end of that variable's name in small letters: `MAILMEND_QUEUE_SWEEP_DRY_RUN` is `dry_run` in the table
-`[queue.sweep]`. Options of the connection (`MAILMEND_HOST`) stand above all tables, those of broker and blobs in
-`[queue]`. Weight grows: cqlshrc, settings file, environment, options.
+Every option may also be in the environment, under the variable that is named with it, and in the
+settings file, under the end of that variable's name in small letters:
+`MAILMEND_QUEUE_SWEEP_DRY_RUN` is `dry_run` in the table `[queue.sweep]`. Options of the connection
+(`MAILMEND_HOST`) are above all tables, options of broker and blobs in `[queue]`. Weight grows:
+cqlshrc, settings file, environment, options.
 """
 
 

@@ -148,7 +148,7 @@ def _refuse_unsaid(request: AddConditionRequest) -> None:
         mend = "Name them, like --if recipientdomain=example.org; for all that the policy counts: --all."
         raise WrongUse(what, mend=mend)
     if (threshold.concurrency or 0) < 0 or (threshold.connect_interval or 0) < 0:
-        raise WrongUse("a limit below nothing is none", mend="0 deliveries at once lets none begin.")
+        raise WrongUse("limits must not be negative", mend="0 deliveries at once lets none begin.")
     limits = (threshold.concurrency, threshold.rate, threshold.connect_interval)
     if request.unlimited is any(limit is not None for limit in limits):
         what = (
@@ -254,7 +254,7 @@ def list_document(
         return history_document(result, found, "condition", _limited, made_json)
     json = {"conditions": [_condition_json(state) for state in found]}
     if not found:
-        return queue_document(result, json, (f"Nothing is set beside the policy files in {queue}.",))
+        return queue_document(result, json, (f"No condition is set outside the policy files in {queue}.",))
     columns = ("id", "for", "limits", "made", "ends", "by", "why", "on servers")
     rows = [
         (
@@ -420,7 +420,7 @@ ADD: Final = Command(
     It makes no counter: where no policy counts by these fields it is parked, until a policy file that does is read. A
     value that a policy counts as part of a group means the group there, and the answer says so.
 
-    Who set it, and why, is kept over restarts and reloads. With --for it ends by itself. The same fields and values
+    Who set it, and why, is kept over restarts and reloads. With --for it expires. The same fields and values
     again are one condition, with the later command's limits, end and reason.""",
     service="mailmend.admin.delivery.conditions:add_condition",
     present="mailmend.admin.delivery.conditions:add_document",
@@ -443,7 +443,7 @@ ADD: Final = Command(
             type=click.UUID,
             metavar="ID",
         ),
-        option("--why", "Why: shown to whoever finds mails waiting.", required=True, metavar="TEXT"),
+        option("--why", "Reason: shown to operators who find mails waiting.", required=True, metavar="TEXT"),
         DRY_RUN,
     ),
     shared=(_WHICH, _LIMITS, OF_A_QUEUE),

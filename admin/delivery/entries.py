@@ -306,7 +306,7 @@ LIST: Final = Command(
         QUEUE_ARGUMENT,
         option(
             "--limit",
-            "At most so many mails: their recipients stay together.",
+            "Maximum number of mails: their recipients stay together.",
             type=click.IntRange(1, 100_000),
             default=PAGE_MAILS,
             metavar="N",

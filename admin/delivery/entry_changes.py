@@ -318,7 +318,7 @@ _AFTER_ABOUT: Final = """With --after-attempt it is ordered of active ones too: 
     day; who is delivered stays so. `list` shows it. A later command on the same recipient counts in its place. With
     --json, `changed` is how many were changed now, `after_attempt` of how many it was ordered."""
 _ALL: Final = flag("--all", "All of them: every recipient that is held or deferred.", "everything")
-_WHY: Final = option("--why", "Why: shown to whoever finds them so.", required=True, metavar="TEXT")
+_WHY: Final = option("--why", "Reason: shown to operators who find the mails so.", required=True, metavar="TEXT")
 _AFTER_ATTEMPT: Final = flag("--after-attempt", "Order it of active ones as well, for when their attempts have ended.")
 _NO_KEEP: Final = flag("--no-keep", "Do not keep the removed mails in a file.")
 _CHANGED: Final = "mailmend.admin.delivery.entry_changes:changed_document"
@@ -409,7 +409,7 @@ BOUNCE: Final = Command(
     options=(
         QUEUE_ARGUMENT,
         _ALL,
-        option("--why", "Why: the sender reads it.", required=True, metavar="TEXT"),
+        option("--why", "Reason: the sender reads it.", required=True, metavar="TEXT"),
         _AFTER_ATTEMPT,
         DRY_RUN,
         YES,

@@ -290,7 +290,7 @@ def _sentences(one: EntryStanding, moment: ServerMoment) -> Iterator[str]:
         if one.ahead:
             yield f"Mails that are counted as it is and come before it: {one.ahead:,}."
         returns_at = moment.at_nanos(one.held.taken_at) + moment.server.settings.waiting_max
-        yield f"If it is not picked until {shown(returns_at)} it goes back to the queue for a while, by itself."
+        yield f"If it is not picked until {shown(returns_at)} it goes back to the queue for a while."
     else:
         yield _AT_WORK.get(one.entry.stage, f"It is at the stage {one.entry.stage.value}.")
 
@@ -299,7 +299,7 @@ def _from_where(sources: Sequence[SourceExplanation], goes: NextSource | None, m
     if not sources:
         yield "None of our addresses reaches its server."
     elif goes is None:
-        yield f"Nobody knows when it may go{', from whichever address' if sources[0].source else ''}."
+        yield f"It is unknown when it may go{', from whichever address' if sources[0].source else ''}."
     elif goes.clear_at is not None:
         by = f", from {goes.source}" if goes.source else ""
         yield f"The soonest that it may go is {shown(moment.at_nanos(goes.clear_at))}{by}."

@@ -168,7 +168,7 @@ SCHEMA: Final = Command(
 
 POLICY: Final = CommandGroup(
     name="policy",
-    summary="Limits of deliveries: what a policy file says, and what is set beside it for a while.",
+    summary="Limits of deliveries: the policy file, and temporary limits outside it.",
     commands=(
         LINT,
         EXPLAIN,

@@ -255,7 +255,7 @@ ADD: Final = Command(
     about="""Each field that is named must match, and one of its values where it is given again. Values are as in a
     policy file: itself, '*.domain', a network, '/regex/'. What is under way goes on; the rest waits, or goes back to
     the queue for some minutes, and that counts as no retry; a mail that is too old is given up as ever. Who suspended
-    it, and why, is kept over restarts. With --for it ends by itself. The same mails suspended again are one suspension,
+    it, and why, is kept over restarts. With --for it expires. The same mails suspended again are one suspension,
     with the later command's end and reason.""",
     service="mailmend.admin.delivery.suspend:add_suspension",
     present="mailmend.admin.delivery.suspend:add_document",
@@ -268,7 +268,7 @@ ADD: Final = Command(
             "lasts",
             type=Duration(ORDER_MAX, zero=False),
         ),
-        option("--why", "Why: shown to whoever finds mails waiting.", required=True, metavar="TEXT"),
+        option("--why", "Reason: shown to operators who find mails waiting.", required=True, metavar="TEXT"),
         DRY_RUN,
     ),
     shared=(_WHICH, OF_A_QUEUE),

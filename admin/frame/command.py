@@ -1,13 +1,13 @@
 """The command line is a table of declarations: this module makes click's commands of them.
 
-To add a command, write a service `(request, caller) -> result` beside its declaration, whose request is a frozen
+To add a command, write a service `(request, caller) -> result` next to its declaration, whose request is a frozen
 dataclass with one field for each option (where there are few, the service takes them itself); a function
 `result -> Document` in that file; and a declaration in a table:
 
     Command(
         name="size",
         summary="How many mails wait; exact or estimate.",          # the line in the group's list
-        about="Delayed ones are counted too. ...",                  # what its help says besides
+        about="Delayed ones are counted too. ...",                  # further paragraphs of its help
         service="mailmend.admin.queue.reading:queue_size",      # imported when it is called
         present="mailmend.admin.queue.reading:size_document",
         options=(flag("--recount", "Look at every row first."),),   # `recount: bool` of the request
@@ -65,7 +65,8 @@ class Command:
     Attributes:
         about: split into paragraphs by empty lines.
         item: what makes JSON of each item that the service gives to the caller: a line on stdout.
-        alone: options (or `argument=value`) beside which others say nothing; those are refused where they are typed.
+        alone: options (or `argument=value`) with which other options have no effect; the others are refused where they
+            are typed.
     """
 
     name: str
@@ -241,7 +242,7 @@ def _refuse_beside(command: Command, values: Values, context: click.Context) -> 
         for name in others if (str(values[option]) == value if value else values[option]) else ():
             if context.get_parameter_source(name) is TYPED:
                 beside = f"{_typed(option, context)} {value}".strip()
-                what = f"{_typed(name, context)} says nothing beside {beside}"
+                what = f"{_typed(name, context)} has no effect with {beside}"
                 raise WrongUse(what, mend="Leave one of them out.")
 
 

@@ -45,13 +45,13 @@ def flag(name: str, text: str, field: str | None = None) -> click.Option:
 def option(name: str, text: str, field: str | None = None, **settings: Any) -> click.Option:
     """An option with a value; its help shows the default, where it has one.
 
-    The help begins with what the option means in every command; behind the first point or colon stands what it means
-    in this one.
+    The help begins with what the option means in every command; after the first point or colon comes
+    its meaning in this command.
 
     Args:
         name: with the hyphens.
         text: of the help.
-        field: of the request; that of the name, where it is not said.
+        field: of the request; the name's own field, where it is not said.
         settings: click's.
     """
     shown = {"show_default": True} if "default" in settings else {}
@@ -159,7 +159,7 @@ _CONNECTION: Final = (
         "--host", "A node of the cluster to connect to first; may be given again.", multiple=True, metavar="HOST"
     ),
     shared_option("--port", f"Port for CQL. [default: {PORT_DEFAULT}]", type=PORT, metavar="PORT"),
-    shared_option("--local-dc", "Data centre whose nodes are asked. [default: that of the first node]", metavar="NAME"),
+    shared_option("--local-dc", "Data centre whose nodes are asked. [default: the first node's]", metavar="NAME"),
     shared_option(
         "--keyspace",
         "Keyspace with the mail tables. CQL reads a name in lower case unless it has double quotes: '\"MailData\"'.",
@@ -215,7 +215,7 @@ def connection_of(options: Mapping[str, Any], context: click.Context, *, asks: b
     """The connection from the options, the environment and the files together.
 
     Args:
-        options: those of the connection.
+        options: the options of the connection.
         context: of the command.
         asks: whether anything is connected to; where nothing is, no password is looked for.
     """
@@ -320,7 +320,7 @@ REPORT: Final = option(
 )
 METRICS_FILE: Final = option(
     "--metrics-file",
-    "Write metrics for Prometheus's node_exporter: those of this run, to a file of its own that ends in .prom.",
+    "Write metrics for Prometheus's node_exporter: the metrics of this run, to a separate file that ends in .prom.",
     type=FILE,
     metavar="FILE",
 )
@@ -336,13 +336,13 @@ FINDINGS: Final = option(
 
 MAX_FIXES: Final = option(
     "--max-fixes",
-    "At most so many fixes: if more are due, ask on a terminal, else stop, before the first write.",
+    "Maximum number of fixes. If more are needed, ask (on a terminal) or stop before the first write.",
     type=click.IntRange(min=0),
     metavar="N",
 )
 ROWS_PER_SECOND: Final = option(
     "--rows-per-second",
-    "Read and write at most so many rows a second, over all workers together.",
+    "Maximum number of rows to read and write per second, over all workers together.",
     type=click.IntRange(min=1),
     metavar="N",
 )

@@ -83,7 +83,7 @@ class Output:
     def show(
         self, document: Document, unwritten: Sequence[MailmendError] = (), metrics: "RunTextfile | None" = None
     ) -> int:
-        """Write the result wherever it was asked for; where a place refuses it, it stands on stderr.
+        """Write the result wherever it was asked for; where a place refuses it, it is on stderr.
 
         Args:
             document: the result.
@@ -150,5 +150,5 @@ def _on_stderr(document: Document, refused: Sequence[MailmendError]) -> int:
     for error in refused:
         echo(f"mailmend: {error.message}")
     code = int(document.exit)
-    echo(f"The result stands above; written, it would have ended with {code} ({exit_meaning(code)}).")
+    echo(f"The result is above; written, it would have ended with {code} ({exit_meaning(code)}).")
     return int(ExitCode.PARTLY_FAILED)

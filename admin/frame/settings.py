@@ -404,12 +404,12 @@ def _split(text: str, form: str) -> SplitResult:
 
 
 def _host(text: str, port: int) -> Host:
-    """Parse a name or address with its port; an IPv6 address stands in brackets."""
+    """Parse a name or address with its port; an IPv6 address is written in brackets."""
     parts = _split(f"//{text}", _BROKER_FORM)
     try:
         stated = parts.port
     except ValueError as error:
-        raise WrongUse(f"the port in {text!r} is none", mend="Ports lie between 1 and 65535.") from error
+        raise WrongUse(f"{text!r} has no valid port", mend="Ports lie between 1 and 65535.") from error
     if not parts.hostname:
         raise WrongUse(f"{text!r} is not a host", mend=_BROKER_FORM)
     (name,) = parse_hosts((parts.hostname,))

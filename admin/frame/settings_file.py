@@ -62,7 +62,7 @@ def take_profile(context: click.Context, _: click.Parameter, name: str | None) -
 
 @contextmanager
 def read_again(context: click.Context) -> Iterator[None]:
-    """Read the settings anew for what is within; where that fails, those of before count again."""
+    """Read the settings anew for what is within; where that fails, the earlier settings count again."""
     root = context.find_root()
     before = root.default_map, context.default_map, root.meta.pop(_FILE, None)
     try:

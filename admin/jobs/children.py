@@ -15,7 +15,7 @@ _OURS_ALONE: Final = frozenset({"MAILMEND_CONFIG", "MAILMEND_TOKENS"})
 
 Say = Callable[[str], None]
 Apart = Callable[..., Awaitable[Any]]
-"""Calls a function that blocks where it keeps nobody else waiting: `asyncio.to_thread`."""
+"""Calls a function that blocks where it keeps no other task waiting: `asyncio.to_thread`."""
 
 
 class ChildProcess:

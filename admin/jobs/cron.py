@@ -1,7 +1,7 @@
 """Cron text: five fields, as every scheduler that we write units for reads them; the only importer of cronsim.
 
-What schedulers read differently is refused: seconds, L, W, #, ?, 5/15, and a step in one field of days beside the
-other one (docs/adr/0029).
+What schedulers read differently is refused: seconds, L, W, #, ?, 5/15, and a step in one field of
+days together with the other field (docs/adr/0029).
 """
 
 import re
@@ -66,7 +66,7 @@ def parse_cron(text: str) -> Cron:
     """Read cron text.
 
     Raises:
-        WrongUse: it is none, no day ever fits, or schedulers would read it differently.
+        WrongUse: it is not a schedule, no day ever fits, or schedulers would read it differently.
     """
     parts = text.upper().split()
     if len(parts) != len(FIELDS):

@@ -46,7 +46,7 @@ class Missed(Enum):
 
 
 class Telling(Enum):
-    """After which runs somebody gets a message."""
+    """After which runs a message is sent."""
 
     ATTENTION = "trouble"  # it failed, found drift or left some, or was interrupted; not where its time was over
     ALWAYS = "always"
@@ -164,7 +164,7 @@ _ASKING: Final = ("dangling", "garbagecollect")
 
 
 def refuse_unasked(given: Mapping[str, object], named: Collection[str]) -> None:
-    """Refuse what destroys where the job's own command does not name it, or where it would ask and nobody answers.
+    """Refuse what destroys where the job's own command does not name it, or where it would ask and no person answers.
 
     Args:
         given: the options of the command, wherever they come from.
@@ -183,13 +183,13 @@ def refuse_unasked(given: Mapping[str, object], named: Collection[str]) -> None:
         if name not in named:
             raise BadJob(
                 "command",
-                f"{option} stands in the settings or the environment, not in this command",
+                f"{option} is set in the settings or the environment, not in this command",
                 mend=f"What destroys is asked for by name: write {option} into the command, or take it away there.",
             )
         if name in _ASKING and "yes" not in named:
             raise BadJob(
                 "command",
-                f"{option} asks before it does anything, and nobody answers a job",
+                f"{option} asks before it does anything, and a job has no person to answer",
                 mend="Write --yes into the command too; or --plan FILE, to be approved and applied: "
                 "mailmend runbook show approve-a-plan",
             )
@@ -243,7 +243,8 @@ def _command(value: object) -> tuple[str, ...]:
         raise BadJob(
             "command",
             "there is a password in the command, which is shown and recorded",
-            mend="A broker's URL with its password stands in the table [queue] of the settings, or in MAILMEND_BROKER.",
+            mend="Put a broker's URL with its password into the table [queue] of the settings, or into "
+            "MAILMEND_BROKER.",
         )
     for option in _NOT_IN_A_JOB:
         if any(word == option or word.startswith(f"{option}=") for word in words):
@@ -305,7 +306,7 @@ def _telling(value: object) -> Telling:
 
 
 def _tell_command(value: object) -> tuple[str, ...]:
-    text = _text("tell_command", value, "/usr/local/bin/page-somebody")
+    text = _text("tell_command", value, "/usr/local/bin/page-on-call")
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:

@@ -99,8 +99,9 @@ def _some_jobs(own: dict[str, Any], others: dict[str, Any], context: click.Conte
 INSTALL: Final = Command(
     name="install",
     summary="Write what systemd, cron, Kubernetes or Airflow need to run jobs.",
-    about="""Of the same declarations. Without --dir the files are shown, and nothing is written. Each starts `mailmend
-    jobs run NAME --scheduled`, ends what has not ended by itself, and never runs a job twice at once.""",
+    about="""The files are made from the same declarations. Without --dir they are shown, and nothing is written. Each
+    starts `mailmend jobs run NAME --scheduled`, ends a run that has not ended in time, and never runs a job twice at
+    once.""",
     service="mailmend.admin.jobs.install:install",
     present="mailmend.admin.jobs.install:units_document",
     options=(
@@ -109,9 +110,7 @@ INSTALL: Final = Command(
         _kind("cron", "A crontab with a line for each job."),
         _kind("kubernetes", "A CronJob for each job."),
         _kind("airflow", "A DAG for each job; Airflow 2.7 or later."),
-        option(
-            "--dir", "Folder for the files: those of an earlier time are replaced.", "folder", type=FILE, metavar="DIR"
-        ),
+        option("--dir", "Folder for the files: earlier files are replaced.", "folder", type=FILE, metavar="DIR"),
         option(
             "--settings",
             "Where the settings file is on the machine that runs the jobs. [default: the one that is read here]",

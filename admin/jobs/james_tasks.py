@@ -17,7 +17,7 @@ from mailmend.model.errors import ExitCode
 from mailmend.model.projections.verdicts import HARMLESS, Verdict
 
 SHOWN_MAX: Final = 250
-"""At most this many messages are listed as fixed, and as many as errors; the counts are of all."""
+"""At most this many messages are listed as fixed, and the same number as errors; the counts are of all."""
 
 BLOB_COUNT_DEFAULT: Final = 1_000_000
 PROBABILITY_DEFAULT: Final = 0.01

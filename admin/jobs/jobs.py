@@ -82,7 +82,7 @@ def parsed_command(job: Job, context: click.Context, *more: str) -> click.Contex
     Args:
         job: whose command.
         context: of the command that asks.
-        more: further options, behind those of the job.
+        more: further options, after the job's own options.
 
     Raises:
         BadJob: an option is not one of the command, or has a wrong value.
@@ -160,12 +160,12 @@ class JobState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """A job as it stands.
+    """The state of a job.
 
     Attributes:
         turns: its next runs.
         open_now: whether its window is open.
-        window_changes_at: when it closes or opens; None where there is none.
+        window_changes_at: when its window closes or opens; None without a window.
         last: its newest run that is kept.
         missed: the run that should have begun and has not.
     """
@@ -419,13 +419,13 @@ _SHOW: Final = Command(
 _PAUSE: Final = Command(
     name="pause",
     summary="Have no scheduler run a job until it is resumed.",
-    about="""A run that is at work goes on to its end. With --now it ends within seconds, whoever began it and wherever
-    it runs, in good order as at the end of its window: --staging loses only the token ranges being read.""",
+    about="""A run that is at work goes on to its end. With --now it ends within seconds, on whichever host it runs,
+    in good order as at the end of its window: --staging loses only the token ranges being read.""",
     service="mailmend.admin.jobs.jobs:pause_job",
     present="mailmend.admin.jobs.jobs:paused_document",
     options=(
         NAME,
-        option("--reason", "Why: shown to whoever finds it paused.", metavar="TEXT"),
+        option("--reason", "Reason: shown to operators who find it paused.", metavar="TEXT"),
         flag("--now", "End the run that is at work, too."),
     ),
     shared=(_ONE, CONNECTION),
@@ -471,7 +471,7 @@ JOBS: Final = CommandGroup(
         ),
     ),
     examples="""
-        mailmend jobs list                                what is declared, when it runs, how it stands
+        mailmend jobs list                                what is declared, when it runs, its state
         mailmend jobs run nightly-repair                  now
         mailmend jobs set nightly-repair --rows-per-second 2000     slower, while it runs
         mailmend jobs history nightly-repair              how its runs ended
@@ -483,14 +483,14 @@ In the settings file (only command and schedule are needed):
   command = "repair messages --engine local"   # as it is typed behind `mailmend`
   schedule = "30 1 * * *"           # minute, hour, day of month, month, day of week
   time_zone = "Europe/Berlin"       # of schedule and window; UTC
-  jitter = "10m"                    # begins up to so much later; 0
+  jitter = "10m"                    # begins up to this much later; 0
   window = "01:00-05:30"            # ended in good order at its end, goes on in the next one; always
   longest = "4h"                    # ended in good order after so long; 12h
   missed = "run"                    # what a missed run means: "run" as soon as it can, or "skip" it; "skip"
   max_fixes = 100000                # limits, as the command's options of these names
   rows_per_second = 20000
   tell = "trouble"                  # after failures, drift and interruptions, or "always"; "trouble"
-  tell_command = "page-somebody"    # gets JSON on stdin
+  tell_command = "page-on-call"     # gets JSON on stdin
   tell_webhook = "https://hooks.example.org/T0/B0"   # JSON is posted there, up to six times
   metrics_file = "/var/lib/node_exporter/nightly-repair.prom"   # as the command's --metrics-file""",
     settings=None,

@@ -147,10 +147,10 @@ def _limit_text(limit: int | None) -> str:
 SET: Final = Command(
     name="set",
     summary="Change the limits of a run while it is at work.",
-    about="""NAME is that of a job which runs, or the id of a run that was started by hand (mailmend runs list). It
-    counts for this run alone: the next one has what is declared. The run hears of it within seconds wherever it reads
-    or writes, whatever its engine; --max-fixes when its scan is over, before it mends anything. Everything that was set
-    is on record: mailmend runs show.
+    about="""NAME is the name of a job that runs, or the id of a run that was started by hand (mailmend runs list). The
+    change is for this run alone: the next run has the declared limits. With either engine the change takes effect
+    within seconds wherever the run reads or writes; --max-fixes takes effect when the scan is over, before anything is
+    mended. Every change is recorded: mailmend runs show.
 
     A check that was started by hand is on no record, so it cannot be named: end it (Ctrl-C, it writes nothing), and
     start it again with --rows-per-second.""",

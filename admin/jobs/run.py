@@ -88,7 +88,7 @@ class JobEnded:
 
 
 def run_job(request: JobRunRequest, caller: Caller) -> JobEnded:
-    """Run the job's command in this process, until its own end or that of its time; send messages to those who asked.
+    """Run the job's command in this process until it ends or its time is over; send messages to those who asked.
 
     Raises:
         UnsafeRequest: the job is paused, or its window closed, and a person started it.
@@ -215,7 +215,7 @@ def ended_document(result: JobEnded) -> Document:
 
 
 def _command(_: dict[str, Any], others: dict[str, Any], context: click.Context) -> JobCommand:
-    """That of the job which is named, with what was typed for it; from here on it is this job's."""
+    """The command of the job which is named, with what was typed for it; from here on it is this job's."""
     job = job_named(others.pop("name"), declared_jobs(context))
     file = others.pop("metrics")
     context.meta[JOB] = job.name
@@ -243,8 +243,8 @@ RUN: Final = Command(
     its window, or of its longest duration, it is ended in good order, and the next run goes on. What a person types
     counts more: the options of the connection.
 
-    Two repairs of a keyspace never run at once, nor does a job, whoever starts them: the second is refused (exit 3),
-    and says who is at work.
+    Two repairs of a keyspace never run at once, nor do two runs of a job, however they are started: the second is
+    refused (exit 3), and names the process that is at work.
 
     Schedulers give --scheduled; mailmend jobs install writes their units.""",
     service="mailmend.admin.jobs.run:run_job",
@@ -264,6 +264,6 @@ RUN: Final = Command(
     examples="""
         mailmend jobs run nightly-repair
         mailmend jobs run nightly-repair --anyway         by day, though it has a window""",
-    exits="that of the command; 130 its time was over (the next run goes on), or it was interrupted; 2 also where it "
+    exits="as the job's command; 130 its time was over (the next run goes on), or it was interrupted; 2 also where it "
     "is paused or its window closed; 4 also where the ledger cannot be reached.",
 )

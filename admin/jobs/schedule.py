@@ -39,7 +39,7 @@ class Turn:
 
 
 def turns_after(job: Job, at: datetime) -> Iterator[Turn]:
-    """The runs that are due after this instant, for ever; those outside the window are none."""
+    """The runs that are due after this instant, for ever; runs outside the window are left out."""
     return (_turn(job, due) for due in job.schedule.after(at, job.zone) if is_open(job, due))
 
 
@@ -117,7 +117,7 @@ def counts_from(job: Job, last_begun_at: datetime | None, at: datetime) -> datet
 
 
 def due_turn(job: Job, since: datetime, at: datetime) -> Turn | None:
-    """The run to begin at `at`: the last of those that were due after `since`; None where there is none."""
+    """The run to begin at `at`: the last run that was due after `since`; None without one."""
     turn = last_turn(job, at)
     return turn if turn.due_at > since else None
 

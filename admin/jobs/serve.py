@@ -50,13 +50,13 @@ from mailmend.repair.ledger.tasks import AdminTasks
 from mailmend.repair.log_fields import heard
 
 BEAT: Final = timedelta(seconds=TTL_SECONDS / 4)
-"""How often whoever leads renews the lease, and whoever stands by tries to take it."""
+"""How often the leader renews the lease, and each server on standby tries to take it."""
 
 _EARLY: Final = timedelta(seconds=1)
-"""A look may come so much early and count for the lease: the next one may be a whole beat later."""
+"""A look may come this early and count for the lease: the next one may be a whole beat later."""
 
 TASKS_EVERY: Final = timedelta(seconds=5)
-"""How often whoever leads looks for tasks that other servers were asked for."""
+"""How often the leader looks for tasks that other servers were asked for."""
 
 _KILLED_SECONDS: Final = 5
 """How long the end of what was killed is waited for."""
@@ -75,7 +75,7 @@ class JobServer:
         begin: starts the run of a job that is due.
         tasks: runs what is asked for over HTTP, on this server or another.
         jobs: the last ones that were declared rightly.
-        lease: that of the server which leads; None while another does.
+        lease: the leader's lease, while this server leads; None while another does.
         unreached: why the ledger could not be used the last time; "" where it could.
     """
 
@@ -171,7 +171,7 @@ class JobServer:
         if self._closing and not self.lease:
             return
         if self.lease and self.lease.lives_until <= now:
-            self._lose("nobody answered in time")
+            self._lose("the cluster did not answer in time")
         try:
             if self.lease:
                 self.lease = await self.apart(self.leases.renew, self.lease)
@@ -292,7 +292,7 @@ class _Times(BaseTrigger):  # type: ignore[misc]
 
 
 Face = Callable[[TaskDesk, asyncio.Event], Coroutine[Any, Any, None]]
-"""Serves whoever asks at the desk, until the event."""
+"""Serves callers at the desk, until the event."""
 
 
 class DeclaredJobs(NamedTuple):
@@ -373,7 +373,8 @@ class Commands:
     """The commands that a server begins: with the settings that it has accepted, whatever the file says meanwhile.
 
     Args:
-        folder: for a copy of these settings, which nobody else may read: they may hold a password.
+        folder: for a copy of these settings, which no other user may read: they may hold a
+            password.
     """
 
     request: ServeRequest
@@ -412,7 +413,7 @@ def job_health(*, leads: bool, unreached: str) -> Sequence[PartHealth]:
     ledger = PartHealth("Ledger", HealthStatus.HEALTHY)
     if unreached:
         ledger = PartHealth("Ledger", HealthStatus.UNHEALTHY, "the cluster does not answer")
-    return (ledger, PartHealth("Jobs", HealthStatus.HEALTHY, "it leads" if leads else "it stands by"))
+    return (ledger, PartHealth("Jobs", HealthStatus.HEALTHY, "it leads" if leads else "it is on standby"))
 
 
 def served_document(_: ServingEnded) -> Document:
@@ -438,19 +439,20 @@ FACE: Final = http_face(
 SERVE: Final = Command(
     name="serve",
     summary="Run the jobs at their times, until it is stopped.",
-    about="""Each run is `mailmend jobs run NAME --scheduled`, in a process of its own. Several servers of a keyspace
-    are safe: one leads, the others stand by; one that was killed is followed by another within 75 seconds. A planned
-    run is run once at most, whoever begins it.
+    about="""Each run is `mailmend jobs run NAME --scheduled`, in a process of its own. Several
+    servers of a keyspace are safe: one leads, the others stand by; one that was killed is followed
+    by another within 75 seconds. A planned run is run once at most, whichever process begins it.
 
     SIGHUP reads the settings again: all of them, or, where one is wrong, none; until then runs have those that were
     read last. SIGTERM and Ctrl-C end the runs in good order, and then the server; a second one does not wait for them.
-    What it does and what its runs say is on stderr. Nobody can type a password for a run: it comes from a file, a
+    What it does and what its runs say is on stderr. A run cannot ask for a password: it comes from a file, a
     command or the environment.
 
     With --listen scripts that know James's webadmin have their tasks done here: POST
     /messages?task=SolveInconsistencies, POST /mailboxes?task=..., DELETE /blobs?scope=unreferenced, /tasks. A task is
-    recorded in the ledger before it is acknowledged; whoever leads runs it, tasks of one lease one after another. Other
-    addresses than those of this machine are refused without tokens and TLS. This needs mailmend[serve].""",
+    recorded in the ledger before it is acknowledged; the leader runs it, tasks of one lease one
+    after another. Addresses outside this machine are refused without tokens and TLS. This needs
+    mailmend[serve].""",
     service="mailmend.admin.jobs.serve:serve",
     present="mailmend.admin.jobs.serve:served_document",
     shared=(

@@ -1,8 +1,8 @@
 """James's administrative tasks: a desk for callers over a network, and what runs them.
 
 The server that leads runs each task as a command in a process of its own. A task that a killed
-server has left is begun again by whoever leads next: repairs converge. Tasks of one lease run one
-after another, and wait while anybody else holds it; others run side by side.
+server has left is begun again by the next leader: repairs converge. Tasks of one lease run one
+after another, and wait while another process holds it; others run side by side.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from mailmend.repair.ledger.leases import Leases
 from mailmend.repair.ledger.tasks import AdminTask, AdminTasks, TaskStatus
 
 LOOK_EVERY: Final = timedelta(seconds=1)
-"""How often a task that somebody waits for is looked at."""
+"""How often a task with a waiting caller is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class TaskDesk:
         """The task once it is over; None when that took too long.
 
         Raises:
-            UnknownTask: there is none.
+            UnknownTask: there is no such task.
         """
         until = self.clock.monotonic() + within.total_seconds()
         while not (found := await self.get(task)).status.is_over:
@@ -102,7 +102,7 @@ class TaskRunner:
     """Runs the tasks of a keyspace while this server leads.
 
     Attributes:
-        folder: for files of findings, which nobody else may read; each goes with its task.
+        folder: for files of findings, which no other user may read; each goes with its task.
         wake: called when a task has ended.
     """
 
@@ -227,7 +227,7 @@ class TaskRunner:
 
 
 def _event(line: str) -> Mapping[str, Any]:
-    """An event of a command's log; empty for what is none."""
+    """An event of a command's log; empty where the line is not an event."""
     try:
         event = json.loads(line)
     except ValueError:

@@ -1,6 +1,6 @@
 """Who hears how a run of a job ended: a command that gets it on stdin, a web address that it is posted to.
 
-Telling changes nothing of the run: a message that fails is a sentence for whoever reads the log. Only the standard
+Telling changes nothing of the run: a message that fails is a sentence in the log. Only the standard
 library is used; no redirect is followed, and no message shows more of the address than its host, for the rest is often
 a secret.
 """
@@ -34,7 +34,7 @@ def is_wanted(tell: Tell, *, attention: bool) -> bool:
 
 
 def tell_all(tell: Tell, message: Mapping[str, Any], clock: Clock) -> Iterator[str]:
-    """Tell everybody, and say whom no message reached."""
+    """Tell every receiver, and say whom no message reached."""
     text = json.dumps(message)
     for address, send in ((tell.command, _run), (tell.webhook, _post)):
         try:

@@ -1,7 +1,7 @@
 """What other schedulers need to run jobs: systemd's units, a crontab, CronJobs of Kubernetes, DAGs of Airflow.
 
 Pure: a declaration in, the texts of files out. All of them start `mailmend jobs run NAME --scheduled`, which knows the
-window, the jitter and the limits; a scheduler only knows when, and ends what has not ended by itself.
+window, the jitter and the limits; a scheduler only knows when, and ends a run that has not ended in time.
 """
 
 import json
@@ -51,7 +51,7 @@ class UnitPlace:
 
 
 def limit_seconds(job: Job) -> int:
-    """When a scheduler ends a run, counted from its start: later than the run would end by itself."""
+    """When a scheduler ends a run, counted from its start: later than the run's own end."""
     return int((job.jitter + job.longest).total_seconds()) + _STOP_SECONDS
 
 
@@ -145,7 +145,7 @@ SystemCallFilter=@system-service
 
 
 def _writable(job: Job) -> str:
-    """Where the job may write besides its own folder."""
+    """Where the job may write in addition to its own folder."""
     folder = PurePath(job.metrics_file).parent if job.metrics_file else None
     return f"ReadWritePaths={_systemd_word(f'-{folder}')}\n" if folder else ""
 
@@ -166,7 +166,7 @@ def crontab(jobs: Sequence[Job], place: UnitPlace) -> dict[str, str]:
     """One crontab for all jobs, as a person's own or for /etc/cron.d after a user was put before each command."""
     lines = [
         "# Made by `mailmend jobs install`: make it anew after changing a declaration.",
-        "# cronie knows CRON_TZ; where cron does not (Debian's), the host's zone must be the one that stands here.",
+        "# cronie knows CRON_TZ; where cron does not (Debian's), the host's zone must be the one that is set here.",
         "# cron starts nothing that it has missed: `mailmend jobs list` tells it.",
     ]
     for job in jobs:

@@ -1,4 +1,4 @@
-"""Local servers: a real Cassandra on this machine, and RabbitMQ, Pulsar, S3 beside it, for demo, development and tests.
+"""Local servers: a real Cassandra on this machine, and RabbitMQ, Pulsar, S3 with it, for demo, development and tests.
 
 `local_servers(folder).up(ClusterRequest(nodes=3), ["rabbitmq"])` is what `mailmend local up --nodes 3 --with rabbitmq`
 calls; `local_cluster(folder)` is Cassandra alone.

@@ -16,7 +16,7 @@ from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Row
 
 FAR_UID = 1_000_000
-"""Uids above this are never handed out by a mailbox of a demo, so a row there belongs to nobody."""
+"""Uids above this are never handed out by a mailbox of a demo, so a row there has no owner."""
 
 Writes = tuple[Write, ...]
 

@@ -1,7 +1,7 @@
 """Settings of one local cluster of Cassandra: how many nodes, which release, which ports, how much heap.
 
-They are written beside the data at the first start, so that a later start of the same data, or of one of its nodes,
-needs no settings.
+They are written next to the data at the first start, so that a later start of the same data, or of
+one of its nodes, needs no settings.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The jars of the Cassandra connector that Spark is started with: pinned, and fetched as those of local servers are.
+"""The jars of the Cassandra connector that Spark is started with: pinned, and fetched as the jars of local servers are.
 
 Spark's own resolver takes `~/.m2` for a source, and fails where that folder holds the description of a module without
 its jar, as it does wherever Maven builds something.

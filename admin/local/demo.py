@@ -35,7 +35,7 @@ from mailmend.model.table import Row
 
 USER: Final = "bob@example.org"
 ARCHIVED: Final = 20
-"""Mails of a second, smaller mailbox, where nothing is in doubt: a counter is mended only in such a one."""
+"""Mails of a second, smaller mailbox, where nothing is in doubt: a counter is mended only in such a mailbox."""
 _FINE_OR_DRIFT: Final = (0, 1)
 _QUIET: Final = ("--no-writers", "--delay", "1s")
 

@@ -54,10 +54,11 @@ class Installed:
     Attributes:
         packages: their versions by name; None where one is not installed.
         unfit: packages that do not meet our requirements.
-        java: the major version of the Java that would run, and where it is; or why there is none.
+        java: the major version of the Java that would run, and where it is; or why no Java is
+            found.
         java_of_wheel: whether that Java comes with the extra `java`.
         scala: the version of Scala in PySpark's jars.
-        connector: the Maven coordinates of the Cassandra connector; or why there are none.
+        connector: the Maven coordinates of the Cassandra connector; or why they are unknown.
         connector_here: whether its jars are on this machine.
         executors_python: the version of the Python that PYSPARK_PYTHON names, where it is on this machine.
     """
@@ -230,7 +231,7 @@ def _java(found: Installed) -> PartFound:
         state = _CHANGE if found.packages.get("pyspark") else _NONE
         return PartFound("Java", state, found.java.what, found.java.mend)
     if found.java_of_wheel and (found.packages.get("pyspark") or "").startswith("4."):
-        seen = f"{found.java}: that of mailmend[java] lacks modules that Spark 4 needs"
+        seen = f"{found.java}: the Java of mailmend[java] lacks modules that Spark 4 needs"
         return PartFound(
             "Java", _CHANGE, seen, "Install a Java 17 (Debian: openjdk-17-jre-headless) and set JAVA_HOME."
         )
@@ -253,7 +254,7 @@ def _spark(found: Installed) -> Iterator[PartFound]:
         seen = f"PySpark's own is {found.scala}, and {connector} is made for {wanted}"
         yield PartFound("Scala", _CHANGE, seen, _UPGRADE.format(extra="[spark]"))
     else:
-        yield PartFound("Scala", _OK, found.scala or f"{wanted}, that of the connector")
+        yield PartFound("Scala", _OK, found.scala or f"{wanted}, the connector's version")
     here = "its jars are here" if found.connector_here else "the first scan fetches its jars from Maven Central"
     yield PartFound("connector", _OK, f"{connector}; {here}")
 
@@ -361,7 +362,7 @@ def _broker(found: BrokerFound | MailmendError | None) -> PartFound:
     if found.policies or found.alarms:
         return _broker_unwell(seen, found)
     if not found.has_api:
-        without = f"{seen} answers; without its HTTP API nobody tells how many messages are unacked"
+        without = f"{seen} answers; without its HTTP API the number of unacked messages is unknown"
         return PartFound("broker", _OK, without, "Name it with --broker-management http://host:15672")
     return PartFound("broker", _OK, f"{seen} answers, and so does its HTTP API")
 

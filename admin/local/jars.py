@@ -4,8 +4,8 @@ They are fetched into a folder of their own and moved into place as a whole, und
 none, and of two processes that need them at once one waits for the other. Their checksums are kept in the repository
 (`pinned/`, as `sha256sum` writes them), so that a download is verified against what was tested.
 
-The Ivy that PySpark ships fetches them, with its own default resolver, which asks the public repository. Somebody whose
-machine may not names an Ivy settings file in `MAILMEND_IVY_SETTINGS`.
+The Ivy that PySpark ships fetches them, with its own default resolver, which asks the public
+repository. Where a machine may not, `MAILMEND_IVY_SETTINGS` names an Ivy settings file.
 """
 
 import hashlib
@@ -51,8 +51,9 @@ class JarProgram(JavaProgram):
         organisation, module: its Maven coordinate, with the version.
         classifier: of the one jar that holds the whole program; empty where it is the module with all that it needs.
         beside: coordinates (organisation, module, version) of further modules, wanted with all that they need.
-        listed: whether its jars are listed beside their checksums, and are fetched as that list says. Ivy follows no
-            `dependencyManagement` that a pom imports, so what it finds by itself may not fit together.
+        listed: whether its jars are listed with their checksums, and are fetched as that list says. Ivy follows no
+            `dependencyManagement` that a pom imports, so what it finds without the list may not fit
+            together.
     """
 
     organisation: str
@@ -72,7 +73,7 @@ def pins_of(program: JarProgram, pinned: Path = PINNED) -> dict[str, str]:
 
 
 def jars_listed(program: JarProgram, pinned: Path = PINNED) -> list[ListedJar]:
-    """Each jar of a program whose jars are listed beside their checksums; none of any other program."""
+    """Each jar of a program whose jars are listed with their checksums; no jar of any other program."""
     if not program.listed:
         return []
     lines = (pinned / f"{program.module}-{program.version}.modules").read_text(encoding="ascii").splitlines()
@@ -199,7 +200,7 @@ def event_in(line: str) -> Literal["found", "fetched"] | None:
 
 
 def problem_in(output: str) -> str:
-    """The first error that Ivy names; "" when there is none."""
+    """The first error that Ivy names; "" without an error."""
     for line in output.splitlines():
         if "Server access error" in line or "not found" in line or "FAILED" in line:
             return line.strip().lstrip(": ")

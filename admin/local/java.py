@@ -1,8 +1,8 @@
-"""Finding a Java that runs Cassandra or Spark, and saying what to install when there is none.
+"""Finding a Java that runs Cassandra or Spark, and saying what to install when none is found.
 
-Searched in this order: `JAVA_HOME`, the `PATH`, the wheel of the extra `mailmend[java]`, and where none of them serves,
-the folders in which packages and tools install Java. The first one whose version the program prefers is taken; the
-error names those of a wrong version, each once.
+Searched in this order: `JAVA_HOME`, the `PATH`, the wheel of the extra `mailmend[java]`, and where
+none of them serves, the folders in which packages and tools install Java. The first Java whose
+version the program prefers is taken; the error names each Java of a wrong version once.
 """
 
 import os

@@ -183,8 +183,8 @@ _STATUS: Final = "mailmend.admin.local.local:status_document"
 LOCAL: Final = CommandGroup(
     name="local",
     summary="A real Cassandra on this machine.",
-    about="""Beside it, where wanted, RabbitMQ, Pulsar and a store that speaks S3. 127.0.0.1 only, little memory; what
-    they are made of is fetched once and then used offline.""",
+    about="""On request also RabbitMQ, Pulsar and a store that speaks S3. The servers listen on 127.0.0.1 only
+    and use little memory. Their programs are fetched once and then used offline.""",
     commands=(
         Command(
             name="up",
@@ -214,8 +214,8 @@ LOCAL: Final = CommandGroup(
                 ),
                 option(
                     "--with",
-                    f"Servers to start beside it, with commas: {known_names()}. RabbitMQ's user is guest, its "
-                    "password too.",
+                    f"Further servers to start, separated by commas: {known_names()}. RabbitMQ's user is guest, "
+                    "with the password guest.",
                     "names",
                     type=ParsedValue("names", parse_names),
                     metavar="NAMES",
@@ -225,7 +225,7 @@ LOCAL: Final = CommandGroup(
         ),
         Command(
             name="down",
-            summary="Stop it and all beside it; the data stay.",
+            summary="Stop Cassandra and the other servers; the data stay.",
             about="Only processes that `local up` started are touched.",
             service="mailmend.admin.local.local:down",
             present=_STATUS,
@@ -233,12 +233,12 @@ LOCAL: Final = CommandGroup(
         ),
         Command(
             name="status",
-            summary="Say how it is.",
-            about="Also how every server beside it is that was started.",
+            summary="Show the state of Cassandra and of the other servers.",
+            about="Every server that was started here is shown.",
             service="mailmend.admin.local.local:status",
             present=_STATUS,
             options=(_FOLDER,),
-            exits="0 every node answers, 3 some do, 4 none does. A server beside them counts as a node until it is "
+            exits="0 every node answers, 3 some do, 4 none does. Each other server counts as a node until it is "
             "stopped.",
         ),
         Command(
@@ -252,7 +252,7 @@ LOCAL: Final = CommandGroup(
     ),
     examples="""
         mailmend local up                      one node of Cassandra
-        mailmend local up --with rabbitmq,s3   and what a mail queue needs besides
+        mailmend local up --with rabbitmq,s3   and what a mail queue needs in addition
         mailmend local status --json           how they are, for a script
         mailmend local down                    stop all of them; the data stay
         mailmend local clean                   and go with this""",

@@ -14,7 +14,7 @@ _LAST: Final = 32_000
 
 
 def free_port(hosts: Sequence[str], besides: Collection[int] = ()) -> int:
-    """A port that is free on every address and not in `besides`, which are promised already.
+    """A port that is free on every address and not in `besides`, whose ports are promised already.
 
     The search begins anywhere: two programs that choose at the same time, or one while the other's server is down for
     a moment, hardly ever meet.

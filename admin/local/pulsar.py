@@ -1,9 +1,10 @@
 """Pulsar on this machine: broker, bookkeeper and metadata in one process, 127.0.0.1 only, little memory.
 
-It is Pulsar's own `standalone`, without functions and stream storage. Its jars are listed (`pinned/`), as a resolver of
-Maven's found them with the versions that Pulsar's parent pom manages; Ivy, which does not read those, finds such as
-clash. Without `listeningInterface` the bookkeeper would listen on every address. The port that it takes is chosen at
-each start, by itself; the data survive its change. SIGTERM ends it in order; after kill -9 it recovers its ledgers.
+It is Pulsar's own `standalone`, without functions and stream storage. Its jars are listed
+(`pinned/`), as a resolver of Maven's found them with the versions that Pulsar's parent pom manages;
+Ivy, which does not read those, finds such as clash. Without `listeningInterface` the bookkeeper
+would listen on every address. Its port is chosen automatically at each start; the data survive its
+change. SIGTERM ends it in order; after kill -9 it recovers its ledgers.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""RabbitMQ and its Erlang on this machine: found where somebody installed them, else fetched once from Debian.
+"""RabbitMQ and its Erlang on this machine: found where they are installed, else fetched once from Debian.
 
 What is fetched lies in the user's cache with a C library of its own, so it runs on any Linux. Its programs name that
 library, and its scripts their Erlang, by whole paths: the folder serves where it was made, and is made anew elsewhere.
@@ -168,7 +168,7 @@ def _loader(root: Path) -> Path:
     found = sorted(root.glob("usr/lib/*-linux-gnu*/ld*.so.[0-9]"))
     if not found:
         raise LocalServerError(
-            "RabbitMQ cannot be kept in a folder of its own: the C library that came with it is none that is known",
+            "RabbitMQ cannot be kept in a folder of its own: the C library that came with it is unknown",
             mend=f"Install RabbitMQ, and name its folder with {HOME_VARIABLE}.",
         )
     return found[0]
@@ -306,6 +306,6 @@ def apt_conf(folder: Path) -> str:
 
 
 def first_error(printed: str) -> str:
-    """The first error that apt names; "" when there is none."""
+    """The first error that apt names; "" without an error."""
     errors = [line[2:].strip() for line in printed.splitlines() if line.startswith("E:")]
     return errors[0] if errors else ""

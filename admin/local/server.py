@@ -215,7 +215,7 @@ class LocalServer:
         printed = "\n".join(tail(site.console(name)) for name in self.record.processes)
         return LocalServerError(
             f"{self.kind.title} {what}: {why_ended(tail(log), printed)}",
-            mend=f"Its logs: {log} and those beside {site.console('*')}",
+            mend=f"Its logs: {log} and the files next to {site.console('*')}",
         )
 
     @property

@@ -32,7 +32,7 @@ class Machine:
     def of_this_user(
         cls, environment: Mapping[str, str] | None = None, *, progress: Progress | None = None
     ) -> "Machine":
-        """The user's environment; that of this process when None."""
+        """The user's environment; this process's environment when None."""
         environment = os.environ if environment is None else environment
         return cls(environment, cache_home(environment, home_of(environment)), progress or Silent())
 
@@ -55,8 +55,8 @@ class Launch:
 
     Attributes:
         name: such as `server`; unique in its server. Its output goes to `Site.console(name)`.
-        command: the words; nothing secret, as everybody may read them.
-        mark: what stands in the command line of this process, from its start, and in that of no other.
+        command: the words; nothing secret, because every user may read them.
+        mark: text in the command line of this process, from its start, and of no other process.
         environment: the whole environment of the process.
     """
 

@@ -1,7 +1,7 @@
-"""The servers of one local folder: one to three nodes of Cassandra, and beside them what `--with` names.
+"""The servers of one local folder: one to three nodes of Cassandra, and the servers that `--with` names.
 
-What the nodes have in common (release, ports, heap) is written beside their data at the first start, so that a later
-start needs no settings.
+What the nodes have in common (release, ports, heap) is written next to their data at the first
+start, so that a later start needs no settings.
 """
 
 import os
@@ -66,7 +66,7 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """All nodes of a local cluster; `settings` is None where there is none."""
+    """All nodes of a local cluster; `settings` is None without a cluster."""
 
     folder: Path
     settings: ClusterSettings | None
@@ -221,7 +221,7 @@ def _status_of(node: LocalServer) -> NodeStatus:
 _KINDS: Final[tuple[ServerKind, ...]] = (RabbitMq(), ObjectStore(), Pulsar())
 
 SERVICES: Final[Mapping[str, ServerKind]] = {kind.name: kind for kind in _KINDS}
-"""Every kind of server beside Cassandra, by the name that a person types."""
+"""Every kind of server except Cassandra, by the name that a person types."""
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -229,7 +229,7 @@ def parse_names(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in SERVICES]
     if unknown or not names:
-        raise WrongUse(f"{(unknown or [text])[0]!r} is none of the servers that can be started: {known_names()}")
+        raise WrongUse(f"{(unknown or [text])[0]!r} is not a server that can be started: {known_names()}")
     return tuple(name for name in SERVICES if name in names)
 
 
@@ -239,7 +239,7 @@ def known_names() -> str:
 
 @dataclass(frozen=True, slots=True)
 class LocalStatus:
-    """The cluster's status, and that of every other server that was ever started there."""
+    """The cluster's status, and the status of every other server that was ever started there."""
 
     cluster: ClusterStatus
     services: tuple[ServerStatus, ...] = ()

@@ -23,10 +23,10 @@ from mailmend.model.errors import MailmendError
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Installed versions, and those of servers that answer.
+    """Installed versions, and the versions of servers that answer.
 
     Attributes:
-        packages: by name, those of every extra; None where a package is not installed.
+        packages: by name, the packages of every extra; None where a package is not installed.
         connector: Maven coordinates of the Cassandra connector that fits PySpark; None without PySpark.
         java: which Spark would run on; None where none was found.
         server: release of the cluster; None where none was asked.
@@ -43,7 +43,7 @@ class Versions:
 
 
 def versions(connection: ConnectionSettings | None = None) -> Versions:
-    """The installed versions, and that of a server where one is named."""
+    """The installed versions, and the version of a server where one is named."""
     server, unanswered = _server(connection)
     wanted = [Requirement(require).name for require in requires("mailmend") or ()]
     packages = {name: version_here(name) for name in ("mailmend", *wanted)}
@@ -100,7 +100,7 @@ def versions_document(found: Versions) -> Document:
 
 
 def _named_connection(own: dict[str, Any], _: dict[str, Any], context: click.Context) -> ConnectionSettings | None:
-    """The connection where a host is named; a server that nobody named is not asked."""
+    """The connection where a host is named; without a name no server is asked."""
     return connection_of(own, context) if own["host"] else None
 
 

@@ -20,7 +20,7 @@ from mailmend.model.texts import keyspace_option
 
 LEFT_OUT: Final = "left out"
 _PERSONAL: Final = frozenset({"mailboxbase.user", "name", "user", "mailboxname"})
-"""Columns of mailboxes' paths that name somebody."""
+"""Columns of mailboxes' paths that name a person."""
 
 
 def affected_json(affected: Affected) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def value_text(value: Any) -> str:
 
 
 def written_text(micros: int | None) -> str:
-    """A write time to the microsecond; as a number where it is none of a calendar's."""
+    """A write time to the microsecond; as a number where it is outside the calendar."""
     if micros is None:
         return ""
     try:

@@ -75,10 +75,10 @@ def apply(request: ApplyPlanRequest, caller: Caller) -> "MendingResult | BlobsRe
         head = plan.head
         if head.kind is PlanKind.MESSAGES:
             if request.typed:
-                raise WrongUse(f"{request.typed} says nothing of a plan of messages", mend="Leave it out.")
+                raise WrongUse(f"{request.typed} has no effect on a plan of messages", mend="Leave it out.")
             return _messages(request, plan, caller)
         if request.no_writers or request.yes:
-            raise WrongUse("--no-writers and --yes say nothing of a plan of queues or blobs", mend="Leave them out.")
+            raise WrongUse("--no-writers and --yes have no effect on a plan of queues or blobs", mend="Leave them out.")
         settings = request.settings
         for part, named in (("broker", settings.broker or settings.pulsar), ("blobs", settings.blobs)):
             head.refuse_other(part, named.place if named else "")
@@ -194,7 +194,7 @@ def _blobs(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: Op
 
 
 def _approved(request: ApplyPlanRequest, plan: PlanFile) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The durations that the plan names, and what else is asked of those who carry it out."""
+    """The durations that the plan names, and the other settings of the run that carries it out."""
     policy = plan.head.policy
     return spans_in(policy), {
         **{name: getattr(request, name) for name in ("dry_run", "keep", "pace")},
@@ -217,9 +217,9 @@ APPLY: Final = Command(
     name="apply",
     summary="Do exactly what a plan says.",
     about="""PLAN is a file that `mailmend repair messages`, `repair queues` or `repair blobs` has written with --plan,
-    and somebody has approved. Each finding is looked at again; one that is not as the plan saw it has MOVED, and is
-    left. Nothing else is mended or removed. Everything is written as of the plan's own T, under a lease. Interrupted,
-    the same command goes on.
+    and that an operator has approved. Each finding is looked at again; a finding that has changed since counts as
+    MOVED, and is left. Nothing else is mended or removed. Everything is written as of the plan's own T, under a lease.
+    After an interruption the same command goes on.
 
     Of messages nothing is scanned; before-images are kept, and `mailmend undo` takes back what was done. The tables of
     queues are read twice, as by `repair queues`: what the plan says is proved anew, marks included. Of blobs all

@@ -37,13 +37,13 @@ OF_JAMES: Final = (QueueName("spool"), QueueName("outgoing"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobsWanted:
-    """Which blobs are looked at, and who may refer to them; the names are those of the options.
+    """Which blobs are looked at, and who may refer to them; the names are the names of the options.
 
     Attributes:
         broker: None: it is not asked. Of Pulsar every topic of the namespace is read.
         only_broker: whether a person has said that no other broker holds a mail of the store.
-        references: `TABLE.COLUMN`, beside the columns that are found by their names.
-        queues: beside those that the keyspace names, and James's own; over Pulsar, those that have to be there.
+        references: `TABLE.COLUMN`, in addition to the columns that are found by their names.
+        queues: in addition to the keyspace's and James's own; over Pulsar, the queues that have to exist.
         oldest_message: how old messages at the broker may be; None: the queues must be empty.
         missing: a file for every blob that is missing.
         typed: store and broker as they were typed, without secrets.

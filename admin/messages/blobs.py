@@ -101,8 +101,8 @@ class BlobsResult:
         place: where the blobs are.
         broker_asked: whether messages at the broker were looked at.
         removed_list: the file that lists removed blobs; None where none was removed.
-        options: what a person gave besides the connection, as a command line.
-        plan: the file of a plan that was made, or applied; None where there is none.
+        options: what a person gave in addition to the connection, as a command line.
+        plan: the file of a plan that was made, or applied; None without a plan.
         stores: broker and store as they were typed.
         pace: the rates it had, and why; None where nothing could change them.
     """
@@ -140,7 +140,9 @@ class BlobsResult:
 
 
 def repair_blobs(request: BlobsRequest, caller: Caller, opened: OpenCluster | None = None) -> BlobsResult:
-    """Look twice, remove what nothing refers to; with `dry_run`, or as a check, only look; connects where nobody has.
+    """Look twice and remove what nothing refers to; with `dry_run`, or as a check, only look.
+
+    Without `opened`, the command connects.
 
     Raises:
         SourceUnread: a source of references cannot be read whole; nothing was removed.
@@ -341,7 +343,7 @@ def summary_of(result: BlobsResult) -> dict[str, Any]:
 MEANINGS: Final[Mapping[BlobVerdict, str]] = {
     BlobVerdict.KEEP: "something refers to it",
     BlobVerdict.COLLECT: "nothing refers to it, at both looks: it only takes room (does not fail a check)",
-    BlobVerdict.TOO_YOUNG: "nothing refers to it yet; it stays until nobody can",
+    BlobVerdict.TOO_YOUNG: "nothing refers to it yet; it stays until no writer can",
     BlobVerdict.UNKNOWN_PREFIX: "nothing refers to it, and its id is of another family or of no known kind: it stays",
     BlobVerdict.MISSING: "something refers to it, and it is not there, or not whole",
 }

@@ -79,7 +79,7 @@ def _check_both(request: CheckRequest, caller: Caller, opened: OpenCluster) -> M
 
 
 def _joined(messages: MendingResult, queues: MendingResult) -> MendingResult:
-    """Both in one result: the fields of messages stay, those of queues come beside them."""
+    """Both in one result: the fields of messages stay, and the fields of queues are added."""
     one = messages.summary
     other = queues.summary
     summary = replace(

@@ -1,8 +1,8 @@
 """`mailmend load`: mail from files into a mailbox, through the store that services write through.
 
-Contents go into the store that is named, else where those of the keyspace's messages are. Who reads the mail, James or
-ours, has one store. Which one shows in the messages that are there: a few are looked for. So no mail is written where
-its reader would not find it, and none under an id that its reader deletes too early.
+Contents go into the store that is named, else where the contents of the keyspace's present messages are. A reader of
+the mail, James or ours, has one store. The present messages show which one: a few are looked for. So no mail is
+written where its reader would not find it, and none under an id that its reader deletes too early.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,11 +44,11 @@ ROWS_READ: Final = 200
 """How many rows are read, in token order, so that old and new messages are among them."""
 
 NEWEST: Final = 10
-"""How many of these, the newest ones, are looked for in the store: it may have been another store before."""
+"""How many of the newest rows are looked for in the store: it may have been another store before."""
 
 
 def message_blobs(opened: OpenCluster, named: BlobsSettings | None, remark: Callable[[str], None]) -> Blobs:
-    """The store of the contents, which names new blobs as those of the messages there are named.
+    """The store of the contents, which names new blobs as the blobs of the present messages are named.
 
     Without such messages ids are made of the bytes: copies of a message share one blob, and no delete removes it.
 
@@ -190,7 +190,7 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
 
 
 def _remark_new(mail: Tables, mailboxes: Mailboxes, folder: Folder, caller: Caller) -> None:
-    """Say that a user or mailbox is new where a similar one exists: a typing error makes one that nobody reads."""
+    """Say that a user or mailbox is new where a similar one exists: a typing error makes one without a reader."""
     names = mailboxes.names(folder.user)
     if folder.mailbox in names:
         return
@@ -217,7 +217,7 @@ def load_document(result: LoadResult) -> Document:
         (sums.doubtful, f"{sums.doubtful:,} lines may be read in two ways; each was named with its offset."),
         (result.kind is FolderKind.MBOX, _octets_line(sums)),
         (sums.lagged, f"{sums.lagged:,} lag. Next: mailmend repair lags {keyspace_option(keyspace)}"),
-        (sums.unjournalled, f"{sums.unjournalled:,} of them nobody could take note of. {unnoted}"),
+        (sums.unjournalled, f"{sums.unjournalled:,} of them could not be journalled. {unnoted}"),
     )
     lines = tuple(line for wanted, line in said if wanted)
     left = [_not_stored_json(refused) for refused in result.not_stored]
@@ -253,10 +253,11 @@ def _load_grids(result: LoadResult) -> Iterator[Grid]:
 LOAD: Final = Command(
     name="load",
     summary="Read mbox, Maildir, .eml or .emlx files into a mailbox.",
-    about="""Contents are kept where those of the keyspace's messages are, under ids like theirs: in its tables unless
-    --blobs names another store. Where they are in neither, James has another store, and the load is refused until it is
-    named. A malformed message is stored as it is, byte for byte; what cannot be stored is named. A load that was
-    interrupted goes on where it stopped; one that was finished is refused, unless --again asks for a second copy.
+    about="""Contents are stored with the contents of the keyspace's present messages, under ids of the same form: in
+    its tables unless --blobs names another store. If the present contents are in neither place, James has another
+    store, and the load is refused until --blobs names that store. A malformed message is stored unchanged, byte for
+    byte; what cannot be stored is named. A load that was interrupted continues where it stopped; a load that was
+    finished is refused, unless --again asks for a second copy.
 
     An mbox may have any line ends (LF, CRLF, CR, mixed) and no empty line between its messages. A line that begins with
     'From ' and may be read either way is named with its offset. A Content-Length that is right decides where a message
@@ -273,9 +274,7 @@ LOAD: Final = Command(
     options=(
         click.Argument(["path"], type=click.Path(exists=True, path_type=Path)),
         option("--user", "Whose mailbox.", required=True, metavar="NAME"),
-        option(
-            "--mailbox", "Which mailbox: it is created if there is none; by its name.", required=True, metavar="NAME"
-        ),
+        option("--mailbox", "Which mailbox: by its name; created if it does not exist.", required=True, metavar="NAME"),
         flag("--again", "Once more what was done already: a second copy of all mail."),
     ),
     shared=(MESSAGE_BLOBS, CONNECTION),
@@ -286,6 +285,6 @@ LOAD: Final = Command(
         mailmend load letters/ --user ann --mailbox Letters --blobs file:///srv/mail-contents""",
     exits="0 every message is stored, 2 wrong use (not mail; loaded already), 3 some messages were refused, or "
     "sub-folders or files skipped (each is named; the rest is stored), or bytes of an mbox are in no message, or "
-    "lag where nobody could take note of it; 3 or 4 when a disk is full or the cluster cannot be reached: "
+    "a lag could not be journalled; 3 or 4 when a disk is full or the cluster cannot be reached: "
     "the same command goes on from there.",
 )

@@ -66,7 +66,7 @@ class CheckRequest(ScanRequest):
 
     Attributes:
         blobs: where the contents of mails in queues are; None: not looked at. Of blobs: a `BlobsWanted`.
-        pulsar: whose topics' mails are looked at too, as `PulsarSettings`; None: there is none.
+        pulsar: whose topics' mails are looked at too, as `PulsarSettings`; None: no Pulsar is asked.
     """
 
     what: str = "all"
@@ -80,8 +80,8 @@ class MendingResult:
     """The totals of a check, a repair or an undo, and a few of the findings.
 
     Attributes:
-        options: what a person gave besides the connection, as a command line.
-        plan: the file of a plan that was made, or applied; None where there is none.
+        options: what a person gave in addition to the connection, as a command line.
+        plan: the file of a plan that was made, or applied; None without a plan.
         stores: broker and store as they were typed, where applying the plan needs them again.
         queues: each mail queue; None where they were not looked at.
         topics: the mails of Pulsar's topics; None where they were not looked at.
@@ -102,7 +102,7 @@ class MendingResult:
 
 @dataclass(frozen=True, slots=True)
 class CheckedTopics:
-    """The mails of a namespace of Pulsar's, beside their blobs.
+    """The mails of a namespace of Pulsar's, with the state of their blobs.
 
     Attributes:
         without_blobs: topic, place and id of each mail whose bytes are gone.

@@ -204,7 +204,7 @@ def sum_lines(summary: RepairResult) -> list[str]:
 
 
 def pace_lines(pace: Mapping[str, Any] | None) -> list[str]:
-    """The rates of a run whose pace changes by itself, or was changed, in a sentence; else nothing."""
+    """The rates of a run whose pace adapts automatically, or was changed, in a sentence; else nothing."""
     if not pace or not (pace["auto"] or pace["set"]):
         return []
     lowest, last, limit = (_rate(pace[name]) for name in ("lowest", "last", "limit"))

@@ -87,7 +87,7 @@ WRITING: Final = (
         type=DELAY,
         default=f"{MARGIN_SECONDS:g}s",
     ),
-    flag("--no-writers", "Declare that nobody writes: no margin, and any delay will do."),
+    flag("--no-writers", "Declare that no process writes: no margin is needed, and any delay will do."),
     KEEP_OPTION,
 )
 PLAN: Final = option(
@@ -96,13 +96,13 @@ PLAN: Final = option(
     type=FILE,
     metavar="FILE",
 )
-COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that nobody writes: counters are looked at twice at once.")
+COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that no process writes: counters are looked at twice at once.")
 RUN_ARGUMENT: Final = click.Argument(["run"], type=click.UUID, shell_complete=completed_runs)
 RESULTS: Final = (JSON, REPORT, ANONYMOUS, FINDINGS)
 MEASURED: Final = (*RESULTS, METRICS_FILE)
 REPAIR_EXITS: Final = (
     "0 nothing is left to mend, 1 drift is left (after --dry-run: there is drift), 2 wrong use, 3 some fixes failed "
-    "(the rest stands), 4 the cluster cannot be reached, 130 interrupted: run it again."
+    "(the other fixes are kept), 4 the cluster cannot be reached, 130 interrupted: run it again."
 )
 
 
@@ -110,8 +110,8 @@ _READ: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
 _OWN: Final = (
     option(
         "--references",
-        "A column of the keyspace that holds ids of blobs too, beside those that are found by their names; may be "
-        "given again.",
+        "A further column of the keyspace that holds ids of blobs, in addition to the columns that are found by their "
+        "names; may be given again.",
         multiple=True,
         metavar="TABLE.COLUMN",
     ),
@@ -139,7 +139,7 @@ _OWN: Final = (
     flag("--no-broker", "Leave the broker out: declare that none ever held a mail of this store."),
     flag(
         "--only-broker",
-        "With Pulsar, where tables name queues over RabbitMQ too: declare that nothing of these is left there.",
+        "With Pulsar, where tables name queues over RabbitMQ too: declare that RabbitMQ holds no mail of these queues.",
     ),
     option(
         "--min-age",

@@ -54,7 +54,7 @@ from mailmend.repair.scanners.lookup import Target, TargetMailboxes, TargetMessa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairRequest(ScanRequest):
-    """What may be mended, and where; the names are those of the options.
+    """What may be mended, and where; the names are the options' names.
 
     Attributes:
         plan: a file that what would be mended is written to, instead of mending it.
@@ -350,11 +350,11 @@ _QUEUE_VERDICTS: Final = "\b\n    " + "\n    ".join(
 _REPAIR_QUEUES: Final = Command(
     name="queues",
     summary="Remove what the sweep of the mail queues has left.",
-    about=f"""Of every queue of the keyspace: rows of finished mails in slices that nobody browses, also before the
-    content start, where no sweep looks; their blobs; starts that could move on; counts that are wrong. Both tables are
-    read whole, twice, the delay apart; a partition goes only if it was finished both times, and nothing goes that was
-    written after the first look began. James, workers and sweeps may run meanwhile. Mails that wait are never touched.
-    Removed rows do not come back: begin with --dry-run.
+    about=f"""It cleans every queue of the keyspace: rows of finished mails in slices that are no longer browsed, also
+    before the content start, where no sweep looks; their blobs; starts that could move on; counts that are wrong. Both
+    tables are read whole, twice, the delay apart; a partition goes only if it was finished both times, and nothing goes
+    that was written after the first look began. James, workers and sweeps may run meanwhile. Mails that wait are never
+    touched. Removed rows do not come back: begin with --dry-run.
 
     {_QUEUE_VERDICTS}
 
@@ -362,7 +362,7 @@ _REPAIR_QUEUES: Final = Command(
     unless --marks says what proves that no delivery needs them: `empty`, the broker holds no message of the queue at
     either look, and nothing waits or is delayed; or `old`, no message at the broker is older than --marks-age.
 
-    In tables whose rows never expire, Cassandra gives no room back by itself. --garbagecollect has each node rewrite
+    In tables whose rows never expire, Cassandra alone gives no room back. --garbagecollect has each node rewrite
     their SSTables without what is deleted, one node after the other. What it costs is shown, and asked about, before
     anything is done: bytes, and seconds by one SSTable that is rewritten. Interrupted, the node at work goes on:
     nodetool stop GARBAGE_COLLECT.""",
@@ -379,7 +379,7 @@ _REPAIR_QUEUES: Final = Command(
             default=MarksRule.KEEP.value,
         ),
         option("--marks-age", "With --marks old: only marks written longer ago.", type=Duration(AGE_MAX, zero=False)),
-        flag("--no-blobs", "Leave the blobs out: those of removed rows stay, for stores whose ids are shared."),
+        flag("--no-blobs", "Leave the blobs out: the blobs of removed rows stay, for stores whose ids are shared."),
         flag("--garbagecollect", "Then give the room back at once: nodetool garbagecollect, node after node."),
         option(
             "--nodetool",

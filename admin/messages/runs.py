@@ -244,7 +244,7 @@ RUNS: Final = CommandGroup(
             name="trend",
             summary="What was found, fixed and left by verdict, run after run, the oldest first.",
             about="""Whether drift comes back, and whether repairs keep up with it. A check writes nothing, so it is not
-            among the runs; its report shows them beside what it found. With --json each of `runs` has `findings`,
+            among the runs; its report shows them next to what it found. With --json each of `runs` has `findings`,
             `fixed` and `left` as the run's own result had them.""",
             service="mailmend.admin.messages.runs:list_runs",
             present="mailmend.admin.messages.runs:trend_document",
@@ -257,7 +257,7 @@ RUNS: Final = CommandGroup(
             summary="Show one run: what was asked for, its sums, whose mail it found, some findings with both rows.",
             about="""For each of the mailboxes with most findings: user and path, what was found and what is still so;
             for some findings both rows side by side, what differs marked, with the times of writing. With --json
-            `mailboxes` (each with `mailbox`, `user`, `path`, `findings`, `left`) and `in_other_mailboxes` stand beside
+            `mailboxes` (each with `mailbox`, `user`, `path`, `findings`, `left`) and `in_other_mailboxes` come with
             the run's own fields.""",
             service="mailmend.admin.messages.runs:show_run",
             present="mailmend.admin.messages.runs:run_document",

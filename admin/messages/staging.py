@@ -71,7 +71,7 @@ def staged(
         try:
             yield replace(settings, as_of=as_of, options={**settings.options, **known}), area
         except BaseException:
-            caller.remark(f"What is staged in {state['place']} stands: the same command goes on from there.")
+            caller.remark(f"Staged data in {state['place']} is kept: run the same command to continue.")
             raise
 
 

@@ -30,7 +30,7 @@ class UndoRequest:
 
 
 def undo(request: UndoRequest, caller: Caller) -> MendingResult:
-    """Restore the rows that a run changed, where nobody has changed them since.
+    """Restore the rows that a run changed, where they have not changed since.
 
     Raises:
         UnknownRun: no such run is kept.
@@ -56,7 +56,7 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
 UNDO: Final = Command(
     name="undo",
     summary="Put back what a run changed.",
-    about="""A row returns to its before-image only where nobody has changed it since; the rest is left and counted as
+    about="""A row returns to its before-image only if it has not changed since; the other rows are left and counted as
     moved. The undo is a run of its own, so it can be undone as well.""",
     service="mailmend.admin.messages.undo:undo",
     present="mailmend.admin.messages.mending_document:document_of",

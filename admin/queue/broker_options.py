@@ -66,7 +66,7 @@ BROKER_OPTIONS: Final = (
     _file("--broker-tls-key", "Private key of that certificate."),
     _option(
         "--broker-form",
-        "Type of queue that is declared where there is none yet; one that is there is used as it is.",
+        "Type of queue that is declared where the queue does not exist yet; an existing queue is used as it is.",
         type=click.Choice([form.value for form in Form]),
         default=Form.CLASSIC.value,
     ),

@@ -61,7 +61,7 @@ from mailmend.repair.mending.throttle import Throttle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupRequest:
-    """How all queues of a keyspace are looked at, and what may be removed; the names are those of the options.
+    """How all queues of a keyspace are looked at, and what may be removed; the names are the options' names.
 
     Attributes:
         plan: a file that what would be removed is written to, instead of removing it.
@@ -149,7 +149,9 @@ def _checked_tables(request: CheckRequest, caller: Caller, opened: OpenCluster) 
 
 
 def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster | None = None) -> MendingResult:
-    """Look twice, remove what nobody needs; with `dry_run`, or as a check, only look; connects where nobody has.
+    """Look twice and remove what no queue needs; with `dry_run`, or as a check, only look.
+
+    Without `opened`, the command connects.
 
     Raises:
         WrongUse: marks are to be removed by age, and no age is named, or the other way round.

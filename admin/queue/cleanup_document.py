@@ -1,4 +1,4 @@
-"""What was found of all mail queues and done about it: the parts of a document beside those of messages."""
+"""What was found of all mail queues and done about it: the parts of a document next to the messages' parts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any

@@ -185,27 +185,27 @@ class QueueConnections:
         return self._orders.suspensions if self._has(DELIVERY_SUSPENSION) else None
 
     def existing_conditions(self) -> LedgerConditions | None:
-        """The limits that people set for a while, likewise."""
+        """The limits that people set for a while; None where their table is missing."""
         return self._orders.conditions if self._has(DELIVERY_CONDITION) else None
 
     def existing_history(self) -> LedgerOrderHistory | None:
-        """What was done to both, likewise."""
+        """What was done to suspensions and limits; None where its table is missing."""
         return self._orders.history if self._has(DELIVERY_ORDER_HISTORY) else None
 
     def existing_intents(self) -> LedgerIntents | None:
-        """What is to follow once attempts have ended, likewise."""
+        """What is to follow once attempts have ended; None where its table is missing."""
         return self._orders.intents if self._has(DELIVERY_INTENT) else None
 
     def existing_policies(self) -> LedgerPolicies | None:
-        """What the servers count by, likewise."""
+        """The policies that the servers count by; None where their table is missing."""
         return self._orders.policies if self._has(DELIVERY_POLICIES) else None
 
     def existing_servers(self) -> LedgerServers | None:
-        """The servers, likewise."""
+        """The servers; None where one of their two tables is missing."""
         return self._orders.servers if self._has(DELIVERY_VIEW) and self._has(DELIVERY_SERVER) else None
 
     def existing_attempts(self) -> LedgerAttempts | None:
-        """The journal of attempts, likewise."""
+        """The journal of attempts; None where its table is missing."""
         return self._attempts if self._has(DELIVERY_ATTEMPT) else None
 
     def with_ledger(self) -> Self:
@@ -419,7 +419,7 @@ def blobs_behind(settings: BlobsSettings, tables: AsyncTables | None, clock: Clo
 
 
 class Lacking:
-    """Stands where a command was given no broker or no blobs: has every method, and refuses every call."""
+    """Replaces a broker or blobs that a command was not given: has every method, and refuses every call."""
 
     def __init__(self, what: str, mend: str) -> None:
         self._what = what

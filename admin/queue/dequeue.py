@@ -38,7 +38,7 @@ class DequeueRequest(DryRunRequest):
         limit: how many mails at most; None: all that come.
         wait: end when no mail came for this long, unless `forever`.
         prefetch: how many mails are unacked, and worked on, at once.
-        dry_run: only list the mails that wait, `limit` of them or as many as `prefetch`.
+        dry_run: only list the mails that wait, at most `limit`, or `prefetch` without a limit.
     """
 
     folder: Path | None = None
@@ -228,8 +228,8 @@ DEQUEUE: Final = Command(
     tried again later. No shell is between; no variable of ours (MAILMEND_*) and none of AWS_* is in its environment.
     What it prints goes to stdout, or, with --json, to stderr.
 
-    A dry run takes none: it lists the first that wait, --limit of them or as many as --prefetch. Where they go need not
-    be said then; a command that is named must be there.""",
+    A dry run takes no mail: it lists the first mails that wait, at most --limit, or --prefetch without --limit. It
+    needs neither --dir nor --exec; a command that is named must exist.""",
     service="mailmend.admin.queue.dequeue:dequeue",
     present="mailmend.admin.queue.dequeue:dequeue_document",
     options=(
@@ -242,8 +242,8 @@ DEQUEUE: Final = Command(
             metavar="DIR",
         ),
         option("--exec", "Give each mail to this command.", "command", metavar="COMMAND"),
-        option("--limit", "At most so many mails.", type=click.IntRange(min=1), metavar="N"),
-        option("--wait", "End when no mail came for so long.", type=Duration(WAIT_MAX), default="5s"),
+        option("--limit", "Maximum number of mails.", type=click.IntRange(min=1), metavar="N"),
+        option("--wait", "End when no mail came for this long.", type=Duration(WAIT_MAX), default="5s"),
         flag("--forever", "Do not end where no mail comes."),
         option(
             "--prefetch",

@@ -37,7 +37,7 @@ from mailmend.model.errors import BadMail, CannotReach, ExitCode, MailmendError,
 from mailmend.model.ids import EnqueueId, keyed_id, part_id
 
 AT_ONCE: Final = 16
-"""How many mails are enqueued at once; so many contents are held in memory."""
+"""How many mails are enqueued at once; the contents of this many mails are held in memory."""
 
 RECIPIENTS_FILE_BYTES_MAX: Final = 64 * 2**20
 
@@ -48,7 +48,7 @@ class EnqueueRequest(DryRunRequest):
 
     Attributes:
         recipients_file: a file with one recipient a line, which come behind `recipients`.
-        policies: a file whose quotas are heeded; None: there are none.
+        policies: a file whose quotas are heeded; None: without quotas.
         idempotency_key: what the ids of the mails follow from; None: they are random.
     """
 
@@ -146,7 +146,7 @@ def enqueue(request: EnqueueRequest, _: Caller) -> EnqueueResult:
 
 
 def _recipients(request: EnqueueRequest) -> tuple[str, ...]:
-    """Those of the command, then those of its file."""
+    """The recipients of the command, then the recipients of its file."""
     listed: list[str] = []
     if request.recipients_file:
         listed = _lines(request.recipients_file)
@@ -402,7 +402,7 @@ ENQUEUE: Final = Command(
         ),
         option(
             "--policies",
-            "Policies in YAML: mails that would exceed a quota of theirs are not put. [default: there are no quotas]",
+            "Policies in YAML: mails that would exceed one of their quotas are not put. [default: no quotas]",
             type=FILE,
             metavar="FILE",
         ),

@@ -1,6 +1,6 @@
 """Garbage collection of the queue's tables whose rows never expire: what it costs first, then node after node.
 
-There each time window keeps what was deleted until something rewrites its SSTables, which nothing does by itself.
+There each time window keeps what was deleted until a command rewrites its SSTables; Cassandra alone does not.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -140,14 +140,14 @@ class GarbageCollector:
 
 
 async def _some_key(rows: AsyncTables, table: Table) -> str:
-    """The key of some partition; "" where there is none."""
+    """The key of some partition; "" in an empty table."""
     names = tuple(column.name for column in table.key if column.kind is Kind.PARTITION)
     row = await anext(rows.scan(Scan(table, names, Level.ONE)), None)
     return key_text(tuple(row[name] for name in names)) if row else ""
 
 
 def collector_for(command: str, connections: QueueConnections) -> GarbageCollector | None:
-    """The collector; None where rows and marks expire, since their SSTables then go by themselves.
+    """The collector; None where rows and marks expire, because Cassandra then drops their SSTables.
 
     Raises:
         WrongUse: the command cannot be one that reaches nodetool.
@@ -166,7 +166,7 @@ async def agreed(
 
     Raises:
         CannotReach: nodetool of some node does not answer.
-        UnsafeRequest: nobody agreed.
+        UnsafeRequest: no person agreed.
     """
     cost = await collector.cost(*connections.cluster.nodes())
     if not dry_run:

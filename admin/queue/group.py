@@ -112,7 +112,7 @@ QUEUE: Final = CommandGroup(
         mailmend queue browse --sender '*@example.org' --older-than 1h
         mailmend queue delete --recipient bob@example.org --dry-run
         mailmend queue reconcile                                   is anything lost? broker, tables and blobs compared
-        mailmend queue tend                                        what has to run beside the queue""",
+        mailmend queue tend                                        what has to run next to the queue""",
     epilog="""\b
 Where broker and blobs are: --broker and --blobs, MAILMEND_BROKER and MAILMEND_BLOBS, or in the settings file:
   [queue]

@@ -164,18 +164,18 @@ OVER_MAX: Final = timedelta(minutes=10)
 HEALTH: Final = Command(
     name="health",
     summary="Whether a queue is well, and why not.",
-    about="""Writes nothing. What is wrong: the browse start is older than 7 days; somebody moved it back; nothing was
-    swept for half of what tables live longer than mails stay; a mail stays longer than the tables are made for; dead
-    letters; the broker lacks messages of mails that have waited for a minute (looked at twice, 6 s apart; where
-    consumers run, it needs --broker-management); mails wait and nobody takes any; the broker does not answer.
-    Marks that never expire, in tables that James made, are named and no fault.
+    about="""Writes nothing. Faults are: the browse start is older than 7 days; the browse start was moved back; no
+    sweep ran for half of the time by which rows outlive mails; a mail stays longer than the tables are made for;
+    dead letters; the broker lacks messages of mails that have waited for a minute (looked at twice, 6 s apart; where
+    consumers run, it needs --broker-management); mails wait and no consumer takes any; the broker does not answer.
+    Marks that never expire, in tables that James made, are named, but are no fault.
 
-    Over Pulsar, where no table is read: dead letters; mails that nobody takes; delayed ones more than 5 minutes late,
-    as nobody tends the queue; deletions that pile up; a broker that is away; and what its policies do, as they are in
+    Over Pulsar, where no table is read: dead letters; mails that no consumer takes; delayed mails more than 5 minutes
+    late, because `queue tend` does not run; deletions that pile up; a broker that is away; and Pulsar's policies in
     force for each topic: messages or subscriptions expire, a backlog quota drops the oldest mails or is nearly full,
     idle topics are deleted, done mails are kept for ever, delayed delivery is off or bounded, or acknowledgements lie
-    in nearly more stretches than a broker remembers. Each with the pulsar-admin command that mends it. Policies are
-    told to who administers the tenant; where they cannot be read that is said, and is no fault.""",
+    in almost more stretches than a broker remembers. Each fault comes with the pulsar-admin command that mends it.
+    Only an administrator of the tenant may read policies; where they cannot be read, that is said, and is no fault.""",
     service="mailmend.admin.queue.health:queue_health",
     present="mailmend.admin.queue.health:health_document",
     options=(QUEUE_ARGUMENT, ALL, NO_BROKER),

@@ -21,7 +21,7 @@ _LOGINS: Final = {
 
 
 def parse_pulsar_properties(text: str) -> PulsarSettings:
-    """Where Pulsar is, which namespace, and who we are; what else stands there is not looked at.
+    """Where Pulsar is, which namespace, and who we are; other properties are not looked at.
 
     Raises:
         BadSettings: something is missing, or no such thing; no secret is in the message.
@@ -38,7 +38,8 @@ def parse_pulsar_properties(text: str) -> PulsarSettings:
     kind = found.get("authentication.type", PulsarAuth.NONE.value)
     if kind not in {auth.value for auth in PulsarAuth}:
         raise BadSettings(
-            "authentication.type in pulsar.properties is none that James knows", mend="Write no-auth, token or basic."
+            "authentication.type in pulsar.properties is not one that James knows",
+            mend="Write no-auth, token or basic.",
         )
     login = [value_of(name) for name in _LOGINS[PulsarAuth(kind)]]
     try:

@@ -19,7 +19,7 @@ FIRST_BYTES: Final = 4096
 """How much of each file is read beforehand."""
 
 _BEFORE: Final = "Nothing was enqueued."
-_LATER: Final = "It is not in the queue; every other file is named. Enqueue it by itself."
+_LATER: Final = "It is not in the queue; every other file is named. Enqueue it with a command of its own."
 
 
 @dataclass(frozen=True, slots=True)

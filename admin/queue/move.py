@@ -304,7 +304,7 @@ MOVE: Final = Command(
     present="mailmend.admin.queue.move:move_document",
     options=(
         QUEUE_ARGUMENT,
-        option("--wait", "End when no mail came for so long.", type=Duration(WAIT_MAX), default="5s"),
+        option("--wait", "End when no mail came for this long.", type=Duration(WAIT_MAX), default="5s"),
         flag("--force", "Go on in spite of consumers. At the source they are refused without it."),
         DRY_RUN,
     ),

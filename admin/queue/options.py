@@ -116,7 +116,7 @@ FILTERS: Final = Shared(
 """Which mails, as `selection: MailSelection` of the request."""
 
 MAIL_FILTERS: Final = Shared("selection", {"": (*_OF_MAILS, _ID)}, lambda own, _others, _context: MailSelection(**own))
-"""Likewise, of those about which only the envelope is known."""
+"""The same for mails of which only the envelope is known."""
 
 _option = partial(shared_option, table=TABLE)
 _file = partial(shared_file, table=TABLE)
@@ -153,7 +153,7 @@ _SECRETS: Final = ("broker_password", "s3_access_key", "s3_secret_key", "s3_sess
 SETTINGS_NAMES: Final = frozenset(
     {*(str(declared.name) for declared in (_QUEUE, *BROKER_OPTIONS, *BLOB_OPTIONS)), *_SECRETS}
 )
-"""What the table [queue] may hold beside the tables of its commands."""
+"""What the table [queue] may hold in addition to the tables of its commands."""
 
 
 def typed_stores(context: click.Context) -> list[str]:
@@ -191,7 +191,7 @@ def queue_settings(
 
     Args:
         broker: when it talks to RabbitMQ; None: never. Whether it talks to Pulsar the broker's address says.
-        blobs: when it reads or writes contents; None likewise.
+        blobs: when it reads or writes contents; None: never.
         blobs_if_named: when it does, too, but only where a store is known.
         named: whether it is about one queue.
         ledger: whether it reads or writes the ledger, which is in tables over any broker.
@@ -240,7 +240,7 @@ def _over_pulsar(
 
 
 def _checked_blobs(own: Values, others: Values, context: click.Context) -> BlobsSettings | None:
-    """None where the settings beside the command line do not suffice: then it is said that blobs were not looked at."""
+    """None where the settings outside the command line do not suffice; then the result says that blobs were skipped."""
     if own["blobs"] is None or others["what"] == "messages":
         return None
     is_typed = context.get_parameter_source("blobs") is ParameterSource.COMMANDLINE

@@ -286,7 +286,7 @@ BROWSE: Final = Command(
         QUEUE_ARGUMENT,
         option(
             "--limit",
-            f"At most so many mails. [default: {PAGE_MAILS}; all of them with --lines]",
+            f"Maximum number of mails. [default: {PAGE_MAILS}; all of them with --lines]",
             type=click.IntRange(min=1),
             metavar="N",
         ),

@@ -214,7 +214,7 @@ class _Removed:
         await self.mails.keep(listed, content)
 
     async def keep_row(self, row: Row) -> None:
-        """A row that cannot be decoded as a mail, with those of its blobs that exist."""
+        """A row that cannot be decoded as a mail, with its blobs, as far as they exist."""
         blobs = {}
         for column in _BLOB_COLUMNS if self.with_content else ():
             with suppress(BlobMissing, BadPayload):
@@ -337,7 +337,7 @@ def _mended_lines(result: ReconcileResult) -> list[str]:
     if result.without_content:
         lines.append(f"Of {result.without_content:,} of them the envelope is kept, and no bytes.")
     if mended.unkept:
-        lines.append(f"{len(mended.unkept):,} of them have neither row nor message, so nothing could be kept of those.")
+        lines.append(f"{len(mended.unkept):,} of them have neither row nor message, so nothing could be kept of them.")
     return [*lines, *(f"To put it back: mailmend queue restore {path}" for path in result.kept)]
 
 

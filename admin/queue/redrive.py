@@ -89,7 +89,7 @@ def redrive(request: RedriveRequest, caller: Caller) -> QueueAnswer[RedriveReque
 def _by_journal(connections: QueueConnections, queue: QueueName, caller: Caller) -> LackingMail:
     """Which recipients lack a mail, as far as the journal of attempts knows.
 
-    A queue over topics may have no Cassandra, and then has no journal: that is said, and everybody is delivered to.
+    A queue over topics may have no Cassandra, and then has no journal: that is said, and all recipients get the mail.
     """
 
     @cache
@@ -212,12 +212,13 @@ REDRIVE: Final = Command(
     journal of `delivery serve`, are left out and counted; --all-recipients delivers to them again. A dead letter is a
     mail that its consumer rejected, or that came back too often, or had lost its bytes. Mend the cause first, or it
     comes back here. The bytes of one that is dropped go with it. RabbitMQ's dead letters cannot be searched: a dry run
-    takes all unacked for a moment, conditions those that they leave out, and all of these are given back.""",
+    holds all of them unacked for a moment, and conditions hold the dead letters that they leave out. All are given
+    back.""",
     service="mailmend.admin.queue.redrive:redrive",
     present="mailmend.admin.queue.redrive:redrive_document",
     options=(
         QUEUE_ARGUMENT,
-        option("--limit", "At most so many mails.", type=click.IntRange(min=1), metavar="N"),
+        option("--limit", "Maximum number of mails.", type=click.IntRange(min=1), metavar="N"),
         ids_max("How many mails of the queue are held in memory, about half a KiB each; more is refused."),
         flag("--all-recipients", "Also those recipients that have their mail by the journal of attempts."),
         DRY_RUN,
@@ -227,7 +228,7 @@ REDRIVE: Final = Command(
         mailmend queue redrive --dry-run              how many there are, and how many of them were deleted meanwhile
         mailmend queue redrive --limit 10             the first ten, to see whether they fare better now
         mailmend queue redrive --recipient '*@example.com'    their server is back""",
-    exits="0 done (or there are none), 1 some cannot be read, and stay where they are; 2 wrong use, 3 another process "
-    "does the same, or the broker refused one; 4 cannot reach: "
+    exits="0 done (or there is no dead letter), 1 some cannot be read, and stay where they are; 2 wrong use, 3 another "
+    "process does the same, or the broker refused one; 4 cannot reach: "
     "what is back stays back, the same command goes on. After a kill too: a mail may come twice then, none is lost.",
 )

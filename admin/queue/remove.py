@@ -156,7 +156,7 @@ _KEEPING: Final = """Each mail is kept first, envelope and bytes, in a file that
     forgets them for good."""
 
 _REMOVE_EXITS: Final = (
-    "0 done (or nothing matched), 2 wrong use, or nobody agreed; 3 some could not be removed (each is named), 4 cannot "
+    "0 done (or nothing matched), 2 wrong use, or not agreed to; 3 some could not be removed (each is named), 4 cannot "
     "reach: what was removed stays removed, the same command goes on."
 )
 _NO_KEEP: Final = flag("--no-keep", "Do not keep the removed mails in a file: they are gone.")

@@ -80,7 +80,7 @@ class RemovedMailsFile:
         await self._keep(_line(self._queue, listed, content))
 
     async def keep_row(self, row: Row, blobs: Mapping[str, bytes]) -> None:
-        """Keep a row that cannot be decoded as a mail, and those of its blobs that exist, by column.
+        """Keep a row that cannot be decoded as a mail, and its blobs by column, as far as they exist.
 
         Raises:
             StateUnwritable: the disk refused it.
@@ -153,7 +153,7 @@ def read_removed_mails(file: Path, on_torn: Callable[[], None] | None = None) ->
 
 
 class RestoredLog:
-    """Which mails of a file are restored, written beside it: an interrupted restore goes on from there."""
+    """Which mails of a file are restored, written next to it: an interrupted restore goes on from there."""
 
     def __init__(self, kept: Path) -> None:
         self.path = kept.with_name(f"{kept.name}.restored")

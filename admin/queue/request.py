@@ -88,11 +88,13 @@ def confirm(question: str, caller: Caller, *, yes: bool) -> None:
     """Ask a person to agree.
 
     Raises:
-        UnsafeRequest: nobody can be asked, or the answer was no.
+        UnsafeRequest: there is no terminal to ask on, or the answer was no.
     """
     if yes:
         return
     if caller.ask is None:
-        raise UnsafeRequest(f"nobody is there to answer: {question}", mend="Look first with --dry-run; then say --yes.")
+        raise UnsafeRequest(
+            f"there is no terminal to ask on: {question}", mend="Look first with --dry-run; then say --yes."
+        )
     if not caller.ask(question):
         raise UnsafeRequest("nothing was done", mend="Say --yes, or answer with y.")

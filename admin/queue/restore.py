@@ -163,7 +163,7 @@ def restore(request: RestoreRequest, caller: Caller) -> RestoredMails:
 
 @dataclass(slots=True)
 class _Returning:
-    """Puts back one mail after the other, and records each in the log beside the file."""
+    """Puts back one mail after the other, and records each in the log next to the file."""
 
     connections: QueueConnections
     request: RestoreRequest
@@ -254,7 +254,7 @@ RESTORE: Final = Command(
     name="restore",
     summary="Put back what a delete or purge removed.",
     about="""Each mail returns into the queue that it was in. Each is enqueued anew, under a new id that follows from
-    its old one; one whose time is still to come is delayed again. What is back is written down beside the file, so a
+    its old one; one whose time is still to come is delayed again. What is back is written down next to the file, so a
     restore that was interrupted goes on where it stopped. One that is still listed under its old id, because its
     removal was interrupted, stays as it is. --id restores only the mails that it names, by the ids they had; one that
     the file does not hold is refused before anything is put back.""",

@@ -55,7 +55,7 @@ def sweep_document(result: QueueAnswer[SweepRequest, Sweep]) -> Document:
     request = result.request
     json = {"dry_run": request.dry_run, **sweep_json(result.found, dry_run=request.dry_run)}
     lines = _sweep_lines(request.queue, result.found, dry_run=request.dry_run)
-    remarks = ["Somebody had moved the browse start back. James does so when it moves it without looking."]
+    remarks = ["The browse start had been moved back. James does so when it moves it without looking."]
     return queue_document(result, json, lines, remarks if was_moved_back(result.found) else ())
 
 
@@ -132,11 +132,11 @@ SWEEP: Final = Command(
     name="sweep",
     summary="Move the browse start, and clean up behind it.",
     about="""Only slices without any unmarked mail are cleaned; a mail that is found there all the same is put where
-    listings see it, and published again. Marks stay, so nothing that was deleted comes back. They expire by
-    themselves, but not in tables that James made, which have no time to live: there they stay until `mailmend repair
-    queues --marks` removes them. Mails that would expire soon are renewed. The first 15 minutes, and at least a slice,
-    are never touched. Consumers sweep now and then by themselves: this is for queues in which little happens, and for
-    who does not want to wait.""",
+    listings see it, and published again. Marks stay, so nothing that was deleted comes back. They expire
+    automatically, but not in tables that James made, which have no time to live: there they stay until `mailmend
+    repair queues --marks` removes them. Mails that would expire soon are renewed. The last 15 minutes, and at least
+    the last slice, are never touched. Consumers also sweep from time to time: the command is for queues in which
+    little happens, and for an operator who does not want to wait.""",
     service="mailmend.admin.queue.sweep:sweep",
     present="mailmend.admin.queue.sweep:sweep_document",
     options=(QUEUE_ARGUMENT, flag("--move-only", "Only move the browse start."), DRY_RUN),
@@ -147,7 +147,7 @@ SWEEP: Final = Command(
         mailmend queue sweep
         mailmend queue sweep --move-only            the browse start alone: needs no broker
         mailmend queue sweep --json | jq .rescued""",
-    exits="0 done (or nothing was to do), 1 somebody had moved the browse start back (James does so without looking; "
-    "it is where it belongs again, or a mail holds it), 2 wrong use, 4 cannot reach: the next sweep completes what was "
+    exits="0 done (or nothing was to do), 1 the browse start had been moved back (James does so without looking; it "
+    "is where it belongs again, or a mail holds it), 2 wrong use, 4 cannot reach: the next sweep completes what was "
     "begun.",
 )

@@ -207,7 +207,7 @@ def _version_lines(outcome: AdoptResult) -> Iterator[str]:
         return
     step = written.step
     before = str(step.before) if step.before is not None else f"none, so James assumes {step.assumed}"
-    wrote = "was written" if written.key else ("would be written" if step.changes else "stands there already")
+    wrote = "was written" if written.key else ("would be written" if step.changes else "is there already")
     yield f"James's schema version: before {before}; {step.after} {wrote}."
     if step.caution:
         yield step.caution

@@ -437,7 +437,7 @@ ADVISE: Final = Command(
         option("--trial/--no-trial", "Try the compactions on a copy of your rows.", default=True),
         option(
             "--sample",
-            "Copy at most so many messages for the trial.",
+            "Maximum number of messages to copy for the trial.",
             type=click.IntRange(1, 500_000),
             default=ROWS,
         ),
@@ -445,7 +445,7 @@ ADVISE: Final = Command(
         option("--reads", "How many reads of each kind are measured.", type=click.IntRange(1, 10_000), default=READS),
         option(
             "--dir",
-            "Folder for the files: those of the copy. [default: the system's folder for temporary files]",
+            "Folder for the files: the files of the copy. [default: the system's folder for temporary files]",
             "folder",
             type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
             metavar="DIR",

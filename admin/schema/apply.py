@@ -103,7 +103,7 @@ def apply(request: ApplyRequest, caller: Caller) -> PlanResult | ApplyResult | O
     Raises:
         ReplicationNeeded: the keyspace is to be created on several nodes, without a replication factor.
         LeaseHeld: another apply is at work.
-        RisksNotAllowed: the plan has risks that nobody agreed to.
+        RisksNotAllowed: the plan has risks that no person agreed to.
     """
     wanted = request.rollout()
     patience = request.patience
@@ -132,7 +132,7 @@ class Consent:
         """Return where all of it is agreed to.
 
         Raises:
-            RisksNotAllowed: nobody can be asked, or the answer was no.
+            RisksNotAllowed: there is no terminal to ask on, or the answer was no.
         """
         left = [(place, what) for place, what in risky if place not in self.places and set(what.risks) - self.risks]
         if not left:
@@ -335,7 +335,7 @@ APPLY: Final = Command(
         option("--optional", "Run nothing but this upgrade note of James, or mail-queue.", metavar="NAME"),
         option(
             "--allow",
-            f"Risks that are agreed to, separated by commas, of those that the plan names: {RISK_NAMES}.",
+            f"Risks of the plan that are agreed to, separated by commas: {RISK_NAMES}.",
             type=RISKS,
             metavar="RISK,...",
         ),
@@ -351,8 +351,9 @@ APPLY: Final = Command(
         mailmend schema apply --migrations db --keyspace shop --require-all-nodes
         mailmend schema apply --phase post --allow data-loss,breaking    agreed to, by name
         mailmend schema apply --optional save-date          an upgrade note; schema adopt --dry-run lists them""",
-    exits="0 done, and read back as expected; 1 read back, and not as expected; 2 wrong use (a file that cannot be "
-    "run, or that was changed after it was applied); 3 a statement failed, the nodes do not agree, or another apply is "
-    "at work; 4 the cluster cannot be reached; 5 a risk that nobody agreed to, nothing was done. After 3 and 4 the "
-    "same command goes on where it stopped.",
+    exits="0 done, and read back as expected; 1 read back, and not as expected; 2 wrong use (a "
+    "file that cannot be run, or that was changed after it was applied); 3 a statement "
+    "failed, the nodes do not agree, or another apply is at work; 4 the cluster cannot be "
+    "reached; 5 a risk that no person agreed to, nothing was done. After 3 and 4 the same "
+    "command goes on where it stopped.",
 )

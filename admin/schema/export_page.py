@@ -46,8 +46,8 @@ class Page:
     """Everything that the page shows.
 
     Attributes:
-        made: how the page was made, so that nobody changes it by hand.
-        drawing: file name of the drawing beside it; "" where there is none.
+        made: how the page was made, so that it is not changed by hand.
+        drawing: file name of the drawing next to it; "" without a drawing.
     """
 
     title: str
@@ -181,7 +181,7 @@ def _relation(projection: Projection) -> Relation:
         case Counts():
             return _counts(projection)
         case _:
-            says = f"what every row needs beside it, by {_group(projection)}"
+            says = f"what every row needs in addition, by {_group(projection)}"
             return Relation(projection.truth, projection.table, "content", says, ("several rows may share one",))
 
 

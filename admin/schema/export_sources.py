@@ -19,12 +19,12 @@ _ABOUT_MAIL = "What mailmend reads, writes and keeps true."
 _ABOUT_BESIDE = "Created so that James can take the keyspace over; never read or written."
 _ABOUT_LEDGER = (
     "Our own keyspace: runs with their before-images, lags, leases and the history of schemas. Whatever is not needed "
-    "for ever expires by itself."
+    "for ever expires automatically."
 )
 _ABOUT_QUEUE = (
     "The distributed mail queue. Four tables are James's own, column for column; dueMails, sliceTallies and queueState "
-    "are ours, and James neither lists nor touches them. Where mailmend makes them, what was enqueued expires by "
-    "itself, and the sweep renews what stays."
+    "are ours, and James neither lists nor touches them. Where mailmend makes them, what was enqueued expires "
+    "automatically, and the sweep renews what stays."
 )
 _ABOUT_OTHERS = "Not known to mailmend: neither read nor written."
 
@@ -64,7 +64,7 @@ _KNOWN = {
 def declared(keyspace: str, made: str, drawing: str = "") -> Page:
     sections = (
         Section("Mail", _ABOUT_MAIL, MAIL_TABLES),
-        Section("Beside the mail", _ABOUT_BESIDE, BESIDE_TABLES),
+        Section("James's other tables", _ABOUT_BESIDE, BESIDE_TABLES),
         Section("Queue", _ABOUT_QUEUE, QUEUE_TABLES),
         Section("Ledger", _ABOUT_LEDGER, LEDGER_TABLES),
     )
@@ -82,7 +82,9 @@ def found(keyspace: str, live: Schema, ledger: Schema, made: str, drawing: str =
     known = [table for table in tables if table.name in _KNOWN]
     sections = (
         Section("Mail", _ABOUT_MAIL, tuple(table for table in known if table.name in mail)),
-        Section("Beside the mail", _ABOUT_BESIDE, tuple(table for table in known if table.name not in mail | queue)),
+        Section(
+            "James's other tables", _ABOUT_BESIDE, tuple(table for table in known if table.name not in mail | queue)
+        ),
         Section("Queue", _ABOUT_QUEUE, tuple(table for table in known if table.name in queue)),
         Section("Other tables", _ABOUT_OTHERS, tuple(table for table in tables if table.name not in _KNOWN)),
         Section("Ledger", _ABOUT_LEDGER, tuple(_described(table) for table in ledger.tables)),

@@ -62,11 +62,11 @@ def force_unlock(
     """End the lease of an apply that is known to be dead, and record why.
 
     Raises:
-        UnsafeRequest: no reason; or nobody can be asked, or the answer was no.
+        UnsafeRequest: no reason; or there is no terminal to ask on, or the answer was no.
     """
     reason = reason.strip()
     if not reason:
-        raise UnsafeRequest("the reason is empty", mend="Say why with --reason: whoever looks next wants to know.")
+        raise UnsafeRequest("the reason is empty", mend="Give the reason with --reason, for the next reader.")
     with open_cluster(connection) as opened:
         lease = standing_lease(opened)
         if lease is not None and not yes:
@@ -83,7 +83,7 @@ def _ask_about(lease: Lease, caller: Caller) -> None:
             f"the lease is not ended unasked: {held}", mend="Give --yes where you know that it is gone."
         )
     if not caller.ask(f"{held}. Is it surely gone?"):
-        raise UnsafeRequest("the lease was left as it is", mend="It ends by itself once it is not renewed any more.")
+        raise UnsafeRequest("the lease was left as it is", mend="It expires once it is not renewed any more.")
 
 
 def history_document(result: HistoryResult) -> Document:
@@ -147,7 +147,7 @@ def _history_parts(result: HistoryResult) -> Iterator[Part]:
     if found.lease:
         yield f"At work: {found.lease.owner}, until {shown(found.lease.expires_at)} UTC unless renewed."
     elif statements or any(not entry.ended for entry in entries):
-        yield f"Nobody is at work. To go on: mailmend schema apply{again(result.keyspace, result.folder)}"
+        yield f"No process is at work. To go on: mailmend schema apply{again(result.keyspace, result.folder)}"
 
 
 def _entry_cells(one: Entry) -> Sequence[str]:
@@ -167,7 +167,7 @@ def unlock_document(result: UnlockResult) -> Document:
     ended = result.ended
     json = {"keyspace": result.keyspace, "ended": ended.holder if ended else None, "exit": 0}
     if ended is None:
-        return Document(json, ("Nobody holds the lease.",))
+        return Document(json, ("The lease is free.",))
     plan = f"mailmend schema plan{again(result.keyspace, result.folder)}"
     hint = f"Next: {plan} says where it stopped; schema apply goes on from there."
     return Document(json, (f"Ended the lease of {ended.holder}.",), hints=(hint,))
@@ -186,18 +186,18 @@ HISTORY: Final = Command(
         mailmend schema history                       every migration, and who is at work
         mailmend schema history --migrations db --keyspace shop
         mailmend schema history --json | jq '.migrations[] | select(.state == "running")'""",
-    exits="0 it was shown, also where there is none; 2 wrong use; 4 the cluster cannot be reached.",
+    exits="0 it was shown, also an empty one; 2 wrong use; 4 the cluster cannot be reached.",
 )
 
 FORCE_UNLOCK: Final = Command(
     name="force-unlock",
     summary="End the lease of an apply that is gone.",
     about="""If it still works, it stops before its next statement. Who held it, who ended it and why is kept: `mailmend
-    schema history` shows it. A lease that is not renewed ends by itself within a minute: waiting is safer.""",
+    schema history` shows it. A lease that is not renewed expires within a minute: waiting is safer.""",
     service="mailmend.admin.schema.history:force_unlock",
     present="mailmend.admin.schema.history:unlock_document",
     options=(
-        option("--reason", "Why: kept in the history, with your name.", required=True, metavar="TEXT"),
+        option("--reason", "Reason: kept in the history, with your name.", required=True, metavar="TEXT"),
         SPOKEN_OF,
         flag("--yes", "Do not ask."),
     ),
@@ -206,5 +206,5 @@ FORCE_UNLOCK: Final = Command(
         mailmend schema history                                          who holds the lease, since when, until when
         mailmend schema force-unlock --reason 'pod apply-7 was evicted'  asks, then ends it
         mailmend schema force-unlock --reason '...' --yes                without asking""",
-    exits="0 it is ended, or nobody held it; 2 wrong use, or the answer was no; 4 the cluster cannot be reached.",
+    exits="0 it is ended, or was not held; 2 wrong use, or the answer was no; 4 the cluster cannot be reached.",
 )

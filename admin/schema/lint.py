@@ -102,7 +102,7 @@ class LintSettings:
         keyspace: the live one; for files, what statements without a keyspace are run against.
         release: the server that the schema is for; None: the live one's own, or the newest.
         hint_window: None: the live server's own, or its default.
-        ignores: those of the settings.
+        ignores: the settings' own.
     """
 
     keyspace: str
@@ -229,7 +229,7 @@ def _text(file: Path) -> str:
 _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _INDENT: Final = " " * 4
 _SHOWN: Final = 100
-"""So many characters of a line are underlined at most."""
+"""At most this many characters of a line are underlined."""
 
 
 def document_of(result: LintResult) -> Document:
@@ -306,7 +306,7 @@ def subject_of(finding: LintFinding) -> str:
 
 
 def place_in(finding: LintFinding, texts: Mapping[str, str]) -> Place | None:
-    """Line and column, where the finding stands in one of the texts; None otherwise."""
+    """Line and column, where the finding is in one of the texts; None otherwise."""
     if finding.file is None or finding.span is None or finding.file not in texts:
         return None
     return place_of(texts[finding.file], finding.span.start)
@@ -450,7 +450,7 @@ LINT: Final = Command(
         ),
         option(
             "--marks-table",
-            "A table whose rows mark those of another as deleted; may be given again.",
+            "A table whose rows mark rows of another table as deleted; may be given again.",
             multiple=True,
             type=_PAIR,
             metavar="MARKS=TABLE",

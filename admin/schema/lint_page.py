@@ -55,7 +55,7 @@ _POLICY_HEAD: Final = """\
 mailmend policy lint policies.yaml    a policy file of `mailmend delivery serve`
 ```
 
-What is found is legal: the server takes it, and surely nobody meant it. Only what is certain is said; of two
+What is found is legal: the server takes it, but it is surely a mistake. Only what is certain is said; of two
 expressions nothing is known but that they are the same. Exit code 1 where something is found, 2 where the server would
 not take the file.
 """

@@ -135,7 +135,7 @@ def schema_record_of(opened: OpenCluster) -> SchemaRecord:
 
 
 def standing_lease(opened: OpenCluster) -> Lease | None:
-    """The lease of a schema change that runs now; None where there is none."""
+    """The lease of a schema change that runs now; None without a lease."""
     if history_of(opened) is None:
         return None
     return opened.leases().holder(KeyspaceLease.SCHEMA.of(opened.connection.keyspace))
@@ -168,7 +168,7 @@ def _history(opened: OpenCluster) -> History:
 
 
 def folder_of(past: LedgerRecord, named: Path | None) -> Path | None:
-    """The folder to be named with what comes next; DIR where nobody named it, and the history is not of our own."""
+    """The folder to be named with what comes next; DIR where it was not named, and the history is not of our own."""
     ours = {str(migration.file) for migration in migrations_in(None)}
     return named or (None if all(str(entry.file) in ours for entry in past.entries) else Path("DIR"))
 
@@ -263,6 +263,6 @@ MIGRATIONS: Final = (
         type=click.Choice(CompactionChoice, case_sensitive=False),
     ),
     flag("--complete", "Also create what a keyspace of James lacks."),
-    flag("--new-keyspace", "Create a keyspace although its name is almost that of another."),
+    flag("--new-keyspace", "Create a keyspace although its name is almost the name of another."),
     flag("--into-existing", "Create tables in a keyspace that holds tables of another application."),
 )

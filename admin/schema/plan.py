@@ -94,7 +94,7 @@ def plan(request: PlanRequest, _: Caller) -> PlanResult | ModelPlan:
     """What an apply would run, or what takes the live tables to their model; reads only.
 
     Raises:
-        WrongUse: options that say nothing without `from_model`.
+        WrongUse: options that have no effect without `from_model`.
         HistoryMismatch: the migrations are not those that were applied.
     """
     for name in ("include_options", "include_drops", "newest"):

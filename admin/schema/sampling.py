@@ -59,8 +59,8 @@ class Sample:
 
     Attributes:
         passed_over: mailboxes that were too large for what was left of the bound.
-        by_birth: whether the write times say nothing (all rows were written at once, by a restore or a migration), so
-            that the births of the messages stand for them, and no change is known.
+        by_birth: whether the write times are no evidence (all rows were written at once, by a restore or a migration),
+            so that the births of the messages stand for them, and no change is known.
     """
 
     messages: Sequence[SampledMessage]

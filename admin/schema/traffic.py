@@ -48,7 +48,7 @@ class QueueTraffic:
     """The queue's traffic, from its tables.
 
     Attributes:
-        rates: the rates of its finished slices; None where there is none.
+        rates: the rates of its finished slices; None without a finished slice.
         settings: the queue's current settings, where James wrote them down.
         oldest_seconds: age of the oldest slice that may hold mail: at least the longest present stay.
     """
@@ -141,7 +141,7 @@ def _mails_by_partition(reading: Reading, keyspace: str) -> dict[tuple[str, int,
 
 
 def queue_settings(reading: Reading, keyspace: str, live: Schema) -> QueueConfiguration | None:
-    """The queue configuration by the last event that can be read; None where there is none."""
+    """The queue configuration by the last event that can be read; None without such an event."""
     if live.table(EVENTS) is None:
         return None
     place = f"{keyspace_spelling(keyspace)}.{EVENTS}"

@@ -1,6 +1,6 @@
 """What each compaction costs on these very rows: their history is written again, settles, and is read.
 
-The copy stands in a Cassandra of its own, in one keyspace for each choice, side by side. Time order counts: additions
+The copy is in a Cassandra of its own, in one keyspace for each choice, side by side. Time order counts: additions
 and later changes of flags reach the disk in as many flushes as there are waves, so SSTables form as they did. Then
 mailboxes are opened and messages looked up, in turn in every keyspace, so that no choice gets the warmer machine.
 """
@@ -58,7 +58,7 @@ TRACED_AT_ONCE: Final = 5
 the rest."""
 
 TRACES_SECONDS_MAX: Final = 1.0
-"""For how many seconds the traces of so many reads are waited for; a busy node may drop some of them all the same."""
+"""For how many seconds the traces of the reads are waited for; a busy node may drop some of them all the same."""
 
 _TRACE_LOOK_SECONDS: Final = 0.05
 _LOOK_SECONDS: Final = 0.25

@@ -153,7 +153,7 @@ def generation_line(keyspace: str, recognition: Recognition) -> str:
 
 
 def differences_table(title: str, found: Iterable[Difference]) -> Grid:
-    """A table of differences; its columns "what" and "where" keep their width beside long options."""
+    """A table of differences; its columns "what" and "where" keep their width next to long options."""
     columns = ("what", "where", "expected", "found")
     return Grid(title, columns, [_cells(difference) for difference in found], frozenset({"expected", "found"}))
 

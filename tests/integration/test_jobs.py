@@ -137,7 +137,7 @@ def test_a_staged_check_whose_time_ends_in_mid_segment_is_complete_after_a_few_w
     again = ["--anyway" if word == "--scheduled" else word for word in cast("list[str]", process.args)]
     out, err = process.communicate(timeout=SECONDS_MAX)
     while process.returncode == 130 and len(stood) < 12:
-        assert "the same command goes on from there" in err, err
+        assert "run the same command to continue" in err, err
         stood.append(len(list(place.glob("*.parquet"))))
         process = subprocess.Popen(again, env=environment, cwd="/", text=True, stdout=-1, stderr=-1)
         out, err = process.communicate(timeout=SECONDS_MAX)

@@ -207,7 +207,7 @@ def test_what_the_server_refuses_is_reported_in_its_own_words_and_can_be_mended(
     (statement,) = document["statements"]
     assert statement["state"] == "failed"
     assert "NoSuchStrategy" in statement["error"]
-    assert "Nobody is at work" in mailmend("schema", "history").out
+    assert "No process is at work" in mailmend("schema", "history").out
 
     written(tmp_path / "shop")
     assert mailmend("schema", "apply", *shop, "--json").json["applied"] == NAMES[2:]

@@ -166,7 +166,7 @@ def test_a_waiting_mail_without_its_blobs_is_reported_and_options_of_messages_ar
     assert (unasked.code, unasked.json["findings"]) == (0, {}), unasked.err
     assert "no store is known" in unasked.json["unseen"]
     refused = queue.line("check", "queues", "--torn", "accept")
-    assert (refused.code, "--torn says nothing beside queues" in refused.err) == (2, True)
+    assert (refused.code, "--torn has no effect with queues" in refused.err) == (2, True)
 
 
 @pytest.mark.thorough

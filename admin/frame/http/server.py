@@ -110,6 +110,6 @@ def _bound(listening: Listening) -> socket.socket:
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
         raise WrongUse(
-            f"nobody can listen on {listening.host} port {listening.port}: {error.strerror or error}",
+            f"cannot listen on {listening.host} port {listening.port}: {error.strerror or error}",
             mend="Is another server there? Name another port.",
         ) from error

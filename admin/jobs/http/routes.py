@@ -1,6 +1,6 @@
 """The routes of the server of jobs: James's own, as its operators' scripts call them.
 
-Whoever adds routes makes an `APIRouter` and puts it into `JOBS`; `needs` says which role a call takes.
+To add routes, make an `APIRouter` and put it into `JOBS`; `needs` says which role a call takes.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ async def mailboxes(
     by: Operator,
     task: MailboxesTask,
     trust: Annotated[  # noqa: ARG001 - the source of truth is always looked at
-        bool, Query(alias="trustMessageProjection", description="Of no effect: counts are those of imapUidTable.")
+        bool, Query(alias="trustMessageProjection", description="No effect: the counts come from imapUidTable.")
     ] = False,
 ) -> Response:
     """Mend counters, or the list of messages that are deleted or recent: `mailmend repair messages --without ...`."""
@@ -199,7 +199,7 @@ def _within(at: datetime | None, after: datetime | None, before: datetime | None
     summary="Look at a task",
 )
 async def task(desk: Desk, _: Reader, task_id: TaskId) -> Response:
-    """How it stands, and what it has done."""
+    """The state of a task, and what it has done."""
     return JSONResponse(task_json(await desk.get(task_id)))
 
 
@@ -207,7 +207,7 @@ async def task(desk: Desk, _: Reader, task_id: TaskId) -> Response:
     "/tasks/{task_id}/await",
     responses={
         **_TASK,
-        **described(_400="That is no id, or no duration.", _404="There is none.", _408="It takes longer."),
+        **described(_400="That is no id, or no duration.", _404="There is no such task.", _408="It takes longer."),
     },
     summary="Wait until a task is over",
 )

@@ -183,7 +183,7 @@ def test_the_version_of_james_is_written_only_when_asked_for(cluster: MigrationC
     assert sorted(versions(cluster)) == [13, 15]
 
     again = mailmend("schema", "adopt", "--write-schema-version", "15")
-    assert "before 15; 15 stands there already." in again.out
+    assert "before 15; 15 is there already." in again.out
     assert sorted(versions(cluster)) == [13, 15]
 
 

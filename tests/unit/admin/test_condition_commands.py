@@ -108,7 +108,7 @@ def test_what_is_set_is_listed_until_it_is_removed(shell: QueueShell) -> None:
     assert removed.code == 0, removed.err
     assert "localip ::1, recipientdomain *.b.org or a.org" in removed.out
     assert "for each server by itself, and later policies are not consulted" in removed.out
-    assert typed(shell, "list").out == "Nothing is set beside the policy files in spool.\n"
+    assert typed(shell, "list").out == "No condition is set outside the policy files in spool.\n"
     assert not shell.asked
 
 

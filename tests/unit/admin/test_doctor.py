@@ -109,7 +109,7 @@ def test_where_all_is_well_each_part_has_a_line_and_nothing_to_do() -> None:
         ("Java", {"java_of_wheel": True, **packages(pyspark="4.3.0")}, CHANGE, "lacks modules", "JAVA_HOME"),
         ("Spark", packages(pyspark=None), NONE, "PySpark is not installed", "mailmend[spark]"),
         ("Scala", {"scala": "2.13.16"}, CHANGE, "is made for 2.12", "mailmend[spark]"),
-        ("Scala", {"scala": None}, OK, "2.12, that of the connector", ""),
+        ("Scala", {"scala": None}, OK, "2.12, the connector's version", ""),
         ("connector", {"connector": WrongUse("PySpark 9 is not served", mend="Pin")}, CHANGE, "is not served", "Pin"),
         ("connector", {"connector_here": False}, OK, "Maven Central", ""),
     ],

@@ -297,7 +297,7 @@ def test_sarif_goes_to_stdout_or_a_file(mailmend: CommandLine, tmp_path: Path) -
     assert printed.out == log.read_text(encoding="utf-8") == mailmend("schema", "lint", file, "--format", "sarif").out
     assert len(json.loads(printed.out)["runs"][0]["results"]) == len(both.json["findings"])
     refused = mailmend("schema", "lint", file, "--sarif", "-", "--json")
-    assert (refused.code, "--json says nothing beside --sarif -" in refused.err) == (2, True)
+    assert (refused.code, "--json has no effect with --sarif -" in refused.err) == (2, True)
 
 
 def test_the_rules_are_listed_without_looking_at_anything(mailmend: CommandLine) -> None:

@@ -319,7 +319,7 @@ class TestByName:
     def test_stores_are_of_other_plans(self, plan: Typed, apply: Typed) -> None:
         plan()
         refused = apply("--broker", "amqp://rabbit")
-        assert (refused.code, "--broker amqp://rabbit says nothing of a plan of messages" in refused.err) == (2, True)
+        assert (refused.code, "--broker amqp://rabbit has no effect on a plan of messages" in refused.err) == (2, True)
 
     def test_what_says_nothing_beside_a_plan_is_refused(self, plan: Typed, file: Path) -> None:
         for words in (("--max-fixes", "1"), ("--yes",), ("--keep", "1d")):

@@ -345,7 +345,7 @@ async def test_it_answers_until_it_is_stopped(world: TaskWorld) -> None:
 async def test_a_port_that_is_taken_is_reported(world: TaskWorld) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(WrongUse, match=f"nobody can listen on 127.0.0.1 port {port}"):
+        with pytest.raises(WrongUse, match=f"cannot listen on 127.0.0.1 port {port}"):
             await listen(JOBS, Listening("127.0.0.1", port), world.desk, asyncio.Event())
 
 

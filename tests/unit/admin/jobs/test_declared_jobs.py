@@ -139,7 +139,7 @@ def test_what_destroys_is_named_in_the_jobs_own_command(
 
     ended = mailmend("jobs", "list")
 
-    assert (ended.code, f"line 2: job 'bad': {option} stands in the settings" in ended.err) == (2, True), ended.err
+    assert (ended.code, f"line 2: job 'bad': {option} is set in the settings" in ended.err) == (2, True), ended.err
     assert f"write {option} into the command" in ended.err
     for named in (f"{command} {option} --yes", f"{command} --dry-run"):
         declare(f"{job.format(named)}{settings}")

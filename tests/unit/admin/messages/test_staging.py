@@ -100,7 +100,7 @@ class TestGoingOn:
         for at in range(1, TABLES * SEGMENTS + 1, 4):
             first = stage("check", "messages", interrupted_at=at)
             assert (first.code, len(scans_of(stage))) == (130, at)
-            assert "the same command goes on from there" in first.err
+            assert "run the same command to continue" in first.err
             second = stage("check", "messages")
             assert (second.code, len(scans_of(stage))) == (1, TABLES * SEGMENTS - at + 1)
             document = second.json["staging"]
@@ -371,7 +371,7 @@ class TestRefused:
     def test_beside_a_look_that_reads_no_table_whole(self, stage: Typed) -> None:
         ended = stage("repair", "messages", "--user", "bob")
 
-        assert (ended.code, "--staging says nothing beside --user" in ended.err) == (2, True)
+        assert (ended.code, "--staging has no effect with --user" in ended.err) == (2, True)
 
     def test_a_folder_that_cannot_be_written_is_named(self, stage: Typed, place: Path) -> None:
         place.write_text("a file")

@@ -251,7 +251,7 @@ def empty(home: Path) -> Path:
 def test_what_says_nothing_of_blobs_is_refused(queue: QueueShell, option: str) -> None:
     ended = queue.line("check", "blobs", option)
 
-    assert (ended.code, f"{option.partition('=')[0]} says nothing beside blobs" in ended.err) == (2, True)
+    assert (ended.code, f"{option.partition('=')[0]} has no effect with blobs" in ended.err) == (2, True)
 
 
 def test_without_a_store_it_is_asked_for(queue: QueueShell) -> None:

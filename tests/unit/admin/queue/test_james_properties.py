@@ -40,7 +40,7 @@ def test_each_way_to_log_in(login: str, found: PulsarSettings) -> None:
         (PLACE.replace("mail/james", "james"), "is no namespace"),
         (PLACE.replace("pulsar://", "amqp://"), "is not the address of a Pulsar"),
         (PLACE.replace("mail/james", "${env:NAMESPACE}"), "namespace is to be filled in by James"),
-        (f"{PLACE}authentication.type=oauth2", "is none that James knows"),
+        (f"{PLACE}authentication.type=oauth2", "is not one that James knows"),
         (f"{PLACE}authentication.type=token", "authentication.token is missing"),
         (f"{PLACE}authentication.type=basic\nauthentication.basic.password={SECRET}", "userId is missing"),
     ],

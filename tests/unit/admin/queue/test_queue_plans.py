@@ -313,4 +313,4 @@ class TestRefused:
 
     def test_what_is_of_messages(self, apply: Typed) -> None:
         for word in ("--yes", "--no-writers"):
-            assert (apply(word).code, "say nothing" in apply(word).err) == (2, True)
+            assert (apply(word).code, "have no effect" in apply(word).err) == (2, True)

@@ -109,7 +109,7 @@ class TestSweep:
         for options in (("--dry-run",), ("--move-only", "--dry-run"), ()):
             ended = queue("sweep", "--json", *options)
             assert (ended.code, ended.json["moved_back"]) == (1, True)
-            assert "moved the browse start back" in ended.err
+            assert "browse start had been moved back" in ended.err
 
     def test_a_new_queue_has_nothing_to_sweep(self, queue: QueueShell) -> None:
         for options in ((), ("--move-only",), ("--dry-run",), ("--move-only", "--dry-run")):

@@ -106,7 +106,7 @@ def test_a_person_reads_who_did_what_when_and_how_far(
     assert ["migration", "statement", "state", "what", "error"] in words
     assert ["0002", "1", "done", "ALTER TABLE shop.orders ADD label text"] in words
     assert any(one[:3] == ["0002", "2", "failed"] and one[-1] == "the server would not: by_label" for one in words)
-    assert lines[-1] == "Nobody is at work. To go on: mailmend schema apply --migrations DIR --keyspace shop"
+    assert lines[-1] == "No process is at work. To go on: mailmend schema apply --migrations DIR --keyspace shop"
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -149,7 +149,7 @@ def test_our_own_migrations_need_no_folder(cluster: MigrationCluster, mailmend: 
     cluster.refuses = "messageIdTable"
     assert mailmend("schema", "apply", *NEW, "--keyspace", "mail").code == 3
     output = mailmend("schema", "history", "--keyspace", "mail").out
-    assert "Nobody is at work. To go on: mailmend schema apply --keyspace mail" in output
+    assert "No process is at work. To go on: mailmend schema apply --keyspace mail" in output
 
 
 def test_a_history_that_has_ended_is_a_table_and_nothing_more(
@@ -252,7 +252,7 @@ def test_a_person_reads_whose_lease_was_ended(
     assert ended.out == "Ended the lease of dave@db pid 9, since 2026-08-29 10:40:00 UTC.\n"
     assert ended.err.startswith("Next: mailmend schema plan --migrations DIR --keyspace shop ")
     cluster.forget()
-    assert mailmend(*unlock).out == "Nobody holds the lease.\n"
+    assert mailmend(*unlock).out == "The lease is free.\n"
     assert mailmend(*unlock, "--json").json == {"keyspace": "shop", "ended": None, "exit": 0}
     assert cluster.untouched
     assert len(mailmend("schema", "history", "--json").json["unlocks"]) == 1

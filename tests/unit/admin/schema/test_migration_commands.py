@@ -71,7 +71,7 @@ def test_what_a_killed_apply_left_is_said_in_plan_and_history(
     assert "-- ALTER TABLE shop.orders ADD label text" in planned.out
     ended = mailmend("schema", "history")
     assert "begun (the next apply looks" in ended.out
-    assert "Nobody is at work. To go on: mailmend schema apply --migrations DIR --keyspace shop" in ended.out
+    assert "No process is at work. To go on: mailmend schema apply --migrations DIR --keyspace shop" in ended.out
     cluster.silent_at = "by_label"
     assert mailmend("schema", "apply", *shop).code == 4
     cluster.silent_at = None

@@ -297,7 +297,7 @@ def test_how_far_says_nothing_where_no_migrations_are_gone_through(
     """It is refused rather than passed over: whoever typed it expects that it counts."""
     refused = mailmend("schema", *command, *beside)
     assert (refused.code, refused.out, cluster.contacts) == (2, "", [])
-    assert f"{beside[0]} says nothing beside {command[1]}" in refused.err
+    assert f"{beside[0]} has no effect with {command[1]}" in refused.err
 
 
 def test_a_note_of_james_belongs_to_nobodys_folder(
@@ -305,7 +305,7 @@ def test_a_note_of_james_belongs_to_nobodys_folder(
 ) -> None:
     """Typed it is refused; in the settings file it stands for the migrations, and is no hindrance."""
     note = ("schema", "apply", "--optional", "save-date", "--keyspace", "mail", "--dry-run")
-    assert "--migrations says nothing beside --optional" in mailmend(*note, *shop).err
+    assert "--migrations has no effect with --optional" in mailmend(*note, *shop).err
     cluster.keyspaces["mail"], cluster.replications["mail"] = served(AUGUST_2026.schema), ONE_COPY
     file = tmp_path / "config.toml"
     file.write_text(f'[schema.apply]\nmigrations = "{shop[1]}"\n', encoding="utf-8")
