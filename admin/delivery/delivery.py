@@ -5,7 +5,7 @@ from typing import Final
 from mailmend.admin.delivery.entries import GROUP, LIST
 from mailmend.admin.delivery.entry_changes import BOUNCE, DEFER, DELETE, HOLD, RELEASE, RETRY
 from mailmend.admin.delivery.explain import EXPLAIN
-from mailmend.admin.delivery.serve import SERVE
+from mailmend.admin.delivery.serve_options import SERVE
 from mailmend.admin.delivery.servers import SERVERS
 from mailmend.admin.delivery.show import SHOW
 from mailmend.admin.frame.command import CommandGroup

@@ -1,6 +1,8 @@
-"""`mailmend delivery serve`: what is asked of a server of deliveries, and its declaration."""
+"""`mailmend delivery serve`: what is asked of a server of deliveries, and its run."""
 
 import asyncio
+import logging
+import resource
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -8,33 +10,37 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from mailmend.admin.delivery.connections import dns_hops, listener_tls, own_host, own_name
-from mailmend.admin.delivery.desk import DeliveryDesk
-from mailmend.admin.delivery.options import refuse_unnamed
-from mailmend.admin.delivery.serve_options import (
-    LISTENING,
-    LISTENING_ABOUT,
-    by_transport,
-    parse_address,
-    parse_next_hop,
-    parse_own_host,
-    parse_schedule,
-    parse_server_name,
-    parse_source,
+from mailmend.admin.delivery.connections import (
+    POST_DELIVERY,
+    PRE_DELIVERY,
+    dns_hops,
+    hook_named,
+    listener_of,
+    listener_tls,
+    own_host,
+    own_name,
+    relay_of,
 )
-from mailmend.admin.frame.command import Command
+from mailmend.admin.delivery.desk import DeliveryDesk
+from mailmend.admin.delivery.policies_in_force import PoliciesInForce
+from mailmend.admin.delivery.serve_options import CONCURRENCY_DEFAULT, PREFETCH_DEFAULT
+from mailmend.admin.frame.caller import Caller
+from mailmend.admin.frame.cluster import owner_name
 from mailmend.admin.frame.document import Document
-from mailmend.admin.frame.http.options import http_face
-from mailmend.admin.frame.kinds import Duration, ParsedValue
-from mailmend.admin.frame.options import FILE, option
-from mailmend.admin.queue.options import QUEUE_ARGUMENT, queue_settings, unless
+from mailmend.admin.frame.event_loop import hangup_calls, stop_signal
+from mailmend.admin.frame.whole_files import refuse_unwritable, write_text
+from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.request import QueueRequest
 from mailmend.delivery.mail.attempts import DeliveryProtocol, NextHops, SourceAddress, TlsLevel
 from mailmend.delivery.mail.entries import EntryEnd
 from mailmend.delivery.mail.journal import UncertainPolicy
 from mailmend.delivery.mail.retries import RetrySchedule
+from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.quotas import QuotaUsage
+from mailmend.delivery.policy.shares import ServerShare
+from mailmend.delivery.server.hooks import DeliveryHooks
+from mailmend.delivery.server.serving import DeliveryServer
 from mailmend.delivery.settings import (
     CONNECTIONS_BY_ADDRESS_MAX,
     CONNECTIONS_MAX,
@@ -48,20 +54,36 @@ from mailmend.delivery.settings import (
     ListenerSettings,
 )
 from mailmend.delivery.smtp.outgoing.smart_host import SmartHost
-from mailmend.model.errors import WrongUse
-from mailmend.model.grammar import read_network
+from mailmend.mailqueue.background import cancelled, paused
+from mailmend.mailqueue.prometheus import metrics_text
+from mailmend.mailqueue.queue import MailQueue, no_due_mails
+from mailmend.model.errors import MailmendError, WrongUse
 from mailmend.model.ports import Clock
+from mailmend.repair.log_fields import heard
 
 if TYPE_CHECKING:
+    from mailmend.delivery.smtp.incoming.listener import MailListener
     from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
+
+
+def allow_open_files(wanted: int) -> int:
+    """Raise the soft limit to at least this number, as far as the hard limit allows; the limit that holds then.
+
+    A soft limit that is higher stays. An unlimited number counts as the wanted one.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted if soft == resource.RLIM_INFINITY else soft
+    target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+    except (OSError, ValueError):  # the system has a lower limit for all processes
+        return soft
+    return target
 
 
 DeliveryFace = Callable[[DeliveryDesk, asyncio.Event], Coroutine[Any, Any, None]]
 """Serves whoever asks at the desk, until the event."""
-CONCURRENCY_DEFAULT: Final = 100
-
-
-PREFETCH_DEFAULT: Final = 100
 
 
 _OPEN_FILES_BESIDE: Final = 400
@@ -226,245 +248,171 @@ def served_document(result: DeliveryEnded) -> Document:
     )
 
 
-_WAITING_MAX: Final = timedelta(minutes=20)
-"""Below the half an hour for which RabbitMQ lets a mail be unacked."""
-
-_HOOK_MAX: Final = timedelta(minutes=5)
-_SUSPENSIONS_EVERY_MAX: Final = timedelta(minutes=10)
+_LOG: Final = logging.getLogger("mailmend.delivery")
 
 
-SERVE: Final = Command(
-    name="serve",
-    summary="Deliver the mails of a queue by SMTP, until it is stopped.",
-    about="""Each recipient of a mail is delivered by itself. Who was refused for now is tried again, after 1 and 15
-    minutes, 1, 2 and then every 3 hours, for 5 days; the sender is told of a delay after a quarter of an hour, and of
-    every failure, unless it asked otherwise (RFC 3461). Reports are 7 bit; where the form, the size or the content of a
-    mail was refused they have its header only. Nobody is told of mails without a sender, reports among them, but
-    --postmaster.
+METRICS_EVERY: Final = timedelta(seconds=15)
 
-    A mail leaves the queue once all of its recipients have it, or were put off as a mail of their own: wherever this
-    is killed, no mail is lost. Each attempt is in a journal before its content is sent, and its outcome before anything
-    follows from it (`delivery show`): what was delivered is not sent again. Where an answer is lost, by a kill or on
-    the way, --uncertain says what is done: by default the mail may go twice. SIGTERM and Ctrl-C let running attempts
-    end, for half a minute; what is left goes back to the queue.
 
-    Any number of servers may work on a queue: they share its limits, each an equal part, as the queue gives them equal
-    parts of the mails. A limit below their number belongs to some of them, others for each domain or whatever it counts
-    by; connections of each are as many times further apart as there are servers. `cluster: false` beside a limit gives
-    all of it to each server. What a server gains of a rate, as it starts or another ends, counts as spent at first. One
-    that cannot reach Cassandra begins nothing under shared limits after half a minute, and breaks off what it delivers
-    there before a minute is over: its mails come again. Who is there: `delivery servers`.
+def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
+    """Deliver until SIGTERM or Ctrl-C; SIGHUP reads the policies again, and the certificate.
 
-    Attributes of a mail (`queue enqueue --attribute NAME=VALUE`): transportid chooses the retries; jobid, tenantid and
-    grouping are for policies; expires, like 2026-05-01T08:00:00Z, ends its retries then. James's dsn-notify, dsn-ret,
-    dsn-envid and dsn-orcpt are heeded, and so are REQUIRETLS and MAIL_PRIORITY: docs/mail-attributes.md has the list.
-    What a server does not take as it is, 8 bits without 8BITMIME or lines of more than 998 bytes, is encoded for it.
-
-    --policies names a file that says what is counted together, by which fields of a mail, and how many may be delivered
-    at once and in which time; what is held back; whose turn it is; what mails that come in are made of; and how much
-    may be in the queue: docs/policy-file.md, with examples. A mail that waits for a policy is not counted as tried.
-    SIGHUP reads the file again, all of it or, where something is wrong, nothing. Where a limit is lower then, attempts
-    that run go on to their end, and what begins from then on is never more than the new one.
-
-    Hooks are functions of an installed package, or coroutine functions, that it declares as entry points. What they
-    are given and may return is in mailmend.delivery.mail.hooks: before an attempt another server, envelope, addresses,
-    TLS or fields for policies; before and after it, that the recipient comes again later, is held, is given up with a
-    report, or without. Either may return a HookResult: with suspensions and limits that last for a while, as of
-    `mailmend suspend` and `policy add`, on all servers of the queue; and with attributes that the mail keeps when it
-    comes again. Where the hook before delivery fails, the recipient comes again in five minutes, and no retry is
-    counted.
-
-    With --http it answers programs and `delivery explain`: recipients are listed, shown, grouped and changed, mails
-    suspended, limits set for a while, policies read again, and it is told why a mail waits: GET /openapi.json
-    describes it, docs/delivery-http.md has calls to type. What is ordered is on record with the token's name. GET
-    /health, /ready and /metrics are for probes and Prometheus. Other addresses than those of this machine are refused
-    without tokens and TLS. This needs mailmend[serve].
-
-    What is done is on stderr, a line for each attempt's end: mail, domain, server and reply, no address. Due mails are
-    moved and slices swept meanwhile, so `queue tend` need not run for this queue. This needs mailmend[delivery].
-
+    Raises:
+        BadPolicyFile: the policies cannot be used; the message says where.
+        ServerNameTaken: another live server of the queue has the name; that takes a minute to be sure of.
+        WrongUse: there is no such hook, the file of metrics cannot be written, mails cannot be taken at an
+            address, or a certificate is missing or cannot be used.
+        Delayed: the keyspace has no table for delayed mails, so nothing could be tried again.
+        CannotReach: the cluster, the broker or the blob store, at the start; later they are waited for.
     """
-    + LISTENING_ABOUT,
-    service="mailmend.admin.delivery.serving:serve",
-    present="mailmend.admin.delivery.serve:served_document",
-    options=(
-        QUEUE_ARGUMENT,
-        option(
-            "--policies",
-            "Policies in YAML: what is counted together, and how many may be delivered at once and in which time. "
-            "[default: nothing is limited]",
-            type=FILE,
-            metavar="FILE",
-        ),
-        option(
-            "--next-hop",
-            "The server that takes all mail: a name or an address, [ADDRESS] for IPv6; the port is 25 unless named. "
-            "[default: the servers of each domain, by DNS]",
-            type=ParsedValue("server", parse_next_hop),
-            metavar="HOST[:PORT]",
-        ),
-        option(
-            "--next-hops-in",
-            "A network that is not of the Internet, such as 10.0.0.0/8, whose servers may be next hops that DNS names; "
-            "may be given again. Loopback is one where a --source is an address of it. [default: none]",
-            type=ParsedValue("network", read_network),
-            multiple=True,
-            metavar="CIDR",
-        ),
-        option(
-            "--own-host",
-            "Another name of this host, or an address in front of it: mail that DNS sends there would come back, and "
-            "fails; may be given again. Its name and HELO, its interfaces and --listen are known.",
-            "own_hosts",
-            type=ParsedValue("host", parse_own_host),
-            multiple=True,
-            metavar="NAME|ADDRESS",
-        ),
-        option(
-            "--source",
-            "An address of this machine to send from, and its name in HELO; may be given again: they take turns.",
-            "sources",
-            type=ParsedValue("source", parse_source),
-            multiple=True,
-            metavar="ADDRESS[=HELO]",
-        ),
-        option("--helo", "Name of this host: in greetings and reports. [default: its own]", metavar="NAME"),
-        option(
-            "--postmaster",
-            "Address that is told of reports that cannot be delivered: their readers know nothing otherwise. "
-            "[default: nobody is told; a metric counts them]",
-            type=ParsedValue("address", parse_address),
-            metavar="ADDRESS",
-        ),
-        option(
-            "--smtp-tls",
-            "How connections to the next server are secured: optional takes any certificate, and goes without where "
-            "TLS is not offered or fails.",
-            type=click.Choice([level.value for level in TlsLevel]),
-            default=TlsLevel.OPTIONAL.value,
-        ),
-        option(
-            "--smtp-tls-ca",
-            "Certificates of the authorities that are trusted to know other servers. [default: the system's]",
-            type=FILE,
-            metavar="FILE",
-        ),
-        option(
-            "--protocol",
-            "How the next server is spoken to; lmtp is for the recipients' own server, and reports say so.",
-            type=click.Choice([protocol.value for protocol in DeliveryProtocol]),
-            default=DeliveryProtocol.SMTP.value,
-        ),
-        option(
-            "--mails-per-connection",
-            "How many mails go over one connection at most, which is kept for five seconds.",
-            type=click.IntRange(1, 10_000),
-            default=1,
-            metavar="N",
-        ),
-        option(
-            "--concurrency",
-            "Attempts to deliver at once.",
-            type=click.IntRange(1, 10_000),
-            default=CONCURRENCY_DEFAULT,
-            metavar="N",
-        ),
-        option(
-            "--prefetch",
-            "How many mails of each priority are taken, and worked on, at once.",
-            type=click.IntRange(1, 10_000),
-            default=PREFETCH_DEFAULT,
-        ),
-        option(
-            "--retry",
-            "When mails are tried again: intervals, of which the last repeats; :notify tells the sender of the delay. "
-            "For one transport alone behind its name; may be given again. [default: 1m,15m,1h:notify,2h,3h]",
-            "retries",
-            type=ParsedValue("schedule", parse_schedule),
-            multiple=True,
-            callback=by_transport,
-            metavar="[TRANSPORT=]INTERVALS",
-        ),
-        option(
-            "--waiting-max",
-            "How long a mail may wait here for its turn; then it goes back to the queue for some minutes.",
-            type=Duration(_WAITING_MAX, zero=False),
-            default="5m",
-        ),
-        option(
-            "--server",
-            "Name of this server among those of the queue: the same after a restart, so that it goes on with its part "
-            "of the limits. Where a live server has it, this one ends. [default: this host's, with a number where "
-            "a live server has it]",
-            "server_name",
-            type=ParsedValue("name", parse_server_name),
-            metavar="NAME",
-        ),
-        option(
-            "--metrics-file",
-            "Write metrics for Prometheus's node_exporter: every 15 seconds, to a file of its own.",
-            "metrics",
-            type=FILE,
-            metavar="FILE",
-        ),
-        option(
-            "--pre-delivery",
-            "A hook that decides before each attempt: an entry point of the group mailmend.pre_delivery.",
-            metavar="NAME",
-        ),
-        option(
-            "--post-delivery",
-            "A hook that decides after each attempt: an entry point of the group mailmend.post_delivery.",
-            metavar="NAME",
-        ),
-        option(
-            "--hook-limit",
-            "How long a hook may take; one that takes longer, or fails, decides nothing.",
-            type=Duration(_HOOK_MAX, zero=False),
-            default="10s",
-        ),
-        option(
-            "--suspensions-every",
-            "How often it is read what people suspended.",
-            type=Duration(_SUSPENSIONS_EVERY_MAX, zero=False),
-            default="5s",
-        ),
-        option(
-            "--uncertain",
-            "What becomes of a recipient whose server may have the mail, as its answer was lost: retry may send it "
-            "twice, hold leaves it to a person, assume counts it as delivered.",
-            type=click.Choice([policy.value for policy in UncertainPolicy]),
-            default=UncertainPolicy.RETRY.value,
-        ),
-        *LISTENING,
-    ),
-    shared=(
-        http_face(
-            "--http",
-            "mailmend.admin.delivery.http.routes:DELIVERIES",
-            "Answer over HTTP at this address: what waits and why, orders, health and metrics, as /openapi.json says.",
-        ),
-        queue_settings(broker=unless(), blobs=unless(), ledger=True, check=refuse_unnamed),
-    ),
-    examples="""
-        mailmend delivery serve outgoing                                                  to the servers of each domain
-        mailmend delivery serve outgoing --next-hop relay.example.org                     to one server, which sorts
-        mailmend delivery serve outgoing --next-hop 127.0.0.1:2525 --concurrency 10       to a server for tests
-        mailmend delivery serve outgoing --next-hops-in 10.0.0.0/8 --own-host 203.0.113.5        behind a firewall
-        mailmend delivery serve outgoing --source 192.0.2.1=out1.example.org \\
-            --source 192.0.2.2=out2.example.org --smtp-tls required
-        mailmend delivery serve outgoing --policies policies.yaml --metrics-file /var/lib/node_exporter/delivery.prom
-        mailmend delivery serve outgoing --pre-delivery routing --hook-limit 2s
-        mailmend delivery serve outgoing --listen 10.0.0.5:2525 --relay-from 10.0.0.0/24 --listen lmtp://127.0.0.1:2424
-        mailmend delivery serve outgoing --http 0.0.0.0:8443 --tokens-file tokens --http-tls-cert a.pem \\
-            --http-tls-key b.pem
-        mailmend delivery serve outgoing --next-hop relay.example.org --retry 1m,10m,1h:notify,6h \\
-            --retry alerts=30s,1m,5m
-        mailmend delivery serve outgoing --uncertain hold              none goes twice: a person decides
-        mailmend queue enqueue a.eml --queue outgoing --sender ann@example.org --recipient bob@example.com \\
-            --attribute transportid=alerts""",
-    exits="0 it was asked to stop, and what ran has ended; 2 wrong use, its --server is another live server's, or the "
-    "keyspace has no table for delayed mails; 4 cluster, broker or store cannot be reached at the start (later they "
-    "are waited for); 130 it was asked "
-    "twice.",
-)
+    policies_in_force = PoliciesInForce(request.policies)
+    allowed = allow_open_files(request.open_files)
+    if allowed < request.open_files:
+        caller.remark(
+            f"The system allows {allowed} open files, and this server may need {request.open_files}: raise the limit "
+            "(LimitNOFILE= of its unit, ulimit -n), or lower --concurrency. Attempts beyond the limit are made later."
+        )
+    if request.metrics:
+        refuse_unwritable(request.metrics)
+    tls = request.listening_tls()
+    pre, post = hook_named(PRE_DELIVERY, request.pre_delivery), hook_named(POST_DELIVERY, request.post_delivery)
+
+    async def served(connections: QueueConnections) -> DeliveryEnded:
+        if not connections.can_delay:
+            raise no_due_mails()
+        settings = request.delivery()
+        limits = policies_in_force.said
+        policies_in_force.read_at = connections.now
+        relay = relay_of(settings.reporter, request.smtp_tls_ca, request.mails_per_connection)
+        connections = connections.with_ledger()
+        async with connections.open() as queue:
+            server = DeliveryServer(
+                name=owner_name(),
+                queue=queue,
+                next_hops=request.next_hop or request.by_dns(connections.clock),
+                relay=relay,
+                engine=PickupEngine(limits.policies, limits.algorithm, share=ServerShare()),
+                clock=connections.clock,
+                settings=settings,
+                hooks=DeliveryHooks(
+                    clock=connections.clock,
+                    pre=pre,
+                    post=post,
+                    pre_name=request.pre_delivery or "",
+                    post_name=request.post_delivery or "",
+                    limit=request.hook_limit,
+                ),
+                ledger=(orders := connections.orders()),
+                servers=orders.servers,
+                journal=connections.attempts(),
+            )
+            where = request.next_hop or "the servers of each domain"
+            caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")
+            server.limit(limits.policies, limits.suspensions, limits.weights)
+            listener = _listener(queue, connections, request, limits, tls) if request.listen else None
+            desk = DeliveryDesk(server=server, connections=connections, policies=policies_in_force, listener=listener)
+
+            def reload() -> None:
+                _reload(desk)
+                _renew(tls)
+
+            with stop_signal() as stop, heard("mailmend.delivery"), hangup_calls(reload):
+                try:
+                    await _listening(listener, caller)
+                    await _until_stopped(desk, stop, _Metrics(desk, caller, request.metrics), request.face)
+                finally:
+                    await relay.close()
+        return DeliveryEnded(request, server.ended)
+
+    return with_queues(request.settings, served)
+
+
+def _listener(
+    queue: MailQueue,
+    connections: QueueConnections,
+    request: DeliveryRequest,
+    limits: PickupPolicies,
+    tls: "ListenerTls | None",
+) -> "MailListener":
+    listener = listener_of(queue, connections.clock, request.listening(), tls)
+    listener.intake.rules = limits.incoming
+    listener.intake.quotas.usage = QuotaUsage(limits.quotas)
+    return listener
+
+
+async def _listening(listener: "MailListener | None", caller: Caller) -> None:
+    if listener:
+        await listener.open()
+        networks = ", ".join(map(str, listener.settings.relay_from))
+        caller.remark(f"Taking mails at {', '.join(map(str, listener.places))} from {networks}.")
+
+
+def _reload(desk: DeliveryDesk) -> None:
+    try:
+        desk.reload()
+    except MailmendError as error:
+        _LOG.error("the policies stay as they were", extra={"error": str(error)})
+
+
+def _renew(tls: "ListenerTls | None") -> None:
+    if tls:
+        try:
+            tls.read_again()
+        except MailmendError as error:
+            _LOG.error("the listener's certificate stays as it was", extra={"error": str(error)})
+        else:
+            _LOG.info("the listener's certificate was read again")
+
+
+@dataclass(frozen=True, slots=True)
+class _Metrics:
+    """Writes what the server tells to a file, where one is named."""
+
+    desk: DeliveryDesk
+    caller: Caller
+    file: Path | None
+
+    async def keep_current(self, stop: asyncio.Event) -> None:
+        """Write until a stop signal; after an error, try again at the next turn."""
+        while self.file and not stop.is_set():
+            await paused(self.desk.server.clock, METRICS_EVERY, stop)
+            self.write()
+
+    def write(self) -> None:
+        try:
+            if self.file:
+                write_text(self.file, metrics_text(self.desk.samples()), masked=False)
+        except MailmendError as error:
+            self.caller.remark(f"{self.file} is not up to date: {error.what}")
+
+
+async def _until_stopped(desk: DeliveryDesk, stop: asyncio.Event, metrics: _Metrics, face: DeliveryFace | None) -> None:
+    """Beside the server runs what has to run beside a queue: due mails move, and slices are swept; mails come in.
+
+    Whoever asks over a network is answered until the server has ended: that it ends is an answer too.
+    """
+    over = asyncio.Event()
+
+    async def serving() -> None:
+        try:
+            await desk.server.serve(stop)
+        finally:
+            stop.set()
+            over.set()
+
+    async def answering(face: DeliveryFace) -> None:
+        watching = asyncio.ensure_future(desk.parts.watch())
+        try:
+            await face(desk, over)
+        finally:
+            await cancelled([watching])
+
+    async with asyncio.TaskGroup() as together:
+        together.create_task(serving())
+        together.create_task(desk.server.queue.maintain(stop))
+        together.create_task(metrics.keep_current(stop))
+        if desk.listener:
+            together.create_task(desk.listener.serve(stop))
+        if face:
+            together.create_task(answering(face))
+    metrics.write()

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from mailmend.admin.delivery import connections as wiring
-from mailmend.admin.delivery import serving as delivery
+from mailmend.admin.delivery import serve as delivery
 from mailmend.delivery.ledger.policies import LedgerPolicies
 from mailmend.delivery.mail.entries import EntryEnd
 from mailmend.delivery.mail.hooks import HookedAttempt, HookResult, LimitMails, PostDecision, SuspendMails

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.delivery import connections as wiring
-from mailmend.admin.delivery import serve
-from mailmend.admin.delivery import serving as delivery
+from mailmend.admin.delivery import serve as delivery
 from mailmend.admin.local.ports import free_port
 from mailmend.delivery.mail.attempts import BeforeContent, DeliveryAttempt, RecipientResult, SourceAddress, at_once
 from mailmend.delivery.mail.entries import EntryEnd
@@ -312,7 +311,7 @@ def test_without_a_next_server_mail_goes_to_the_servers_of_each_domain(
         asked.append((own, len(sources), internal))
         return TableHops()
 
-    monkeypatch.setattr(serve, "dns_hops", dns_hops)
+    monkeypatch.setattr(delivery, "dns_hops", dns_hops)
     shell.put("one", recipients=("bob@example.org",))
     words = ("--helo", "out.example.org", "--own-host", "mx.example.net", "--own-host", "203.0.113.5")
     ended = served(shell, "--queue", "spool", *words, "--next-hops-in", "10.0.0.0/8")

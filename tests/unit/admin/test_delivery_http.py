@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from mailmend.admin.delivery import serving as delivery
+from mailmend.admin.delivery import serve as delivery
 from mailmend.admin.local.ports import free_port
 from tests.support.certificates import authority
 from tests.support.queue_commands import QueueShell, queue_shell

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.delivery import serving as delivery
+from mailmend.admin.delivery import serve as delivery
 from mailmend.delivery.ledger.intents import LedgerIntents
 from mailmend.mailqueue.codec import attribute
 from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mailmend.admin.delivery.serving import allow_open_files
+from mailmend.admin.delivery.serve import allow_open_files
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.delivery import serving as delivery
+from mailmend.admin.delivery import serve as delivery
 from tests.support.commands import Ended
 from tests.support.queue_commands import QueueShell, queue_shell
 from tests.unit.admin.test_delivery_command import HOP, StoppingRelay

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from mailmend.admin.delivery import serving as delivery
+from mailmend.admin.delivery import serve as delivery
 from mailmend.delivery.ledger.order_history import LedgerOrderHistory
 from mailmend.model.catalog.ledger import DELIVERY_SUSPENSION
 from mailmend.model.errors import AccessDenied
