@@ -122,9 +122,13 @@ def parse_hosts(texts: tuple[str, ...]) -> tuple[str, ...]:
     """Host names or addresses; each text may be a list with commas."""
     hosts = tuple(host.strip() for text in texts for host in text.split(",") if host.strip())
     for host in hosts:
-        if not _HOST.fullmatch(host) or not can_be_looked_up(host):
+        if not _is_host(host):
             raise WrongUse(f"{host!r} is not a host name or address", mend="Give the port apart, with --port.")
     return hosts
+
+
+def _is_host(text: str) -> bool:
+    return _HOST.fullmatch(text) is not None and can_be_looked_up(text)
 
 
 def parse_port(value: int) -> int:
@@ -410,10 +414,9 @@ def _host(text: str, port: int) -> Host:
         stated = parts.port
     except ValueError as error:
         raise WrongUse(f"{text!r} has no valid port", mend="Ports lie between 1 and 65535.") from error
-    if not parts.hostname:
+    if not parts.hostname or not _is_host(parts.hostname):
         raise WrongUse(f"{text!r} is not a host", mend=_BROKER_FORM)
-    (name,) = parse_hosts((parts.hostname,))
-    return Host(name, port if stated is None else parse_port(stated))
+    return Host(parts.hostname, port if stated is None else parse_port(stated))
 
 
 def _not_a(text: str, what: str, form: str) -> WrongUse:

@@ -102,7 +102,7 @@ def test_a_url_is_shown_without_whoever_it_is_for(url: str, said: str) -> None:
 
 def test_the_management_is_an_address_of_http() -> None:
     assert parse_management("http://rabbit:15672/") == "http://rabbit:15672"
-    for wrong in ("rabbit:15672", "amqp://rabbit", "http://u:p@rabbit", "http://"):
+    for wrong in ("rabbit:15672", "amqp://rabbit", "http://u:p@rabbit", "http://", "http://one,two"):
         with pytest.raises(WrongUse):
             parse_management(wrong)
 
