@@ -1,6 +1,6 @@
 """The check of a whole keyspace in Spark: every table read once, only suspects leave the executors.
 
-Implements `repair.mending.engine.Engine`. The truth's compact form is kept by the executors (memory, then disk)
+Implements `repair.mending.engine.Detector`. The truth's compact form is kept by the executors (memory, then disk)
 while contents, places and groups are decided from it. Few suspects come to the driver once and stay there; many are
 kept on the executors' disks and streamed.
 """

@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mailmend.admin.frame.cluster import EngineWanted, OpenCluster, spark_source
+from mailmend.admin.frame.cluster import OpenCluster, spark_source
 from mailmend.admin.frame.extras import import_or_name_extra
 from mailmend.cql.introspect import tables_of
 from mailmend.delivery.ledger.recorded_attempts import AttemptsWanted, LocalAttempts, read_attempts
@@ -19,6 +19,7 @@ from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
 from mailmend.model.errors import WrongUse
 from mailmend.model.operations import Level
 from mailmend.model.ports import Clock, Progress
+from mailmend.repair.decisions.engines import Engine
 from mailmend.repair.mending.limits import Pace
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def at_ledger(opened: OpenCluster) -> OpenCluster:
 
 
 def attempt_record(
-    ledger: OpenCluster, engine: EngineWanted, wanted: AttemptsWanted, level: Level, pace: Pace, *, progress: Progress
+    ledger: OpenCluster, engine: Engine, wanted: AttemptsWanted, level: Level, pace: Pace, *, progress: Progress
 ) -> AttemptRecord:
     """The recorded attempts of a queue, to be replayed; none where the ledger has no table of them.
 

@@ -1,7 +1,7 @@
 """`mailmend policy simulate`: the recorded attempts of a queue again, under another policy file."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,13 +13,14 @@ from mailmend.admin.delivery.connections import at_ledger, attempt_record, polic
 from mailmend.admin.delivery.limits import threshold_json, threshold_texts
 from mailmend.admin.delivery.policy_paths import limits_path, policy_path, suspension_path
 from mailmend.admin.frame.caller import Caller
-from mailmend.admin.frame.cluster import EngineWanted, chosen_engine, open_cluster
+from mailmend.admin.frame.cluster import chosen_engine, open_cluster
 from mailmend.admin.frame.command import Command, Values
 from mailmend.admin.frame.document import Document, Grid, GridCell, Part
 from mailmend.admin.frame.kinds import ParsedValue
 from mailmend.admin.frame.options import FILE, option
+from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.values import fields_json, instant_text, plain, printable, shown
-from mailmend.admin.messages.options import SCANNING
+from mailmend.admin.messages.options import SCANNING_ALL, scanning_of
 from mailmend.admin.queue.options import QUEUE_ARGUMENT, queue_settings
 from mailmend.admin.queue.request import QueueRequest
 from mailmend.delivery.ledger.recorded_attempts import AttemptsWanted
@@ -40,7 +41,6 @@ from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
 from mailmend.model.durations import parse_duration
 from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.instants import instant_of
-from mailmend.model.operations import Level
 from mailmend.model.texts import Place
 from mailmend.repair.mending.limits import Pace
 
@@ -61,7 +61,6 @@ class SimulateRequest(QueueRequest):
         against: another file, mostly the present one, that the same attempts are replayed under too.
         concurrency: deliveries at once, of all servers together; None: no limit but those of the file.
         top: how many counters, and values of each field, are named.
-        engine: "auto", "spark" or "local".
     """
 
     file: Path
@@ -70,11 +69,7 @@ class SimulateRequest(QueueRequest):
     against: Path | None = None
     concurrency: int | None = None
     top: int = TOP
-    engine: str = "auto"
-    master: str | None = None
-    spark_conf: tuple[tuple[str, str], ...] = ()
-    rows_per_second: int | None = None
-    level: Level = Level.LOCAL_QUORUM
+    scanning: ScanOptions = field(default_factory=ScanOptions)
 
     def wanted(self, now: datetime) -> AttemptsWanted:
         since, until = (now - end if isinstance(end, timedelta) else end for end in (self.since, self.until))
@@ -155,11 +150,11 @@ def simulate(request: SimulateRequest, caller: Caller) -> Simulation:
     files = [(path, policy_file(path)) for path in (request.file, request.against) if path]
     with open_cluster(request.settings.connection) as opened:
         wanted = request.wanted(instant_of(opened.clock.micros()))
-        asked = EngineWanted(request.engine, request.master, dict(request.spark_conf))
         ledger = at_ledger(opened)
-        engine = chosen_engine(ledger, asked, caller.remark, DELIVERY_ATTEMPT)
-        pace = Pace(request.rows_per_second, opened.clock)
-        record = attempt_record(ledger, asked.chosen(engine), wanted, request.level, pace, progress=caller.progress)
+        scan = request.scanning
+        engine = chosen_engine(ledger, scan, caller.remark, DELIVERY_ATTEMPT)
+        pace = Pace(scan.rows_per_second, opened.clock)
+        record = attempt_record(ledger, engine, wanted, scan.level, pace, progress=caller.progress)
         try:
             attempts = record.attempts
             lasting = record.lasting
@@ -470,6 +465,8 @@ def _refuse_unnamed(others: Values, context: click.Context) -> None:
         raise WrongUse("it is not said whose attempts are replayed", mend=mend)
 
 
+_SCANNING: Final = tuple(declared for declared in SCANNING_ALL if declared.name != "pace")
+
 SIMULATE: Final = Command(
     name="simulate",
     summary="Say what a policy file would have done to the recorded attempts of a queue.",
@@ -523,9 +520,9 @@ SIMULATE: Final = Command(
             default=TOP,
             metavar="N",
         ),
-        *(declared for declared in SCANNING if declared.name not in {"pace", "torn", "without"}),
+        *_SCANNING,
     ),
-    shared=(queue_settings(check=_refuse_unnamed),),
+    shared=(queue_settings(check=_refuse_unnamed), scanning_of(_SCANNING)),
     examples="""
         mailmend policy simulate policies.yaml outgoing --against now.yaml --since 24h
         mailmend policy simulate policies.yaml outgoing --since 2026-05-01T08:00:00Z --until 2026-05-01T12:00:00Z

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from mailmend.admin.frame.extras import import_or_name_extra
 from mailmend.admin.frame.plan_files import PlanFile
+from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.local.connector import connector_jars
 from mailmend.admin.local.folders import data_home, home_of
@@ -38,7 +39,7 @@ from mailmend.model.table import Table
 from mailmend.model.texts import wellformed
 from mailmend.repair.binding import Bound, bound, left_out
 from mailmend.repair.clock import SystemClock, Timing
-from mailmend.repair.decisions.engines import EngineChoice, choose_engine, estimated_rows
+from mailmend.repair.decisions.engines import Engine, choose_engine, estimated_rows
 from mailmend.repair.ledger.jobs import JobRuns
 from mailmend.repair.ledger.lags import LagJournal, Spool
 from mailmend.repair.ledger.leases import Leases
@@ -46,7 +47,8 @@ from mailmend.repair.ledger.run_limits import RunLimits
 from mailmend.repair.ledger.runs import Ledger
 from mailmend.repair.ledger.tasks import AdminTasks
 from mailmend.repair.mending.counters import CounterMender
-from mailmend.repair.mending.engine import Engine, KnownSuspects, RepairSettings
+from mailmend.repair.mending.engine import Detector, KnownSuspects, RepairSettings
+from mailmend.repair.mending.fix_limit import GoOn
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.runner import RepairTools
 from mailmend.repair.mending.throttle import SmallRead, Throttle
@@ -162,33 +164,6 @@ class OpenCluster:
         return Leases(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, owner_name() + job)
 
 
-@dataclass(frozen=True, slots=True)
-class EngineWanted:
-    """The engine of a scan: "spark" (its master and settings), "local" or "auto".
-
-    With a target it only reads by key; with a plan there is no scan. A staged scan goes on where another stopped.
-    `brief` is as in `EngineChoice`.
-    """
-
-    name: str
-    master: str | None = None
-    spark_conf: Mapping[str, str] = field(default_factory=dict)
-    target: Target | None = None
-    plan: PlanFile | None = None
-    staging: "StagingArea | None" = None
-    brief: bool = False
-
-    def chosen(self, engine: EngineChoice) -> "EngineWanted":
-        return replace(self, name=engine.name, brief=engine.brief)
-
-    @property
-    def of_spark(self) -> str | None:
-        """Why the scan must be Spark's: what was given that no other engine takes; None where nothing was."""
-        if _is_submitted():
-            return "spark-submit runs it"
-        return "--master was given" if self.master else "--spark-conf was given" if self.spark_conf else None
-
-
 @contextmanager
 def open_cluster(connection: ConnectionSettings) -> Iterator[OpenCluster]:
     """Connect, and close everything at the end."""
@@ -200,40 +175,75 @@ def open_cluster(connection: ConnectionSettings) -> Iterator[OpenCluster]:
 
 def repair_tools(
     opened: OpenCluster,
-    wanted: EngineWanted,
     settings: RepairSettings,
+    source: Engine | Target | PlanFile,
     progress: Progress,
     *,
     keep: timedelta | None = None,
     timing: Timing | None = None,
+    staging: "StagingArea | None" = None,
+    go_on: GoOn | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> RepairTools:
     """Tools of a check or a repair.
 
     Args:
         opened: the cluster.
-        wanted: what scans.
         settings: of the run.
+        source: of the suspects: an engine scans, a target is read by key, a plan names them.
         progress: receives the progress.
-        keep: how long before-images are kept; None: ledger and leases are in memory, so that nothing can be written.
+        keep: how long before-images are kept; None: ledger and leases are in memory, so that
+            nothing can be written.
         timing: of the looks at counters; None: the run's timing.
+        staging: where the rows of a scan are kept.
+        go_on: as in `RepairTools`.
+        meanwhile: as in `RepairTools`.
     """
-    writes = keep is not None
-    ledger, leases = (opened.ledger(keep), opened.leases()) if keep is not None else _in_memory(opened)
-    throttle = _throttle(opened, settings, ledger if writes else None)
-    mail, images = _paced(opened, settings, ledger, throttle)
-    counters = CounterMender(
-        mail, settings.keyspace, settings.families, opened.clock, timing or settings.timing, images, leases
-    )
-    if plan := wanted.plan:
-        known = (settings.families, plan.verdicts, plan.suspects, "read the plan")
-        engine: Engine = KnownSuspects(mail, images, opened.clock, *known)
+    clock = opened.clock
+    own: Ledger | None = None
+    lags: LagJournal | None = None
+    if keep is None:
+        ledger, leases = _in_memory(opened)
     else:
-        engine = _engine(opened, wanted, mail, images, throttle, writes=writes)
-    tools = RepairTools(engine, opened.clock, opened.cluster, progress, counters, throttle=throttle)
-    if not writes:
-        return tools
-    counters = replace(counters, lags=_lags_in(opened, ledger))
-    return replace(tools, counters=counters, ledger=ledger, leases=leases, mail=opened.mail)
+        own = ledger = opened.ledger(keep)
+        leases = opened.leases()
+        lags = _lags_in(opened, own)
+    throttle = _throttle(opened, settings, own)
+    tables, images = _paced(opened, settings, ledger, throttle)
+    counters = CounterMender(
+        tables,
+        settings.keyspace,
+        settings.families,
+        clock,
+        timing or settings.timing,
+        images,
+        leases,
+        lags,
+    )
+    detector: Detector
+    match source:
+        case PlanFile():
+            known = (settings.families, source.verdicts, source.suspects, "read the plan")
+            detector = KnownSuspects(tables, images, clock, *known)
+        case Engine(name="local"):
+            detector = LocalEngine(tables, images, clock, staging=staging)
+        case Engine():
+            detector = _spark_engine(opened, source, own, throttle, staging)
+        case _:
+            detector = Targeted(tables, images, clock, source)
+    return RepairTools(
+        detector,
+        clock,
+        opened.cluster,
+        progress,
+        counters,
+        own,
+        leases if own else None,
+        opened.mail if own else None,
+        go_on,
+        throttle,
+        meanwhile,
+    )
 
 
 def lag_tools(
@@ -308,20 +318,28 @@ def _in_memory(opened: OpenCluster) -> tuple[Ledger, Leases]:
     return Ledger(nowhere, opened.clock), Leases(nowhere, opened.clock, owner_name())
 
 
-def _engine(
-    opened: OpenCluster, wanted: EngineWanted, mail: Tables, ledger: Ledger, throttle: Throttle | None, *, writes: bool
-) -> Engine:
-    if wanted.target is not None:
-        return Targeted(mail, ledger, opened.clock, wanted.target)
-    if wanted.name == "local":
-        return LocalEngine(mail, ledger, opened.clock, staging=wanted.staging)
-    engine: Callable[..., Engine] = import_or_name_extra("mailmend.spark_repair.message_inconsistencies").SparkEngine
-    ledger_keyspace = opened.connection.ledger_keyspace if writes else None
-    place = (contact_of(opened.connection), opened.mail.name, ledger_keyspace, ledger.keep)
-    return engine(_spark(opened, wanted), *place, throttle, wanted.staging)
+def _spark_engine(
+    opened: OpenCluster,
+    engine: Engine,
+    ledger: Ledger | None,
+    throttle: Throttle | None,
+    staging: "StagingArea | None",
+) -> Detector:
+    messages = import_or_name_extra("mailmend.spark_repair.message_inconsistencies")
+    connection = opened.connection
+    detector: Detector = messages.SparkEngine(
+        _spark(opened, engine),
+        contact_of(connection),
+        opened.mail.name,
+        ledger=connection.ledger_keyspace if ledger else None,
+        keep=ledger.keep if ledger else KEEP,
+        throttle=throttle,
+        staging=staging,
+    )
+    return detector
 
 
-def _spark(opened: OpenCluster, wanted: EngineWanted) -> Any:
+def _spark(opened: OpenCluster, engine: Engine) -> Any:
     """The session: the first who asks starts it, and it runs until the cluster is closed."""
     if takes_any_name(opened.connection):
         raise BadSettings(
@@ -329,54 +347,68 @@ def _spark(opened: OpenCluster, wanted: EngineWanted) -> Any:
             mend="Name the authority of the nodes with --tls-ca, or use --engine local.",
         )
     session = import_or_name_extra("mailmend.spark_repair.session")
-    master = wanted.master or "local[*]"
-    java = _java_home_of_spark()
-    options = wanted.spark_conf
-    jars = _connector_of_spark(session)
-    settings = session.SparkSettings(master, java_home=java, jars=jars, options=options, brief=wanted.brief)
+    settings = session.SparkSettings(
+        engine.master or "local[*]",
+        java_home=_java_home_of_spark(),
+        jars=_connector_of_spark(session),
+        options=engine.spark_conf,
+        brief=engine.brief,
+    )
     return opened.with_it.enter_context(session.session_for_a_command(settings))
 
 
-def queue_scanner(opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace) -> QueueScanner:
+def queue_scanner(opened: OpenCluster, engine: Engine, level: Level, pace: Pace) -> QueueScanner:
     """What reads the tables of all queues whole; workers of Spark keep a pace of their own of as many rows a second."""
-    if wanted.name == "local":
+    if engine.name == "local":
         return LocalQueueScanner(pace.over(opened.mail), opened.clock, level)
     scanner: Callable[[Any], QueueScanner] = import_or_name_extra(
         "mailmend.spark_repair.queue_cleanup"
     ).SparkQueueScanner
-    return scanner(spark_source(opened, wanted, level, pace))
+    return scanner(spark_source(opened, engine, level, pace))
 
 
-def blob_scanner(opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace) -> BlobScanner:
+def blob_scanner(opened: OpenCluster, engine: Engine, level: Level, pace: Pace) -> BlobScanner:
     """What reads every reference to blobs, and the tables of blobs, whole."""
-    if wanted.name == "local":
+    if engine.name == "local":
         return LocalBlobScanner(pace.over(opened.mail), level)
     scanner: Callable[[Any], BlobScanner] = import_or_name_extra(
         "mailmend.spark_repair.blob_collection"
     ).SparkBlobScanner
-    return scanner(spark_source(opened, wanted, level, pace))
+    return scanner(spark_source(opened, engine, level, pace))
 
 
-def spark_source(opened: OpenCluster, wanted: EngineWanted, level: Level, pace: Pace) -> Any:
+def spark_source(opened: OpenCluster, engine: Engine, level: Level, pace: Pace) -> Any:
     """The keyspace as Spark reads it."""
     connector = import_or_name_extra("mailmend.spark_repair.connector")
-    spark = _spark(opened, wanted)
+    spark = _spark(opened, engine)
     rate = pace.rows_per_second if pace.throttle is None else pace.throttle.limit
     return connector.Source(spark, contact_of(opened.connection), opened.mail.name, level, rate, pace.throttle)
 
 
 def chosen_engine(
-    opened: OpenCluster, wanted: EngineWanted, remark: Callable[[str], None], largest: Table = MESSAGES.truth
-) -> EngineChoice:
+    opened: OpenCluster, scan: ScanOptions, remark: Callable[[str], None], largest: Table = MESSAGES.truth
+) -> Engine:
     """The engine of a scan of the whole keyspace; `auto` goes by the estimated rows of `largest`, and remarks which."""
 
     def rows() -> int | None:
         return estimated_rows(opened.sizes().get(largest.name))
 
-    engine = choose_engine(wanted.name, wanted.of_spark, rows, partial(_lacking_for_spark, opened.connection))
-    if wanted.name == "auto":
+    lacking = partial(_lacking_for_spark, opened.connection)
+    engine = choose_engine(scan.engine, _asks_for_spark(scan), rows, lacking)
+    if scan.engine == "auto":
         remark(f"Engine: {engine.name} ({engine.why}).")
-    return engine
+    return replace(engine, master=scan.master, spark_conf=dict(scan.spark_conf))
+
+
+def _asks_for_spark(scan: ScanOptions) -> str | None:
+    """Why the scan must be Spark's: what was given that no other engine takes."""
+    if _is_submitted():
+        return "spark-submit runs it"
+    if scan.master:
+        return "--master was given"
+    if scan.spark_conf:
+        return "--spark-conf was given"
+    return None
 
 
 def takes_any_name(connection: ConnectionSettings) -> bool:

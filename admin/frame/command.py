@@ -24,6 +24,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 import click
@@ -47,15 +48,18 @@ class Shared:
         field: of the request.
         groups: the options below the titles under which a help lists them; "" is with the command's own.
         build: (what was given for them, what was given for the other options, the context) -> the field's value.
+        among: more options that the field is built of. The command lists them among its own.
     """
 
     field: str
     groups: Mapping[str, Sequence[click.Option]]
     build: Callable[[Values, Values, click.Context], Any]
+    among: Sequence[click.Option] = ()
 
     @property
     def names(self) -> list[str]:
-        return [str(option.name) for options in self.groups.values() for option in options if option.expose_value]
+        options = [*self.among, *chain.from_iterable(self.groups.values())]
+        return [str(option.name) for option in options if option.expose_value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

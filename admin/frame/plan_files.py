@@ -8,7 +8,7 @@ write the file may also run a repair. The file names keys and holds no mail.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -30,6 +30,7 @@ from mailmend.admin.frame.plan_lines import (
     text,
     texts,
 )
+from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.whole_files import named_when_refused, whole_file
 from mailmend.mailqueue.rules.blob_collection import ListedBlob
 from mailmend.model.durations import format_duration
@@ -57,9 +58,6 @@ class PlanKind(StrEnum):
     QUEUES = "repair queues"
     BLOBS = "repair blobs"
 
-
-LOOKS: Final = ("delay", "clock_skew", "margin")
-"""The options of a scan of queues or blobs that a plan keeps, so that its application looks in the same way."""
 
 _KINDS: Final = frozenset(PlanKind)
 _OWNER_ALONE: Final = 0o600
@@ -157,16 +155,19 @@ class PlanHead:
         return {"plan": fields.pop("kind"), "format": FORMAT, "made_at": self.made_at, **fields}
 
 
-def seconds_of(request: object, names: Iterable[str]) -> dict[str, float | None]:
-    """Durations of a request in seconds, as a plan keeps them: `NAME_seconds` by name. `spans_in` is the way back."""
-    spans: dict[str, timedelta | None] = {name: getattr(request, name) for name in names}
+def seconds_of(**spans: timedelta | None) -> dict[str, float | None]:
+    """Durations in seconds, as a plan keeps them: `NAME_seconds` by name. `spans_in` is the way back."""
     return {f"{name}_seconds": None if span is None else span.total_seconds() for name, span in spans.items()}
 
 
-def how_to_look(request: Any, as_of: int) -> dict[str, Any]:
-    """How queues or blobs were looked at, as a plan keeps it: T, read level, pace, and the durations of `LOOKS`."""
-    pace = {"level": request.level.value, "rows_per_second": request.rows_per_second}
-    return {"as_of": as_of, **pace, **seconds_of(request, LOOKS)}
+def how_to_look(scan: ScanOptions, margin: timedelta, as_of: int) -> dict[str, Any]:
+    """How queues or blobs were looked at, as a plan keeps it. The application of the plan looks in the same way."""
+    return {
+        "as_of": as_of,
+        "level": scan.level.value,
+        "rows_per_second": scan.rows_per_second,
+        **seconds_of(delay=scan.delay, clock_skew=scan.clock_skew, margin=margin),
+    }
 
 
 def spans_in(policy: Mapping[str, Any]) -> dict[str, timedelta]:

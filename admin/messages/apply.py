@@ -1,6 +1,6 @@
 """`mailmend apply`: exactly what an approved plan says, each finding looked at again, and nothing else."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mailmend.admin.frame.caller import Caller, ask_to_restore
-from mailmend.admin.frame.cluster import EngineWanted, OpenCluster, open_cluster, owner_name, repair_tools
+from mailmend.admin.frame.cluster import OpenCluster, open_cluster, owner_name, repair_tools
 from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.examples import Examples, both_of
 from mailmend.admin.frame.extras import imported
 from mailmend.admin.frame.kinds import Duration, duration_text
 from mailmend.admin.frame.options import FILE, PACE, ROWS_PER_SECOND, flag, option
-from mailmend.admin.frame.plan_files import LOOKS, PlanFile, PlanKind, plan_in, spans_in
+from mailmend.admin.frame.plan_files import PlanFile, PlanKind, plan_in, spans_in
+from mailmend.admin.frame.scan_options import DELAY, MARGIN, SKEW, ScanOptions
 from mailmend.admin.frame.settings import QueueSettings
 from mailmend.admin.messages.mending import MendingResult, unseen
 from mailmend.admin.messages.options import COUNTERS_AT_ONCE, KEEP_OPTION, REPAIR_EXITS, RESULTS
 from mailmend.admin.messages.runs import affected
 from mailmend.admin.queue.options import STORES_TYPED, Needs, queue_settings
 from mailmend.cql.introspect import live_schema
+from mailmend.mailqueue.rules.blob_collection import AGE_MIN
+from mailmend.mailqueue.rules.blob_ids import BlobNaming
 from mailmend.model.catalog.ledger import KEEP
 from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.catalog.mail_queue import QUEUE_TABLES
@@ -121,8 +124,7 @@ def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> Mend
             options=plan.recorded,
         )
         keep = None if request.dry_run else request.keep
-        wanted = EngineWanted("local", plan=plan)
-        tools = repair_tools(opened, wanted, settings, caller.progress, keep=keep)
+        tools = repair_tools(opened, settings, plan, caller.progress, keep=keep)
         summary = runner.repair(settings, tools, both_of(examples, caller))
         whose = affected(examples, opened, caller)
     summary.unseen = unseen(head.without, bound)
@@ -156,15 +158,19 @@ def _queues(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: O
     from mailmend.admin.queue.cleanup import CleanupRequest, repair_queues  # noqa: PLC0415 - only for such a plan
 
     policy = plan.head.policy
-    spans, others = _approved(request, plan)
+    spans = spans_in(policy)
     asked = CleanupRequest(
         settings=request.settings,
-        typed=request.typed,
-        marks=policy["marks"],
-        no_blobs=policy["no_blobs"],
+        scanning=_scanning_of(request, policy),
+        margin=spans.get("margin", MARGIN),
+        keep=request.keep,
         kind=RunKind.APPLY,
-        **spans,
-        **others,
+        dry_run=request.dry_run,
+        approved=plan,
+        marks=policy["marks"],
+        marks_age=spans.get("marks_age"),
+        no_blobs=policy["no_blobs"],
+        typed=request.typed,
     )
     return repair_queues(asked, caller, opened)
 
@@ -175,7 +181,7 @@ def _blobs(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: Op
 
     policy = plan.head.policy
     settings = request.settings
-    spans, others = _approved(request, plan)
+    spans = spans_in(policy)
     assert settings.blobs is not None, "a plan of blobs names their store"
     wanted = BlobsWanted(
         store=settings.blobs,
@@ -187,22 +193,33 @@ def _blobs(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: Op
         references=tuple(policy["references"]),
         references_file=tuple(map(Path, policy["references_file"])),
         queues=tuple(map(QueueName, policy["queues"])),
-        **{name: span for name, span in spans.items() if name not in LOOKS},
+        oldest_message=spans.get("oldest_message"),
+        min_age=spans.get("min_age", AGE_MIN),
+        generation=spans.get("generation", BlobNaming().generation),
     )
-    looks = {name: spans[name] for name in LOOKS if name in spans}
-    return repair_blobs(BlobsRequest(connection=settings.connection, blobs=wanted, **looks, **others), caller, opened)
+    asked = BlobsRequest(
+        connection=settings.connection,
+        scanning=_scanning_of(request, policy),
+        blobs=wanted,
+        margin=spans.get("margin", MARGIN),
+        keep=request.keep,
+        dry_run=request.dry_run,
+        approved=plan,
+    )
+    return repair_blobs(asked, caller, opened)
 
 
-def _approved(request: ApplyPlanRequest, plan: PlanFile) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The durations that the plan names, and the other settings of the run that carries it out."""
-    policy = plan.head.policy
-    return spans_in(policy), {
-        **{name: getattr(request, name) for name in ("dry_run", "keep", "pace")},
-        "rows_per_second": request.rows_per_second or policy["rows_per_second"],
-        "level": Level(policy["level"]),
-        "approved": plan,
-        "engine": "local",
-    }
+def _scanning_of(request: ApplyPlanRequest, policy: Mapping[str, Any]) -> ScanOptions:
+    """How a plan of queues or blobs is looked at again: as the plan says, at the pace of the request."""
+    spans = spans_in(policy)
+    return ScanOptions(
+        engine="local",
+        rows_per_second=request.rows_per_second or policy["rows_per_second"],
+        pace=request.pace,
+        level=Level(policy["level"]),
+        delay=spans.get("delay", DELAY),
+        clock_skew=spans.get("clock_skew", SKEW),
+    )
 
 
 _LONGEST: Final = timedelta(days=30)

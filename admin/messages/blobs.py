@@ -34,12 +34,21 @@ from mailmend.admin.frame.plan_files import (
     plan_wanted,
     seconds_of,
 )
-from mailmend.admin.frame.settings import BlobsSettings
+from mailmend.admin.frame.scan_options import MARGIN, OF_EVERY_SCAN, ScanOptions
+from mailmend.admin.frame.settings import BlobsSettings, ConnectionSettings
 from mailmend.admin.frame.values import IDS_SHOWN, NOTHING_WRITTEN, plain
 from mailmend.admin.frame.whole_files import refuse_unwritable, whole_file
 from mailmend.admin.messages.blob_sources import BlobSources, BlobsWanted, Messages, messages_of
-from mailmend.admin.messages.mending import MARGIN, ScanRequest, given
-from mailmend.admin.messages.options import BLOBS_WANTED, PLAN, SCANNING, TIMING, WRITING
+from mailmend.admin.messages.mending import given
+from mailmend.admin.messages.options import (
+    BLOBS_WANTED,
+    KEEP_OPTION,
+    MARGIN_OPTION,
+    PLAN,
+    SCANNING_ALL,
+    TIMING,
+    scanning_of,
+)
 from mailmend.admin.queue import connections as queues
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.blobs.cassandra import CassandraStore
@@ -72,7 +81,7 @@ from mailmend.repair.mending.throttle import Throttle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlobsRequest(ScanRequest):
+class BlobsRequest:
     """How blobs are looked at, and whether they are removed; `removed` is a file for the list of removed blobs.
 
     Attributes:
@@ -80,6 +89,8 @@ class BlobsRequest(ScanRequest):
         approved: a plan that is applied: nothing else is removed.
     """
 
+    connection: ConnectionSettings
+    scanning: ScanOptions
     blobs: BlobsWanted
     margin: timedelta = MARGIN
     keep: timedelta = KEEP
@@ -186,19 +197,20 @@ async def _with_broker(opened: OpenCluster, request: BlobsRequest, caller: Calle
 
 async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, messages: Messages | None) -> BlobsResult:
     began = opened.clock.monotonic()
+    scan = request.scanning
     store = request.blobs.store
     as_of = take_as_of(opened.clock, opened.cluster, _timing(request))
     if request.approved:
         as_of = min(as_of, request.approved.head.as_of)
     min_age = max(request.blobs.min_age, request.blobs.oldest_message or timedelta())
     rule = CollectionRule(instant_of(as_of), request.blobs.family, request.blobs.generation, min_age)
-    engine = chosen_engine(opened, request.engine_wanted, caller.remark)
-    wanted = request.engine_wanted.chosen(engine)
-    sources = BlobSources(opened, request.blobs, request.level, messages)
+    engine = chosen_engine(opened, scan, caller.remark)
+    sources = BlobSources(opened, request.blobs, scan.level, messages)
     ledger = None if request.only_looks else opened.ledger(request.keep)
-    timed = MESSAGE_V3 if request.connection.is_pressed(request.pace) else None
-    throttle = throttle_of(opened, request.rows_per_second, timed, request.level, ledger)
-    scanner = blob_scanner(opened, wanted, request.level, Pace(request.rows_per_second, opened.clock, throttle))
+    timed = MESSAGE_V3 if request.connection.is_pressed(scan.pace) else None
+    throttle = throttle_of(opened, scan.rows_per_second, timed, scan.level, ledger)
+    pace = Pace(scan.rows_per_second, opened.clock, throttle)
+    scanner = blob_scanner(opened, engine, scan.level, pace)
     wanted_plan = plan_wanted(request.plan, lambda: _head_of(request, opened, as_of))
     with _lines_of_missing(request.blobs.missing) as on_missing, wanted_plan as plan:
         collection = BlobCollection(
@@ -208,7 +220,7 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, me
             rule,
             opened.clock,
             caller.progress,
-            request.delay.total_seconds(),
+            scan.delay.total_seconds(),
             on_missing,
             _adder(plan) if plan else None,
         )
@@ -221,14 +233,21 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, me
     options = request.approved.head.options if request.approved else _typed_again(request)
     file = request.approved.file if request.approved else request.plan
     asked = messages is not None or request.blobs.no_broker
-    pace = throttle.as_json() if throttle else None
     return replace(
-        result, broker_asked=asked, seconds=seconds, options=options, plan=file, stores=request.blobs.typed, pace=pace
+        result,
+        broker_asked=asked,
+        seconds=seconds,
+        options=options,
+        plan=file,
+        stores=request.blobs.typed,
+        pace=throttle.as_json() if throttle else None,
     )
 
 
 def _typed_again(request: BlobsRequest) -> str:
-    return " ".join(filter(None, (request.blobs.typed, given(request.blobs), given(request))))
+    of_scan = given(request.scanning, OF_EVERY_SCAN)
+    texts = (request.blobs.typed, given(request.blobs), of_scan, given(request))
+    return " ".join(filter(None, texts))
 
 
 async def _carried_out(
@@ -246,8 +265,12 @@ def _adder(plan: PlanWriter) -> Callable[[ListedBlob], None]:
 def _head_of(request: BlobsRequest, opened: OpenCluster, as_of: int) -> PlanHead:
     wanted = request.blobs
     policy = {
-        **how_to_look(request, as_of),
-        **seconds_of(wanted, ("min_age", "generation", "oldest_message")),
+        **how_to_look(request.scanning, request.margin, as_of),
+        **seconds_of(
+            min_age=wanted.min_age,
+            generation=wanted.generation,
+            oldest_message=wanted.oldest_message,
+        ),
         "family": wanted.family,
         "no_broker": wanted.no_broker,
         "only_broker": wanted.only_broker,
@@ -263,7 +286,7 @@ def _head_of(request: BlobsRequest, opened: OpenCluster, as_of: int) -> PlanHead
 
 
 def _timing(request: BlobsRequest) -> Timing:
-    return Timing(request.margin.total_seconds(), request.clock_skew.total_seconds())
+    return Timing(request.margin.total_seconds(), request.scanning.clock_skew.total_seconds())
 
 
 def _collectable(settings: BlobsSettings, opened: OpenCluster) -> CollectableStore:
@@ -438,10 +461,11 @@ REPAIR_BLOBS: Final = Command(
         option(
             "--removed", "List the blobs that went. [default: in a file of this user's own]", type=FILE, metavar="FILE"
         ),
-        *(declared for declared in WRITING if declared.name != "no_writers"),
-        *(declared for declared in SCANNING if declared.name not in {"torn", "without"}),
+        MARGIN_OPTION,
+        KEEP_OPTION,
+        *SCANNING_ALL,
     ),
-    shared=(BLOBS_WANTED, CONNECTION),
+    shared=(scanning_of((*TIMING, *SCANNING_ALL)), BLOBS_WANTED, CONNECTION),
     output=(JSON, METRICS_FILE),
     alone={"plan": ("removed", "keep")},
     examples="""

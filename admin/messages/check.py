@@ -1,7 +1,7 @@
 """`mailmend check`: messages, mail queues and blobs; what cannot be looked at is said, and hides nothing else."""
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from typing import Final
 
@@ -17,7 +17,7 @@ from mailmend.admin.frame.options import CONNECTION, STAGING, flag
 from mailmend.admin.messages import mending_document as mending
 from mailmend.admin.messages.blob_sources import BlobsWanted
 from mailmend.admin.messages.blobs import BlobsRequest, BlobsResult, blobs_document, repair_blobs
-from mailmend.admin.messages.mending import CheckRequest, MendingResult, ScanRequest, given, unseen
+from mailmend.admin.messages.mending import CheckRequest, MendingResult, given, unseen
 from mailmend.admin.messages.options import BLOBS_WANTED, CHECKED_PULSAR, COUNTERS_AT_ONCE, MEASURED, SCANNING, TIMING
 from mailmend.admin.messages.runs import affected
 from mailmend.admin.messages.staging import ended, staged
@@ -28,19 +28,19 @@ from mailmend.repair.clock import STAMP_AGE_SECONDS, Timing
 from mailmend.repair.mending import runner
 from mailmend.repair.mending.engine import RepairSettings
 
-_OF_MESSAGES: Final = frozenset({"torn", "without", "no_writers"})
-"""What a scan of blobs has no use for."""
 
-
-def check_what(request: CheckRequest, caller: Caller) -> MendingResult | BlobsResult:
-    """What `mailmend check` looks at: blobs, queues or messages."""
+def find_drift(request: CheckRequest, caller: Caller) -> MendingResult | BlobsResult:
+    """What `mailmend check` finds: in blobs, queues or messages."""
     if request.what != "blobs":
         return check(request, caller)
     assert isinstance(request.blobs, BlobsWanted), "the command line names them"
-    looks = {
-        field.name: getattr(request, field.name) for field in fields(ScanRequest) if field.name not in _OF_MESSAGES
-    }
-    return repair_blobs(BlobsRequest(blobs=request.blobs, dry_run=True, **looks), caller)
+    blobs = BlobsRequest(
+        connection=request.connection,
+        scanning=request,
+        blobs=request.blobs,
+        dry_run=True,
+    )
+    return repair_blobs(blobs, caller)
 
 
 _QUEUES: Final = "mailmend.admin.queue.cleanup"
@@ -53,10 +53,10 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult:
         raise WrongUse(f"{request.what!r} is not looked at here", mend="Say all, messages or queues.")
     with open_cluster(request.connection) as opened:
         if request.what == "queues":
-            found: MendingResult = import_or_name_extra(_QUEUES).check_queues(request, caller, opened)
+            found: MendingResult = import_or_name_extra(_QUEUES).find_in_queues(request, caller, opened)
             return found
         if request.what == "messages" or not (opened.has_queues or request.pulsar):
-            return check_messages(request, caller, opened)
+            return _find_in_messages(request, caller, opened)
         return _check_both(request, caller, opened)
 
 
@@ -66,14 +66,14 @@ def _check_both(request: CheckRequest, caller: Caller, opened: OpenCluster) -> M
     @cache
     def queues() -> MendingResult | MailmendError:
         try:
-            found: MendingResult = import_or_name_extra(_QUEUES).check_queues(request, caller, opened)
+            found: MendingResult = import_or_name_extra(_QUEUES).find_in_queues(request, caller, opened)
         except ResultUnwritten:
             raise
         except MailmendError as error:
             return error
         return found
 
-    messages = check_messages(request, caller, opened, queues)
+    messages = _find_in_messages(request, caller, opened, queues)
     found = queues()
     return _with_unseen(messages, found) if isinstance(found, MailmendError) else _joined(messages, found)
 
@@ -112,7 +112,7 @@ def _with_unseen(messages: MendingResult, error: MailmendError) -> MendingResult
     return replace(messages, summary=replace(one, unseen=unseen, exit=max(one.exit, code)))
 
 
-def check_messages(
+def _find_in_messages(
     request: CheckRequest, caller: Caller, opened: OpenCluster, meanwhile: Callable[[], object] | None = None
 ) -> MendingResult:
     """Find drift, without writing anything; `meanwhile` is called once, where lags are waited for."""
@@ -133,11 +133,18 @@ def check_messages(
     )
     # Nothing is written, so any margin that covers the skew will do for the two looks at counters.
     counters = Timing(skew + STAMP_AGE_SECONDS + 1, skew, no_writers=request.no_writers)
-    engine = chosen_engine(opened, request.engine_wanted, caller.remark)
+    engine = chosen_engine(opened, request, caller.remark)
     with staged(request.staging, opened, settings, caller) as (settings, area):
-        wanted = replace(request.engine_wanted.chosen(engine), staging=area)
-        tools = repair_tools(opened, wanted, settings, caller.progress, timing=counters)
-        summary = runner.check(settings, replace(tools, meanwhile=meanwhile), both_of(examples, caller))
+        tools = repair_tools(
+            opened,
+            settings,
+            engine,
+            caller.progress,
+            timing=counters,
+            staging=area,
+            meanwhile=meanwhile,
+        )
+        summary = runner.check(settings, tools, both_of(examples, caller))
         ended(summary, area)
     summary.unseen = unseen(request.without, bound)
     summary.engine = engine
@@ -160,7 +167,7 @@ CHECK: Final = Command(
 
     The generators of uids and modseqs (messageCounter, modseq) are compared with the messages: one that is behind
     is named with the statement that raises it (`generators` in the JSON, exit code 1).""",
-    service="mailmend.admin.messages.check:check_what",
+    service="mailmend.admin.messages.check:find_drift",
     present="mailmend.admin.messages.check:check_document",
     options=(
         click.Argument(["what"], type=click.Choice(["messages", "queues", "blobs", "all"]), default="all"),

@@ -3,65 +3,25 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mailmend.admin.frame.cluster import EngineWanted
 from mailmend.admin.frame.examples import Affected, Example
+from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.settings import ConnectionSettings, typed_as
-from mailmend.model.operations import Level
 from mailmend.repair.binding import Bound
-from mailmend.repair.clock import MARGIN_SECONDS, SKEW_SECONDS
-from mailmend.repair.mending.engine import DELAY_SECONDS
 from mailmend.repair.mending.runner import RepairResult
 
 if TYPE_CHECKING:
     from mailmend.admin.messages.blob_sources import BlobsWanted
-    from mailmend.admin.messages.repair import LagsRequest
+    from mailmend.admin.messages.blobs import BlobsRequest
     from mailmend.admin.queue.cleanup import CleanupRequest
     from mailmend.admin.queue.garbage_collection import GarbageCollection
     from mailmend.mailqueue.cleanup.writes import CleanedQueue
 
-DELAY = timedelta(seconds=DELAY_SECONDS)
-SKEW = timedelta(seconds=SKEW_SECONDS)
-MARGIN = timedelta(seconds=MARGIN_SECONDS)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScanRequest:
-    """How a keyspace is scanned: what check and repair have in common.
-
-    Attributes:
-        engine: "auto", "spark" or "local".
-        pace: "auto" (slow down while the cluster suffers), "full", or None: auto in a job.
-        torn: "report" or "accept".
-        without: columns and tables that are neither compared nor written.
-        delay: between the scan and the second look.
-        clock_skew: the greatest difference between any two clocks.
-    """
-
-    connection: ConnectionSettings
-    engine: str = "auto"
-    master: str | None = None
-    spark_conf: tuple[tuple[str, str], ...] = ()
-    rows_per_second: int | None = None
-    pace: str | None = None
-    level: Level = Level.LOCAL_QUORUM
-    torn: str = "report"
-    without: tuple[str, ...] = ()
-    delay: timedelta = DELAY
-    clock_skew: timedelta = SKEW
-    no_writers: bool = False
-    staging: str | None = None
-
-    @property
-    def engine_wanted(self) -> EngineWanted:
-        return EngineWanted(self.engine, self.master, dict(self.spark_conf))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRequest(ScanRequest):
+class CheckRequest(ScanOptions):
     """`what` is "messages", "queues", "blobs" or "all" (the paths of mailboxes too).
 
     Attributes:
@@ -69,6 +29,7 @@ class CheckRequest(ScanRequest):
         pulsar: whose topics' mails are looked at too, as `PulsarSettings`; None: no Pulsar is asked.
     """
 
+    connection: ConnectionSettings
     what: str = "all"
     no_recheck: bool = False
     blobs: Any = None
@@ -123,18 +84,27 @@ def unseen(without: Sequence[str], bound: Bound, of_target: str | None = None) -
 _NOT_REPEATED = frozenset(
     {
         *("connection", "what", "dry_run", "plan", "no_recheck", "blobs", "store", "broker", "typed", "missing"),
-        *("settings", "approved", "kind"),
+        *("settings", "approved", "kind", "scanning"),
     }
 )
 
 
-def given(request: "ScanRequest | LagsRequest | BlobsWanted | CleanupRequest") -> str:
-    """The options that differ from their defaults, as words to be typed again with a repair."""
-    left = _NOT_REPEATED | ({"no_writers"} if isinstance(request, CheckRequest) else set())
-    typed = (
-        f"--{field.name.replace('_', '-')} {shlex.quote(text) if text else ''}".strip()
-        for field in fields(request)
-        if field.name not in left and getattr(request, field.name) != field.default
-        for text in typed_as(getattr(request, field.name))
-    )
-    return " ".join(typed)
+def given(request: "ScanOptions | BlobsRequest | BlobsWanted | CleanupRequest", names: Sequence[str] = ()) -> str:
+    """The options that differ from their defaults, as words to be typed again with a repair.
+
+    Args:
+        request: the options.
+        names: of the options, in the order of the words; all fields of the request where none is named.
+    """
+    defaults = {field.name: field.default for field in fields(request)}
+    left_out = set(_NOT_REPEATED)
+    if isinstance(request, CheckRequest):
+        left_out.add("no_writers")
+    words = []
+    for name in names or defaults:
+        value = getattr(request, name)
+        if name in left_out or value == defaults[name]:
+            continue
+        option = f"--{name.replace('_', '-')}"
+        words += [f"{option} {shlex.quote(text)}" if text else option for text in typed_as(value)]
+    return " ".join(words)

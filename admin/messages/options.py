@@ -4,6 +4,7 @@ The options of blobs say where blobs are, and what may refer to them.
 """
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -26,6 +27,7 @@ from mailmend.admin.frame.options import (
     flag,
     option,
 )
+from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.settings import is_pulsar
 from mailmend.admin.queue.broker_options import BROKER_OPTIONS, broker_of, pulsar_of
 from mailmend.admin.queue.options import AGE_MAX, BLOB_OPTIONS, CHECKED_BLOBS, QUEUE_NAME, blobs_of, typed_stores
@@ -45,7 +47,7 @@ TIMING: Final = (
     DELAY_OPTION,
     option("--clock-skew", "The greatest difference between any two clocks.", type=DELAY, default=f"{SKEW_SECONDS:g}s"),
 )
-SCANNING: Final = (
+SCANNING_ALL: Final = (
     option(
         "--engine",
         "What scans: spark, any size; local, this process alone, without Spark; auto, either by the estimated size.",
@@ -69,6 +71,11 @@ SCANNING: Final = (
         metavar="[ONE|LOCAL_QUORUM|QUORUM]",
         default=Level.LOCAL_QUORUM,
     ),
+)
+"""The options of every scan."""
+
+SCANNING: Final = (
+    *SCANNING_ALL,
     option(
         "--torn",
         "What rows are that lack columns: accept takes them as whole, as James before 3.7 wrote them.",
@@ -80,16 +87,28 @@ SCANNING: Final = (
 KEEP_OPTION: Final = option(
     "--keep", "How long before-images are kept.", type=KEEP, default=duration_text(KEEP_DEFAULT)
 )
+MARGIN_OPTION: Final = option(
+    "--margin",
+    "How long before its scan the timestamps of a repair lie; must exceed the clocks' skew and 20 s.",
+    type=DELAY,
+    default=f"{MARGIN_SECONDS:g}s",
+)
 WRITING: Final = (
-    option(
-        "--margin",
-        "How long before its scan the timestamps of a repair lie; must exceed the clocks' skew and 20 s.",
-        type=DELAY,
-        default=f"{MARGIN_SECONDS:g}s",
-    ),
+    MARGIN_OPTION,
     flag("--no-writers", "Declare that no process writes: no margin is needed, and any delay will do."),
     KEEP_OPTION,
 )
+
+
+def scanning_of(options: Sequence[click.Option]) -> Shared:
+    """These options of a command's own as `scanning: ScanOptions` of the request."""
+    return Shared("scanning", {}, _scanning, among=options)
+
+
+def _scanning(own: Values, _others: Values, _context: click.Context) -> ScanOptions:
+    return ScanOptions(**own)
+
+
 PLAN: Final = option(
     "--plan",
     "Write what would be done to this file, and nothing anywhere else; `mailmend apply` then does it.",

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import click
 
-from mailmend.admin.frame.caller import Caller, ask_to_restore
+from mailmend.admin.frame.caller import Caller, ask_to_restore, ignore
 from mailmend.admin.frame.cluster import OpenCluster, chosen_engine, lag_tools, open_cluster, owner_name, repair_tools
 from mailmend.admin.frame.command import JSON, Command, CommandGroup, Late
 from mailmend.admin.frame.examples import Examples, both_of
@@ -28,10 +28,22 @@ from mailmend.admin.frame.options import (
     flag,
     option,
 )
-from mailmend.admin.frame.plan_files import head_of, plan_into
+from mailmend.admin.frame.plan_files import PlanHead, head_of, plan_wanted
+from mailmend.admin.frame.scan_options import MARGIN, ScanOptions
 from mailmend.admin.frame.settings import ConnectionSettings, plain
-from mailmend.admin.messages.mending import DELAY, MARGIN, SKEW, MendingResult, ScanRequest, given, unseen
-from mailmend.admin.messages.options import MEASURED, PLAN, REPAIR_EXITS, SCANNING, TIMING, WRITING
+from mailmend.admin.messages.mending import MendingResult, given, unseen
+from mailmend.admin.messages.options import (
+    KEEP_OPTION,
+    MARGIN_OPTION,
+    MEASURED,
+    PLAN,
+    REPAIR_EXITS,
+    SCANNING,
+    SCANNING_ALL,
+    TIMING,
+    WRITING,
+    scanning_of,
+)
 from mailmend.admin.messages.runs import affected
 from mailmend.admin.messages.staging import ended, staged
 from mailmend.admin.queue.options import AGE_MAX, STORES_TYPED, queue_settings, unless
@@ -44,6 +56,7 @@ from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import RepairPolicy
 from mailmend.model.projections.verdicts import MENDABLE, QUEUE_VERDICTS, Verdict
 from mailmend.repair.clock import Timing, take_as_of
+from mailmend.repair.decisions.engines import Engine
 from mailmend.repair.mending import lag_repair, runner
 from mailmend.repair.mending.engine import RepairSettings
 from mailmend.repair.mending.generators import Generators
@@ -53,13 +66,14 @@ from mailmend.repair.scanners.lookup import Target, TargetMailboxes, TargetMessa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairRequest(ScanRequest):
+class RepairRequest(ScanOptions):
     """What may be mended, and where; the names are the options' names.
 
     Attributes:
-        plan: a file that what would be mended is written to, instead of mending it.
+        plan: a file for the plan of what would be mended; nothing else is written.
     """
 
+    connection: ConnectionSettings
     dry_run: bool = False
     plan: Path | None = None
     only: tuple[frozenset[Verdict], ...] = ()
@@ -85,22 +99,6 @@ class RepairRequest(ScanRequest):
         return self.dry_run or self.plan is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LagsRequest:
-    """How journalled lags are mended."""
-
-    connection: ConnectionSettings
-    dry_run: bool = False
-    without: tuple[str, ...] = ()
-    delay: timedelta = DELAY
-    clock_skew: timedelta = SKEW
-    margin: timedelta = MARGIN
-    no_writers: bool = False
-    keep: timedelta = KEEP
-    rows_per_second: int | None = None
-    pace: str | None = None
-
-
 def repair(request: RepairRequest, caller: Caller) -> MendingResult:
     """Mend drift after a second look, as of a moment before the scan; a dry run only looks, a plan is written down.
 
@@ -117,25 +115,30 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
         settings = _settings_of(request, bound.whole(opened.mail.name), opened.mail.name, target)
         if isinstance(target, TargetMessages):
             refuse_unknown(Pace(request.rows_per_second, opened.clock).over(opened.mail), settings.families[0], target)
-        engine = None if target else chosen_engine(opened, request.engine_wanted, caller.remark)
-        wanted = replace(request.engine_wanted, target=target)
-        if engine:
-            wanted = wanted.chosen(engine)
+        engine: Engine | None = None
+        source: Target | Engine
+        if target:
+            source = target
+        else:
+            source = engine = chosen_engine(opened, request, caller.remark)
             settings = replace(settings, options={**settings.options, "engine": engine.name})
-        keep = None if request.only_looks else request.keep
-        typed = replace(request, user=("NAME",) * len(request.user)) if caller.anonymous else request
         if request.plan:
-            settings = replace(settings, as_of=take_as_of(opened.clock, opened.cluster, settings.timing))
+            as_of = take_as_of(opened.clock, opened.cluster, settings.timing)
+            settings = replace(settings, as_of=as_of)
         with staged(None if target else request.staging, opened, settings, caller) as (settings, area):
-            tools = repair_tools(opened, replace(wanted, staging=area), settings, caller.progress, keep=keep)
-            if request.plan is None:
-                go_on = None if request.dry_run else caller.ask
-                summary = runner.repair(settings, replace(tools, go_on=go_on), both_of(examples, caller))
-            else:
-                tables = opened.identity(table for family in settings.families for table in family.tables)
-                head = head_of(settings, tables, given(typed), request.without)
-                with plan_into(request.plan, head) as plan:
-                    summary = runner.repair(settings, tools, both_of(examples, caller, plan.add))
+            tools = repair_tools(
+                opened,
+                settings,
+                source,
+                caller.progress,
+                keep=None if request.only_looks else request.keep,
+                staging=area,
+                go_on=None if request.only_looks else caller.ask,
+            )
+            plan = plan_wanted(request.plan, lambda: _head_of(request, caller, opened, settings))
+            with plan as writer:
+                take = both_of(examples, caller, writer.add if writer else ignore)
+                summary = runner.repair(settings, tools, take)
             ended(summary, area)
         if summary.run and summary.generators:
             _raise_generators(summary, opened, settings.families)
@@ -143,7 +146,25 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
     of_target = target.unseen(summary.gaps) if target else None
     summary.unseen = unseen(request.without, bound, of_target)
     summary.engine = engine
-    return MendingResult(summary, examples.sorted(), given(typed), request.plan, affected=whose)
+    return MendingResult(
+        summary,
+        examples.sorted(),
+        _typed_again(request, caller),
+        request.plan,
+        affected=whose,
+    )
+
+
+def _typed_again(request: RepairRequest, caller: Caller) -> str:
+    """The options of the request as a command line; users have no names where the caller wants none."""
+    if caller.anonymous:
+        request = replace(request, user=("NAME",) * len(request.user))
+    return given(request)
+
+
+def _head_of(request: RepairRequest, caller: Caller, opened: OpenCluster, settings: RepairSettings) -> PlanHead:
+    tables = opened.identity(table for family in settings.families for table in family.tables)
+    return head_of(settings, tables, _typed_again(request, caller), request.without)
 
 
 def _raise_generators(summary: RepairResult, opened: OpenCluster, families: Sequence[Family]) -> None:
@@ -154,7 +175,20 @@ def _raise_generators(summary: RepairResult, opened: OpenCluster, families: Sequ
     summary.exit = int(summary.exit_code)
 
 
-def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
+_OF_LAGS: Final = (
+    "without",
+    "delay",
+    "clock_skew",
+    "margin",
+    "no_writers",
+    "keep",
+    "rows_per_second",
+    "pace",
+)
+"""The options of `repair lags`, in the order in which the next command names them."""
+
+
+def repair_lags(request: RepairRequest, caller: Caller) -> MendingResult:
     examples = Examples()
     with open_cluster(request.connection) as opened:
         bound = opened.bound((MESSAGES,), request.without)
@@ -173,7 +207,8 @@ def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
         summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, both_of(examples, caller))
         whose = affected(examples, opened, caller)
     summary.unseen = unseen(request.without, bound)
-    return MendingResult(summary, examples.sorted(), given(request), affected=whose)
+    typed = given(request, _OF_LAGS)
+    return MendingResult(summary, examples.sorted(), typed, affected=whose)
 
 
 def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
@@ -188,7 +223,7 @@ def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
     return TargetMailboxes(everywhere, scan=request.scan) if everywhere else None
 
 
-def _timing(request: RepairRequest | LagsRequest) -> Timing:
+def _timing(request: RepairRequest) -> Timing:
     return Timing(request.margin.total_seconds(), request.clock_skew.total_seconds(), no_writers=request.no_writers)
 
 
@@ -205,7 +240,11 @@ def _settings_of(
         dry_run=request.dry_run,
         policy=RepairPolicy(
             only=request.verdicts,
-            **{name: getattr(request, name) for name in _OF_POLICY},
+            orphans=request.orphans,
+            dangling=request.dangling,
+            leaks=request.leaks,
+            beat_ahead=request.beat_ahead,
+            rows_per_second=request.rows_per_second,
             accept_torn=request.torn == "accept",
             all_truths=all_truths,
         ),
@@ -216,7 +255,6 @@ def _settings_of(
     )
 
 
-_OF_POLICY = ("orphans", "dangling", "leaks", "beat_ahead", "rows_per_second")
 _NOT_RECORDED = frozenset({"connection", "master", "spark_conf", "user"})
 
 
@@ -388,10 +426,12 @@ _REPAIR_QUEUES: Final = Command(
             metavar="COMMAND",
         ),
         flag("--yes", "Do not ask: do as --garbagecollect says."),
-        *(declared for declared in WRITING if declared.name != "no_writers"),
-        *(declared for declared in SCANNING if declared.name not in {"torn", "without"}),
+        MARGIN_OPTION,
+        KEEP_OPTION,
+        *SCANNING_ALL,
     ),
     shared=(
+        scanning_of((*TIMING, *SCANNING_ALL)),
         queue_settings(
             broker=lambda given: given["marks"] == MarksRule.EMPTY.value,
             blobs=lambda given: not given["no_blobs"] and (given["plan"] is not None or not given["dry_run"]),

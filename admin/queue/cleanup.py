@@ -10,7 +10,6 @@ from pathlib import Path
 
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import (
-    EngineWanted,
     OpenCluster,
     chosen_engine,
     owner_name,
@@ -29,6 +28,7 @@ from mailmend.admin.frame.plan_files import (
     plan_wanted,
     seconds_of,
 )
+from mailmend.admin.frame.scan_options import MARGIN, OF_EVERY_SCAN, ScanOptions
 from mailmend.admin.frame.settings import QUEUE_DEFAULT, QueueSettings
 from mailmend.admin.messages.mending import CheckedTopics, CheckRequest, MendingResult, given
 from mailmend.admin.queue import connections as wired
@@ -46,14 +46,12 @@ from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUE
 from mailmend.model.durations import format_duration
 from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.ids import QueueName
-from mailmend.model.operations import Level
 from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.reasons import Why
 from mailmend.model.projections.verdicts import Verdict
-from mailmend.repair.clock import MARGIN_SECONDS, SKEW_SECONDS, Timing, take_as_of
+from mailmend.repair.clock import Timing, take_as_of
 from mailmend.repair.joins.records import Workshop
 from mailmend.repair.ledger.runs import Ledger, RunKind
-from mailmend.repair.mending.engine import DELAY_SECONDS
 from mailmend.repair.mending.limits import Pace, PacedAsyncTables
 from mailmend.repair.mending.runner import RepairResult, close_killed, recorded
 from mailmend.repair.mending.throttle import Throttle
@@ -70,15 +68,8 @@ class CleanupRequest:
     """
 
     settings: QueueSettings
-    engine: str = "auto"
-    master: str | None = None
-    spark_conf: tuple[tuple[str, str], ...] = ()
-    rows_per_second: int | None = None
-    pace: str | None = None
-    level: Level = Level.LOCAL_QUORUM
-    delay: timedelta = timedelta(seconds=DELAY_SECONDS)
-    clock_skew: timedelta = timedelta(seconds=SKEW_SECONDS)
-    margin: timedelta = timedelta(seconds=MARGIN_SECONDS)
+    scanning: ScanOptions
+    margin: timedelta = MARGIN
     keep: timedelta = KEEP
     kind: RunKind = RunKind.QUEUES
     dry_run: bool = False
@@ -97,12 +88,8 @@ class CleanupRequest:
     def only_looks(self) -> bool:
         return self.dry_run or self.plan is not None
 
-    @property
-    def engine_wanted(self) -> EngineWanted:
-        return EngineWanted(self.engine, self.master, dict(self.spark_conf))
 
-
-def check_queues(request: CheckRequest, caller: Caller, opened: OpenCluster) -> MendingResult:
+def find_in_queues(request: CheckRequest, caller: Caller, opened: OpenCluster) -> MendingResult:
     """Look at the queues of the tables, and at the mails of Pulsar's topics where one is named.
 
     Raises:
@@ -143,9 +130,14 @@ async def _checked_topics(request: CheckRequest, opened: OpenCluster) -> Checked
 
 def _checked_tables(request: CheckRequest, caller: Caller, opened: OpenCluster) -> MendingResult:
     settings = QueueSettings(request.connection, QueueName(QUEUE_DEFAULT), None, request.blobs)
-    names = ("engine", "master", "spark_conf", "rows_per_second", "pace", "level", "delay", "clock_skew", "no_recheck")
-    looks = {name: getattr(request, name) for name in names}
-    return repair_queues(CleanupRequest(settings=settings, kind=RunKind.CHECK, dry_run=True, **looks), caller, opened)
+    cleanup = CleanupRequest(
+        settings=settings,
+        scanning=request,
+        kind=RunKind.CHECK,
+        dry_run=True,
+        no_recheck=request.no_recheck,
+    )
+    return repair_queues(cleanup, caller, opened)
 
 
 def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster | None = None) -> MendingResult:
@@ -183,17 +175,18 @@ def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster |
 async def _cleaned(request: CleanupRequest, connections: QueueConnections, caller: Caller) -> MendingResult:
     opened = connections.cluster
     connection = request.settings.connection
-    skew = request.clock_skew.total_seconds()
+    scan = request.scanning
+    skew = scan.clock_skew.total_seconds()
     dates = request.kind is not RunKind.CHECK
     timing = Timing(request.margin.total_seconds() if dates else 0, skew, no_writers=not dates)
     as_of = take_as_of(opened.clock, opened.cluster, timing)
     began = opened.clock.monotonic()
     if approved := request.approved:
         as_of = min(as_of, approved.head.as_of)
-    engine = chosen_engine(opened, request.engine_wanted, caller.remark, DELETED_MAILS)
+    engine = chosen_engine(opened, scan, caller.remark, DELETED_MAILS)
     settings = CleanupSettings(
         as_of,
-        request.delay.total_seconds(),
+        scan.delay.total_seconds(),
         MarksRule(request.marks),
         request.marks_age or timedelta(),
         recheck=not request.no_recheck,
@@ -201,14 +194,13 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
     )
     result = RepairResult(opened.mail.name, request.kind, engine=engine)
     examples = Examples()
-    wanted = request.engine_wanted.chosen(engine)
-    pressed = connection.is_pressed(request.pace)
+    pressed = connection.is_pressed(scan.pace)
     ledger = None if request.only_looks else opened.ledger(request.keep)
     timed = ENQUEUED_MAILS if pressed else None
-    throttle = throttle_of(opened, request.rows_per_second, timed, request.level, ledger)
-    pace = Pace(request.rows_per_second, opened.clock, throttle)
+    throttle = throttle_of(opened, scan.rows_per_second, timed, scan.level, ledger)
+    pace = Pace(scan.rows_per_second, opened.clock, throttle)
     view = connections.view_over(PacedAsyncTables(connections.tables, pace))
-    scanner = queue_scanner(opened, wanted, request.level, pace)
+    scanner = queue_scanner(opened, engine, scan.level, pace)
     blobs = connections.blobs if request.settings.blobs else None
     parts = (view, scanner, caller.progress, blobs, connections.broker)
     take = both_of(examples, caller)
@@ -234,7 +226,8 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
 
 
 def _typed_again(request: CleanupRequest) -> str:
-    return " ".join(filter(None, (request.typed, given(request))))
+    of_scan = given(request.scanning, OF_EVERY_SCAN)
+    return " ".join(filter(None, (request.typed, of_scan, given(request))))
 
 
 def _adder(plan: PlanWriter) -> Callable[[Mark], None]:
@@ -261,8 +254,8 @@ def _planned_in(plan: PlanFile) -> PlannedCleanup:
 def _head_of(request: CleanupRequest, opened: OpenCluster, as_of: int) -> PlanHead:
     settings = request.settings
     policy = {
-        **how_to_look(request, as_of),
-        **seconds_of(request, ("marks_age",)),
+        **how_to_look(request.scanning, request.margin, as_of),
+        **seconds_of(marks_age=request.marks_age),
         "marks": request.marks,
         "no_blobs": request.no_blobs,
         "broker": settings.broker.place if settings.broker else "",
@@ -288,7 +281,7 @@ def _recorded(
     options = {
         "marks": request.marks,
         "marks_age": format_duration(request.marks_age) if request.marks_age else "",
-        "engine": result.engine.name if result.engine else request.engine,
+        "engine": result.engine.name if result.engine else request.scanning.engine,
         **(request.approved.recorded if request.approved else {}),
     }
     command = RunKind.QUEUES.value

@@ -1,7 +1,7 @@
 """The choice of the engine that scans a keyspace: as requested, or else the faster one by the estimated size."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from mailmend.model.sizes import TableSize
@@ -25,21 +25,24 @@ _DISK_BYTES_OF_A_ROW: Final = 130
 
 
 @dataclass(frozen=True, slots=True)
-class EngineChoice:
+class Engine:
     """Which engine scans ("spark" or "local"), and why.
 
     Attributes:
         brief: whether Spark was requested for a keyspace so small that Java's slower compiler does not pay off.
+        master, spark_conf: of Spark, as they were given.
     """
 
     name: str
     why: str
     brief: bool = False
+    master: str | None = None
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
 
 
 def choose_engine(
     asked: str, given: str | None, rows: Callable[[], int | None], lacking: Callable[[], str | None]
-) -> EngineChoice:
+) -> Engine:
     """Choose the engine for scanning a whole keyspace.
 
     Args:
@@ -49,17 +52,17 @@ def choose_engine(
         lacking: tells why Spark cannot run here; None where it can. Called only before Spark is chosen.
     """
     if asked == "local":
-        return EngineChoice(asked, "asked for")
+        return Engine(asked, "asked for")
     about = rows()
     small = about is not None and about < SPARK_ROWS_MIN
     if asked == "spark" or given is not None:
-        return EngineChoice("spark", "asked for" if asked == "spark" else str(given), brief=small)
+        return Engine("spark", "asked for" if asked == "spark" else str(given), brief=small)
     size = "of unknown size" if about is None else f"about {about:,} rows"
     if small:
-        return EngineChoice("local", f"{size}, Spark pays from {SPARK_ROWS_MIN:,}")
+        return Engine("local", f"{size}, Spark pays from {SPARK_ROWS_MIN:,}")
     if lack := lacking():
-        return EngineChoice("local", f"{size}, but {lack}")
-    return EngineChoice("spark", f"{size}, Spark pays from {SPARK_ROWS_MIN:,}" if about else size)
+        return Engine("local", f"{size}, but {lack}")
+    return Engine("spark", f"{size}, Spark pays from {SPARK_ROWS_MIN:,}" if about else size)
 
 
 def estimated_rows(truth: TableSize | None) -> int | None:

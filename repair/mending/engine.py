@@ -1,4 +1,4 @@
-"""The settings of a check or repair, and the interface of engines: scan once, keep suspects, look at each again."""
+"""The settings of a check or repair, and the interface of detectors: scan once, keep suspects, look at each again."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -167,7 +167,7 @@ class KnownSuspects(LocalSuspects):
         return self._found()
 
 
-class Engine(Protocol):
+class Detector(Protocol):
     """A scanner: `spark_repair`, `repair.scanners`, or what is known without one."""
 
     def detect(self, settings: RepairSettings, progress: Progress) -> Detection:

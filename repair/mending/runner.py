@@ -23,13 +23,13 @@ from mailmend.model.projections.reasons import Reason, Why
 from mailmend.model.projections.verdicts import HARMLESS, Verdict
 from mailmend.repair.binding import MissingColumn
 from mailmend.repair.clock import read_clocks, take_as_of
-from mailmend.repair.decisions.engines import EngineChoice
+from mailmend.repair.decisions.engines import Engine
 from mailmend.repair.decisions.left_sample import LEFT_SAMPLE, LeftSample
 from mailmend.repair.decisions.recheck import reason_of
 from mailmend.repair.ledger.leases import Leases, TakenLease
 from mailmend.repair.ledger.runs import Ledger, Run, RunKind, RunState
 from mailmend.repair.mending.counters import CounterMender
-from mailmend.repair.mending.engine import Detection, Engine, RepairSettings
+from mailmend.repair.mending.engine import Detection, Detector, RepairSettings
 from mailmend.repair.mending.fix_limit import GoOn, stop_at_limit
 from mailmend.repair.mending.generators import BehindGenerator
 from mailmend.repair.mending.interrupted import mended_so_far
@@ -66,7 +66,7 @@ class RepairResult:
     unseen: str | None = None  # a sentence on what a targeted look cannot see
     gaps: int = 0  # uids of a targeted mailbox behind which it cannot see
     generators: Sequence[BehindGenerator] = ()  # of uids and modseqs, behind the messages; the first of them
-    engine: EngineChoice | None = None  # what scanned the keyspace; None where nothing was scanned
+    engine: Engine | None = None  # what scanned the keyspace; None where nothing was scanned
     pace: Mapping[str, Any] | None = None  # the rates it had, and why; None where nothing could change them
     staging: Mapping[str, Any] | None = None  # the area of a staged scan, as it stood at the end
     exit: int = 0
@@ -152,7 +152,7 @@ class RepairTools:
         meanwhile: called during the delay before the second look; the time that it takes counts as part of the delay.
     """
 
-    engine: Engine
+    engine: Detector
     clock: Clock
     nodes: NodeClocks
     progress: Progress

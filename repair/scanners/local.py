@@ -62,7 +62,7 @@ _REPORTED_ROWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """Scans a keyspace page by page. Implements `repair.mending.engine.Engine`.
+    """Scans a keyspace page by page. Implements `repair.mending.engine.Detector`.
 
     Args:
         mail: the mail keyspace.

@@ -140,7 +140,7 @@ def refuse_unknown(mail: Tables, family: Family, target: TargetMessages) -> None
 
 @dataclass(frozen=True, slots=True)
 class Targeted:
-    """Looks at one target. Implements `repair.mending.engine.Engine`.
+    """Looks at one target. Implements `repair.mending.engine.Detector`.
 
     Args:
         ledger: where the second look's fixes are recorded; never touched by a check.

@@ -23,7 +23,7 @@ from mailmend.model.projections.findings import RepairPolicy, Suspect
 from mailmend.model.projections.verdicts import DETECTED
 from mailmend.repair.clock import SystemClock
 from mailmend.repair.ledger.runs import Ledger
-from mailmend.repair.mending.engine import Engine, RepairSettings
+from mailmend.repair.mending.engine import Detector, RepairSettings
 from mailmend.repair.mending.generators import BehindGenerator
 from mailmend.repair.scanners.local import LocalEngine
 from tests.support.james import james_families, james_rows, load_james
@@ -115,7 +115,7 @@ class Found(NamedTuple):
     generators: list[BehindGenerator]
 
 
-def found(engine: Engine, families: tuple[Family, ...], jobs: Callable[[], int], **survey: Any) -> Found:
+def found(engine: Detector, families: tuple[Family, ...], jobs: Callable[[], int], **survey: Any) -> Found:
     """Spark begins no job for what follows its scan: few suspects are in this process then."""
     detection = engine.detect(RepairSettings(NAME, families, policy=RepairPolicy(**survey)), SilentProgress())
     of_scan = jobs()

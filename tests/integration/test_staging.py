@@ -17,7 +17,7 @@ from mailmend.model.errors import MailmendError
 from mailmend.model.projections.findings import Suspect
 from mailmend.repair.clock import SystemClock
 from mailmend.repair.ledger.runs import Ledger
-from mailmend.repair.mending.engine import Engine, RepairSettings
+from mailmend.repair.mending.engine import Detector, RepairSettings
 from mailmend.repair.scanners.local import LocalEngine
 from mailmend.repair.staging.area import StagedScope, StagingArea, StagingStore, opened_area
 from mailmend.repair.staging.bucket import StagingBucket
@@ -94,7 +94,7 @@ def attempt(store: StagingStore) -> StagingArea:
         return opened_area(store, scope, dict.fromkeys(reads, 5), None, CLOCK.micros)
 
 
-def found(engine: Engine, progress: SilentProgress | None = None) -> tuple[list[str], dict[str, int]]:
+def found(engine: Detector, progress: SilentProgress | None = None) -> tuple[list[str], dict[str, int]]:
     detection = engine.detect(RepairSettings("mail", james_families()), progress or SilentProgress())
     suspects = sorted(map(_reported, detection.suspects()))
     scanned = dict(sorted(detection.scanned.items()))
@@ -118,7 +118,7 @@ class Cut(SilentProgress):
             raise KeyboardInterrupt
 
 
-Made = Callable[[StagingArea | None], Engine]
+Made = Callable[[StagingArea | None], Detector]
 
 
 @pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])

@@ -13,7 +13,6 @@ import pytest
 
 from mailmend.admin.frame import cluster as wiring_cluster
 from mailmend.admin.frame.cluster import (
-    EngineWanted,
     OpenCluster,
     chosen_engine,
     contact_of,
@@ -25,6 +24,7 @@ from mailmend.admin.frame.cluster import (
 )
 from mailmend.admin.frame.command import Command, CommandGroup, Late
 from mailmend.admin.frame.extras import EXTRAS, imported
+from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.settings import ConnectionSettings, Tls
 from mailmend.admin.local.java import find_java
 from mailmend.admin.main import COMMANDS
@@ -32,7 +32,7 @@ from mailmend.admin.messages.repair import RepairRequest, target_of
 from mailmend.model.catalog.mail import MAILBOX_PATH, MESSAGES
 from mailmend.model.errors import BadSettings, SchemaMismatch, UnknownKeyspace, UnknownRun, WrongUse
 from mailmend.model.operations import Level, Put
-from mailmend.repair.decisions.engines import EngineChoice
+from mailmend.repair.decisions.engines import Engine
 from mailmend.repair.mending.engine import RepairSettings
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.scanners.lookup import Target, Targeted, TargetMailboxes, TargetMessages
@@ -46,6 +46,7 @@ from tests.support.schemas import without_tables
 
 ONE: Any = message(1)
 TWO: Any = message(2)
+SPARK = Engine("spark", "asked for")
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ class TestKeyspaces:
         """Its ledger and leases are in memory; a named target needs no engine that scans."""
         order = RepairSettings("mail", opened.families((MESSAGES,)))
 
-        tools = repair_tools(opened, EngineWanted("spark", target=TargetMessages(())), order, SilentProgress())
+        tools = repair_tools(opened, order, TargetMessages(()), SilentProgress())
         assert isinstance(tools.engine, Targeted)
         assert (tools.ledger, tools.leases) == (None, None)
         assert cluster.carried_out == []
@@ -146,8 +147,8 @@ class TestEngines:
         monkeypatch.setattr(wiring_cluster, "_java_home_of_spark", lambda: None)
         with open_cluster(ConnectionSettings(keyspace="mail")) as opened:
             order = RepairSettings("mail", opened.families((MESSAGES,)))
-            repair_tools(opened, EngineWanted("spark"), order, SilentProgress())
-            queue_scanner(opened, EngineWanted("spark"), Level.ONE, Pace(None, opened.clock))
+            repair_tools(opened, order, SPARK, SilentProgress())
+            queue_scanner(opened, SPARK, Level.ONE, Pace(None, opened.clock))
             reported.append("both looked")
         assert reported == ["taken", "taken", "both looked", "given back", "given back"]
 
@@ -157,9 +158,9 @@ class TestEngines:
         order = RepairSettings("mail", opened.families((MESSAGES,)))
 
         with pytest.raises(BadSettings, match="check no host names") as of_messages:
-            repair_tools(encrypted, EngineWanted("spark"), order, SilentProgress())
+            repair_tools(encrypted, order, SPARK, SilentProgress())
         with pytest.raises(BadSettings, match="check no host names") as of_queues:
-            queue_scanner(encrypted, EngineWanted("spark"), Level.ONE, Pace(None, opened.clock))
+            queue_scanner(encrypted, SPARK, Level.ONE, Pace(None, opened.clock))
 
         for caught in (of_messages, of_queues):
             assert caught.value.mend == "Name the authority of the nodes with --tls-ca, or use --engine local."
@@ -170,7 +171,7 @@ class TestEngines:
         cluster.rows_recorded = 1_000_000
         encrypted = replace(opened, connection=replace(opened.connection, tls=Tls()))
 
-        choice = chosen_engine(encrypted, EngineWanted("auto"), lambda _: None)
+        choice = chosen_engine(encrypted, ScanOptions(), lambda _: None)
 
         assert (choice.name, "no --tls-ca is given" in choice.why) == ("local", True)
 
@@ -205,24 +206,24 @@ class TestEngines:
         monkeypatch.setattr(wiring_cluster, "find_java", lambda program, env: find_java(program, env, lambda _: 17))
 
         said: list[str] = []
-        choice = chosen_engine(opened, EngineWanted("auto"), said.append)
+        choice = chosen_engine(opened, ScanOptions(), said.append)
 
         assert f"{choice.name}: {choice.why}" == chosen
         assert said == [f"Engine: {choice.name} ({choice.why})."]
 
     @pytest.mark.parametrize(
-        ("wanted", "submitted", "why"),
+        ("scan", "submitted", "why"),
         [
-            (EngineWanted("auto", "spark://spark1:7077"), False, "--master was given"),
-            (EngineWanted("auto", spark_conf={"spark.executor.memory": "2g"}), False, "--spark-conf was given"),
-            (EngineWanted("auto"), True, "spark-submit runs it"),
+            (ScanOptions(master="spark://spark1:7077"), False, "--master was given"),
+            (ScanOptions(spark_conf=(("spark.executor.memory", "2g"),)), False, "--spark-conf was given"),
+            (ScanOptions(), True, "spark-submit runs it"),
         ],
     )
     def test_whoever_gives_what_only_spark_takes_gets_spark(
         self,
         opened: OpenCluster,
         monkeypatch: pytest.MonkeyPatch,
-        wanted: EngineWanted,
+        scan: ScanOptions,
         submitted: bool,
         why: str,
     ) -> None:
@@ -230,7 +231,10 @@ class TestEngines:
         if submitted:
             monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4040")
 
-        assert chosen_engine(opened, wanted, lambda _: None) == EngineChoice("spark", why, brief=True)
+        engine = chosen_engine(opened, scan, lambda _: None)
+
+        assert (engine.name, engine.why, engine.brief) == ("spark", why, True)
+        assert (engine.master, engine.spark_conf) == (scan.master, dict(scan.spark_conf))
 
 
 class TestContact:

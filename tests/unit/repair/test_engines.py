@@ -3,7 +3,7 @@
 import pytest
 
 from mailmend.model.sizes import TableSize
-from mailmend.repair.decisions.engines import SPARK_ROWS_MIN, EngineChoice, choose_engine, estimated_rows
+from mailmend.repair.decisions.engines import SPARK_ROWS_MIN, Engine, choose_engine, estimated_rows
 
 MASTER, NO_JAVA = "--master was given", "there is no Java at all"
 SMALL, LARGE = SPARK_ROWS_MIN - 1, SPARK_ROWS_MIN
@@ -12,26 +12,26 @@ SMALL, LARGE = SPARK_ROWS_MIN - 1, SPARK_ROWS_MIN
 @pytest.mark.parametrize(
     ("asked", "given", "rows", "lacking", "chosen"),
     [
-        ("spark", None, SMALL, NO_JAVA, EngineChoice("spark", "asked for", brief=True)),
-        ("spark", None, LARGE, NO_JAVA, EngineChoice("spark", "asked for")),
-        ("spark", None, None, NO_JAVA, EngineChoice("spark", "asked for")),
-        ("local", MASTER, LARGE, None, EngineChoice("local", "asked for")),
-        ("auto", MASTER, SMALL, NO_JAVA, EngineChoice("spark", MASTER, brief=True)),
-        ("auto", None, SMALL, None, EngineChoice("local", "about 999,999 rows, Spark pays from 1,000,000")),
-        ("auto", None, 0, None, EngineChoice("local", "about 0 rows, Spark pays from 1,000,000")),
-        ("auto", None, LARGE, None, EngineChoice("spark", "about 1,000,000 rows, Spark pays from 1,000,000")),
+        ("spark", None, SMALL, NO_JAVA, Engine("spark", "asked for", brief=True)),
+        ("spark", None, LARGE, NO_JAVA, Engine("spark", "asked for")),
+        ("spark", None, None, NO_JAVA, Engine("spark", "asked for")),
+        ("local", MASTER, LARGE, None, Engine("local", "asked for")),
+        ("auto", MASTER, SMALL, NO_JAVA, Engine("spark", MASTER, brief=True)),
+        ("auto", None, SMALL, None, Engine("local", "about 999,999 rows, Spark pays from 1,000,000")),
+        ("auto", None, 0, None, Engine("local", "about 0 rows, Spark pays from 1,000,000")),
+        ("auto", None, LARGE, None, Engine("spark", "about 1,000,000 rows, Spark pays from 1,000,000")),
         (
             "auto",
             None,
             LARGE,
             NO_JAVA,
-            EngineChoice("local", "about 1,000,000 rows, but there is no Java at all"),
+            Engine("local", "about 1,000,000 rows, but there is no Java at all"),
         ),
-        ("auto", None, None, None, EngineChoice("spark", "of unknown size")),
-        ("auto", None, None, NO_JAVA, EngineChoice("local", "of unknown size, but there is no Java at all")),
+        ("auto", None, None, None, Engine("spark", "of unknown size")),
+        ("auto", None, None, NO_JAVA, Engine("local", "of unknown size, but there is no Java at all")),
     ],
 )
-def test_the_engine(asked: str, given: str | None, rows: int | None, lacking: str | None, chosen: EngineChoice) -> None:
+def test_the_engine(asked: str, given: str | None, rows: int | None, lacking: str | None, chosen: Engine) -> None:
     assert choose_engine(asked, given, lambda: rows, lambda: lacking) == chosen
 
 
