@@ -24,8 +24,7 @@ from mailmend.admin.schema.lint_report import LintReport
 from mailmend.admin.schema.lint_sarif import sarif
 from mailmend.cql.lint_sources import live_subject, statements_of
 from mailmend.cql.ports import SchemaServer
-from mailmend.cql.schema.lint.catalog_ignores import ignores_for
-from mailmend.cql.schema.lint.ignores import Ignore, notes_among, parse_ignore, unused_among, with_reasons
+from mailmend.cql.schema.lint.ignores import Ignore, ignores_for, notes_among, parse_ignore, unused_among, with_reasons
 from mailmend.cql.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge
 from mailmend.cql.schema.lint.rule import LintFinding, LintRule, Severity
 from mailmend.cql.schema.lint.rules import RULES, rules_named

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from mailmend.cql.generated import write_or_check
-from mailmend.cql.schema.lint.catalog_ignores import CATALOG_IGNORES
+from mailmend.cql.schema.lint.ignores import CATALOG_IGNORES
 from mailmend.cql.schema.lint.rule import LintRule
 from mailmend.cql.schema.lint.rules import RULES
 from mailmend.delivery.policy.lint import POLICY_RULES, PolicyRule

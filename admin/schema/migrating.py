@@ -17,10 +17,9 @@ from mailmend.admin.frame.options import flag, option
 from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.cql.applying import ensure_ledger
 from mailmend.cql.introspect import live_schema
-from mailmend.cql.migrate.agreement import WAIT_SECONDS, Agreement
 from mailmend.cql.migrate.files import read_folder, shipped
 from mailmend.cql.migrate.history import History, record_of
-from mailmend.cql.migrate.migrator import STATEMENT_SECONDS, Migrator
+from mailmend.cql.migrate.migrator import STATEMENT_SECONDS, WAIT_SECONDS, Agreement, Migrator
 from mailmend.cql.migrate.rollout import RolloutRequest
 from mailmend.cql.replication import (
     COPIES_MAX,

@@ -11,9 +11,9 @@ from mailmend.admin.frame.document import Document, Verbatim
 from mailmend.admin.frame.options import CONNECTION, flag
 from mailmend.admin.schema.migrating import MIGRATIONS, MigrationsRequest, history_of
 from mailmend.cql.introspect import live_schema
+from mailmend.cql.migrate.files import Spelling
 from mailmend.cql.migrate.history import record_of
 from mailmend.cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
-from mailmend.cql.migrate.spelling import Spelling
 from mailmend.cql.render import ServerVersion, ddl_cql, parse_version
 from mailmend.cql.schema.changes import Gap, Include, SchemaChange, changes
 from mailmend.cql.schema.generations import gap_to_catalog

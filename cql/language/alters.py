@@ -1,7 +1,6 @@
 """ALTER, DROP and TRUNCATE of keyspaces, types, tables and views; CREATE KEYSPACE, TYPE and INDEX."""
 
-from mailmend.cql.language.lexer import TokenKind
-from mailmend.cql.language.stream import Stream
+from mailmend.cql.language.stream import Stream, TokenKind
 from mailmend.cql.language.tables import Options, column_definition, column_mask, options
 from mailmend.cql.language.values import cql_type, text_value
 from mailmend.cql.statements import (

@@ -6,8 +6,7 @@ What no server accepts (no key, two keys, a key of missing columns) is refused h
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mailmend.cql.language.lexer import Token
-from mailmend.cql.language.stream import Stream
+from mailmend.cql.language.stream import Stream, Token
 from mailmend.cql.language.values import conditions, cql_type, literal, spaced, term, text_value
 from mailmend.cql.statements import CreateTable, CreateView
 from mailmend.cql.statements.literals import LiteralForm, parse_literal

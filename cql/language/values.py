@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from mailmend.cql.language.lexer import Token, TokenKind
-from mailmend.cql.language.stream import Stream
+from mailmend.cql.language.stream import Stream, Token, TokenKind
 from mailmend.cql.statements.relations import Compared, LeftSide
 from mailmend.model.cql_types import normal_type
 from mailmend.model.errors import BadIdentifier

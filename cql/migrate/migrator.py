@@ -1,22 +1,28 @@
-"""Carries migrations out: one applier at a time (a lease), the nodes agreeing, each statement recorded in the ledger.
+"""Carries migrations out: one applier at a time (a lease), each statement recorded in the ledger.
 
-An applier that is killed leaves a history from which the next one continues. For each statement, in this order: check
-that the lease lasts long enough; wait until the nodes agree; check that we are still the applier (a conditional write);
-record what will be sent; send it; wait until the nodes agree again; record it as done.
+A change that is sent while the nodes disagree may be merged with another in unplanned ways. So a
+migration waits a bounded time, and then stops and names the nodes. A node that is down does not
+count: it takes the schema from the others soon after it has returned. `--require-all-nodes` makes
+it count.
+
+An applier that is killed leaves a history from which the next one continues. For each statement, in
+this order: check that the lease lasts long enough; wait until the nodes agree; check that we are
+still the applier (a conditional write); record what will be sent; send it; wait until the nodes
+agree again; record it as done.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from mailmend.cql.applying import Step
 from mailmend.cql.introspect import live_schema
-from mailmend.cql.migrate.agreement import Agreement, NodeVersions
+from mailmend.cql.migrate.files import Spelling
 from mailmend.cql.migrate.history import History, record_of
 from mailmend.cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
-from mailmend.cql.migrate.spelling import Spelling
-from mailmend.cql.ports import HeldLease, LeaseSource, SchemaServer
+from mailmend.cql.ports import HeldLease, LeaseSource, SchemaNodes, SchemaServer
 from mailmend.cql.render import ddl_cql, parse_version
 from mailmend.cql.replication import Replication
 from mailmend.cql.schema.migrations.history import Entry, LedgerRecord, StatementEntry
@@ -25,8 +31,93 @@ from mailmend.cql.schema.migrations.plan import MigrationPlan, PlannedStatement,
 from mailmend.cql.schema.migrations.upgrade_notes import OptionalMigration
 from mailmend.cql.schema.risk import Risky
 from mailmend.model.catalog.ledger import KeyspaceLease
-from mailmend.model.errors import CannotReach, MigrationFailed, WrongUse
+from mailmend.model.errors import CannotReach, MigrationFailed, SchemaDisagreement, WrongUse
 from mailmend.model.ports import Clock, Progress
+
+POLL_SECONDS = 0.2
+WAIT_SECONDS = 90.0
+"""How long, in seconds, the nodes may take to agree.
+
+A node that missed a change (it was paused, or seemed down) asks for it automatically, but only
+after a minute if it has been up for long (`cassandra.migration_delay_ms`).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVersions:
+    """The schema's version on every node that is up (None: it does not answer), and the nodes that are down."""
+
+    up: Mapping[str, UUID | None]
+    down: Sequence[str] = ()
+
+    @property
+    def agreed(self) -> bool:
+        """Whether all nodes that are up answer with the same version."""
+        return len(set(self.up.values())) == 1 and None not in self.up.values()
+
+    @property
+    def behind(self) -> tuple[str, ...]:
+        """The nodes whose version is not the most frequent one, in their order."""
+        counts = Counter(version for version in self.up.values() if version)
+        usual = max(counts, key=counts.__getitem__, default=None)
+        return tuple(node for node, version in self.up.items() if usual is None or version != usual)
+
+    def __str__(self) -> str:
+        answers = [f"{node} has {version or 'given no answer'}" for node, version in self.up.items()]
+        return ", ".join([*answers, *(f"{node} is down" for node in self.down)])
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Waits until the nodes agree.
+
+    Args:
+        seconds: the longest wait.
+        require_all: whether a node that is down counts as disagreeing.
+    """
+
+    nodes: SchemaNodes
+    clock: Clock
+    seconds: float = WAIT_SECONDS
+    require_all: bool = False
+
+    def wait(self, when: str) -> NodeVersions:
+        """Wait until the nodes agree; returns their versions at the end.
+
+        Args:
+            when: the time, for the error message, such as "before anything was changed".
+
+        Raises:
+            SchemaDisagreement: they do not agree in time; the message names the nodes and their versions.
+        """
+        end = self.clock.monotonic() + self.seconds
+        seen = self.look()
+        while not self._enough(seen):
+            if self.clock.monotonic() >= end:
+                raise self._refusal(seen, when)
+            self.clock.sleep(POLL_SECONDS)
+            seen = self.look()
+        return seen
+
+    def look(self) -> NodeVersions:
+        return NodeVersions(self.nodes.schema_versions(), tuple(self.nodes.nodes_down()))
+
+    def _enough(self, seen: NodeVersions) -> bool:
+        return seen.agreed and not (self.require_all and seen.down)
+
+    def _refusal(self, seen: NodeVersions, when: str) -> SchemaDisagreement:
+        if seen.agreed:
+            return SchemaDisagreement(
+                f"not every node is up, {when}: {', '.join(seen.down)}",
+                mend="Start them and type the same command again; or leave out --require-all-nodes: "
+                "they take the schema from the others when they return.",
+            )
+        return SchemaDisagreement(
+            f"the nodes did not agree on the schema within {self.seconds:g} s, {when}: {seen}",
+            mend=f"Look at {', '.join(seen.behind)}: nodetool describecluster, and its log. Once they agree, type the "
+            "same command again. More: mailmend runbook show schema-disagreement",
+        )
+
 
 STATEMENT_SECONDS = 30.0
 """How long one statement may take."""

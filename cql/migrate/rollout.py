@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mailmend.cql.applying import Step, creations, keyspace_step
 from mailmend.cql.introspect import keyspace_exists, keyspaces_of, live_schema
-from mailmend.cql.migrate.spelling import Spelling
+from mailmend.cql.migrate.files import Spelling
 from mailmend.cql.ports import SchemaServer
 from mailmend.cql.render import parse_version
 from mailmend.cql.replication import Replication, in_every_data_centre

@@ -1,14 +1,34 @@
 """The statements of CQL, one class for each kind; a new kind is one class more, its grammar and its rendering."""
 
-from mailmend.cql.statements.base import Drop, Effect, NamedStatement, Parsed, Span, Statement, apply_all
+from mailmend.cql.statements.base import (
+    Drop,
+    Effect,
+    NamedStatement,
+    Parsed,
+    Span,
+    Statement,
+    apply_all,
+)
 from mailmend.cql.statements.columns import AddColumns, DropColumns, MaskColumn, RenameColumns
 from mailmend.cql.statements.data import Batch, Other, Truncate, WriteRows
-from mailmend.cql.statements.indexes import CreateIndex, DropIndex
-from mailmend.cql.statements.keyspaces import AlterKeyspace, CreateKeyspace, DropKeyspace, Use
-from mailmend.cql.statements.options import DropCompactStorage, SetOptions, SetViewOptions
-from mailmend.cql.statements.tables import CreateTable, DropTable
-from mailmend.cql.statements.user_types import AddField, CreateType, DropType, RenameFields
-from mailmend.cql.statements.views import CreateView, DropView
+from mailmend.cql.statements.indexes import CreateIndex, CreateView, DropIndex, DropView
+from mailmend.cql.statements.keyspaces import (
+    AddField,
+    AlterKeyspace,
+    CreateKeyspace,
+    CreateType,
+    DropKeyspace,
+    DropType,
+    RenameFields,
+    Use,
+)
+from mailmend.cql.statements.tables import (
+    CreateTable,
+    DropCompactStorage,
+    DropTable,
+    SetOptions,
+    SetViewOptions,
+)
 from mailmend.cql.statements.write_rules import WriteKind
 from mailmend.model.names import Name
 

@@ -1,13 +1,16 @@
-"""CREATE, ALTER and DROP KEYSPACE, and USE."""
+"""CREATE, ALTER and DROP of KEYSPACE and TYPE, and USE."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from mailmend.cql.schema.risk import Before, Danger, Risk, always
-from mailmend.cql.statements.base import Statement
+from mailmend.cql.statements.base import Drop, Effect, NamedStatement, Statement
+from mailmend.cql.statements.type_rules import NATIVE_TYPES, field_problem, user_types_in, uses_type
+from mailmend.model.cql_types import names_in, normal_type
 from mailmend.model.errors import SchemaRefused
-from mailmend.model.keyspace import EMPTY, Schema
+from mailmend.model.keyspace import EMPTY, Schema, find, put
 from mailmend.model.names import KEYSPACE_NAME, name_of, pairs_of
+from mailmend.model.table import UserType
 
 _KEYSPACE = "the keyspace is an argument of the command, and its replication belongs to the cluster"
 
@@ -101,3 +104,153 @@ class Use(KeyspaceStatement):
 
 def _replication_of(options: Mapping[str, str], before: Mapping[str, str] | None) -> Mapping[str, str] | None:
     return pairs_of(options["replication"]) if "replication" in options else before
+
+
+_NONE = "there is no such type"
+
+
+_KEPT_NAMES = frozenset({"bitstring", "byte", "complex", "enum", "macaddr", "interval"})
+
+
+def _is_kept(spelling: str) -> bool:
+    """Whether no user type can have the name: native types (unless in quotes), and a few words."""
+    quoted = spelling.startswith('"')
+    return name_of(spelling) in _KEPT_NAMES or (not quoted and name_of(spelling) in NATIVE_TYPES)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateType(NamedStatement):
+    """CREATE TYPE."""
+
+    type: UserType
+    if_not_exists: bool = False
+    verb = "CREATE TYPE"
+    creates = "type"
+    harmless = "A new type is not used yet."
+
+    def apply(self, schema: Schema) -> Schema:
+        self.must(f"{self.name.spelling} is a name that CQL keeps for itself" if _is_kept(self.name.spelling) else "")
+        if find(schema.types, self.name.spelling) is not None:
+            if self.if_not_exists:
+                return schema
+            raise self.refused("it exists already", mend="Add IF NOT EXISTS, or leave it out.")
+        seen: set[str] = set()
+        for field, kind in self.type.fields:
+            self.must(f"it names the field {field} twice" if name_of(field) in seen else "")
+            seen.add(name_of(field))
+            self.must(field_problem(schema, field, kind))
+        return replace(schema, types=put(schema.types, self.type))
+
+    def took_effect(self, live: Schema) -> Effect:
+        found = find(live.types, self.name.spelling)
+        return Effect.NOT_APPLIED if found is None else Effect.alike(self.type.normal_fields == found.normal_fields)
+
+    def needs(self) -> frozenset[str]:
+        return user_types_in(text for _, text in self.type.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class AddField(NamedStatement):
+    """ALTER TYPE ... ADD."""
+
+    field: str
+    type: str
+    if_exists: bool = False
+    if_not_exists: bool = False
+    verb = "ALTER TYPE ADD"
+    harmless = "Existing cells of the type read the new field as null."
+
+    def apply(self, schema: Schema) -> Schema:
+        found = find(schema.types, self.name.spelling)
+        if found is None:
+            self.must("" if self.if_exists else _NONE)
+            return schema
+        if name_of(self.field) in _names(found) and normal_type(self.type) != "counter":
+            if self.if_not_exists:
+                return schema
+            raise self.refused(f"it has a field {self.field} already", mend="Add IF NOT EXISTS after ADD.")
+        self.must(field_problem(schema, self.field, self.type))
+        self.must(f"the field {self.field} would hold the type itself" if self._holds(schema, self.type) else "")
+        keyed = [table.spelling for table in schema.tables for key in table.partition if self._holds(schema, key.type)]
+        self.must(f"it is in the partition key of {', '.join(dict.fromkeys(keyed))}" if keyed else "")
+        return replace(schema, types=put(schema.types, replace(found, fields=(*found.fields, (self.field, self.type)))))
+
+    def _holds(self, schema: Schema, kind: str) -> bool:
+        return uses_type(schema, kind, name_of(self.name.spelling))
+
+    def took_effect(self, live: Schema) -> Effect:
+        found = find(live.types, self.name.spelling)
+        if found is None:
+            return Effect.DIFFERENT
+        there = dict(found.normal_fields).get(name_of(self.field))
+        return Effect.NOT_APPLIED if there is None else Effect.alike(there == normal_type(self.type))
+
+
+@dataclass(frozen=True, slots=True)
+class RenameFields(NamedStatement):
+    """ALTER TYPE ... RENAME old TO new."""
+
+    renames: tuple[tuple[str, str], ...]
+    if_exists: bool = False
+    fields_if_exist: bool = False
+    verb = "ALTER TYPE RENAME"
+    dangers = (Danger(Risk.BREAKING, "Clients that know the old field names of {name} fail from then on.", always),)
+
+    def apply(self, schema: Schema) -> Schema:
+        found = find(schema.types, self.name.spelling)
+        if found is None:
+            self.must("" if self.if_exists else _NONE)
+            return schema
+        fields = list(found.fields)
+        before = _names(found)
+        for old, new in self.renames:
+            if name_of(old) in before:
+                place = before.index(name_of(old))
+                _, kind = fields[place]
+                fields[place] = (new, kind)
+            elif not self.fields_if_exist:
+                raise self.refused(f"it has no field {old}", mend=f"Its fields: {', '.join(before)}.")
+        renamed = replace(found, fields=tuple(fields))
+        twice = next((name for name in _names(renamed) if _names(renamed).count(name) > 1), "")
+        self.must(f"it would have two fields {twice}" if twice else "")
+        return replace(schema, types=put(schema.types, renamed))
+
+    def took_effect(self, live: Schema) -> Effect:
+        found = find(live.types, self.name.spelling)
+        return Effect.DIFFERENT if found is None else Effect.of_renames(self.renames, _names(found))
+
+
+@dataclass(frozen=True, slots=True)
+class DropType(Drop):
+    """DROP TYPE."""
+
+    verb = "DROP TYPE"
+    word = "TYPE"
+    held_in = "types"
+    dangers = (Danger(Risk.DATA_LOSS, "Cells of type {name} can no longer be read.", always),)
+
+    def without(self, schema: Schema) -> Schema:
+        name = name_of(self.name.spelling)
+
+        def uses(kinds: Iterable[str]) -> bool:
+            return any(name in names_in(kind) for kind in kinds)
+
+        users = [
+            *(
+                f"the type {user_type.spelling}"
+                for user_type in schema.types
+                if uses(kind for _, kind in user_type.fields)
+            ),
+            *(
+                f"the table {table.spelling}"
+                for table in schema.tables
+                if uses(column.type for column in table.columns)
+            ),
+        ]
+        if users:
+            raise self.refused(f"{', '.join(users)} still uses it", mend="Drop what uses it first.")
+        return Drop.without(self, schema)
+
+
+def _names(user_type: UserType) -> tuple[str, ...]:
+    return tuple(name_of(field) for field, _ in user_type.fields)

@@ -16,8 +16,8 @@ from mailmend.cql.driver.contact import Contact
 from mailmend.cql.driver.nodes import CassandraNodes, ask_every_node
 from mailmend.cql.driver.session import CassandraCluster, connect
 from mailmend.cql.introspect import live_schema
-from mailmend.cql.migrate.agreement import Agreement
 from mailmend.cql.migrate.history import History
+from mailmend.cql.migrate.migrator import Agreement
 from mailmend.cql.schema.difference import differences
 from mailmend.cql.schema.migrations.history import MigrationState, StatementState
 from mailmend.cql.schema.migrations.plan import declared_by

@@ -13,10 +13,9 @@ from mailmend.cql.applying import ensure_ledger
 from mailmend.cql.driver.nodes import CassandraNodes
 from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
 from mailmend.cql.introspect import keyspace_exists, live_schema
-from mailmend.cql.migrate.agreement import Agreement
 from mailmend.cql.migrate.files import shipped
 from mailmend.cql.migrate.history import History
-from mailmend.cql.migrate.migrator import Migrator
+from mailmend.cql.migrate.migrator import Agreement, Migrator
 from mailmend.cql.migrate.rollout import RolloutRequest
 from mailmend.cql.row_statements import Operation
 from mailmend.cql.schema.difference import differences

@@ -15,10 +15,9 @@ from typing import Any
 
 from mailmend.cql.driver.nodes import CassandraNodes
 from mailmend.cql.driver.session import CassandraCluster, Contact, Keyspace, connect
-from mailmend.cql.migrate.agreement import Agreement
 from mailmend.cql.migrate.files import read_folder
 from mailmend.cql.migrate.history import History
-from mailmend.cql.migrate.migrator import Migrator
+from mailmend.cql.migrate.migrator import Agreement, Migrator
 from mailmend.cql.migrate.rollout import RolloutRequest
 from mailmend.model.operations import Applied, Conditional, Read, Seen, Write
 from mailmend.model.table import Row

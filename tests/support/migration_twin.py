@@ -11,9 +11,8 @@ from uuid import UUID
 
 from mailmend.cql.language.parser import parse
 from mailmend.cql.memory import MemoryTables
-from mailmend.cql.migrate.agreement import Agreement
 from mailmend.cql.migrate.history import History
-from mailmend.cql.migrate.migrator import Migrator, RolloutResult
+from mailmend.cql.migrate.migrator import Agreement, Migrator, RolloutResult
 from mailmend.cql.migrate.rollout import RolloutRequest
 from mailmend.cql.row_statements import Operation
 from mailmend.cql.schema.migrations.migration import Migration

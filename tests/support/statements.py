@@ -5,7 +5,7 @@ import re
 from hypothesis import strategies as st
 
 import mailmend.cql.statements
-from mailmend.cql.language.lexer import TokenKind, tokens_of
+from mailmend.cql.language.stream import TokenKind, tokens_of
 from mailmend.cql.statements import (
     AddColumns,
     AddField,

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from mailmend.cql.schema.lint import changes, keyspaces, options, tables, versions, windows
+from mailmend.cql.schema.lint import changes, keyspaces, options, tables
 from mailmend.cql.schema.lint.rule import Hit, LintFinding, LintRule
 from mailmend.cql.schema.lint.subject import Subject
 from mailmend.cql.statements import Span
@@ -15,7 +15,7 @@ RULES: Final[tuple[LintRule, ...]] = tuple(
     sorted(
         (
             var
-            for module in (windows, changes, tables, keyspaces, options, versions)
+            for module in (changes, tables, keyspaces, options)
             for var in vars(module).values()
             if isinstance(var, LintRule)
         ),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.cql.migrate.agreement import POLL_SECONDS, Agreement, NodeVersions
+from mailmend.cql.migrate.migrator import POLL_SECONDS, Agreement, NodeVersions
 from mailmend.model.errors import SchemaDisagreement
 from tests.support.clock import VirtualClock
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.cql.driver.joined_reads import KEYS_MAX, RowsOrError, read_joined
+from mailmend.cql.driver.joined import KEYS_MAX, RowsOrError, read_joined
 from mailmend.cql.memory import MemoryTables
 from mailmend.model.errors import CannotReach
 from mailmend.model.operations import Level, Put, Read

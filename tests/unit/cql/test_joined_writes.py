@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.cql.driver.joined_writes import BYTES_MAX, PARTITIONS_MAX, WRITES_MAX, JoinedWrite, write_joined
+from mailmend.cql.driver.joined import BYTES_MAX, PARTITIONS_MAX, WRITES_MAX, JoinedWrite, write_joined
 from mailmend.cql.memory import MemoryTables
 from mailmend.model.errors import CannotReach, MailmendError, TimedOut, WrongUse
 from mailmend.model.operations import Change, Count, Put, Read, Remove, Write

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.cql.language.lexer import TokenKind, tokens_of
 from mailmend.cql.language.parser import parse
+from mailmend.cql.language.stream import TokenKind, tokens_of
 from mailmend.cql.render import ddl_cql
 from mailmend.cql.statements import Batch, Other, Statement, WriteRows
 from mailmend.model.errors import CqlSyntaxError

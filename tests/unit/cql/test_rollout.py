@@ -5,10 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mailmend.cql.applying import creations
-from mailmend.cql.migrate.files import shipped
+from mailmend.cql.migrate.files import Spelling, shipped
 from mailmend.cql.migrate.migrator import RolloutResult
 from mailmend.cql.migrate.rollout import RolloutRequest, plan_rollout
-from mailmend.cql.migrate.spelling import Spelling
 from mailmend.cql.render import CASSANDRA_5, parse_version
 from mailmend.cql.schema.difference import differences
 from mailmend.cql.schema.generations import JAMES_3_9, recognise

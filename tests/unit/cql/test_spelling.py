@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.cql.language.parser import parse
-from mailmend.cql.migrate.spelling import qualified, sent
+from mailmend.cql.migrate.files import qualified, sent
 from mailmend.cql.statements import CreateTable, WriteRows
 from mailmend.model.ids import micros_of
 from tests.support.clock import uuid_at

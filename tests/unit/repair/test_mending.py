@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mailmend.cql.driver.joined_writes import JoinedWrite, write_joined
+from mailmend.cql.driver.joined import JoinedWrite, write_joined
 from mailmend.cql.row_statements import Operation
 from mailmend.model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
 from mailmend.model.errors import DoubtfulWrite, MailmendError, NotEnoughReplicas, TimedOut

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from mailmend import cql
 from mailmend.admin.schema.lint import LintSettings, lint_files, lint_schema
-from mailmend.cql.schema.lint.catalog_ignores import CATALOG_IGNORES
-from mailmend.cql.schema.lint.ignores import unused_among
+from mailmend.cql.schema.lint.ignores import CATALOG_IGNORES, unused_among
 from mailmend.cql.schema.lint.knowledge import Knowledge, known_of
 from mailmend.cql.schema.lint.rule import Severity
 from mailmend.cql.schema.lint.servers import ServerRelease

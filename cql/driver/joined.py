@@ -1,0 +1,171 @@
+"""Reads of single rows, and small writes of one partition, joined into few requests. Pure.
+
+A request costs more than the small row that it brings: joined, ten times as many rows are read in
+the same time (measured with the driver on one node). Only reads that say so (`Read.joinable`) are
+joined, so that large rows and partitions never share an answer; SERIAL reads cannot be.
+
+A request costs more than the small row that it carries, on both sides. An unlogged batch of one
+partition is one mutation: a node neither logs it apart nor limits its size as it does with batches
+over partitions. Only writes that say so (`Put.joinable`) are joined.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mailmend.cql.row_statements import values_of
+from mailmend.model.errors import CannotReach, MailmendError
+from mailmend.model.operations import Level, Put, Read, Remove, Seen, Write
+
+KEYS_MAX = 50
+"""The largest number of keys in one request, as one replica without an answer fails them all."""
+
+RowsOrError = Sequence[Seen] | MailmendError
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedRead:
+    """A request, and the indexes of the caller's reads that it answers."""
+
+    read: Read
+    places: tuple[int, ...]
+
+
+def read_joined(
+    reads: Sequence[Read], ask: Callable[[Sequence[Read]], list[RowsOrError]], replica_of: Callable[[Read], Hashable]
+) -> list[RowsOrError]:
+    """The answer to each read, in order; reads that a joined request could not answer are sent alone.
+
+    `ask` sends requests and gives their answers, in order; only reads whose partitions `replica_of` finds on the same
+    replica are joined.
+    """
+    if not any(read.joinable for read in reads):
+        return ask(reads)
+    requests = list(_joined(reads, replica_of))
+    answers: dict[int, RowsOrError] = {}
+    for request, answer in zip(requests, ask([waiting.read for waiting in requests]), strict=True):
+        answers |= _parted(request, reads, answer)
+    alone = [place for place in range(len(reads)) if place not in answers]
+    answers |= zip(alone, ask([reads[place] for place in alone]), strict=True)
+    return [answers[place] for place in range(len(reads))]
+
+
+def _joined(reads: Sequence[Read], replica_of: Callable[[Read], Hashable]) -> Iterable[JoinedRead]:
+    groups: dict[Hashable, list[int]] = {}
+    for place, read in enumerate(reads):
+        groups.setdefault(_group(read, replica_of, place), []).append(place)
+    for places in groups.values():
+        for start in range(0, len(places), KEYS_MAX):
+            some = places[start : start + KEYS_MAX]
+            first = reads[some[0]]
+            last = dict.fromkeys(reads[place].key[-1] for place in some)
+            joined = replace(first, key=first.key[:-1], among=tuple(last)) if len(last) > 1 else first
+            yield JoinedRead(joined, tuple(some))
+
+
+def _group(read: Read, replica_of: Callable[[Read], Hashable], place: int) -> Hashable:
+    """What reads have in common that one request can answer; its own place for one that is sent alone."""
+    if not read.joinable or read.among or read.level is Level.SERIAL:
+        return place
+    whole_partition = len(read.key) == len(read.table.partition)
+    return (id(read.table), read.key[:-1], read.level, read.times, read.columns, whole_partition and replica_of(read))
+
+
+def _parted(request: JoinedRead, reads: Sequence[Read], answer: RowsOrError) -> dict[int, RowsOrError]:
+    """Each read's rows; nothing where the request failed, or brought a row that no read asked for."""
+    if not request.read.among:
+        return dict.fromkeys(request.places, answer)
+    if isinstance(answer, MailmendError):
+        return {}
+    table = request.read.table
+    width = len(request.read.key) + 1
+    own: dict[tuple[object, ...], list[Seen]] = {reads[place].key: [] for place in request.places}
+    for seen in answer:
+        rows = own.get(table.key_of(seen.row)[:width])
+        if rows is None:
+            return {}
+        rows.append(seen)
+    return {place: own[reads[place].key] for place in request.places}
+
+
+WRITES_MAX = 50
+BYTES_MAX = 32 * 1024
+"""The approximate largest size of the values of one request; a larger single write is sent alone."""
+
+PARTITIONS_MAX = 10
+"""The most partitions of one request; above, nodes warn (`unlogged_batch_across_partitions_warn_threshold`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedWrite:
+    """Writes of one partition, or of partitions on one replica, that are sent as one request."""
+
+    writes: tuple[Write, ...]
+
+
+def write_joined(
+    writes: Sequence[Write],
+    send: Callable[[Sequence[Write | JoinedWrite]], list[MailmendError | None]],
+    replica_of: Callable[[Write], Hashable],
+) -> list[MailmendError | None]:
+    """The error of each write, or None, in order; `send` sends requests and returns their errors.
+
+    Only removals of whole partitions that `replica_of` finds on the same replica are joined over partitions.
+
+    A request without an answer is not sent again write by write: they would go to the same replicas. One that is
+    refused is, so that each write has its own answer.
+    """
+    if not any(_is_joinable(write) for write in writes):
+        return send(writes)
+    groups = list(_groups(writes, replica_of))
+    requests = [JoinedWrite(tuple(writes[at] for at in some)) if len(some) > 1 else writes[some[0]] for some in groups]
+    answers: dict[int, MailmendError | None] = {}
+    for places, answer in zip(groups, send(requests), strict=True):
+        if len(places) == 1 or answer is None or isinstance(answer, CannotReach):
+            answers |= dict.fromkeys(places, answer)
+    alone = [place for place in range(len(writes)) if place not in answers]
+    answers |= zip(alone, send([writes[place] for place in alone]), strict=True)
+    return [answers[place] for place in range(len(writes))]
+
+
+def _groups(writes: Sequence[Write], replica_of: Callable[[Write], Hashable]) -> Iterator[list[int]]:
+    """The places of the writes that share a request."""
+    growing: dict[Hashable, tuple[list[int], int]] = {}
+    for place, write in enumerate(writes):
+        if not _is_joinable(write):
+            yield [place]
+            continue
+        whole = isinstance(write, Remove) and len(write.key) == len(write.table.partition)
+        group = (id(write.table), replica_of(write)) if whole else _partition_of(write)
+        most = PARTITIONS_MAX if whole else WRITES_MAX
+        size = _size_of(values_of(write, None))
+        places, total = growing.get((whole, group), ([], 0))
+        if places and (len(places) == most or total + size > BYTES_MAX):
+            yield places
+            places = []
+            total = 0
+        places.append(place)
+        growing[whole, group] = (places, total + size)
+    yield from (places for places, _ in growing.values())
+
+
+def _is_joinable(write: Write) -> bool:
+    return getattr(write, "joinable", False)
+
+
+def _partition_of(write: Write) -> Hashable:
+    table = write.table
+    if isinstance(write, Put):
+        return (id(table), *(write.row[column.name] for column in table.partition))
+    return (id(table), *write.key[: len(table.partition)])
+
+
+def _size_of(value: object) -> int:
+    match value:
+        case str() | bytes():
+            return len(value)
+        case Mapping():
+            return sum(map(_size_of, value)) + sum(map(_size_of, value.values()))
+        case tuple() | list() | set() | frozenset():
+            return sum(map(_size_of, value))
+        case _:
+            return 16
