@@ -1,4 +1,4 @@
-"""`mailmend policy add`, `list` and `remove`: limits for a while, before those of the files."""
+"""`mailmend policy add`, `list` and `remove`: limits for a while, before the limits of the files."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -59,12 +59,12 @@ class AddConditionRequest(DryRunRequest):
     """Set limits.
 
     Attributes:
-        fields: those of the policies that it is of; none: of those that count everything together.
+        fields: the fields of its policies; none: of the policies that count everything together.
         values: for which it holds, by the name of their field; one of a field's must match, and each field.
         everything: always; then no values are given.
         threshold: the limits, all of them.
         unlimited: no limit, which has to be said.
-        lasts: None: until somebody removes it.
+        lasts: None: until an operator removes it.
         id: None: it follows from fields and values.
         why: for those who find mails waiting.
     """
@@ -103,8 +103,8 @@ def add_condition(request: AddConditionRequest, caller: Caller) -> QueueAnswer[A
     One of the same fields and values that holds already is renewed: it gets these limits, this end and this reason.
 
     Raises:
-        WrongUse: it is not said for which values or with which limits, something is no value of its field, or the id is
-            that of another condition.
+        WrongUse: it is not said for which values or with which limits, something is no value of its field, or another
+            condition has the id.
         CannotReach: the ledger cannot be reached; nothing is set.
     """
     return with_queues(request.settings, partial(condition_added, request, caller))
@@ -170,7 +170,7 @@ def remove_condition(request: RemoveOrderRequest, caller: Caller) -> QueueAnswer
     """End a condition.
 
     Raises:
-        NotThere: there is none of that id.
+        NotThere: no condition has that id.
         CannotReach: the ledger cannot be reached; all stays as it was.
     """
     return with_queues(request.settings, partial(condition_removed, request, caller))
@@ -254,7 +254,7 @@ def list_document(
         return history_document(result, found, "condition", _limited, made_json)
     json = {"conditions": [_condition_json(state) for state in found]}
     if not found:
-        return queue_document(result, json, (f"No condition is set outside the policy files in {queue}.",))
+        return queue_document(result, json, (f"There are no run-time conditions in {queue}.",))
     columns = ("id", "for", "limits", "made", "ends", "by", "why", "on servers")
     rows = [
         (
@@ -271,12 +271,12 @@ def list_document(
     ]
     wrapped = frozenset({"for", "limits", "by", "why", "on servers"})
     unread = [_unread_text(state.made) for state in found if state.made.unread]
-    grid = Grid(f"Set beside the policy files in {queue}", columns, rows, wrapped)
+    grid = Grid(f"Run-time conditions in {queue}", columns, rows, wrapped)
     return queue_document(result, json, (grid, *unread))
 
 
 def _unread_text(made: MadeCondition) -> str:
-    effect = "sets no limits, and those of the policy files hold"
+    effect = "sets no limits, and the limits of the policy files hold"
     if made.has_target:
         effect = "lets no such mail begin"
     return unread_text(made, made.unread, effect, "Set its limits again", "mailmend policy remove")
@@ -309,7 +309,7 @@ def _on_servers(state: ConditionState) -> Iterator[str]:
         where = "" if state.parked else f" on {_names(state, why)}"
         yield printable(f"Parked{where}: {why}.")
     for said, group in dict.fromkeys(pair for _, condition in state.servers for pair in condition.groups.items()):
-        yield printable(f"{said} is counted as {group}: the limits are those of the whole group.")
+        yield printable(f"{said} is counted as {group}: the limits are for the whole group.")
 
 
 def _names(state: ConditionState, why: str) -> str:
@@ -413,12 +413,13 @@ _LIMITS: Final = Shared(
 
 ADD: Final = Command(
     name="add",
-    summary="Set limits for a while, on all servers of a queue, before those of their policy files.",
-    about="""It is of the policies that count by exactly the fields named, and is tested before the file's own
-    conditions, the earliest first; its limits replace the file's, all of them. As in a file, the servers of the queue
-    share them, unless each is to have all of them: cluster: false there, --no-cluster here. What has begun counts on.
-    It makes no counter: where no policy counts by these fields it is parked, until a policy file that does is read. A
-    value that a policy counts as part of a group means the group there, and the answer says so.
+    summary="Set limits for a while, on all servers of a queue, before the limits of their policy files.",
+    about="""The condition belongs to the policies that count by exactly these fields. It is tested before the file's
+    own conditions, the earliest first, and its limits replace all limits of the file. As in a file, the servers of the
+    queue share the limits; --no-cluster gives each server the whole limits (in a file: cluster: false). Deliveries that
+    have begun are still counted. The condition makes no counter: where no policy counts by these fields it is parked,
+    until a policy file that does is read. A value that a policy counts as part of a group means the group there, and
+    the answer says so.
 
     Who set it, and why, is kept over restarts and reloads. With --for it expires. The same fields and values
     again are one condition, with the later command's limits, end and reason.""",
@@ -461,10 +462,10 @@ ADD: Final = Command(
 LIST: Final = Command(
     name="list",
     summary="Say which limits are set for a while: for which mails, until when, by whom, why, and which are parked.",
-    about="""In the order in which they are tested. What the servers make of each follows from what they have said of
-    their policies; what the policy files themselves say is not among them. With --history: who set and removed
-    what, and which hooks did. What ends by itself is told of by the end that it was given; a change whose process was
-    killed right behind it may be missing.""",
+    about="""The conditions are listed in the order in which they are tested, each with the servers that use it. The
+    conditions of the policy files are not listed. With --history: which people and hooks set and removed what. A
+    condition that has expired is shown with the end that it was given; a change whose process was killed right behind
+    it may be missing.""",
     service="mailmend.admin.delivery.conditions:list_conditions",
     present="mailmend.admin.delivery.conditions:list_document",
     options=(QUEUE_ARGUMENT, *HISTORY_OPTIONS),

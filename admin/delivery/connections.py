@@ -1,4 +1,4 @@
-"""What delivery is connected to besides the queue: DNS, servers of mail, clients, hooks. Its libraries are an extra."""
+"""What delivery is connected to next to the queue: DNS, servers of mail, clients, hooks. Its libraries are an extra."""
 
 import socket
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ POST_DELIVERY: Final = "mailmend.post_delivery"
 
 
 def relay_of(host_name: str, authorities: Path | None, mails_per_connection: int) -> MailRelay:
-    """What passes mails on, under this name; where `authorities` are named nobody else is trusted."""
+    """What passes mails on, under this name; where `authorities` are named, only these are trusted."""
     smtp = import_or_name_extra("mailmend.delivery.smtp.outgoing.relay")
     reuse = smtp.ConnectionReuse(mails_max=mails_per_connection) if mails_per_connection > 1 else None
     relay: MailRelay = smtp.SmtpRelay(host_name, str(authorities.expanduser()) if authorities else None, reuse)
@@ -78,7 +78,7 @@ def hook_named(group: str, name: str | None) -> Callable[..., Any] | None:
     """What an installed package declares as an entry point; None where none is named.
 
     Raises:
-        WrongUse: there is none of that name, or it cannot be imported, or is nothing to call.
+        WrongUse: no hook has that name, or it cannot be imported, or it is nothing to call.
     """
     if name is None:
         return None
@@ -108,7 +108,7 @@ def policy_file(file: Path) -> "PolicyFile":
 
 
 def at_ledger(opened: OpenCluster) -> OpenCluster:
-    """The same cluster, with the ledger in the place of the mail keyspace, and that in its place."""
+    """The same cluster, with ledger and mail keyspace exchanged."""
     connection = opened.connection
     mail = connection.keyspace
     ledger = connection.ledger_keyspace
@@ -137,6 +137,6 @@ def own_name() -> str:
 
 
 def own_host(names: Sequence[str], sources: Sequence[SourceAddress], listens_at: Sequence[str]) -> OwnHost:
-    """This host by all of its names: those of the system, of its sources, and these."""
+    """This host by all of its names: the names of the system, of its sources, and these."""
     known = (own_name(), socket.gethostname(), *(source.helo for source in sources), *names)
     return OwnHost.known_as(filter(None, known), listens_at)

@@ -1,6 +1,6 @@
 """The desk of a server of deliveries: what may be asked of it, and ordered, while it delivers.
 
-The work is that of the commands, done over the connections that the server has open, in the name of who asks.
+The commands' own functions do the work, over the connections that the server has open, in the caller's name.
 """
 
 import logging
@@ -58,7 +58,7 @@ class ServerMoment:
     nanos: int
 
     def in_file(self, sources: Sequence[SourceExplanation]) -> tuple[SourceExplanation, ...]:
-        """As `as_in_file`, beside the run-time conditions of now."""
+        """As `as_in_file`, with the present run-time conditions."""
         return as_in_file(sources, self.server.orders.conditions.placed if self.server.orders else ())
 
     @property
@@ -125,7 +125,7 @@ class DeliveryDesk:
     async def read_through(
         self, work: Callable[[Q, Caller, QueueConnections], Awaitable[T]], request: Q, by: str = ""
     ) -> T:
-        """Likewise, of work that reads the queue through.
+        """As `done`, for work that reads the queue through.
 
         Raises:
             TooManyCalls: others do already.

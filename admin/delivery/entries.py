@@ -32,12 +32,12 @@ from mailmend.mailqueue.rules.positions import ListingPosition
 from mailmend.model.errors import AccessDenied, ExitCode
 
 GROUPS_MAX: Final = 10_000
-"""So many groups are counted; what belongs to a further one is counted together, with no values."""
+"""At most this many groups are counted; what belongs to a further group is counted together, with no values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntriesRequest(QueueRequest):
-    """List the entries of so many mails."""
+    """List the entries of at most `limit` mails."""
 
     selection: EntrySelection = field(default_factory=EntrySelection)
     limit: int = PAGE_MAILS
@@ -183,7 +183,7 @@ CHANGED_TEXTS: Final = {
 def entries_document(page: EntriesPage) -> Document:
     json = {"entries": [entry_json(entry) for entry in page.entries], "next": page.next.token if page.next else None}
     if not page.entries:
-        return queue_document(page, json, ("There are none.",))
+        return queue_document(page, json, ("There are no such recipients.",))
     body: list[Part] = [entries_grid(f"Recipients in {page.request.queue}", page.entries, page.at)]
     if page.next:
         body.append(f"There are more: --after {page.next.token}")
@@ -195,7 +195,7 @@ def groups_document(result: QueueAnswer[GroupEntriesRequest, Groups]) -> Documen
     groups = result.found
     json = {"by": by, "groups": [_group_json(by, values, group) for values, group in groups]}
     if not groups:
-        return queue_document(result, json, ("There are none.",))
+        return queue_document(result, json, ("There are no such recipients.",))
     rows = [_group_row(len(by), values, group) for values, group in groups]
     columns = (*by, "recipients", *(state.value for state in EntryState), "oldest", "next try")
     return queue_document(result, json, (Grid(f"Recipients in {result.request.queue}", columns, rows, frozenset(by)),))

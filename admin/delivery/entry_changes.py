@@ -69,7 +69,7 @@ class ChangedEntries:
         mails: of how many mails.
         active: entries that were selected, and left alone as a server may have them.
         ordered: of how many of them it was ordered for after their attempts, or would be.
-        listed: the first of those that would be changed, in a dry run.
+        listed: the first entries that would be changed, in a dry run.
         kept: the file of what was bounced or deleted; None without one.
         without_content: how many are kept without bytes, which were missing already.
     """
@@ -91,7 +91,7 @@ class ChangedEntries:
 
 
 def hold(request: ChangeEntriesRequest, caller: Caller) -> ChangedEntries:
-    """Hold entries until somebody releases them; they do not expire."""
+    """Hold entries until an operator releases them; they do not expire."""
     return _changed(EntryAction.HOLD, request, caller)
 
 
@@ -120,7 +120,7 @@ def bounce(request: ChangeEntriesRequest, caller: Caller) -> ChangedEntries:
 
 
 def delete(request: ChangeEntriesRequest, caller: Caller) -> ChangedEntries:
-    """Remove entries, and tell nobody; a copy is kept.
+    """Remove entries without a report; a copy is kept.
 
     Raises:
         UnsafeRequest: no person agreed.
@@ -139,7 +139,7 @@ async def entries_changed(
 
     Raises:
         WrongUse: nothing is selected, or everything and some.
-        UnsafeRequest: entries would be ended, and nobody agreed; the message says how many.
+        UnsafeRequest: entries would be ended, and no person agreed; the message says how many.
     """
     _refuse_unselected(action, request)
     now = connections.now
@@ -313,10 +313,11 @@ def changed_document(result: ChangedEntries) -> Document:
 
 _CHANGE_ABOUT: Final = f"""{CRITERIA} What is active (a server has it, or it is on its way to one) is left alone, and
     counted: look again when its attempt has ended."""
-_AFTER_ABOUT: Final = """With --after-attempt it is ordered of active ones too: who is not delivered by the attempt that
-    is under way, or comes next, is changed then by the server, in place of the next one, as long as that ends within a
-    day; who is delivered stays so. `list` shows it. A later command on the same recipient counts in its place. With
-    --json, `changed` is how many were changed now, `after_attempt` of how many it was ordered."""
+_AFTER_ABOUT: Final = """With --after-attempt the change is ordered for active recipients too. If the attempt that is
+    under way, or comes next, ends within a day and does not deliver a recipient, the server changes the recipient then,
+    instead of trying again; a recipient that was delivered stays delivered. `list` shows the order. A later command on
+    the same recipient replaces it. With --json, `changed` is the number of recipients that were changed now,
+    `after_attempt` the number of recipients with an order."""
 _ALL: Final = flag("--all", "All of them: every recipient that is held or deferred.", "everything")
 _WHY: Final = option("--why", "Reason: shown to operators who find the mails so.", required=True, metavar="TEXT")
 _AFTER_ATTEMPT: Final = flag("--after-attempt", "Order it of active ones as well, for when their attempts have ended.")
@@ -423,7 +424,7 @@ BOUNCE: Final = Command(
 
 DELETE: Final = Command(
     name="delete",
-    summary="Remove recipients that are held or deferred, and tell nobody; asks, and keeps a copy.",
+    summary="Remove recipients that are held or deferred, without a report; asks, and keeps a copy.",
     about=f"""{_CHANGE_ABOUT} `mailmend queue restore` puts back what is in the copy.
 
     {_AFTER_ABOUT} The copy has all of them, also who is delivered after all.""",

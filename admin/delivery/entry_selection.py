@@ -21,7 +21,7 @@ _RANGE: Final = re.compile(r"(\d{1,6})(-(\d{1,6})?)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntrySelection:
-    """Which entries, relative to the time of the request; by default all. `retries`: at least, and at most, so many."""
+    """Which entries, relative to the time of the request; by default all. `retries`: least and greatest number."""
 
     ids: tuple[str, ...] = ()
     texts: Mapping[EntryField, tuple[str, ...]] = field(default_factory=dict)

@@ -108,7 +108,7 @@ def explain(request: ExplainWaitRequest, _: Caller) -> WaitExplanation:
 
 
 def _understood(answers: Mapping[str, HttpAnswer]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The answers of those that have the mail, else the first."""
+    """The answers of the servers that have the mail, else the first answer."""
     known = {url: answer.body for url, answer in answers.items() if answer.status == HTTPStatus.OK}
     if not known:
         raise _refusal(*next(iter(answers.items())))
@@ -413,7 +413,7 @@ def _values(mail: ActiveMail) -> dict[str, str]:
 
 
 def _instant(nanos: int | None, moment: ServerMoment) -> str | None:
-    """null: now, or nobody knows."""
+    """null: now, or unknown."""
     return None if nanos is None or nanos == UNKNOWN else instant_text(moment.at_nanos(nanos))
 
 

@@ -20,7 +20,7 @@ def limits_text(threshold: Threshold) -> str:
         *([f"a connection each {gap / SECOND:.9g} s"] if gap else []),
     ]
     stop = ", and later policies are not consulted" if threshold.stop else ""
-    alone = "" if threshold.cluster else ", for each server by itself"
+    alone = "" if threshold.cluster else ", for each server separately"
     return (", ".join(limits) or "no limit") + alone + stop
 
 
@@ -31,7 +31,7 @@ def set_text(made: MadeCondition) -> str:
 
 
 def limits_json(threshold: Threshold) -> dict[str, Any]:
-    """Limits; null is none."""
+    """Limits; null is no limit."""
     return {**threshold_json(threshold), "stop": threshold.stop, "cluster": threshold.cluster}
 
 

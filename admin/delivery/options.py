@@ -12,7 +12,7 @@ from mailmend.model.errors import WrongUse
 
 
 def refuse_unnamed(others: Values, context: click.Context) -> None:
-    """A queue that nobody named is James's spool, whose mails are not ready to go out."""
+    """Without a name the queue is James's spool, whose mails are not ready to go out."""
     if not others["queue_named"] and context.get_parameter_source("queue") is ParameterSource.DEFAULT:
         raise WrongUse("it is not said which queue is delivered", mend=f"Name it: {context.command_path} outgoing")
 

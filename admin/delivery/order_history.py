@@ -23,7 +23,7 @@ from mailmend.model.errors import MailmendError, NotThere
 from mailmend.model.ids import QueueName
 
 HISTORY_SHOWN: Final = 100
-"""So many changes are listed, the newest ones, unless it is said otherwise."""
+"""How many of the newest changes are listed by default."""
 
 M = TypeVar("M", bound=MadeSuspension | MadeCondition)
 
@@ -198,7 +198,7 @@ HISTORY_OPTIONS: Final = (
     flag("--history", "What was made, renewed and removed in the last 30 days, by whom and why, newest first."),
     option(
         "--changes",
-        "With --history: at most so many changes.",
+        "With --history: maximum number of changes.",
         "limit",
         type=click.IntRange(1, 100_000),
         default=HISTORY_SHOWN,

@@ -135,7 +135,7 @@ def _rule_json(rule: IncomingRule) -> dict[str, Any]:
 
 
 def _set_json(texts: Mapping[str, str]) -> dict[str, Any]:
-    """As the file spells it: other attributes stand by themselves."""
+    """As the file spells it: other attributes are in an object of their own."""
     known = {SET_ATTRIBUTES[name]: text for name, text in texts.items() if name in SET_ATTRIBUTES}
     others = {name: text for name, text in texts.items() if name not in SET_ATTRIBUTES}
     return {**known, **({"attributes": others} if others else {})}

@@ -136,12 +136,12 @@ def _finding_json(finding: PlacedFinding) -> dict[str, Any]:
 
 LINT: Final = Command(
     name="lint",
-    summary="Say what of a policy file is legal, and surely not meant.",
-    about="""The file is read as `mailmend delivery serve --policies` reads it: each value that it would refuse is
-    refused here, with line and column. Then it is said what would be taken although nobody can have meant it:
-    conditions, defaults and rates that are never reached, values that no mail has, groups and lists without effect,
-    and more; only what is certain. The rules, and why each matters: docs/lint.md. It asks no server, and needs
-    mailmend[delivery].""",
+    summary="Find what is legal in a policy file, but surely a mistake.",
+    about="""The file is read as `mailmend delivery serve --policies` reads it: each value that the server would refuse
+    is refused here, with line and column. Then the command names what the server would take, but what is surely a
+    mistake: conditions, defaults and rates that are never reached, values that no mail has, groups and lists without
+    effect, and more. It reports only what is certain. The rules, and why each matters: docs/lint.md. It asks no server,
+    and needs mailmend[delivery].""",
     service="mailmend.admin.delivery.policy:lint",
     present="mailmend.admin.delivery.policy:lint_document",
     options=(FILE_ARGUMENT,),

@@ -51,7 +51,7 @@ class PolicyExplainRequest:
     Attributes:
         values: of the mail, without the address that it is sent from; fields that are not there are empty.
         local_ip: addresses that it may be sent from; (): it is not said which.
-        settings: of the queue that it is asked beside; None: of the file alone.
+        settings: of the queue whose orders count too; None: the file alone counts.
     """
 
     file: Path
@@ -62,11 +62,11 @@ class PolicyExplainRequest:
 
 @dataclass(frozen=True, slots=True)
 class QueueOrders:
-    """What is ordered for a queue beside its policy file, and what is in it.
+    """What is ordered for a queue in addition to its policy file, and what is in the queue.
 
     Attributes:
-        conditions: those that hold now.
-        suspensions: likewise.
+        conditions: the conditions that hold now.
+        suspensions: the suspensions that hold now.
         count: None: the file has no quotas, so that nothing was counted.
     """
 
@@ -87,7 +87,7 @@ class PolicyExplanation:
         places: of policies, quotas, conditions, defaults and suspensions that are spoken of.
         quotas: all of the file's, as each of them counts the mail.
         suspensions: those by hand, by id.
-        parked: run-time conditions of the queue that set no limits beside this file.
+        parked: run-time conditions of the queue that set no limits with this file.
     """
 
     request: PolicyExplainRequest
@@ -167,7 +167,7 @@ async def _counted(quotas: tuple[QueueQuota, ...], connections: QueueConnections
 
 
 def reaching(sources: Sequence[str], server: str) -> tuple[str, ...]:
-    """Those of the family of the server's address; all, where that is not known."""
+    """The sources of the family of the server's address; all, where that family is not known."""
     hop = NextHop(server, server)
     return tuple(source for source in sources if not server or SourceAddress(source).reaches(hop))
 
@@ -306,7 +306,7 @@ def suspension_numbers(one: SourceExplanation, said: PickupPolicies) -> list[int
 
 def _closing_lines(result: PolicyExplanation) -> Iterator[str]:
     for condition in result.parked:
-        yield printable(f"Parked beside this file: run-time condition {condition.made.id}: {condition.parked}.")
+        yield printable(f"Parked with this file: run-time condition {condition.made.id}: {condition.parked}.")
     for full in (quota for quota in result.quotas if quota.refuses):
         yield f"Quota {result.said.quotas[full.quota].name} is full: {result.queue} takes no such mail now."
     if result.other_family:
@@ -341,7 +341,7 @@ def _source_json(one: SourceExplanation, result: PolicyExplanation) -> dict[str,
 
 
 def share_json(share: PolicyShare, said: PickupPolicies, line: Callable[[DocumentPath], int]) -> dict[str, Any]:
-    """What a policy means for a mail; `line` is where something stands in the file."""
+    """What a policy means for a mail; `line` gives the line of a place in the file."""
     limits = None if share.set_by else limits_path(said, share.policy, share.condition)
     fields = said.policies[share.policy].fields
     return {
@@ -395,15 +395,16 @@ _QUEUE_IF_NAMED: Final = Shared("settings", _QUEUE.groups, _settings_if_named)
 EXPLAIN: Final = Command(
     name="explain",
     summary="Say what a policy file means for a mail.",
-    about="""Which policies count it, as what; which condition, or the default, sets its limits, and where it stands;
-    what suspends it; which of the addresses that it may be sent from are left; and which quotas of the queue count it.
-    It is asked of the engine that `delivery serve` picks mails by, with nothing else to deliver: no limit is reached
-    yet, so what is held back here is suspended, or may have no delivery at all. Without QUEUE it asks no server. It
-    needs mailmend[delivery].
+    about="""It shows which policies count the mail, and as what; which condition, or the default, sets its limits, and
+    at which line of the file; what suspends the mail; which of the addresses that it may be sent from are left; and
+    which quotas of the queue count it. The answer comes from the engine with which `delivery serve` picks mails, with
+    nothing else to deliver. No limit is reached yet, so a mail that is held back here is suspended, or its limits allow
+    no delivery at all. Without QUEUE the command asks no server. It needs mailmend[delivery].
 
-    With QUEUE typed, here or as --queue, what is ordered for that queue holds too: limits set by `policy add`, mails
-    suspended by `suspend add`, and what hooks ordered of both. Where the file has quotas the queue is counted, which
-    reads its listing through. What servers have under way, and their parts of shared limits: `delivery explain`.""",
+    With QUEUE typed, here or as --queue, the orders for that queue count too: limits set by `policy add`, mails
+    suspended by `suspend add`, and what hooks ordered of both. If the file has quotas, the mails of the queue are
+    counted, which reads its whole listing. For what servers have under way, and for their parts of shared limits, use
+    `delivery explain`.""",
     service="mailmend.admin.delivery.policy_explain:explain",
     present="mailmend.admin.delivery.policy_explain:explain_document",
     options=(

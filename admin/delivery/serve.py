@@ -83,7 +83,7 @@ def allow_open_files(wanted: int) -> int:
 
 
 DeliveryFace = Callable[[DeliveryDesk, asyncio.Event], Coroutine[Any, Any, None]]
-"""Serves whoever asks at the desk, until the event."""
+"""Serves callers at the desk, until the event."""
 
 
 _OPEN_FILES_BESIDE: Final = 400
@@ -100,33 +100,33 @@ class DeliveryRequest(QueueRequest):
         own_hosts: further names and addresses of this host.
         sources: addresses of this machine that mails are sent from; none: the system's choice.
         helo: the name of this host, in greetings and reports; None: as the system knows it.
-        postmaster: who is told of reports that cannot be delivered; None: nobody.
-        smtp_tls_ca: certificates of the authorities that are trusted; None: those of the system.
+        postmaster: who is told of reports that cannot be delivered; None: no report is passed on.
+        smtp_tls_ca: certificates of the authorities that are trusted; None: the system's.
         protocol: SMTP, or LMTP, as its name in settings.
         mails_per_connection: 1 ends each connection after its mail.
         concurrency: attempts at once.
         prefetch: mails of each priority that are held at once.
-        retries: when mails are tried again, by transport; "" is that of the others.
+        retries: when mails are tried again, by transport; "" is for all other transports.
         waiting_max: how long a recipient waits for its policy before it goes back to the queue.
         policies: a file of them; None: nothing is limited.
-        server_name: of this one among those of the queue; None: this host's, with a number where that is taken.
+        server_name: of this server among the queue's; None: this host's, with a number where that is taken.
         metrics: a file for node_exporter; None: none is written.
-        pre_delivery: the name of a hook; None: there is none.
-        post_delivery: likewise.
+        pre_delivery: the name of a hook before each attempt; None: no hook.
+        post_delivery: the name of a hook after each attempt; None: no hook.
         hook_limit: how long a hook may take.
         suspensions_every: how long after a reading of what people suspended the next one begins.
         uncertain: what becomes of a recipient whose server may have the mail, as its name in settings.
         listen: where mails are taken from clients; nowhere: all come by the queue.
         relay_from: networks whose clients may hand over mails; none: loopback.
         mail_bytes_max: of a mail from a client.
-        mail_recipients_max: likewise.
+        mail_recipients_max: of a mail from a client.
         listen_connections: of clients, at once.
-        listen_idle: how long a client may say nothing.
+        listen_idle: how long a client may be silent.
         listen_tls_cert: the listener's certificate; None: its clients cannot use TLS.
         listen_tls_key: of that certificate.
         listen_tls: optional or required.
         listen_tls_client_ca: whose certificates clients have to show; None: none.
-        face: answers whoever asks over a network; None: nobody is answered.
+        face: answers callers over a network; None: no caller is answered.
     """
 
     next_hop: SmartHost | None = None
@@ -387,9 +387,9 @@ class _Metrics:
 
 
 async def _until_stopped(desk: DeliveryDesk, stop: asyncio.Event, metrics: _Metrics, face: DeliveryFace | None) -> None:
-    """Beside the server runs what has to run beside a queue: due mails move, and slices are swept; mails come in.
+    """Run the server with the background tasks of its queue: due mails move, and slices are swept; mails come in.
 
-    Whoever asks over a network is answered until the server has ended: that it ends is an answer too.
+    Callers over a network are answered until the server has ended: that it ends is an answer too.
     """
     over = asyncio.Event()
 

@@ -117,7 +117,7 @@ def _network(value: Any) -> IPv4Network | IPv6Network:
     except ValueError as error:
         raise WrongUse(f"{value!r} is no network", mend="Write it like 192.0.2.0/24, or 2001:db8::/32.") from error
     if not network.prefixlen:
-        raise WrongUse(f"{value!r} is everybody, and this would be an open relay", mend="Name your own networks.")
+        raise WrongUse(f"{value!r} is every address, and this would be an open relay", mend="Name your own networks.")
     return network
 
 
@@ -125,11 +125,11 @@ LISTENING_ABOUT: Final = f"""With --listen it takes mails too, by SMTP or LMTP, 
     relay. It refuses other clients at the greeting. A client is told 250 once its mail is in the queue for good, and
     451 where that cannot be now. RET, ENVID, NOTIFY and ORCPT are kept. A lone CR or LF in a mail becomes CR LF before
     `incoming` reads the header; a mail with NUL bytes is refused. --listen-tls-cert offers clients TLS. There are no
-    passwords: who may hand over mails their networks decide, and with --listen-tls required and --listen-tls-client-ca
-    their certificates besides. What becomes of such mails, and how much may be in the queue before clients have to come
-    again with more, `incoming` and `quotas` of the policy file say. A connection ends at the first word that is no
-    command of SMTP, after {COMMANDS_MAX} commands without a mail, after {ERRORS_MAX} errors, and where a client speaks
-    before the greeting."""
+    passwords: a client may hand over mails if its network allows it and, with --listen-tls required and
+    --listen-tls-client-ca, if its certificate allows it too. `incoming` of the policy file says what becomes of such
+    mails, and `quotas` how much may be in the queue before clients have to come again later. A connection ends at the
+    first word that is no command of SMTP, after {COMMANDS_MAX} commands without a mail, after {ERRORS_MAX} errors, and
+    where a client speaks before the greeting."""
 
 
 LISTENING: Final = (
@@ -224,11 +224,11 @@ _SUSPENSIONS_EVERY_MAX: Final = timedelta(minutes=10)
 SERVE: Final = Command(
     name="serve",
     summary="Deliver the mails of a queue by SMTP, until it is stopped.",
-    about="""Each recipient of a mail is delivered by itself. Who was refused for now is tried again, after 1 and 15
-    minutes, 1, 2 and then every 3 hours, for 5 days; the sender is told of a delay after a quarter of an hour, and of
-    every failure, unless it asked otherwise (RFC 3461). Reports are 7 bit; where the form, the size or the content of a
-    mail was refused they have its header only. Nobody is told of mails without a sender, reports among them, but
-    --postmaster.
+    about="""Each recipient of a mail is delivered separately. A recipient that was refused for now is tried again,
+    after 1 and 15 minutes, 1, 2 and then every 3 hours, for 5 days; the sender is told of a delay after a quarter of an
+    hour, and of every failure, unless it asked otherwise (RFC 3461). Reports are 7 bit; where the form, the size or the
+    content of a mail was refused they have its header only. A mail without a sender, such as a report, has no sender to
+    tell: --postmaster is told instead.
 
     A mail leaves the queue once all of its recipients have it, or were put off as a mail of their own: wherever this
     is killed, no mail is lost. Each attempt is in a journal before its content is sent, and its outcome before anything
@@ -237,11 +237,11 @@ SERVE: Final = Command(
     end, for half a minute; what is left goes back to the queue.
 
     Any number of servers may work on a queue: they share its limits, each an equal part, as the queue gives them equal
-    parts of the mails. A limit below their number belongs to some of them, others for each domain or whatever it counts
-    by; connections of each are as many times further apart as there are servers. `cluster: false` beside a limit gives
-    all of it to each server. What a server gains of a rate, as it starts or another ends, counts as spent at first. One
-    that cannot reach Cassandra begins nothing under shared limits after half a minute, and breaks off what it delivers
-    there before a minute is over: its mails come again. Who is there: `delivery servers`.
+    parts of the mails. A limit below their number belongs to some of the servers, to other ones for each domain or
+    whatever it counts by; a connect interval is multiplied by the number of servers. `cluster: false` at a limit gives
+    the whole limit to each server. What a server gains of a rate, as it starts or another ends, counts as spent at
+    first. A server that cannot reach Cassandra begins nothing under shared limits after half a minute, and breaks off
+    what it delivers there before a minute is over: its mails come again. `delivery servers` lists the servers.
 
     Attributes of a mail (`queue enqueue --attribute NAME=VALUE`): transportid chooses the retries; jobid, tenantid and
     grouping are for policies; expires, like 2026-05-01T08:00:00Z, ends its retries then. James's dsn-notify, dsn-ret,
@@ -265,8 +265,8 @@ SERVE: Final = Command(
     With --http it answers programs and `delivery explain`: recipients are listed, shown, grouped and changed, mails
     suspended, limits set for a while, policies read again, and it is told why a mail waits: GET /openapi.json
     describes it, docs/delivery-http.md has calls to type. What is ordered is on record with the token's name. GET
-    /health, /ready and /metrics are for probes and Prometheus. Other addresses than those of this machine are refused
-    without tokens and TLS. This needs mailmend[serve].
+    /health, /ready and /metrics are for probes and Prometheus. Addresses outside this machine are refused without
+    tokens and TLS. This needs mailmend[serve].
 
     What is done is on stderr, a line for each attempt's end: mail, domain, server and reply, no address. Due mails are
     moved and slices swept meanwhile, so `queue tend` need not run for this queue. This needs mailmend[delivery].
@@ -319,8 +319,8 @@ SERVE: Final = Command(
         option("--helo", "Name of this host: in greetings and reports. [default: its own]", metavar="NAME"),
         option(
             "--postmaster",
-            "Address that is told of reports that cannot be delivered: their readers know nothing otherwise. "
-            "[default: nobody is told; a metric counts them]",
+            "Address that is told of reports that cannot be delivered. [default: no address; a metric counts such "
+            "reports]",
             type=ParsedValue("address", parse_address),
             metavar="ADDRESS",
         ),
@@ -381,7 +381,7 @@ SERVE: Final = Command(
         ),
         option(
             "--server",
-            "Name of this server among those of the queue: the same after a restart, so that it goes on with its part "
+            "Name of this server among the queue's servers: the same after a restart, so that it goes on with its part "
             "of the limits. Where a live server has it, this one ends. [default: this host's, with a number where "
             "a live server has it]",
             "server_name",

@@ -26,7 +26,7 @@ def parse_server(url: str) -> SplitResult:
     """The address of a server: `http://HOST:PORT`, or https.
 
     Raises:
-        WrongUse: it is none.
+        WrongUse: it is not such an address.
     """
     try:
         parts = urlsplit(url)

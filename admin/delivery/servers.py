@@ -121,5 +121,5 @@ SERVERS: Final = Command(
     examples="""
         mailmend delivery servers outgoing
         mailmend delivery servers outgoing --json""",
-    exits="0 done, also where there are none; 2 wrong use, 4 the cluster cannot be reached.",
+    exits="0 done, also without any server; 2 wrong use, 4 the cluster cannot be reached.",
 )

@@ -40,7 +40,7 @@ class ShownEntries:
 
     Attributes:
         entries: those that are in the queue.
-        attempts: what the journal has of them: by recipient, in their order; of those that have left the queue too.
+        attempts: what the journal has of them, by recipient, in their order; also for recipients that have left.
     """
 
     request: ShowEntryRequest
@@ -54,7 +54,7 @@ def show_entry(request: ShowEntryRequest, caller: Caller) -> ShownEntries:
     """Everything that the queue holds of it, and what was tried.
 
     Raises:
-        NotThere: there is none of that id.
+        NotThere: no mail has that id.
     """
     return with_queues(request.settings, partial(entry_shown, request, caller), makes=False)
 

@@ -59,7 +59,7 @@ class SimulateRequest(QueueRequest):
     Attributes:
         since, until: when they were ready: an instant, or how long ago; None: as far as there are any.
         against: another file, mostly the present one, that the same attempts are replayed under too.
-        concurrency: deliveries at once, of all servers together; None: no limit but those of the file.
+        concurrency: deliveries at once, of all servers together; None: only the limits of the file.
         top: how many counters, and values of each field, are named.
     """
 
@@ -206,7 +206,7 @@ _OF_VALUES: Final = ("field", "value", "attempts", "later", "never", "later on a
 _KEYS_WRAPPED: Final = frozenset({"counted as", "value"})
 
 _ASSUMED: Final = (
-    "Assumed: each attempt is ready when it was, lasts as long as it did, and is not tried again besides; all servers "
+    "Assumed: each attempt is ready when it was, lasts as long as it did, and has no further retries; all servers "
     "are one; nothing is under way when it begins."
 )
 
@@ -476,7 +476,7 @@ SIMULATE: Final = Command(
     the present one. Nothing is written.
 
     What is assumed: each attempt is ready when it was, and lasts as long as it did; of which no end is known lasts as
-    long as the median. What is refused elsewhere is not tried again besides: retries are those on record. All servers
+    long as the median. What is refused elsewhere has no further retries: only the recorded retries count. All servers
     of the queue are one, and nothing is under way at the beginning. What no policy limits, like `delivery serve
     --concurrency`, is left out unless it is said with --concurrency: of all servers together. What was suspended
     or set by command is left out too.

@@ -103,7 +103,7 @@ def remove_suspension(request: RemoveOrderRequest, caller: Caller) -> QueueAnswe
     """End a suspension.
 
     Raises:
-        NotThere: there is none of that id.
+        NotThere: no suspension has that id.
         CannotReach: the ledger cannot be reached; all stays as it was.
     """
     return with_queues(request.settings, partial(suspension_removed, request, caller))
@@ -295,9 +295,9 @@ REMOVE: Final = Command(
 LIST: Final = Command(
     name="list",
     summary="Say what is suspended: which mails, since when, until when, by whom, why.",
-    about="""What a policy file suspends is not among them: it is each server's own. With --history: who suspended and
-    removed what, and which hooks did. What ends by itself is told of by the end that it was given; a change whose
-    process was killed right behind it may be missing.""",
+    about="""Suspensions of the policy files are not listed: each server has its own. With --history: which people and
+    hooks suspended and removed what. A suspension that has expired is shown with the end that it was given; a change
+    whose process was killed right behind it may be missing.""",
     service="mailmend.admin.delivery.suspend:list_suspensions",
     present="mailmend.admin.delivery.suspend:list_document",
     options=(QUEUE_ARGUMENT, *HISTORY_OPTIONS),

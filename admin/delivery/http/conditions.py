@@ -49,7 +49,7 @@ Fields = Annotated[tuple[PickupField, ...], Field(max_length=len(PickupField))]
 
 
 class RateLimit(StrictBody):
-    """So many deliveries in so many seconds."""
+    """At most `count` deliveries in `seconds` seconds."""
 
     count: Annotated[int, Field(ge=1, le=COUNT_MAX)]
     seconds: Seconds = 1
@@ -99,19 +99,19 @@ class SetLimitsBody(StrictBody):
         Field(description="Seconds; else until it is removed."),
     ] = None
     id: Annotated[UUID | SkipJsonSchema[None], Field(description="Else it follows from fields and values.")] = None
-    why: Annotated[ReasonText, Field(description="Shown to whoever finds mails waiting.")]
+    why: Annotated[ReasonText, Field(description="Shown to operators who find mails waiting.")]
     dry_run: DryRun = False
 
 
 class MadeConditionBody(StrictBody):
-    """Limits that somebody set."""
+    """Limits that an operator or a hook set."""
 
     id: UUID
     fields: list[PickupField]
     if_: dict[PickupField, list[str]] = Field(alias="if")
     then: ThresholdBody
     made_at: Instant
-    ends_at: Instant | None = Field(description="null: somebody removes it.")
+    ends_at: Instant | None = Field(description="null: until it is removed.")
     owner: str
     why: str
     unread: str | None = Field(
@@ -161,7 +161,7 @@ class ConditionAnswer(CommandAnswer):
 
 @CONDITIONS.get("/conditions", responses=responses(ConditionsAnswer, "All of them."), summary="Limits set for a while")
 async def conditions(desk: ServerDesk, _: Reader) -> Response:
-    """Beside the policy files, for all servers of the queue."""
+    """In addition to the policy files, for all servers of the queue."""
     return answered(list_document(await desk.done(conditions_listed, QueueRequest(settings=desk.settings))))
 
 

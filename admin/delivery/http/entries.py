@@ -291,7 +291,7 @@ class HoldBody(ChangeBody):
 
     after_attempt: AfterAttempt = False
 
-    why: Annotated[ReasonText, Field(description="Shown to whoever finds them so.")]
+    why: Annotated[ReasonText, Field(description="Shown to operators who find the mails so.")]
 
 
 class DeferBody(ChangeBody):
@@ -389,7 +389,7 @@ async def bounce(desk: ServerDesk, by: Operator, request: Request, given: Bounce
     return await _changed(EntryAction.BOUNCE, desk, by, request, given, **more)
 
 
-@ENTRIES.post("/entries/delete", responses=_ENDS, summary="Remove recipients, and tell nobody")
+@ENTRIES.post("/entries/delete", responses=_ENDS, summary="Remove recipients, without a report")
 async def delete(desk: ServerDesk, by: Operator, request: Request, given: FinalBody) -> Response:
     """A copy is kept on this server's machine."""
     more = {"yes": given.confirm, "no_keep": given.no_keep, "after_attempt": given.after_attempt}

@@ -21,7 +21,7 @@ Value = Annotated[str, Field(max_length=1000)] | SkipJsonSchema[None]
 
 
 class ExplainRate(StrictBody):
-    """So many deliveries in so many seconds."""
+    """At most `count` deliveries in `seconds` seconds."""
 
     count: int
     seconds: float
@@ -70,7 +70,7 @@ class SourceBody(StrictBody):
     localip: str
     has_share: bool = Field(description="Whether this server knows its part of shared limits now.")
     is_left: bool = Field(description="Whether it may be sent from there now.")
-    free_at: Instant | None = Field(description="From when it may; null: now, or nobody knows.")
+    free_at: Instant | None = Field(description="From when it may; null: now, or unknown.")
     policies: list[ShareBody]
     not_consulted: list[UnconsultedBody]
     suspensions: list[FileSuspension]
@@ -88,7 +88,7 @@ class WaitsOnBody(StrictBody):
 
 
 class StandingBody(StrictBody):
-    """How a recipient stands, and why it waits."""
+    """The state of a recipient, and why it waits."""
 
     id: str
     recipient: str
@@ -106,7 +106,7 @@ class StandingBody(StrictBody):
     counted_as: dict[PickupField, str] | None
     sources: list[SourceBody]
     goes_from: str | None = Field(description="From where it goes, or will go as far as is known.")
-    goes_at: Instant | None = Field(description="null: now, or goes_from is null too, and nobody knows.")
+    goes_at: Instant | None = Field(description="null: now; or unknown, where goes_from is null too.")
     ahead: int | None = Field(description="Mails that are counted as it is and come before it.")
     waits_on: list[WaitsOnBody]
     why: list[str] = Field(description="The same in sentences.")

@@ -19,14 +19,14 @@ POLICIES: Final = APIRouter(tags=["policies"])
 
 
 class RateBody(StrictBody):
-    """So many deliveries in an interval."""
+    """At most `count` deliveries in an interval."""
 
     count: int
     seconds: float
 
 
 class ThresholdBody(StrictBody):
-    """Limits; null is none."""
+    """Limits; null is no limit."""
 
     concurrency: int | None
     rate: RateBody | None
@@ -81,7 +81,7 @@ class IncomingRuleBody(StrictBody):
     rule: int = Field(description="Its number in the file, from 1.")
     line: int | None
     if_: dict[IncomingField, list[str] | dict[str, list[str]]] = Field(
-        alias="if", description="Patterns by field; those of `header` by the name of the header field."
+        alias="if", description="Patterns by field; for `header`, by the name of the header field."
     )
     set: SetAttributesBody
     remove: list[str] = Field(description="Header fields, in small letters.")

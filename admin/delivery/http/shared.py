@@ -45,13 +45,13 @@ DryRun = Annotated[bool, Field(description="Write nothing, and answer what would
 
 
 class StrictBody(BaseModel):
-    """What a call brings: nothing beside what is named, so that no slip is passed over."""
+    """What a call brings: only what is named, so that no slip is passed over."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class CommandAnswer(BaseModel):
-    """What every answer begins with, as that of the command in JSON."""
+    """What every answer begins with, as the command's own answer in JSON."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -69,7 +69,7 @@ def answered(document: Document) -> Response:
 
 
 def responses(model: type[BaseModel], what: str, **meanings: str) -> dict[int | str, dict[str, Any]]:
-    """How a route's answers are described; `_STATUS` of errors beside those that every route has."""
+    """How a route's answers are described; `_STATUS` of errors in addition to the errors of every route."""
     known: Mapping[str, str] = {"_400": "The call cannot be read, or cannot be.", **meanings}
     return {200: {"model": model, "description": what}, **described(**known)}
 
@@ -87,7 +87,7 @@ def normal_at(pointer: str, read: Callable[[str], str], text: str) -> str:
 
 
 class OrderRecordBody(StrictBody):
-    """What somebody did to a suspension or a condition."""
+    """What a person or a hook did to a suspension or a condition."""
 
     id: UUID
     at: Instant
@@ -95,7 +95,7 @@ class OrderRecordBody(StrictBody):
     by: str
 
 
-HistoryLimit = Annotated[int, Query(ge=1, le=1_000, description="At most so many, the newest ones.")]
+HistoryLimit = Annotated[int, Query(ge=1, le=1_000, description="Maximum number of changes, the newest first.")]
 ORDERS: Final = {"_413": "The body is larger than any that means something."}
 READS_THROUGH: Final = {"_429": "As many calls as may read the queue through already."}
 

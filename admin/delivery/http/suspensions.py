@@ -52,7 +52,7 @@ class SuspensionBody(StrictBody):
     id: UUID
     fields: dict[PickupField, list[str]] = Field(description="Values by field; none is every mail.")
     made_at: Instant
-    ends_at: Instant | None = Field(description="null: somebody lifts it.")
+    ends_at: Instant | None = Field(description="null: until it is lifted.")
     owner: str
     why: str
     unread: list[str] = Field(description="Why a field cannot be read; the suspension then holds more than it names.")
@@ -92,7 +92,7 @@ class SuspendBody(StrictBody):
         Annotated[int, Field(ge=1, le=TTL_SECONDS_MAX)] | SkipJsonSchema[None],
         Field(description="Seconds; else until it is lifted."),
     ] = None
-    why: Annotated[ReasonText, Field(description="Shown to whoever finds mails waiting.")]
+    why: Annotated[ReasonText, Field(description="Shown to operators who find mails waiting.")]
     dry_run: DryRun = False
 
 

@@ -107,8 +107,8 @@ def test_what_is_set_is_listed_until_it_is_removed(shell: QueueShell) -> None:
     removed = typed(shell, "remove", one["id"])
     assert removed.code == 0, removed.err
     assert "localip ::1, recipientdomain *.b.org or a.org" in removed.out
-    assert "for each server by itself, and later policies are not consulted" in removed.out
-    assert typed(shell, "list").out == "No condition is set outside the policy files in spool.\n"
+    assert "for each server separately, and later policies are not consulted" in removed.out
+    assert typed(shell, "list").out == "There are no run-time conditions in spool.\n"
     assert not shell.asked
 
 
@@ -187,7 +187,7 @@ def test_it_is_said_what_the_servers_make_of_it(shell: QueueShell) -> None:
     shell.pass_time(seconds=1)
 
     added = typed(shell, "add", *TO_A, *NONE, *WHY)
-    assert "a.org is counted as #big: the limits are those of the whole group." in added.out
+    assert "a.org is counted as #big: the limits are for the whole group." in added.out
     assert "Parked on two: no policy counts by exactly recipientdomain." in added.out
     everything, to_a = typed(shell, "list", "--json").json["conditions"]
     assert everything["parked"] == "no policy counts by exactly no field"
@@ -233,7 +233,7 @@ def test_a_server_heeds_what_was_set_before_it_started(
     ("column", "text", "does"),
     [
         ("limits", '{"bytes": 5}', "Until it is removed it lets no such mail begin."),
-        ("matches", "{", "Until it is removed it sets no limits, and those of the policy files hold."),
+        ("matches", "{", "Until it is removed it sets no limits, and the limits of the policy files hold."),
     ],
 )
 def test_a_condition_that_cannot_be_read_is_listed_with_what_it_does_and_can_be_removed(

@@ -54,7 +54,7 @@ def test_recipients_are_listed_with_their_states_page_by_page(shell: QueueShell)
     table = typed(shell, "list").out
     assert "defer, " in table
     assert "ada@example.org" in table
-    assert typed(shell, "list", "--domain", "no.example").out == "There are none.\n"
+    assert typed(shell, "list", "--domain", "no.example").out == "There are no such recipients.\n"
     assert not shell.asked
 
 
