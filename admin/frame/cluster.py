@@ -52,7 +52,6 @@ from mailmend.repair.mending.fix_limit import GoOn
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.runner import RepairTools
 from mailmend.repair.mending.throttle import SmallRead, Throttle
-from mailmend.repair.mending.undo import UndoTools
 from mailmend.repair.scanners.local import LocalEngine
 from mailmend.repair.scanners.lookup import Target, Targeted
 
@@ -207,9 +206,8 @@ def repair_tools(
     else:
         own = ledger = opened.ledger(keep)
         leases = opened.leases()
-        lags = _lags_in(opened, own)
-    throttle = _throttle(opened, settings, own)
-    tables, images = _paced(opened, settings, ledger, throttle)
+        lags = lag_journal(opened, own)
+    throttle, tables, images = _paced(opened, settings, ledger, own)
     counters = CounterMender(
         tables,
         settings.keyspace,
@@ -253,9 +251,9 @@ def lag_tools(
     ledger, leases = _in_memory(opened) if settings.dry_run else (opened.ledger(keep), opened.leases())
     if settings.dry_run:
         ledger = opened.existing_ledger() or ledger
-    throttle = _throttle(opened, settings, None if settings.dry_run else ledger)
-    mail, images = _paced(opened, settings, ledger, throttle)
-    journal = _lags_in(opened, ledger)
+    own = None if settings.dry_run else ledger
+    throttle, mail, images = _paced(opened, settings, ledger, own)
+    journal = lag_journal(opened, ledger)
     engine = LocalEngine(mail, ledger, opened.clock)
     counters = CounterMender(
         mail, settings.keyspace, settings.families, opened.clock, settings.timing, images, leases, lags=journal
@@ -289,28 +287,24 @@ def throttle_of(
     return Throttle(clock, rows_per_second, read, compactions, heard, job_run)
 
 
-def _throttle(opened: OpenCluster, settings: RepairSettings, ledger: Ledger | None) -> Throttle | None:
-    truth = settings.families[0].truth if settings.pressed and settings.families else None
-    return throttle_of(opened, settings.policy.rows_per_second, truth, settings.level, ledger)
-
-
 def _paced(
-    opened: OpenCluster, settings: RepairSettings, ledger: Ledger, throttle: Throttle | None
-) -> tuple[Tables, Ledger]:
-    """The mail and the before-images, at the one pace of the run; who closes the run does not wait for it."""
-    pace = Pace(settings.policy.rows_per_second, opened.clock, throttle)
-    return pace.over(opened.mail), replace(ledger, tables=pace.over(ledger.tables))
+    opened: OpenCluster, settings: RepairSettings, ledger: Ledger, own: Ledger | None
+) -> tuple[Throttle | None, Tables, Ledger]:
+    """The mail and the before-images at the one pace of the run; closing the run does not wait for it.
 
-
-def undo_tools(
-    opened: OpenCluster, families: tuple[Family, ...], progress: Progress, *, no_writers: bool = False
-) -> UndoTools:
-    ledger = opened.ledger()
-    leases = opened.leases()
-    timing = Timing(no_writers=no_writers)
-    mail = opened.mail
-    counters = CounterMender(mail, mail.name, families, opened.clock, timing, ledger, leases)
-    return UndoTools(mail, ledger, opened.clock, progress, leases, counters)
+    Args:
+        opened: the cluster.
+        settings: of the run.
+        ledger: of the before-images.
+        own: the ledger that has the run on record; None: nothing is written.
+    """
+    rows_per_second = settings.policy.rows_per_second
+    table: Table | None = None
+    if settings.pressed and settings.families:
+        table = settings.families[0].truth
+    throttle = throttle_of(opened, rows_per_second, table, settings.level, own)
+    pace = Pace(rows_per_second, opened.clock, throttle)
+    return throttle, pace.over(opened.mail), replace(ledger, tables=pace.over(ledger.tables))
 
 
 def _in_memory(opened: OpenCluster) -> tuple[Ledger, Leases]:
@@ -471,11 +465,7 @@ def state_folder(name: str) -> Path:
     return data_home(os.environ, home_of(os.environ)) / name
 
 
-def lag_journal(opened: OpenCluster, ledger: Ledger | None = None) -> LagJournal:
-    return _lags_in(opened, ledger or opened.ledger())
-
-
-def _lags_in(opened: OpenCluster, ledger: Ledger) -> LagJournal:
+def lag_journal(opened: OpenCluster, ledger: Ledger) -> LagJournal:
     spool = Spool(state_folder("spool"), opened.mail.name)
     return LagJournal(ledger.tables, opened.mail.name, opened.clock, spool)
 

@@ -44,28 +44,33 @@ class PipeClosed(Exception):
 def ending_of(command: Callable[[], object]) -> int:
     """Run the command; its exit code, which its log ends with."""
     with command_log() as log:
-        code = _ending_of(lambda: log.noting(command), log)
+        try:
+            result = command()
+        except BaseException as error:  # noqa: BLE001 - `_code_after` raises what is no ending again
+            log.error = type(error).__name__
+            code = _code_after(error, log)
+        else:
+            code = result if isinstance(result, int) else int(ExitCode.FINE)
         log.ended(code)
         return code
 
 
-def _ending_of(command: Callable[[], object], log: CommandLog) -> int:  # noqa: PLR0911 - one return for each kind of ending
-    try:
-        code = command()
-    except (BrokenPipeError, PipeClosed):
-        return _pipe_closed()
-    except MailmendError as error:
-        if came_of_interruption(error):
+def _code_after(error: BaseException, log: CommandLog) -> int:
+    """The exit code after an error, whose message goes to stderr."""
+    match error:
+        case BrokenPipeError() | PipeClosed():
+            return _pipe_closed()
+        case MailmendError() if not came_of_interruption(error):
+            say(f"mailmend: {error.message}")
+            return int(error.exit_code)
+        case click.ClickException():
+            return _wrong_use(error)
+        case Exception() if not isinstance(error, click.Abort) and not came_of_interruption(error):
+            return _unforeseen(error, log)
+        case Exception() | KeyboardInterrupt():
             return _interrupted()
-        say(f"mailmend: {error.message}")
-        return int(error.exit_code)
-    except click.ClickException as error:
-        return _wrong_use(error)
-    except (click.Abort, KeyboardInterrupt):
-        return _interrupted()
-    except Exception as error:  # noqa: BLE001 - every unexpected error ends here
-        return _interrupted() if came_of_interruption(error) else _unforeseen(error, log)
-    return code if isinstance(code, int) else int(ExitCode.FINE)
+        case _:
+            raise error
 
 
 def say(message: str) -> None:

@@ -7,7 +7,7 @@ library): ids, names of tables and queues, counts, never a secret or anything of
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -77,14 +77,6 @@ class CommandLog:
             put_log_field("command_id", str(self.clock.random_uuid()))
         _COMMANDS.info("command began", extra={"command": name})
         self.trace.began(name)
-
-    def noting(self, command: Callable[[], object]) -> object:
-        """What the command returns; the kind of error that it raises is kept, for the end."""
-        try:
-            return command()
-        except BaseException as error:
-            self.error = type(error).__name__
-            raise
 
     def ended(self, exit_code: int) -> None:
         if self.name:

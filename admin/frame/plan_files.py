@@ -43,7 +43,6 @@ from mailmend.model.projections.reasons import Why
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.ledger.before_images import BROKEN, image_digest, suspect_json
-from mailmend.repair.mending.engine import RepairSettings
 
 T = TypeVar("T")
 
@@ -178,22 +177,6 @@ def spans_in(policy: Mapping[str, Any]) -> dict[str, timedelta]:
         for name, value in policy.items()
         if name.endswith("_seconds") and value is not None
     }
-
-
-def head_of(settings: RepairSettings, tables: str, options: str, without: tuple[str, ...]) -> PlanHead:
-    """The head of a plan for messages."""
-    assert settings.as_of is not None, "a plan says its T"
-    policy = asdict(settings.policy_of(settings.as_of, None))
-    margin = settings.timing.margin_seconds
-    return PlanHead(
-        kind=PlanKind.MESSAGES,
-        keyspace=settings.keyspace,
-        tables=tables,
-        options=options,
-        without=without,
-        margin_seconds=margin,
-        policy={**policy, "only": sorted(verdict.value for verdict in policy["only"])},
-    )
 
 
 class PlanWriter:

@@ -174,11 +174,10 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
     name = mailbox_name(request.mailbox)
     kind = kind_of(request.path)
     with open_cluster(request.connection) as opened:
-        blobs, (family,) = (
-            message_blobs(opened, request.blobs, caller.remark),
-            opened.bound((MESSAGES,)).whole(opened.mail.name, may_leave_out=False),
-        )
-        with MessageStore(opened.mail, blobs, lag_journal(opened), opened.clock, family=family) as store:
+        blobs = message_blobs(opened, request.blobs, caller.remark)
+        (family,) = opened.bound((MESSAGES,)).whole(opened.mail.name, may_leave_out=False)
+        lags = lag_journal(opened, opened.ledger())
+        with MessageStore(opened.mail, blobs, lags, opened.clock, family=family) as store:
             state = state_folder("loads")
             loader = Loader(store, opened.clock, state, caller.progress, name_refused, doubt=name_doubt)
             folder = Folder(request.path, kind, opened.mail.name, user, name)

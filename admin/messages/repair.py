@@ -1,7 +1,7 @@
 """`mailmend repair`: drift of messages and journalled lags, mended after a second look."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +28,7 @@ from mailmend.admin.frame.options import (
     flag,
     option,
 )
-from mailmend.admin.frame.plan_files import PlanHead, head_of, plan_wanted
+from mailmend.admin.frame.plan_files import PlanHead, PlanKind, plan_wanted
 from mailmend.admin.frame.scan_options import MARGIN, ScanOptions
 from mailmend.admin.frame.settings import ConnectionSettings, plain
 from mailmend.admin.messages.mending import MendingResult, given, unseen
@@ -115,16 +115,18 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
         settings = _settings_of(request, bound.whole(opened.mail.name), opened.mail.name, target)
         if isinstance(target, TargetMessages):
             refuse_unknown(Pace(request.rows_per_second, opened.clock).over(opened.mail), settings.families[0], target)
+        options = dict(settings.options)
         engine: Engine | None = None
         source: Target | Engine
         if target:
             source = target
         else:
             source = engine = chosen_engine(opened, request, caller.remark)
-            settings = replace(settings, options={**settings.options, "engine": engine.name})
+            options["engine"] = engine.name
+        as_of: int | None = None
         if request.plan:
             as_of = take_as_of(opened.clock, opened.cluster, settings.timing)
-            settings = replace(settings, as_of=as_of)
+        settings = replace(settings, as_of=as_of, options=options)
         with staged(None if target else request.staging, opened, settings, caller) as (settings, area):
             tools = repair_tools(
                 opened,
@@ -163,8 +165,18 @@ def _typed_again(request: RepairRequest, caller: Caller) -> str:
 
 
 def _head_of(request: RepairRequest, caller: Caller, opened: OpenCluster, settings: RepairSettings) -> PlanHead:
-    tables = opened.identity(table for family in settings.families for table in family.tables)
-    return head_of(settings, tables, _typed_again(request, caller), request.without)
+    assert settings.as_of is not None, "a plan says its T"
+    policy = asdict(settings.policy_of(settings.as_of, None))
+    policy["only"] = sorted(verdict.value for verdict in policy["only"])
+    return PlanHead(
+        kind=PlanKind.MESSAGES,
+        keyspace=settings.keyspace,
+        tables=opened.identity(table for family in settings.families for table in family.tables),
+        options=_typed_again(request, caller),
+        without=request.without,
+        margin_seconds=settings.timing.margin_seconds,
+        policy=policy,
+    )
 
 
 def _raise_generators(summary: RepairResult, opened: OpenCluster, families: Sequence[Family]) -> None:

@@ -5,7 +5,7 @@ from typing import Final
 from uuid import UUID
 
 from mailmend.admin.frame.caller import Caller
-from mailmend.admin.frame.cluster import open_cluster, owner_name, undo_tools
+from mailmend.admin.frame.cluster import open_cluster, owner_name
 from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.examples import Examples, both_of
 from mailmend.admin.frame.options import CONNECTION, flag
@@ -15,7 +15,9 @@ from mailmend.admin.messages.options import COUNTERS_AT_ONCE, RESULTS, RUN_ARGUM
 from mailmend.admin.messages.runs import affected
 from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.ids import RunId
-from mailmend.repair.mending.undo import UndoSettings, undoable
+from mailmend.repair.clock import Timing
+from mailmend.repair.mending.counters import CounterMender
+from mailmend.repair.mending.undo import UndoSettings, UndoTools, undoable
 from mailmend.repair.mending.undo import undo as undo_run
 
 
@@ -47,7 +49,12 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
             owner=owner_name(),
             options={"run": str(request.run), "no_writers": request.no_writers},
         )
-        tools = undo_tools(opened, families, caller.progress, no_writers=request.no_writers)
+        mail = opened.mail
+        ledger = opened.ledger()
+        leases = opened.leases()
+        timing = Timing(no_writers=request.no_writers)
+        counters = CounterMender(mail, mail.name, families, opened.clock, timing, ledger, leases)
+        tools = UndoTools(mail, ledger, opened.clock, caller.progress, leases, counters)
         summary = undo_run(settings, tools, both_of(examples, caller))
         whose = affected(examples, opened, caller)
     return MendingResult(summary, examples.sorted(), affected=whose)
