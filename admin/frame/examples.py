@@ -96,12 +96,25 @@ class Affected:
 
 @dataclass(slots=True)
 class Examples:
-    """A few outcomes of each kind: the first by their keys, in whatever order an engine finds them; and sums."""
+    """A few outcomes of each kind: the first by their keys, in whatever order an engine finds them; and sums.
 
+    Attributes:
+        caller: gets each finding too.
+        plan: adds each finding to a plan that is made.
+    """
+
+    caller: Caller = field(default_factory=Caller)
+    plan: Callable[[Finding], None] = ignore
     kept: dict[tuple[str, str], list[tuple[str, Example]]] = field(default_factory=dict)
     mailboxes: dict[UUID, MailboxFindings] = field(default_factory=dict)
     elsewhere: int = 0
     hours: Counter[tuple[int, Verdict]] = field(default_factory=Counter)
+
+    def take(self, finding: Finding) -> None:
+        """Keep the finding where it is one of the first, and give it to the caller and to the plan."""
+        self.add(finding)
+        self.caller.finding(finding)
+        self.plan(finding)
 
     def add(self, outcome: Finding) -> None:
         if outcome.verdict is Verdict.AGREE and outcome.error is None:
@@ -135,23 +148,23 @@ class Examples:
     def sorted(self) -> tuple[Example, ...]:
         return tuple(example for kind in sorted(self.kept) for _, example in self.kept[kind])
 
-    def affected(self, mail: Callable[[], Tables], caller: Caller) -> Affected:
+    def affected(self, mail: Callable[[], Tables]) -> Affected:
         """The sums; with the owners, unless the caller wants no names. Who cannot be asked for stays an id."""
         most = sorted(self.mailboxes.items(), key=_most_first)
         shown = dict(most[:MAILBOXES_SHOWN])
         beyond = sum(found.counts.total() for _, found in most[MAILBOXES_SHOWN:])
         owners: dict[UUID, Owner] = {}
-        if not caller.anonymous:
+        if not self.caller.anonymous:
             examples = self.sorted()
             ids = (*shown, *(example.mailbox for example in examples if example.mailbox))
-            owners = owners_of(mail, ids, caller.remark)
+            owners = owners_of(mail, ids, self.caller.remark)
             paths = (
                 (example.mailbox, example.finding.truths)
                 for example in examples
                 if example.projection == PATHS.mirror.name
             )
             owners |= {mailbox: owner_in(truths[0].row) for mailbox, truths in paths if mailbox and truths}
-        return Affected(shown, self.elsewhere + beyond, self.hours, owners, caller.anonymous)
+        return Affected(shown, self.elsewhere + beyond, self.hours, owners, self.caller.anonymous)
 
 
 def key_text(key: Key) -> str:
@@ -165,15 +178,6 @@ def result_text(outcome: Finding) -> str:
     if outcome.reason and outcome.reason.why not in {Why.DUE, Why.RAW}:
         words = f"{words}: {outcome.reason.text}"
     return f"{words}; its content still exists" if outcome.last_trace else words
-
-
-def both_of(examples: Examples, caller: Caller, plan: Callable[[Finding], None] = ignore) -> Callable[[Finding], None]:
-    def take(finding: Finding) -> None:
-        examples.add(finding)
-        caller.finding(finding)
-        plan(finding)
-
-    return take
 
 
 def _most_first(entry: tuple[UUID, MailboxFindings]) -> tuple[int, str]:

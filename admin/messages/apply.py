@@ -11,7 +11,7 @@ import click
 from mailmend.admin.frame.caller import Caller, ask_to_restore
 from mailmend.admin.frame.cluster import OpenCluster, open_cluster, owner_name, repair_tools
 from mailmend.admin.frame.command import Command
-from mailmend.admin.frame.examples import Examples, both_of
+from mailmend.admin.frame.examples import Examples
 from mailmend.admin.frame.extras import imported
 from mailmend.admin.frame.kinds import Duration, duration_text
 from mailmend.admin.frame.options import FILE, PACE, ROWS_PER_SECOND, flag, option
@@ -99,7 +99,7 @@ def _refuse(request: ApplyPlanRequest, plan: PlanFile, opened: OpenCluster, tabl
 
 
 def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> MendingResult:
-    examples = Examples()
+    examples = Examples(caller)
     head = plan.head
     policy = plan.head.repair_policy
     connection = request.settings.connection
@@ -125,8 +125,8 @@ def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> Mend
         )
         keep = None if request.dry_run else request.keep
         tools = repair_tools(opened, settings, plan, caller.progress, keep=keep)
-        summary = runner.repair(settings, tools, both_of(examples, caller))
-        whose = affected(examples, opened, caller)
+        summary = runner.repair(settings, tools, examples.take)
+        whose = affected(examples, opened)
     summary.unseen = unseen(head.without, bound)
     return MendingResult(summary, examples.sorted(), head.options, request.plan, affected=whose)
 

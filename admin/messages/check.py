@@ -11,7 +11,7 @@ from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import OpenCluster, chosen_engine, open_cluster, repair_tools
 from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document
-from mailmend.admin.frame.examples import Examples, both_of
+from mailmend.admin.frame.examples import Examples
 from mailmend.admin.frame.extras import import_or_name_extra
 from mailmend.admin.frame.options import CONNECTION, STAGING, flag
 from mailmend.admin.messages import mending_document as mending
@@ -116,7 +116,7 @@ def _find_in_messages(
     request: CheckRequest, caller: Caller, opened: OpenCluster, meanwhile: Callable[[], object] | None = None
 ) -> MendingResult:
     """Find drift, without writing anything; `meanwhile` is called once, where lags are waited for."""
-    examples = Examples()
+    examples = Examples(caller)
     skew = request.clock_skew.total_seconds()
     bound = opened.bound((MESSAGES,) if request.what == "messages" else FAMILIES, request.without)
     settings = RepairSettings(
@@ -144,11 +144,11 @@ def _find_in_messages(
             staging=area,
             meanwhile=meanwhile,
         )
-        summary = runner.check(settings, tools, both_of(examples, caller))
+        summary = runner.check(settings, tools, examples.take)
         ended(summary, area)
     summary.unseen = unseen(request.without, bound)
     summary.engine = engine
-    return MendingResult(summary, examples.sorted(), given(request), affected=affected(examples, opened, caller))
+    return MendingResult(summary, examples.sorted(), given(request), affected=affected(examples, opened))
 
 
 def check_document(result: MendingResult | BlobsResult) -> Document:

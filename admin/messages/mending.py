@@ -4,11 +4,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mailmend.admin.frame.examples import Affected, Example
 from mailmend.admin.frame.scan_options import ScanOptions
-from mailmend.admin.frame.settings import ConnectionSettings, typed_as
+from mailmend.admin.frame.settings import BlobsSettings, ConnectionSettings, typed_as
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
 from mailmend.repair.binding import Bound
 from mailmend.repair.mending.runner import RepairResult
 
@@ -32,8 +33,8 @@ class CheckRequest(ScanOptions):
     connection: ConnectionSettings
     what: str = "all"
     no_recheck: bool = False
-    blobs: Any = None
-    pulsar: Any = None
+    blobs: "BlobsSettings | BlobsWanted | None" = None
+    pulsar: PulsarSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import click
 
-from mailmend.admin.frame.caller import Caller, ask_to_restore, ignore
+from mailmend.admin.frame.caller import Caller, ask_to_restore
 from mailmend.admin.frame.cluster import OpenCluster, chosen_engine, lag_tools, open_cluster, owner_name, repair_tools
 from mailmend.admin.frame.command import JSON, Command, CommandGroup, Late
-from mailmend.admin.frame.examples import Examples, both_of
+from mailmend.admin.frame.examples import Examples
 from mailmend.admin.frame.kinds import VERDICT_NAMES, VERDICTS, Duration
 from mailmend.admin.frame.nodetool import NODETOOL
 from mailmend.admin.frame.options import (
@@ -108,7 +108,7 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
         LeaseHeld: another repair of the keyspace is at work.
     """
     _refuse_unasked_restore(request, caller)
-    examples = Examples()
+    examples = Examples(caller)
     with open_cluster(request.connection) as opened:
         target = target_of(opened, request)
         bound = opened.bound((MESSAGES,), request.without)
@@ -139,12 +139,13 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
             )
             plan = plan_wanted(request.plan, lambda: _head_of(request, caller, opened, settings))
             with plan as writer:
-                take = both_of(examples, caller, writer.add if writer else ignore)
-                summary = runner.repair(settings, tools, take)
+                if writer:
+                    examples.plan = writer.add
+                summary = runner.repair(settings, tools, examples.take)
             ended(summary, area)
         if summary.run and summary.generators:
             _raise_generators(summary, opened, settings.families)
-        whose = affected(examples, opened, caller)
+        whose = affected(examples, opened)
     of_target = target.unseen(summary.gaps) if target else None
     summary.unseen = unseen(request.without, bound, of_target)
     summary.engine = engine
@@ -201,7 +202,7 @@ _OF_LAGS: Final = (
 
 
 def repair_lags(request: RepairRequest, caller: Caller) -> MendingResult:
-    examples = Examples()
+    examples = Examples(caller)
     with open_cluster(request.connection) as opened:
         bound = opened.bound((MESSAGES,), request.without)
         settings = RepairSettings(
@@ -216,8 +217,8 @@ def repair_lags(request: RepairRequest, caller: Caller) -> MendingResult:
             options={"lags": True, "delay": plain(request.delay), "margin": plain(request.margin)},
         )
         journal, tools = lag_tools(opened, settings, caller.progress, request.keep)
-        summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, both_of(examples, caller))
-        whose = affected(examples, opened, caller)
+        summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, examples.take)
+        whose = affected(examples, opened)
     summary.unseen = unseen(request.without, bound)
     typed = given(request, _OF_LAGS)
     return MendingResult(summary, examples.sorted(), typed, affected=whose)

@@ -81,19 +81,19 @@ def show_run(connection: ConnectionSettings, run: UUID, caller: Caller) -> RunRe
     Raises:
         UnknownRun: no such run is kept.
     """
-    examples = Examples()
+    examples = Examples(caller)
     with open_cluster(connection) as opened:
         ledger = opened.known_ledger(run)
         found = ledger.get(run)
         for outcome in map(_explainer(found), ledger.findings(found.id)):
-            examples.add(outcome)
-            caller.finding(outcome)
-        affected = examples.affected(lambda: opened.cluster.keyspace(found.keyspace), caller)
+            examples.take(outcome)
+        affected = examples.affected(lambda: opened.cluster.keyspace(found.keyspace))
     return RunResult(found, examples.sorted(), affected)
 
 
-def affected(examples: Examples, opened: OpenCluster, caller: Caller) -> Affected | None:
+def affected(examples: Examples, opened: OpenCluster) -> Affected | None:
     """Whose mail the findings are in, and the runs of the ledger; None where no report is written."""
+    caller = examples.caller
     if not caller.report:
         return None
     runs: tuple[Run, ...] = ()
@@ -102,7 +102,7 @@ def affected(examples: Examples, opened: OpenCluster, caller: Caller) -> Affecte
         runs = tuple(ledger.runs(opened.mail.name)) if ledger else ()
     except MailmendError as error:
         caller.remark(f"The runs before are not known: {error.what}.")
-    return replace(examples.affected(lambda: opened.mail, caller), runs=runs)
+    return replace(examples.affected(lambda: opened.mail), runs=runs)
 
 
 _NO_RUN: Final = "No run is kept: nothing was repaired yet, or it has expired."

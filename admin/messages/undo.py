@@ -7,7 +7,7 @@ from uuid import UUID
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import open_cluster, owner_name
 from mailmend.admin.frame.command import Command
-from mailmend.admin.frame.examples import Examples, both_of
+from mailmend.admin.frame.examples import Examples
 from mailmend.admin.frame.options import CONNECTION, flag
 from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.messages.mending import MendingResult
@@ -37,7 +37,7 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
     Raises:
         UnknownRun: no such run is kept.
     """
-    examples = Examples()
+    examples = Examples(caller)
     with open_cluster(request.connection) as opened:
         undoable(opened.known_ledger(request.run), request.run, opened.mail.name)
         families = opened.bound((MESSAGES,)).whole(opened.mail.name, may_leave_out=False)
@@ -55,8 +55,8 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
         timing = Timing(no_writers=request.no_writers)
         counters = CounterMender(mail, mail.name, families, opened.clock, timing, ledger, leases)
         tools = UndoTools(mail, ledger, opened.clock, caller.progress, leases, counters)
-        summary = undo_run(settings, tools, both_of(examples, caller))
-        whose = affected(examples, opened, caller)
+        summary = undo_run(settings, tools, examples.take)
+        whose = affected(examples, opened)
     return MendingResult(summary, examples.sorted(), affected=whose)
 
 

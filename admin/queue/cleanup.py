@@ -17,7 +17,7 @@ from mailmend.admin.frame.cluster import (
     throttle_of,
 )
 from mailmend.admin.frame.event_loop import run_async
-from mailmend.admin.frame.examples import Examples, both_of
+from mailmend.admin.frame.examples import Examples
 from mailmend.admin.frame.nodetool import NODETOOL
 from mailmend.admin.frame.plan_files import (
     PlanFile,
@@ -29,7 +29,7 @@ from mailmend.admin.frame.plan_files import (
     seconds_of,
 )
 from mailmend.admin.frame.scan_options import MARGIN, OF_EVERY_SCAN, ScanOptions
-from mailmend.admin.frame.settings import QUEUE_DEFAULT, QueueSettings
+from mailmend.admin.frame.settings import QUEUE_DEFAULT, BlobsSettings, QueueSettings
 from mailmend.admin.messages.mending import CheckedTopics, CheckRequest, MendingResult, given
 from mailmend.admin.queue import connections as wired
 from mailmend.admin.queue.connections import QueueConnections, with_queues
@@ -39,6 +39,7 @@ from mailmend.mailqueue.cleanup.planned import PlannedCleanup, planned_of
 from mailmend.mailqueue.cleanup.scan import Mark
 from mailmend.mailqueue.cleanup.writes import MENDED, CleanedQueue, FindingsRecord
 from mailmend.mailqueue.collection.topic_references import topic_references, without_blobs
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
 from mailmend.mailqueue.rabbitmq.sweep import Sweeper
 from mailmend.mailqueue.rules.cleanup import MarksRule, QueuePlace
 from mailmend.model.catalog.ledger import KEEP, KeyspaceLease
@@ -95,27 +96,31 @@ def find_in_queues(request: CheckRequest, caller: Caller, opened: OpenCluster) -
     Raises:
         SourceUnread: a topic cannot be read whole.
     """
+    store = request.blobs
+    assert store is None or isinstance(store, BlobsSettings), "blobs are wanted by `check blobs` alone"
     if request.pulsar is None:
-        return _checked_tables(request, caller, opened)
+        return _checked_tables(request, store, caller, opened)
     result = MendingResult(RepairResult(opened.mail.name, RunKind.CHECK), queues=())
     if opened.has_queues:
-        result = _checked_tables(request, caller, opened)
-    if request.blobs is None:
+        result = _checked_tables(request, store, caller, opened)
+    if store is None:
         unseen = "Whether mails of Pulsar's topics have their blobs was not looked at: no store is known (--blobs)."
         result.summary.unseen = " ".join(filter(None, (result.summary.unseen, unseen)))
         return result
     caller.progress.stage("blobs of Pulsar's topics")
-    topics = run_async(_checked_topics(request, opened))
+    topics = run_async(_checked_topics(request, request.pulsar, store, opened))
     for topic, place, mail in topics.without_blobs:
         result.summary.count(Finding(Suspect(topic, (place, mail), Verdict.BLOBS_GONE), Verdict.BLOBS_GONE))
     result.summary.exit = max(result.summary.exit, result.summary.exit_code)
     return replace(result, topics=topics)
 
 
-async def _checked_topics(request: CheckRequest, opened: OpenCluster) -> CheckedTopics:
+async def _checked_topics(
+    request: CheckRequest, pulsar: PulsarSettings, store: BlobsSettings, opened: OpenCluster
+) -> CheckedTopics:
     clock = opened.clock
-    topics = wired.topics_behind(request.pulsar, clock)
-    blobs = wired.blobs_behind(request.blobs, wired.tables_of(opened.mail), clock, makes=False)
+    topics = wired.topics_behind(pulsar, clock)
+    blobs = wired.blobs_behind(store, wired.tables_of(opened.mail), clock, makes=False)
     seconds = 0.0 if request.no_recheck else request.delay.total_seconds()
     try:
         with Workshop() as workshop:
@@ -128,8 +133,10 @@ async def _checked_topics(request: CheckRequest, opened: OpenCluster) -> Checked
     return CheckedTopics(topics.namespace, mails, tuple((topic, place, mail) for topic, place, mail in named))
 
 
-def _checked_tables(request: CheckRequest, caller: Caller, opened: OpenCluster) -> MendingResult:
-    settings = QueueSettings(request.connection, QueueName(QUEUE_DEFAULT), None, request.blobs)
+def _checked_tables(
+    request: CheckRequest, store: BlobsSettings | None, caller: Caller, opened: OpenCluster
+) -> MendingResult:
+    settings = QueueSettings(request.connection, QueueName(QUEUE_DEFAULT), None, store)
     cleanup = CleanupRequest(
         settings=settings,
         scanning=request,
@@ -193,7 +200,7 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
         planned=_planned_in(approved) if approved else None,
     )
     result = RepairResult(opened.mail.name, request.kind, engine=engine)
-    examples = Examples()
+    examples = Examples(caller)
     pressed = connection.is_pressed(scan.pace)
     ledger = None if request.only_looks else opened.ledger(request.keep)
     timed = ENQUEUED_MAILS if pressed else None
@@ -203,18 +210,17 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
     scanner = queue_scanner(opened, engine, scan.level, pace)
     blobs = connections.blobs if request.settings.blobs else None
     parts = (view, scanner, caller.progress, blobs, connections.broker)
-    take = both_of(examples, caller)
     if ledger is None:
         with plan_wanted(request.plan, lambda: _head_of(request, opened, as_of)) as plan:
             queues = await QueueCleanup(*parts, on_mark=_adder(plan) if plan else None).run(settings)
             if plan:
                 _add_to(plan, queues)
-        _sum_up(result, queues, take)
+        _sum_up(result, queues, examples.take)
     else:
         with _recorded(request, opened, ledger, result, as_of=as_of, throttle=throttle) as record:
             sweeper = Sweeper(view, connections.blobs, connections.broker)
             queues = await QueueCleanup(*parts).run(settings, sweeper, record)
-            _sum_up(result, queues, take)
+            _sum_up(result, queues, examples.take)
     if not approved and blobs is None and any(queue.judged.scanned.waiting for queue in queues):
         why = "--no-blobs" if request.no_blobs else "no store is known (--blobs)"
         result.unseen = f"Whether mails that wait have their blobs was not looked at: {why}."

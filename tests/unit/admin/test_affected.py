@@ -90,14 +90,14 @@ class TestBounds:
         monkeypatch.setattr(kept, "MAILBOXES_MAX", 3)
         monkeypatch.setattr(kept, "MAILBOXES_SHOWN", 2)
         monkeypatch.setattr(kept, "HOURS_MAX", 1)
-        examples = Examples()
+        examples = Examples(Caller(anonymous=True))
         for number in [1, 2, 2, 3, 4, 5]:
             verdict = Verdict.AMEND if number < 4 else Verdict.PROJECT
             examples.add(Finding(Suspect("messageIdTable", (message(number), 1), verdict), verdict))
         examples.add(outcome(Verdict.WITHDRAW))
         examples.add(outcome(Verdict.AMEND))
 
-        affected = examples.affected(lambda: MemoryTables(lambda: 1), Caller(anonymous=True))
+        affected = examples.affected(lambda: MemoryTables(lambda: 1))
 
         assert list(affected.mailboxes)[:1] == [message(2)]
         assert (len(affected.mailboxes), affected.elsewhere) == (2, 5)
