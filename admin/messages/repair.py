@@ -112,17 +112,18 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
     with open_cluster(request.connection) as opened:
         target = target_of(opened, request)
         bound = opened.bound((MESSAGES,), request.without)
-        settings = _settings_of(request, bound.whole(opened.mail.name), opened.mail.name, target)
+        keyspace = opened.mail.name
+        options = _recorded_options(request, target)
+        settings = _settings_of(request, keyspace, bound.whole(keyspace), target, options)
         if isinstance(target, TargetMessages):
             refuse_unknown(Pace(request.rows_per_second, opened.clock).over(opened.mail), settings.families[0], target)
-        options = dict(settings.options)
         engine: Engine | None = None
         source: Target | Engine
         if target:
             source = target
         else:
             source = engine = chosen_engine(opened, request, caller.remark)
-            options["engine"] = engine.name
+            options = {**options, "engine": engine.name}
         as_of: int | None = None
         if request.plan:
             as_of = take_as_of(opened.clock, opened.cluster, settings.timing)
@@ -205,17 +206,9 @@ def repair_lags(request: RepairRequest, caller: Caller) -> MendingResult:
     examples = Examples(caller)
     with open_cluster(request.connection) as opened:
         bound = opened.bound((MESSAGES,), request.without)
-        settings = RepairSettings(
-            keyspace=opened.mail.name,
-            families=bound.whole(opened.mail.name),
-            delay_seconds=request.delay.total_seconds(),
-            timing=_timing(request),
-            dry_run=request.dry_run,
-            policy=RepairPolicy(rows_per_second=request.rows_per_second),
-            pressed=request.connection.is_pressed(request.pace),
-            owner=owner_name(),
-            options={"lags": True, "delay": plain(request.delay), "margin": plain(request.margin)},
-        )
+        keyspace = opened.mail.name
+        options = {"lags": True, "delay": plain(request.delay), "margin": plain(request.margin)}
+        settings = _settings_of(request, keyspace, bound.whole(keyspace), None, options)
         journal, tools = lag_tools(opened, settings, caller.progress, request.keep)
         summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, examples.take)
         whose = affected(examples, opened)
@@ -236,20 +229,24 @@ def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
     return TargetMailboxes(everywhere, scan=request.scan) if everywhere else None
 
 
-def _timing(request: RepairRequest) -> Timing:
-    return Timing(request.margin.total_seconds(), request.clock_skew.total_seconds(), no_writers=request.no_writers)
-
-
 def _settings_of(
-    request: RepairRequest, families: tuple[Family, ...], keyspace: str, target: Target | None
+    request: RepairRequest,
+    keyspace: str,
+    families: tuple[Family, ...],
+    target: Target | None,
+    options: Mapping[str, Any],
 ) -> RepairSettings:
-    all_truths = request.scan or not isinstance(target, TargetMailboxes)
+    """The settings of a repair of messages or lags; `options` are kept in the ledger."""
     return RepairSettings(
         keyspace=keyspace,
         families=families,
         level=request.level,
         delay_seconds=request.delay.total_seconds(),
-        timing=_timing(request),
+        timing=Timing(
+            request.margin.total_seconds(),
+            request.clock_skew.total_seconds(),
+            no_writers=request.no_writers,
+        ),
         dry_run=request.dry_run,
         policy=RepairPolicy(
             only=request.verdicts,
@@ -259,19 +256,19 @@ def _settings_of(
             beat_ahead=request.beat_ahead,
             rows_per_second=request.rows_per_second,
             accept_torn=request.torn == "accept",
-            all_truths=all_truths,
+            all_truths=request.scan or not isinstance(target, TargetMailboxes),
         ),
         pressed=request.connection.is_pressed(request.pace),
         max_fixes=request.max_fixes,
         owner=owner_name(),
-        options=_recorded_options(request, target),
+        options=options,
     )
 
 
 _NOT_RECORDED = frozenset({"connection", "master", "spark_conf", "user"})
 
 
-def _recorded_options(request: RepairRequest, target: Target | None) -> Mapping[str, Any]:
+def _recorded_options(request: RepairRequest, target: Target | None) -> dict[str, Any]:
     """The request as the ledger keeps it, under the names of the options; users by their mailboxes' ids."""
     given = {field.name: getattr(request, field.name) for field in fields(request) if field.name not in _NOT_RECORDED}
     if request.only:
