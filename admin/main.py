@@ -95,7 +95,7 @@ COMMANDS: Final = CommandGroup(
     ),
     examples="""
         mailmend demo                                  see it all on this machine
-        mailmend doctor                                is everything there that is needed? what is to be changed?
+        mailmend doctor                                is everything there that is needed? what has to change?
         mailmend check --host cassandra-1              find drift; writes nothing
         mailmend repair messages --dry-run             say what a repair would mend
         mailmend repair messages                       mend it

@@ -27,11 +27,11 @@ _HEAD: Final = """\
 
 Generated from the commands' declarations: `python -m mailmend.admin.reference` writes it anew.
 
-Every option may also be in the environment, under the variable that is named with it, and in the
-settings file, under the end of that variable's name in small letters:
+Every option can also be set in the environment and in the settings file. The variable is named next
+to the option. The key in the settings file is the end of the variable's name, in small letters:
 `MAILMEND_QUEUE_SWEEP_DRY_RUN` is `dry_run` in the table `[queue.sweep]`. Options of the connection
-(`MAILMEND_HOST`) are above all tables, options of broker and blobs in `[queue]`. Weight grows:
-cqlshrc, settings file, environment, options.
+(`MAILMEND_HOST`) are above all tables, options of broker and blobs in the table `[queue]`. An option
+overrides the environment, which overrides the settings file, which overrides cqlshrc.
 """
 
 

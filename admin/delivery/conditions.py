@@ -435,7 +435,7 @@ ADD: Final = Command(
             metavar="FIELDS",
         ),
         flag("--all", "All of them: whatever such a policy counts.", "everything"),
-        flag("--unlimited", "No limit: what the file limits is not limited so long."),
+        flag("--unlimited", "No limit: during this time the file's own limits do not count."),
         option("--for", "How long. [default: until it is removed]", "lasts", type=Duration(zero=False)),
         option(
             "--condition-id",

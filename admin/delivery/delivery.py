@@ -16,10 +16,10 @@ ENTRY_COMMANDS: Final = (LIST, SHOW, GROUP, HOLD, RELEASE, RETRY, DEFER, BOUNCE,
 DELIVERY: Final = CommandGroup(
     name="delivery",
     summary="Deliver the mails of a queue to their recipients' servers.",
-    about="""The queue is one over RabbitMQ or Pulsar, as for `mailmend queue`. The ledger, which is in Cassandra over
-    either, keeps the journal of attempts and what people order, by the names of keyspace and queue: a queue that moves
-    keeps both, and queues of one name in several namespaces of Pulsar need a --ledger-keyspace each. What is held back
-    on all of its servers: `mailmend suspend`.""",
+    about="""The queue is over RabbitMQ or Pulsar, as for `mailmend queue`. The ledger, which is in Cassandra with
+    either broker, keeps the journal of attempts and the orders of people, by the names of keyspace and queue. A queue
+    that moves keeps both; queues of one name in several namespaces of Pulsar need a --ledger-keyspace each. To hold
+    mails back on all servers, use `mailmend suspend`.""",
     commands=(SERVE, EXPLAIN, SERVERS, *ENTRY_COMMANDS),
     examples="""
         mailmend delivery serve outgoing

@@ -313,7 +313,7 @@ LIST: Final = Command(
         ),
         option(
             "--after",
-            "Go on behind an earlier page, whose end names this token.",
+            "Continue after an earlier page: the token that its end names.",
             type=ParsedValue("position", lambda value: ListingPosition.parse(str(value))),
             metavar="TOKEN",
         ),
@@ -337,7 +337,7 @@ GROUP: Final = Command(
         QUEUE_ARGUMENT,
         option(
             "--by",
-            "By what; may be given again. [default: domain]",
+            "Field to count by; may be given again. [default: domain]",
             type=click.Choice(list(EntryField), case_sensitive=False),
             multiple=True,
             metavar="FIELD",

@@ -320,7 +320,9 @@ _AFTER_ABOUT: Final = """With --after-attempt the change is ordered for active r
     `after_attempt` the number of recipients with an order."""
 _ALL: Final = flag("--all", "All of them: every recipient that is held or deferred.", "everything")
 _WHY: Final = option("--why", "Reason: shown to operators who find the mails so.", required=True, metavar="TEXT")
-_AFTER_ATTEMPT: Final = flag("--after-attempt", "Order it of active ones as well, for when their attempts have ended.")
+_AFTER_ATTEMPT: Final = flag(
+    "--after-attempt", "Order the change for active recipients too: for the end of their attempts."
+)
 _NO_KEEP: Final = flag("--no-keep", "Do not keep the removed mails in a file.")
 _CHANGED: Final = "mailmend.admin.delivery.entry_changes:changed_document"
 _EXITS: Final = (
@@ -404,7 +406,7 @@ BOUNCE: Final = Command(
     about=f"""{_CHANGE_ABOUT} The next server that is free makes the reports, with --why as the reason: until then
     `list` shows them. `mailmend queue restore` puts back what is in the copy.
 
-    {_AFTER_ABOUT} The copy has all of them, also who is delivered after all.""",
+    {_AFTER_ABOUT} The copy has all of these recipients, also the delivered ones.""",
     service="mailmend.admin.delivery.entry_changes:bounce",
     present=_CHANGED,
     options=(
@@ -427,7 +429,7 @@ DELETE: Final = Command(
     summary="Remove recipients that are held or deferred, without a report; asks, and keeps a copy.",
     about=f"""{_CHANGE_ABOUT} `mailmend queue restore` puts back what is in the copy.
 
-    {_AFTER_ABOUT} The copy has all of them, also who is delivered after all.""",
+    {_AFTER_ABOUT} The copy has all of these recipients, also the delivered ones.""",
     service="mailmend.admin.delivery.entry_changes:delete",
     present=_CHANGED,
     options=(QUEUE_ARGUMENT, _ALL, _AFTER_ATTEMPT, DRY_RUN, YES, _NO_KEEP),

@@ -82,7 +82,7 @@ _TEXTS: Final = {
     EntryField.RECIPIENT: ("Recipient of the mail: this one, in any case", "ADDRESS"),
     EntryField.DOMAIN: ("Domain of the recipient", "DOMAIN"),
     EntryField.REMOTE_MX: ("Name of the next server: the one that was tried last", "NAME"),
-    EntryField.REPLY: ("What it answered, like '421 *'", "TEXT"),
+    EntryField.REPLY: ("Answer of the server, like '421 *'", "TEXT"),
 }
 
 
@@ -136,7 +136,7 @@ WHICH_RECIPIENTS: Final = Shared(
             ),
             option(
                 "--retries",
-                "How often it was refused for now: 3, 3- or 3-10.",
+                "Number of temporary refusals: 3, 3- or 3-10.",
                 type=ParsedValue("range", lambda value: parse_retries(str(value))),
                 metavar="RANGE",
             ),

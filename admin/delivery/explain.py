@@ -445,18 +445,21 @@ _OF_A_MAIL: Final = Shared(
 EXPLAIN: Final = Command(
     name="explain",
     summary="Say why a mail waits: on what, until when, and from which address it will go.",
-    about="""Running servers are asked, over HTTP: those that `mailmend delivery serve --http` began. The one that has
-    the mail tells at which stage each recipient is; which policies refuse it, as what they count it, with how many
-    deliveries or from when; who suspended it; which of its addresses are left; and how many mails come before it. Where
-    none has it, it is told what the queue knows: deferred until when, held by whom and why.
+    about="""The command asks running servers over HTTP: the servers that `mailmend delivery serve --http` began. The
+    server that has the mail tells at which stage each recipient is; which policies refuse it, as what they count it,
+    with how many deliveries or from when; who suspended it; which of its addresses are left; and how many mails come
+    before it. If no server has the mail, the answer is what the queue knows: until when it is deferred, or by whom it
+    is held and why.
 
-    Without ID it is told what would hold for a mail with these values now, as `mailmend policy explain` does of a file
-    alone.""",
+    Without ID the answer is what would hold now for a mail with these values, as `mailmend policy explain` does for a
+    file alone.""",
     service="mailmend.admin.delivery.explain:explain",
     present="mailmend.admin.delivery.explain:wait_document",
     options=(
         click.Argument(["id"], metavar="[ID]", required=False),
-        option("--ask", "A server to ask; may be given again: give all of the queue.", multiple=True, metavar="URL"),
+        option(
+            "--ask", "A server to ask; may be given again: name all servers of the queue.", multiple=True, metavar="URL"
+        ),
         option(
             "--token-file",
             "A file with a token that the server knows, and nothing else; or MAILMEND_TOKEN has it.",

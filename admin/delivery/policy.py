@@ -155,8 +155,8 @@ LINT: Final = Command(
 SCHEMA: Final = Command(
     name="schema",
     summary="The JSON schema of a policy file, for editors.",
-    about="""Draft 2020-12, as in docs/policy.schema.json; the file is to be read as YAML 1.2, as editors do. It sees
-    the form alone: that a group or list is there, and that an expression is one, `lint` tells.
+    about="""Draft 2020-12, as in docs/policy.schema.json; the file is to be read as YAML 1.2, as editors do. It
+    describes the form alone; `policy lint` checks that groups and lists exist, and that expressions are valid.
 
     For VS Code and others, the first line of a policy file: # yaml-language-server: $schema=policy.schema.json""",
     service="mailmend.admin.delivery.policy:schema",

@@ -366,7 +366,7 @@ SERVE: Final = Command(
         option(
             "--retry",
             "When mails are tried again: intervals, of which the last repeats; :notify tells the sender of the delay. "
-            "For one transport alone behind its name; may be given again. [default: 1m,15m,1h:notify,2h,3h]",
+            "With TRANSPORT= for that transport alone; may be given again. [default: 1m,15m,1h:notify,2h,3h]",
             "retries",
             type=ParsedValue("schedule", parse_schedule),
             multiple=True,
@@ -413,7 +413,7 @@ SERVE: Final = Command(
         ),
         option(
             "--suspensions-every",
-            "How often it is read what people suspended.",
+            "How often suspensions are re-read from the ledger.",
             type=Duration(_SUSPENSIONS_EVERY_MAX, zero=False),
             default="5s",
         ),

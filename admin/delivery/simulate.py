@@ -475,11 +475,11 @@ SIMULATE: Final = Command(
     which limits would have held them back, and whose mails. With --against the same is done with another file, mostly
     the present one. Nothing is written.
 
-    What is assumed: each attempt is ready when it was, and lasts as long as it did; of which no end is known lasts as
-    long as the median. What is refused elsewhere has no further retries: only the recorded retries count. All servers
-    of the queue are one, and nothing is under way at the beginning. What no policy limits, like `delivery serve
-    --concurrency`, is left out unless it is said with --concurrency: of all servers together. What was suspended
-    or set by command is left out too.
+    What is assumed: each attempt is ready when it was, and lasts as long as it did; an attempt without a known end
+    lasts as long as the median. What is refused elsewhere has no further retries: only the recorded retries count.
+    All servers of the queue are one, and nothing is under way at the beginning. What no policy limits, like `delivery
+    serve --concurrency`, is left out unless it is said with --concurrency: of all servers together. What was
+    suspended or set by command is left out too.
 
     Where every policy counts by tenantid, Spark replays each tenant apart, on as many cores as there are; else one core
     replays all of them. This needs mailmend[delivery].""",

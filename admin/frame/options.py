@@ -137,7 +137,7 @@ CONFIG: Final = _eager(
     "--config", "Settings in TOML. [default: ~/.config/mailmend/config.toml]", take_config, type=FILE, metavar="FILE"
 )
 PROFILE: Final = _eager(
-    "--profile", "Settings below [profiles.NAME] outweigh the rest of the settings file.", take_profile, metavar="NAME"
+    "--profile", "Settings below [profiles.NAME] override the rest of the settings file.", take_profile, metavar="NAME"
 )
 LOG: Final = (
     shared_option(

@@ -239,9 +239,9 @@ def _command(_: dict[str, Any], others: dict[str, Any], context: click.Context) 
 RUN: Final = Command(
     name="run",
     summary="Run a job now, in this process.",
-    about="""The same command as by hand, with what is declared for it: its limits; and the time it has. At the end of
-    its window, or of its longest duration, it is ended in good order, and the next run goes on. What a person types
-    counts more: the options of the connection.
+    about="""It runs the same command as by hand, with the declared options, limits and time. At the end of its
+    window, or of its longest duration, the run is ended in good order, and the next run goes on. Options of the
+    connection that a person types override the declaration.
 
     Two repairs of a keyspace never run at once, nor do two runs of a job, however they are started: the second is
     refused (exit 3), and names the process that is at work.
@@ -256,7 +256,7 @@ RUN: Final = Command(
             "Run it as schedulers do: it waits for its jitter, and where it is paused or its window closed nothing "
             "runs, and the exit is 0.",
         ),
-        flag("--anyway", "Run it also where it is paused or its window closed."),
+        flag("--anyway", "Run it even if it is paused or its window is closed."),
         option("--metrics-file", str(METRICS_FILE.help), "metrics", type=FILE, metavar="FILE"),
     ),
     shared=(Shared("command", {}, _command), CONNECTION),

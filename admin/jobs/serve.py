@@ -443,12 +443,12 @@ SERVE: Final = Command(
     servers of a keyspace are safe: one leads, the others stand by; one that was killed is followed
     by another within 75 seconds. A planned run is run once at most, whichever process begins it.
 
-    SIGHUP reads the settings again: all of them, or, where one is wrong, none; until then runs have those that were
-    read last. SIGTERM and Ctrl-C end the runs in good order, and then the server; a second one does not wait for them.
-    What it does and what its runs say is on stderr. A run cannot ask for a password: it comes from a file, a
-    command or the environment.
+    SIGHUP reads the settings again. If one of them is wrong, all earlier settings stay in force. SIGTERM and Ctrl-C
+    end the runs in good order, and then the server; a second signal does not wait for the runs. The server's log and
+    the output of its runs are on stderr. A run cannot ask for a password: it comes from a file, a command or the
+    environment.
 
-    With --listen scripts that know James's webadmin have their tasks done here: POST
+    With --listen the server runs tasks for scripts that know James's webadmin: POST
     /messages?task=SolveInconsistencies, POST /mailboxes?task=..., DELETE /blobs?scope=unreferenced, /tasks. A task is
     recorded in the ledger before it is acknowledged; the leader runs it, tasks of one lease one
     after another. Addresses outside this machine are refused without tokens and TLS. This needs

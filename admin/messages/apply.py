@@ -238,12 +238,13 @@ APPLY: Final = Command(
     MOVED, and is left. Nothing else is mended or removed. Everything is written as of the plan's own T, under a lease.
     After an interruption the same command goes on.
 
-    Of messages nothing is scanned; before-images are kept, and `mailmend undo` takes back what was done. The tables of
-    queues are read twice, as by `repair queues`: what the plan says is proved anew, marks included. Of blobs all
-    references are read once more. Name the broker and the store of blobs that the plan was made with.
+    A plan of messages needs no scan; before-images are kept, and `mailmend undo` takes back what was done. For a plan
+    of queues their tables are read twice, as by `repair queues`: each removal is proved anew, marks included. For a
+    plan of blobs all references are read once more. Name the same broker and the same store of blobs as for the plan.
 
-    A plan is refused that is older than --max-age, was edited or undone, is of another keyspace, cluster, broker or
-    store, was made before these tables were altered, or has another format. What it may mend, it says itself.""",
+    A plan is refused if it is older than --max-age, was edited or undone, is of another keyspace, cluster, broker or
+    store, was made before these tables were altered, or has another format. The plan itself contains what may be
+    mended.""",
     service="mailmend.admin.messages.apply:apply",
     present="mailmend.admin.messages.check:check_document",
     options=(

@@ -459,7 +459,10 @@ REPAIR_BLOBS: Final = Command(
         flag("--dry-run", "Write nothing: look twice, and say what would be removed."),
         PLAN,
         option(
-            "--removed", "List the blobs that went. [default: in a file of this user's own]", type=FILE, metavar="FILE"
+            "--removed",
+            "File that lists the removed blobs. [default: a file of this user's own]",
+            type=FILE,
+            metavar="FILE",
         ),
         MARGIN_OPTION,
         KEEP_OPTION,

@@ -161,9 +161,9 @@ CHECK: Final = Command(
     about="""WHAT is `messages` (the tables that follow from the source of truth, imapUidTable), `queues` (rows, marks,
     starts and counts of all mail queues), `blobs` (what `repair blobs` would collect, and what is missing), or `all`
     (the default): messages, queues where the keyspace has them, and the paths of mailboxes. Every table is read once.
-    What looks wrong is looked at again after the delay; only what is still wrong is drift. Whether mails that wait have
-    their blobs is looked at where --blobs names their store; over Pulsar, where --broker names it too: every mail of
-    the namespace, and that is refused where a topic cannot be read whole.
+    What looks wrong is looked at again after the delay; only what is still wrong is drift. If --blobs names the
+    store, the check also looks whether mails that wait have their blobs. Over Pulsar it needs --broker too: it reads
+    every mail of the namespace, and is refused if a topic cannot be read whole.
 
     The generators of uids and modseqs (messageCounter, modseq) are compared with the messages: one that is behind
     is named with the statement that raises it (`generators` in the JSON, exit code 1).""",

@@ -274,7 +274,7 @@ LOAD: Final = Command(
         click.Argument(["path"], type=click.Path(exists=True, path_type=Path)),
         option("--user", "Whose mailbox.", required=True, metavar="NAME"),
         option("--mailbox", "Which mailbox: by its name; created if it does not exist.", required=True, metavar="NAME"),
-        flag("--again", "Once more what was done already: a second copy of all mail."),
+        flag("--again", "Repeat what was done already: a second copy of all mail."),
     ),
     shared=(MESSAGE_BLOBS, CONNECTION),
     examples="""

@@ -144,7 +144,7 @@ _OWN: Final = (
     option(
         "--queues",
         "A queue that no table names: its dead letters are read too; may be given again. Over Pulsar all queues are "
-        "read: one that has to be there.",
+        "read: a queue that has to exist.",
         type=QUEUE_NAME,
         multiple=True,
         metavar="NAME",

@@ -289,16 +289,18 @@ def _refuse_unasked_restore(request: RepairRequest, caller: Caller) -> None:
 _REPAIR_MESSAGES: Final = Command(
     name="messages",
     summary="Mend what follows from imapUidTable.",
-    about="""The denormalised tables that follow from the source of truth, imapUidTable. Reads every table once, waits,
-    looks at every suspect again, keeps what it overwrites (see `mailmend undo`), and writes as of a moment before its
-    scan, so that whatever users change meanwhile wins. Running it again converges.
+    about="""It mends the denormalised tables that follow from the source of truth, imapUidTable. The repair reads
+    every table once, waits, looks at every suspect again, keeps what it overwrites (see `mailmend undo`), and writes
+    with a timestamp from before its scan, so that changes by users in the meantime win. It is safe to run it again.
 
-    With --staging an interruption (Ctrl-C, a window's end, a kill, a lost Spark) loses the token ranges being read: the
-    same command goes on, as of before the first attempt, also with other policies, a --dry-run or a --plan.
+    With --staging an interruption (Ctrl-C, a window's end, a kill, a lost Spark) loses only the token ranges that are
+    being read. The same command continues, with a timestamp from before the first attempt; it may have other
+    policies, a --dry-run or a --plan.
 
-    With --message, --mailbox or --user no Spark is needed, and nothing is scanned unless --scan is given; what such a
-    look cannot see is said, and is `unseen` in the JSON. Where a mailbox shows no row for a uid that it has given, the
-    message was deleted, or never listed: `gaps` in the JSON counts them, and without --scan the exit code is 1.
+    With --message, --mailbox or --user no Spark is needed, and nothing is scanned unless --scan is given. The result
+    names what such a look cannot see (`unseen` in the JSON). Where a mailbox shows no row for a uid that it has
+    given, the message was deleted, or never listed: `gaps` in the JSON counts them, and without --scan the exit code
+    is 1.
 
     Generators of uids and modseqs that are behind the messages (a table restored from a backup) are raised where the
     role may write them, and never lowered: `generators` in the JSON.""",
@@ -431,7 +433,7 @@ _REPAIR_QUEUES: Final = Command(
         flag("--garbagecollect", "Then give the room back at once: nodetool garbagecollect, node after node."),
         option(
             "--nodetool",
-            "How nodetool of the node {host} is called: 'ssh {host} nodetool'. Its credentials are its own business.",
+            "How nodetool of the node {host} is called: 'ssh {host} nodetool'. mailmend passes it no credentials.",
             default=NODETOOL,
             metavar="COMMAND",
         ),

@@ -229,11 +229,11 @@ _OUTPUT: Final = option("--output", "Write to this file, whole or not at all.", 
 _SHOW: Final = Command(
     name="show",
     summary="What is known of jobs, repairs, lags, leases and queues, in Prometheus's text format.",
-    about="""From the ledger, the settings file's jobs, and the starts of all queues where the role may read them;
-    nothing is scanned and nothing written. A check leaves nothing in the ledger: what it found is written where its job
-    has a `metrics_file`, or by its own --metrics-file. The same comes from `mailmend queue metrics` for queues, and
-    from --metrics-file for repairs: node_exporter takes each of these from one file only. docs/metrics.md lists them
-    all.""",
+    about="""The figures come from the ledger, from the settings file's jobs, and from the starts of all queues where
+    the role may read them; nothing is scanned and nothing written. A check leaves nothing in the ledger: its job's
+    `metrics_file`, or its own --metrics-file, has what it found. `mailmend queue metrics` gives the same metrics for
+    queues, and --metrics-file for repairs: node_exporter takes each metric from one file only. docs/metrics.md lists
+    them all.""",
     service="mailmend.admin.metrics.metrics:show_metrics",
     present="mailmend.admin.metrics.metrics:exposed_document",
     options=(_OUTPUT,),
@@ -259,7 +259,7 @@ _ALERTS: Final = Command(
 _DASHBOARD: Final = Command(
     name="dashboard",
     summary="A dashboard for Grafana.",
-    about="To be imported there; it asks for its source of data.",
+    about="Import the file into Grafana, which asks for its data source.",
     service="mailmend.admin.metrics.metrics:dashboard",
     present="mailmend.admin.metrics.metrics:shipped_document",
     options=(_OUTPUT,),

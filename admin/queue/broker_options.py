@@ -72,7 +72,7 @@ BROKER_OPTIONS: Final = (
     ),
     _option(
         "--broker-replicas",
-        "On how many nodes of the broker a new quorum queue is.",
+        "Number of the broker's nodes that hold a new quorum queue.",
         type=click.IntRange(1, 9),
         default=1,
         metavar="N",

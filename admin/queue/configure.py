@@ -123,10 +123,11 @@ def advise_on_queue(opened: OpenCluster, given: GivenTraffic, progress: Progress
 CONFIGURE: Final = Command(
     name="configure",
     summary="Slice window, buckets and pace, by James's rules.",
-    about="""Shown, or changed; without options nothing is written. It is stored as James does: each change is an event
-    in eventStore, the last one counts. One configuration serves every queue of the keyspace. A new slice window must
-    divide the last one, buckets only grow: else mails would be lost from view. Every process of the queues must be
-    started again after it, James with the same values in its rabbitmq.properties.""",
+    about="""Without options the configuration is shown, and nothing is written. It is stored as James stores it: each
+    change is an event in eventStore, and the last event counts. One configuration serves every queue of the keyspace.
+    A new slice window must divide the last one, and buckets only grow: otherwise mails would be lost from view. After
+    a change every process of the queues must be started again, James with the same values in its
+    rabbitmq.properties.""",
     service="mailmend.admin.queue.configure:configure",
     present="mailmend.admin.schema.advise:configure_document",
     options=(
@@ -159,9 +160,9 @@ CONFIGURE: Final = Command(
 ADVISE: Final = Command(
     name="advise",
     summary="Slice window, buckets and pace that fit the traffic.",
-    about="""Writes nothing. One configuration serves every queue of a keyspace; the busiest is measured. About 10,000
-    mails a slice are aimed at. A slice window may only become one that divides the present, and buckets only grow: what
-    is advised may be set.""",
+    about="""Writes nothing. One configuration serves every queue of a keyspace; the busiest queue is measured. The
+    aim is about 10,000 mails a slice. A new slice window must divide the present one, and buckets only grow; the
+    advice keeps to these rules.""",
     service="mailmend.admin.queue.configure:advise",
     present="mailmend.admin.schema.advise:advise_document",
     shared=(TRAFFIC, CONNECTION),

@@ -336,11 +336,11 @@ def _instant(value: Any) -> datetime:
 ENQUEUE: Final = Command(
     name="enqueue",
     summary="Put .eml files into a queue; now, or later.",
-    about="""Each file (or standard input, as -) is one mail. When this ends with 0 each mail is stored by broker,
-    tables and object store. A mail that is named as failed is not in the queue, unless its message says what is left of
-    it. The beginnings of all files are read before the first is taken, then read one after the other. A dry run reads
-    them all, and checks settings, envelope, delay and priority against the keyspace; it asks neither broker nor
-    store.
+    about="""Each file (or standard input, as -) is one mail. When the command ends with 0, each mail is stored by
+    broker, tables and object store. A mail that is named as failed is not in the queue, unless its message says what
+    is left of it. The beginnings of all files are read before the first mail is put; then the files are read one
+    after the other. A dry run reads them all, and checks settings, envelope, delay and priority against the keyspace;
+    it asks neither broker nor store.
 
     With --policies the queue is counted once, before the first mail is put; what others put there meanwhile is not
     seen. Quotas go by --attribute (tenantid, jobid, transportid, grouping) and the recipients' domains; the rules of
@@ -351,7 +351,7 @@ ENQUEUE: Final = Command(
     with --idempotency-key the same command puts the others, and none twice. Where there is no key, the message of an
     error names one.
 
-    What is empty, or white space alone, is no mail: a file that is named is refused before anything is put. Arguments
+    An empty file, or a file of white space, is no mail: such a file is refused before anything is put. Arguments
     are UTF-8; others are refused.""",
     service="mailmend.admin.queue.enqueue:enqueue",
     present="mailmend.admin.queue.enqueue:enqueue_document",
@@ -391,12 +391,12 @@ ENQUEUE: Final = Command(
         ),
         option(
             "--due-in",
-            "Deliver it no sooner than after this time.",
+            "Deliver the mail no sooner than after this duration.",
             type=Duration(DELAY_MAX, zero=False),
         ),
         option(
             "--at",
-            "Deliver it no sooner than then, like 2026-05-01T08:00:00Z.",
+            "Deliver the mail no sooner than this instant, like 2026-05-01T08:00:00Z.",
             type=ParsedValue("time", _instant),
             metavar="TIME",
         ),

@@ -202,7 +202,7 @@ METRICS: Final = Command(
         option("--output", "Write to this file, whole or not at all.", type=FILE, metavar="FILE"),
         option(
             "--over",
-            "Measure rates between two looks so far apart; 0 leaves them out.",
+            "Time between the two looks that measure rates; 0 leaves the rates out.",
             type=Duration(OVER_MAX),
             default="5s",
         ),

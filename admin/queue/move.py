@@ -288,9 +288,10 @@ def _target(own: Values, _others: Values, context: click.Context) -> QueueSettin
 MOVE: Final = Command(
     name="move",
     summary="Move a queue from RabbitMQ to Pulsar, or back.",
-    about="""Every mail, while others may be put at the source: those that wait as a consumer would get them, delayed
-    ones with their time. Each keeps its story: envelope, attributes, attempts, last error, time of enqueueing, and its
-    id. A mail that comes back to a queue which had it before gets another id, which follows from the old one.
+    about="""Every mail is moved, also mails that are put at the source meanwhile: waiting mails as a consumer would
+    get them, delayed mails with their time. Each mail keeps its envelope, attributes, attempts, last error, time of
+    enqueueing and id. A mail that comes back to a queue which had it before gets another id, which follows from the
+    old one.
 
     Killed at any step, the same command goes on: what was taken is in a journal in ~/.local/share/mailmend/queue, and
     is moved once. So go on with it on the same machine, as the same user. Consumers may work at the target meanwhile.

@@ -144,7 +144,7 @@ BLOB_OPTIONS: Final = (
     ),
     _option(
         "--s3-profile",
-        "Profile in ~/.aws whose keys are taken. Without it AWS_PROFILE counts, and all that it stands for.",
+        "Profile in ~/.aws whose keys are taken. Without it AWS_PROFILE counts, as with Amazon's tools.",
         metavar="NAME",
     ),
     _file("--s3-tls-ca", "Certificate of the authority that signed the S3 server's certificate."),

@@ -251,7 +251,7 @@ LIST: Final = Command(
 SIZE: Final = Command(
     name="size",
     summary="How many mails wait; exact or estimate.",
-    about="""Delayed ones are counted too. The time that it takes depends on the number of slices, not of mails.
+    about="""Delayed mails are counted too. The duration depends on the number of slices, not on the number of mails.
     `exact` is a count; `estimate` may be off by what is under way, by what a process that was killed had not reported,
     or, in a keyspace that James has created, by what James did just now. Writes nothing, unless asked to --recount.""",
     service="mailmend.admin.queue.reading:queue_size",
@@ -276,9 +276,9 @@ def _position(value: Any) -> ListingPosition:
 BROWSE: Final = Command(
     name="browse",
     summary="The mails of a queue, filtered, page by page.",
-    about="""Those that wait, slice by slice, the oldest first; then those that are delayed. Only metadata is read, and
-    no broker is asked. An unacked mail, which a consumer has, is still listed: it leaves the queue when it is acked.
-    Writes nothing.""",
+    about="""The mails that wait come first, slice by slice, the oldest first; then the delayed mails. Only metadata
+    is read, and no broker is asked. An unacked mail, which a consumer has, is still listed: it leaves the queue when
+    it is acked. Writes nothing.""",
     service="mailmend.admin.queue.reading:browse",
     present="mailmend.admin.queue.reading:browse_document",
     item="mailmend.admin.queue.reading:browsed_json",
@@ -292,7 +292,7 @@ BROWSE: Final = Command(
         ),
         option(
             "--after",
-            "Go on behind an earlier page, whose end names this token.",
+            "Continue after an earlier page: the token that its end names.",
             type=ParsedValue("position", _position),
             metavar="TOKEN",
         ),

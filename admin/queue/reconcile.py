@@ -375,13 +375,13 @@ def _refuse_removing_blobs(others: dict[str, Any], context: click.Context) -> No
 RECONCILE: Final = Command(
     name="reconcile",
     summary="Compare broker, tables and blobs; mend.",
-    about="""Without stopping traffic; mends only what is asked for. The table's live mails against the broker's counts
-    and against their blobs; rows that cannot be read. Nothing is written without a mending option. Blobs that nothing
-    refers to: `mailmend check blobs`.
+    about="""Traffic goes on. The command compares the table's live mails with the broker's counts and with their
+    blobs, and looks for rows that cannot be read. It mends only what is asked for: nothing is written without a
+    mending option. For blobs that nothing refers to, use `mailmend check blobs`.
 
-    Without --drain the broker's side is counts, for it cannot be searched. --republish then publishes every live mail
-    older than --older-than, if some surely lack their message, and none if not; with --drain exactly those that lack
-    it.
+    Without --drain the broker only gives counts, because it cannot be searched. --republish then publishes every live
+    mail older than --older-than if some of them surely lack their message, and no mail otherwise. With --drain it
+    publishes exactly the mails that lack their message.
 
     What is removed is kept first, in ~/.local/share/mailmend/queue; `mailmend queue restore` puts it back. A mail that
     has a message and no row is kept with --drain only. Killed, the same command goes on.

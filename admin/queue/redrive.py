@@ -189,10 +189,10 @@ FLUSH: Final = Command(
 REPUBLISH: Final = Command(
     name="republish",
     summary="Publish again what was not processed.",
-    about="""Every mail that waits for longer than --older-than (an hour, unless another age is given). For a broker
-    that was lost or restored from an old state. Each mail keeps its id: where the broker has its message still,
-    whichever copy comes second finds the mark of the first and is dropped. Two consumers may have both copies at once,
-    so name an age that no mail reaches while all is well.""",
+    about="""Use it for a broker that was lost or restored from an old state. Every mail that waits for longer than
+    --older-than (an hour, unless another age is given) is published again. Each mail keeps its id: if the broker
+    still has its message, the copy that comes second finds the mark of the first and is dropped. Two consumers may
+    have both copies at once, so name an age that no mail reaches while all is well.""",
     service="mailmend.admin.queue.redrive:republish",
     present="mailmend.admin.queue.redrive:republish_document",
     options=(QUEUE_ARGUMENT, DRY_RUN),
@@ -208,12 +208,12 @@ REPUBLISH: Final = Command(
 REDRIVE: Final = Command(
     name="redrive",
     summary="Put dead letters back into their queue.",
-    about="""Under their ids; those that were deleted meanwhile are dropped. Recipients that have their mail, by the
-    journal of `delivery serve`, are left out and counted; --all-recipients delivers to them again. A dead letter is a
-    mail that its consumer rejected, or that came back too often, or had lost its bytes. Mend the cause first, or it
-    comes back here. The bytes of one that is dropped go with it. RabbitMQ's dead letters cannot be searched: a dry run
-    holds all of them unacked for a moment, and conditions hold the dead letters that they leave out. All are given
-    back.""",
+    about="""A dead letter is a mail that its consumer rejected, or that came back too often, or that had lost its
+    bytes. Mend the cause first, or the mail becomes a dead letter again. The mails keep their ids; a mail that was
+    deleted meanwhile is dropped, and its bytes with it. Recipients that have their mail, by the journal of `delivery
+    serve`, are left out and counted; --all-recipients delivers to them again. RabbitMQ's dead letters cannot be
+    searched: a dry run holds all of them unacked for a moment, and conditions hold the dead letters that they leave
+    out. All are given back.""",
     service="mailmend.admin.queue.redrive:redrive",
     present="mailmend.admin.queue.redrive:redrive_document",
     options=(

@@ -164,10 +164,10 @@ _NO_KEEP: Final = flag("--no-keep", "Do not keep the removed mails in a file: th
 DELETE: Final = Command(
     name="delete",
     summary="Remove the mails that match; keeps them in a file first.",
-    about=f"""Delayed ones too: none of them is delivered any more. One that a consumer has at that moment may still
-    be finished. The broker is not asked: what it still holds of them is dropped on delivery, and never becomes a dead
-    letter. Over Pulsar they are acknowledged where they are; the answer comes half a second later, when every process
-    knows. What a James has prefetched by then it may still deliver.
+    about=f"""Delayed mails are removed too. A removed mail is not delivered any more; only a mail that a consumer has
+    at that moment may still be finished. The broker is not asked: its messages of removed mails are dropped on
+    delivery, and never become dead letters. Over Pulsar the messages are acknowledged where they are; the answer
+    comes half a second later, when every process knows. James may still deliver mails that it has prefetched by then.
 
     {_KEEPING}""",
     service="mailmend.admin.queue.remove:delete",
@@ -184,9 +184,9 @@ DELETE: Final = Command(
 PURGE: Final = Command(
     name="purge",
     summary="Remove every mail; asks, and keeps them in a file first.",
-    about=f"""Delayed ones too. Dead letters stay; over Pulsar they go too, kept in the file like the others: only
-    what no mail can be made of stays among them. Messages about deletions stay over Pulsar until they
-    expire (`mailmend queue tend`): none of them is about a mail that comes later, James's neither.
+    about=f"""Delayed mails are removed too. Dead letters stay. Over Pulsar dead letters are removed too, and kept in
+    the file like the others; only dead letters that cannot be read as a mail stay. Over Pulsar messages about
+    deletions stay until they expire (`mailmend queue tend`); they never delete a mail that comes later.
 
     {_KEEPING}""",
     service="mailmend.admin.queue.remove:purge",

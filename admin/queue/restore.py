@@ -253,11 +253,11 @@ def _restore_remarks(result: RestoredMails) -> list[str]:
 RESTORE: Final = Command(
     name="restore",
     summary="Put back what a delete or purge removed.",
-    about="""Each mail returns into the queue that it was in. Each is enqueued anew, under a new id that follows from
-    its old one; one whose time is still to come is delayed again. What is back is written down next to the file, so a
-    restore that was interrupted goes on where it stopped. One that is still listed under its old id, because its
-    removal was interrupted, stays as it is. --id restores only the mails that it names, by the ids they had; one that
-    the file does not hold is refused before anything is put back.""",
+    about="""Each mail returns into the queue that it was in. It is enqueued anew, under a new id that follows from
+    its old one; a mail whose time is still to come is delayed again. The restored mails are recorded next to the
+    file, so a restore that was interrupted goes on where it stopped. A mail that is still listed under its old id,
+    because its removal was interrupted, stays as it is. --id restores only the mails that it names, by their old ids;
+    an id that the file does not hold is refused before anything is put back.""",
     service="mailmend.admin.queue.restore:restore",
     present="mailmend.admin.queue.restore:restore_document",
     options=(
@@ -270,7 +270,7 @@ RESTORE: Final = Command(
             multiple=True,
             metavar="ID",
         ),
-        flag("--again", "Once more what was done already: a second copy of each mail that is back."),
+        flag("--again", "Repeat what was done already: a second copy of each mail that is back."),
         DRY_RUN,
     ),
     shared=(queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"), named=False),),

@@ -190,11 +190,11 @@ def _refuse_json_of_a_service(others: dict[str, Any], context: click.Context) ->
 TEND: Final = Command(
     name="tend",
     summary="The background work: due mails, sweeps, renewals.",
-    about="""Due mails are moved, slices swept, old mails renewed, tallies written. One such process for each keyspace
-    is enough; several do no harm, and take over from each other. Without any, delayed mails stay where they are, and
-    mails that wait for longer than the tables' time to live expire. Of a queue over Pulsar due mails are moved, notes
-    of deletions expire, and what a killed broker forgot is deleted again; without such a process notes pile up. A dry
-    run is one look at what a round would do now.""",
+    about="""It moves due mails, sweeps slices, renews old mails and writes tallies. One such process for each
+    keyspace is enough; several do no harm, and take over from each other. Without such a process, delayed mails stay
+    where they are, and mails that wait for longer than the tables' time to live expire. For a queue over Pulsar it
+    moves due mails, lets notes of deletions expire, and deletes again what a killed broker forgot; without it notes
+    pile up. A dry run is one look at what a round would do now.""",
     service="mailmend.admin.queue.tend:tend",
     present="mailmend.admin.queue.tend:tend_document",
     options=(

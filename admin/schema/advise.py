@@ -423,14 +423,16 @@ def _address(value: Any) -> tuple[str, int]:
 ADVISE: Final = Command(
     name="advise",
     summary="Say what tables should be set to; try compactions.",
-    about="""Writes nothing to your cluster. Time windows, time to live, buckets and slices of the queue follow from the
-    traffic, measured where it can be. For the message tables the compactions twcs, unified and leveled are tried on a
-    copy of your own rows: fewest SSTables per read wins, then the 99th percentile of reading, then bytes on disk; what
-    is alike leaves the tables as they are.
+    about="""Writes nothing to your cluster. Time windows, time to live, buckets and slices of the queue follow from
+    the traffic, which is measured where possible. For the message tables the compactions twcs, unified and leveled
+    are tried on a copy of your own rows. The compaction with the fewest SSTables per read wins, then the lowest 99th
+    percentile of reads, then the fewest bytes on disk; without a clear winner the advice is to leave the tables as
+    they are.
 
     The trial starts a Cassandra on this machine (Java 17; see `mailmend local`), copies whole mailboxes into it, writes
-    their history again under each compaction, and reads them. The copy holds keys, flags, sizes and times; texts become
-    as many x. It lies in a folder that only you may read (--dir), and is removed at the end, after Ctrl-C too.""",
+    their history again under each compaction, and reads them. The copy holds keys, flags, sizes and times; each
+    character of a text becomes an x. The copy is in a folder that only you may read (--dir), and is removed at the
+    end, after Ctrl-C too.""",
     service="mailmend.admin.schema.advise:advise",
     present="mailmend.admin.schema.advise:document_of",
     options=(

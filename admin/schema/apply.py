@@ -320,13 +320,13 @@ _LIMITS: Final = (
 APPLY: Final = Command(
     name="apply",
     summary="Run the pending migrations.",
-    about="""Statement by statement; then the tables are read back and compared. One apply at a time works on a
-    keyspace (a lease in the ledger keyspace). Every statement waits for the nodes to agree on the schema, and is
-    written down before and after: type the same command again after any interruption. A keyspace that James made is
-    left alone until `mailmend schema adopt`. Applying again changes nothing.
+    about="""The statements run one by one; then the tables are read back and compared. Only one apply works on a
+    keyspace at a time (a lease in the ledger keyspace). Every statement waits for the nodes to agree on the schema,
+    and is recorded before and after: type the same command again after any interruption. A keyspace that James made
+    is left alone until `mailmend schema adopt`. Applying again changes nothing.
 
-    What the plan marks as a risk is run after a yes on a terminal, or where --allow names it; else nothing is, and the
-    exit code is 5.""",
+    A statement with a risk runs only after a yes on a terminal, or if --allow names the risk. Otherwise no statement
+    runs, and the exit code is 5.""",
     service="mailmend.admin.schema.apply:apply",
     present="mailmend.admin.schema.apply:apply_document",
     options=(

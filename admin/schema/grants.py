@@ -245,9 +245,9 @@ _PREFIX: Final = ParsedValue("prefix", lambda value: identifier(f"{value}x", "pr
 GRANTS: Final = Command(
     name="grants",
     summary="The least that each role needs, as CQL; --check compares.",
-    about="""Runs none of it, and never prints a password. Without --role: every role of which a table is there. Only
-    on what is there can anything be granted, so tables of the ledger that are missing are created by the same script,
-    and mail tables that are missing are named.""",
+    about="""The command runs none of the statements, and never prints a password. Without --role it shows every role
+    for which a table exists. Permissions can be granted only on tables that exist: the script creates missing tables
+    of the ledger, and the command names missing mail tables.""",
     service="mailmend.admin.schema.grants:grants",
     present="mailmend.admin.schema.grants:document_of",
     options=(

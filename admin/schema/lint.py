@@ -397,13 +397,13 @@ _PAIR: Final = ParsedValue("pair", _pair)
 
 LINT: Final = Command(
     name="lint",
-    summary="Say what of a schema will hurt later.",
+    summary="Find what will cause trouble later in a schema.",
     about="""Each finding has its place, reason, fix and reference. Nothing is ever written to a cluster.
 
     \b
     Settings file: [schema.lint], with
-      ignore = [{ rule = "T5", table = "mytable", reason = "why it may stand" }]
-    In a file, right before the statement: -- lint: ignore T5: why it may stand""",
+      ignore = [{ rule = "T5", table = "mytable", reason = "why it may stay" }]
+    In a file, right before the statement: -- lint: ignore T5: why it may stay""",
     service="mailmend.admin.schema.lint:lint",
     present="mailmend.admin.schema.lint:document_of",
     options=(
@@ -456,7 +456,7 @@ LINT: Final = Command(
         ),
         option(
             "--ignore",
-            "A finding that may stand, and why; better kept in the settings file.",
+            "A finding to ignore, and why; better kept in the settings file.",
             multiple=True,
             type=ParsedValue("ignore", _ignore),
             metavar="RULE[:TABLE]=REASON",

@@ -294,13 +294,13 @@ def _model_lines(plan: ModelPlan) -> Iterator[str]:
 PLAN: Final = Command(
     name="plan",
     summary="Show what an apply would run, and what it risks.",
-    about="""Writes nothing. With --from-model: what takes the live tables to the model (or to what the applied
-    --migrations say), whatever the history holds.""",
+    about="""Writes nothing. With --from-model it shows the statements that change the live tables to the model (or to
+    the result of the applied --migrations), whatever the history holds.""",
     service="mailmend.admin.schema.plan:plan",
     present="mailmend.admin.schema.plan:plan_document",
     options=(
         *MIGRATIONS,
-        flag("--from-model", "Show what takes the live tables to the model; it is never run."),
+        flag("--from-model", "Show the statements that change the live tables to the model; they are never run."),
         flag("--include-options", "With --from-model: options too; most rewrite their table."),
         flag("--include-drops", "With --from-model: also remove what the model does not know."),
         flag("--newest", "With --from-model: to the newest generation, not to its own."),

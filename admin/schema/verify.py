@@ -296,12 +296,12 @@ def _drift_lines(result: VerifyResult) -> Iterator[str]:
 VERIFY: Final = Command(
     name="verify",
     summary="Say what is wrong with a live keyspace.",
-    about="""Its tables, types, indexes and views, its history. Writes nothing. A mail keyspace is compared with the
-    generation of James that it is nearest to. Options, tables of other modules and columns of older generations are
-    noted; they are not drift. An option that can lose data or bring deleted data back is (data that expires sooner, or
-    gc_grace_seconds that is shorter, than expected). With --migrations any keyspace is compared with what was applied
-    to it from there. A migration that was edited, went missing, was put in between or has not ended is drift; each
-    line says what mends it.""",
+    about="""It compares tables, types, indexes, views and the history. Writes nothing. A mail keyspace is compared
+    with the generation of James that it is nearest to. Options, tables of other modules and columns of older
+    generations are noted; they are not drift. But an option that can lose data or bring deleted data back is drift
+    (data that expires sooner, or a gc_grace_seconds that is shorter, than expected). With --migrations any keyspace
+    is compared with what was applied to it from there. A migration that was edited, went missing, was put in between
+    or has not ended is drift; each line says what mends it.""",
     service="mailmend.admin.schema.verify:verify",
     present="mailmend.admin.schema.verify:verify_document",
     options=(FOLDER,),

@@ -72,7 +72,7 @@ class SelectionBody(StrictBody):
     recipient: Texts = ()
     domain: Texts = ()
     remote_mx: Annotated[Texts, Field(description="Name of the server that was tried last.")] = ()
-    reply: Annotated[Texts, Field(description="What it answered, like `421 *`.")] = ()
+    reply: Annotated[Texts, Field(description="Answer of the server, like `421 *`.")] = ()
     attribute: Attributes = ()
     in_state: Annotated[tuple[EntryState, ...], Field(max_length=3)] = ()
     retries: Annotated[
@@ -283,7 +283,9 @@ class ChangeBody(StrictBody):
     dry_run: DryRun = False
 
 
-AfterAttempt = Annotated[bool, Field(description="Order it of active ones too, for when their attempts have ended.")]
+AfterAttempt = Annotated[
+    bool, Field(description="Order the change for active recipients too: for the end of their attempts.")
+]
 
 
 class HoldBody(ChangeBody):

@@ -95,5 +95,10 @@ class TestRefusals:
         ended = command_line(tmp_path)("schema", "advise", "--help")
 
         assert ended.code == 0
-        for words in ("texts become as", "only you may read", "removed at the end", "Writes nothing"):
+        for words in (
+            "each character of a text becomes an x",
+            "only you may read",
+            "removed at the end",
+            "Writes nothing",
+        ):
             assert words in " ".join(ended.out.split())

@@ -352,4 +352,4 @@ def test_help_shows_examples(mailmend: CommandLine) -> None:
     ended = mailmend("schema", "lint", "--help")
     assert ended.code == 0
     assert "mailmend schema lint --live" in ended.out
-    assert "-- lint: ignore T5: why it may stand" in ended.out
+    assert "-- lint: ignore T5: why it may stay" in ended.out
