@@ -7,7 +7,7 @@ from typing import Final
 from mailmend.delivery.mail.entries import EntryEnd, EntryStage, EntryState
 from mailmend.delivery.mail.journal import UncertainPolicy
 from mailmend.delivery.mail.notices import ReportReader
-from mailmend.delivery.policy.conditions import PlacedCondition
+from mailmend.delivery.policy.orders import Order, PlacedCondition
 from mailmend.delivery.policy.quotas import QuotaUsage
 from mailmend.delivery.policy.servers import ShareState
 from mailmend.delivery.policy.sub_queues import PickupFigures
@@ -223,15 +223,15 @@ def share_samples(queue: QueueName, servers: int, state: ShareState) -> Iterator
 
 
 def order_samples(
-    queue: QueueName, suspensions: int, unread: int, conditions: Collection[PlacedCondition], read_micros: int
+    queue: QueueName, suspensions: Collection[Order], conditions: Collection[PlacedCondition], read_micros: int
 ) -> Iterator[MetricSample]:
     """How many hold, and when they were read, in microseconds since 1970."""
     parked = sum(bool(condition.parked) for condition in conditions)
-    yield MetricSample(SUSPENSIONS, (queue,), suspensions)
-    yield MetricSample(SUSPENSIONS_UNREAD, (queue,), unread)
+    yield MetricSample(SUSPENSIONS, (queue,), len(suspensions))
+    yield MetricSample(SUSPENSIONS_UNREAD, (queue,), sum(bool(suspension.unread) for suspension in suspensions))
     yield MetricSample(CONDITIONS, (queue, "set"), len(conditions) - parked)
     yield MetricSample(CONDITIONS, (queue, "parked"), parked)
-    yield MetricSample(CONDITIONS_UNREAD, (queue,), sum(bool(condition.made.unread) for condition in conditions))
+    yield MetricSample(CONDITIONS_UNREAD, (queue,), sum(bool(condition.order.damage) for condition in conditions))
     yield MetricSample(SUSPENSIONS_READ, (queue,), read_micros / 1_000_000)
 
 

@@ -20,15 +20,15 @@ from mailmend.admin.queue.connections import QueueConnections
 from mailmend.delivery.mail.queued import QueuedEntry
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.explaining import NextSource, SourceExplanation, as_in_file, explain_by, next_source
+from mailmend.delivery.policy.orders import Order, OrderKind
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.policy.sub_queues import ActiveMail
-from mailmend.delivery.policy.suspensions import MadeSuspension
 from mailmend.delivery.server.explaining import EntryStanding
 from mailmend.delivery.server.serving import DeliveryServer
-from mailmend.delivery.shared.orders import EngineTime
 from mailmend.mailqueue.prometheus import metrics_text
 from mailmend.model.errors import NotThere, UnsafeRequest
+from mailmend.model.instants import nanos_of
 from mailmend.model.metrics import MetricSample
 
 if TYPE_CHECKING:
@@ -59,12 +59,14 @@ class ServerMoment:
 
     def in_file(self, sources: Sequence[SourceExplanation]) -> tuple[SourceExplanation, ...]:
         """As `as_in_file`, with the present run-time conditions."""
-        return as_in_file(sources, self.server.orders.conditions.placed if self.server.orders else ())
+        return as_in_file(sources, self.server.orders.in_force.placed if self.server.orders else ())
 
     @property
-    def suspensions(self) -> Mapping[str, MadeSuspension]:
+    def suspensions(self) -> Mapping[str, Order]:
         """Those by hand that the server heeds, by id."""
-        holding = self.server.orders.suspensions.holding if self.server.orders else {}
+        if not self.server.orders:
+            return {}
+        holding = self.server.orders.in_force.holding[OrderKind.SUSPENSION]
         return {str(name): suspension for name, suspension in holding.items()}
 
     def at_nanos(self, nanos: int) -> datetime:
@@ -211,7 +213,7 @@ class DeliveryDesk:
         return ValuesExplanation(moment, mail, moment.in_file(sources), next_source(self.server.engine, mail, sources))
 
     def _moment(self) -> ServerMoment:
-        return ServerMoment(self.server, self.policies, self.connections.now, EngineTime(self.server.clock).nanos())
+        return ServerMoment(self.server, self.policies, self.connections.now, nanos_of(self.server.clock.monotonic()))
 
     async def metrics(self) -> bytes:
         """The same, in Prometheus's text format."""

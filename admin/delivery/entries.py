@@ -261,14 +261,14 @@ def entry_json(one: QueuedEntry) -> dict[str, Any]:
             "attributes": one.attributes,
             "first_seen_at": mail.first_seen_at,
             "expires_at": mail.expires_at,
-            "order": order_json(entry.order),
+            "order": entry_order_json(entry.order),
             "after_attempt": intent_json(one.after_attempt),
         }
     )
     return found
 
 
-def order_json(order: EntryOrder | None) -> dict[str, Any] | None:
+def entry_order_json(order: EntryOrder | None) -> dict[str, Any] | None:
     found: dict[str, Any] | None = plain(
         order and {"kind": order.kind, "owner": order.owner, "why": order.reason, "at": order.at}
     )

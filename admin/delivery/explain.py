@@ -15,13 +15,12 @@ from urllib.parse import quote, urlencode
 import click
 
 from mailmend.admin.delivery.desk import MailExplanation, ServerMoment, ValuesExplanation
-from mailmend.admin.delivery.entries import intent_json, intent_text, order_json
-from mailmend.admin.delivery.limits import set_text
+from mailmend.admin.delivery.entries import entry_order_json, intent_json, intent_text
 from mailmend.admin.delivery.options import MAIL_FIELDS
+from mailmend.admin.delivery.orders_document import order_json, set_text, suspended_text
 from mailmend.admin.delivery.policy_explain import share_json, suspension_numbers, unconsulted
 from mailmend.admin.delivery.policy_paths import policy_path, suspension_path
 from mailmend.admin.delivery.server_client import HttpAnswer, asked, parse_server
-from mailmend.admin.delivery.suspend import suspended_text, suspension_json
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command, Shared
 from mailmend.admin.frame.document import Document, Part
@@ -217,7 +216,7 @@ def _standing_json(one: EntryStanding, moment: ServerMoment) -> dict[str, Any]:
         "returns_at": instant_text(moment.at_nanos(round(returns_at))) if waits else None,
         "expires_at": instant_text(moment.at_nanos(held.expires_at)),
         "due_at": None,
-        "order": order_json(entry.order),
+        "order": entry_order_json(entry.order),
         "after_attempt": intent_json(one.after_attempt),
         "retries": entry.refusals,
         "reply": entry.reply or None,
@@ -242,7 +241,7 @@ def _queued_json(one: QueuedEntry) -> dict[str, Any]:
         "returns_at": None,
         "expires_at": instant_text(one.mail.expires_at),
         "due_at": instant_text(one.due_at),
-        "order": order_json(entry.order),
+        "order": entry_order_json(entry.order),
         "after_attempt": intent_json(one.after_attempt),
         "retries": entry.refusals,
         "reply": entry.reply or None,
@@ -380,7 +379,7 @@ def _source_json(one: SourceExplanation, moment: ServerMoment) -> dict[str, Any]
             {"suspension": number + 1, "line": line(suspension_path(number))}
             for number in suspension_numbers(one, said)
         ],
-        "suspended_by": [suspension_json(heeded[name]) for name in one.suspensions if name in heeded],
+        "suspended_by": [order_json(heeded[name]) for name in one.suspensions if name in heeded],
     }
 
 

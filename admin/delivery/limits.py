@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from mailmend.admin.frame.values import plain, printable, shown
-from mailmend.delivery.policy.conditions import MadeCondition
 from mailmend.delivery.policy.policy import Threshold
 from mailmend.delivery.policy.rates import SECOND
 from mailmend.delivery.policy.replaying import LimitKind
@@ -24,12 +22,6 @@ def limits_text(threshold: Threshold) -> str:
     return (", ".join(limits) or "no limit") + alone + stop
 
 
-def set_text(made: MadeCondition) -> str:
-    """Who set it, until when, and why."""
-    until = f" until {shown(made.ends_at)}" if made.ends_at else ""
-    return printable(f"{made.owner} set{until} ({made.reason})")
-
-
 def limits_json(threshold: Threshold) -> dict[str, Any]:
     """Limits; null is no limit."""
     return {**threshold_json(threshold), "stop": threshold.stop, "cluster": threshold.cluster}
@@ -43,23 +35,6 @@ def threshold_json(threshold: Threshold) -> dict[str, Any]:
         "rate": {"count": rate.count, "seconds": rate.interval / SECOND} if rate else None,
         "connect_interval_seconds": gap / SECOND if gap else None,
     }
-
-
-def made_json(made: MadeCondition) -> dict[str, Any]:
-    found: dict[str, Any] = plain(
-        {
-            "id": made.id,
-            "fields": made.fields,
-            "if": made.values,
-            "then": limits_json(made.threshold),
-            "made_at": made.made_at,
-            "ends_at": made.ends_at,
-            "owner": made.owner,
-            "why": made.reason,
-            "unread": made.unread or None,
-        }
-    )
-    return found
 
 
 def threshold_texts(threshold: Threshold) -> dict[LimitKind, str]:

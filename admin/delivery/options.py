@@ -5,8 +5,10 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
-from mailmend.admin.frame.command import Values
-from mailmend.admin.queue.options import queue_settings
+from mailmend.admin.frame.command import Command, Shared, Values
+from mailmend.admin.frame.options import flag, option
+from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT, queue_settings
+from mailmend.delivery.policy.orders import OrderKind
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.model.errors import WrongUse
 
@@ -33,3 +35,53 @@ MAIL_FIELDS: Final = {
 
 
 READS_LEDGER: Final = queue_settings(ledger=True)
+
+HISTORY_SHOWN: Final = 100
+"""How many of the newest changes are listed by default."""
+
+WHY: Final = option("--why", "Reason: shown to operators who find mails waiting.", required=True, metavar="TEXT")
+
+
+def of_kind(kind: OrderKind) -> Shared:
+    """The field `kind` of a request: the command itself says it, and no option does."""
+    return Shared("kind", {}, lambda _own, _others, _context: kind)
+
+
+def list_command(kind: OrderKind, *, summary: str, about: str, examples: str) -> Command:
+    """The command that lists the orders of a kind, or their history."""
+    return Command(
+        name="list",
+        summary=summary,
+        about=about,
+        service="mailmend.admin.delivery.orders:list_orders",
+        present="mailmend.admin.delivery.orders_document:list_document",
+        options=(
+            QUEUE_ARGUMENT,
+            flag("--history", "What was made, renewed and removed in the last 30 days, by whom and why, newest first."),
+            option(
+                "--changes",
+                "With --history: maximum number of changes.",
+                "limit",
+                type=click.IntRange(1, 100_000),
+                default=HISTORY_SHOWN,
+                metavar="N",
+            ),
+        ),
+        shared=(of_kind(kind), OF_A_QUEUE),
+        examples=examples,
+        exits="0 done, also where nothing is listed; 2 wrong use, 4 the cluster cannot be reached.",
+    )
+
+
+def remove_command(kind: OrderKind, *, summary: str, examples: str) -> Command:
+    """The command that ends an order of a kind."""
+    return Command(
+        name="remove",
+        summary=summary,
+        service="mailmend.admin.delivery.orders:remove_order",
+        present="mailmend.admin.delivery.orders_document:remove_document",
+        options=(QUEUE_ARGUMENT, click.Argument(["id"], type=click.UUID, metavar="ID"), DRY_RUN),
+        shared=(of_kind(kind), OF_A_QUEUE),
+        examples=examples,
+        exits=f"0 it is removed, 2 wrong use or no such {kind.value}, 4 the cluster cannot be reached.",
+    )

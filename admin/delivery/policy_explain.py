@@ -9,10 +9,11 @@ from typing import Any, Final
 import click
 
 from mailmend.admin.delivery.connections import policy_file
-from mailmend.admin.delivery.limits import limits_json, made_json, set_text
+from mailmend.admin.delivery.limits import limits_json
 from mailmend.admin.delivery.options import MAIL_FIELDS
+from mailmend.admin.delivery.orders import holding
+from mailmend.admin.delivery.orders_document import order_json, set_text, suspended_text
 from mailmend.admin.delivery.policy_paths import limits_path, policy_path, quota_limit_path, quota_path, suspension_path
-from mailmend.admin.delivery.suspend import suspended_text, suspension_json
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import TYPED, Command, Shared, Values
 from mailmend.admin.frame.document import Document, Grid, Part
@@ -24,7 +25,6 @@ from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import QUEUE_ARGUMENT, queue_settings
 from mailmend.delivery.mail.attempts import NextHop, SourceAddress
 from mailmend.delivery.mail.envelopes import counted_mail
-from mailmend.delivery.policy.conditions import MadeCondition, PlacedCondition, with_conditions
 from mailmend.delivery.policy.explaining import (
     PolicyShare,
     QuotaShare,
@@ -33,12 +33,12 @@ from mailmend.delivery.policy.explaining import (
     explain_mail,
     explain_quotas,
 )
+from mailmend.delivery.policy.orders import Order, OrderKind, PlacedCondition, with_conditions
 from mailmend.delivery.policy.policies import DocumentPath, PickupPolicies
 from mailmend.delivery.policy.policy import CounterKey, PickupField
 from mailmend.delivery.policy.quotas import QueueQuota, QuotaCount, QuotaLimit
 from mailmend.delivery.policy.rates import SECOND
 from mailmend.delivery.policy.sub_queues import ANY_SOURCE, ActiveMail
-from mailmend.delivery.policy.suspensions import MadeSuspension
 from mailmend.model.errors import ExitCode
 from mailmend.model.ids import QueueName
 from mailmend.model.texts import Place
@@ -70,8 +70,8 @@ class QueueOrders:
         count: None: the file has no quotas, so that nothing was counted.
     """
 
-    conditions: Sequence[MadeCondition] = ()
-    suspensions: Sequence[MadeSuspension] = ()
+    conditions: Sequence[Order] = ()
+    suspensions: Sequence[Order] = ()
     count: QuotaCount | None = None
 
 
@@ -98,7 +98,7 @@ class PolicyExplanation:
     unsaid: tuple[PickupField, ...]
     places: Mapping[DocumentPath, Place]
     quotas: tuple[QuotaShare, ...] = ()
-    suspensions: Mapping[str, MadeSuspension] = field(default_factory=dict)
+    suspensions: Mapping[str, Order] = field(default_factory=dict)
     parked: tuple[PlacedCondition, ...] = ()
 
     @property
@@ -146,14 +146,9 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
 async def _orders_of(file: PickupPolicies, connections: QueueConnections) -> QueueOrders:
     """What holds now; reading it creates no ledger. The queue is counted where the file has quotas."""
     queue = connections.settings.name
-    now = connections.now
-    conditions = connections.existing_conditions()
-    suspensions = connections.existing_suspensions()
     return QueueOrders(
-        [condition for condition in await conditions.of(queue) if not condition.has_ended(now)] if conditions else (),
-        [suspension for suspension in await suspensions.of(queue) if not suspension.has_ended(now)]
-        if suspensions
-        else (),
+        await holding(connections, OrderKind.CONDITION, queue),
+        await holding(connections, OrderKind.SUSPENSION, queue),
         await _counted(file.quotas, connections) if file.quotas else None,
     )
 
@@ -202,7 +197,7 @@ def explain_document(result: PolicyExplanation) -> Document:
         "quotas": [_quota_json(quota, result) for quota in result.quotas],
         "other_family": list(result.other_family),
         "left": list(result.left),
-        "parked": [{**made_json(condition.made), "parked": condition.parked} for condition in result.parked],
+        "parked": [{**order_json(condition.order), "parked": condition.parked} for condition in result.parked],
         "exit": int(ExitCode.FINE),
     }
     body = tuple(part for source in result.sources for part in _source_parts(source, result))
@@ -306,7 +301,7 @@ def suspension_numbers(one: SourceExplanation, said: PickupPolicies) -> list[int
 
 def _closing_lines(result: PolicyExplanation) -> Iterator[str]:
     for condition in result.parked:
-        yield printable(f"Parked with this file: run-time condition {condition.made.id}: {condition.parked}.")
+        yield printable(f"Parked with this file: run-time condition {condition.order.id}: {condition.parked}.")
     for full in (quota for quota in result.quotas if quota.refuses):
         yield f"Quota {result.said.quotas[full.quota].name} is full: {result.queue} takes no such mail now."
     if result.other_family:
@@ -335,7 +330,7 @@ def _source_json(one: SourceExplanation, result: PolicyExplanation) -> dict[str,
             for number in suspension_numbers(one, result.said)
         ],
         "suspended_by": [
-            suspension_json(result.suspensions[name]) for name in one.suspensions if name in result.suspensions
+            order_json(result.suspensions[name]) for name in one.suspensions if name in result.suspensions
         ],
     }
 
@@ -351,7 +346,7 @@ def share_json(share: PolicyShare, said: PickupPolicies, line: Callable[[Documen
         "condition": None if share.condition is None else share.condition + 1,
         "limits_line": line(limits) if limits else None,
         **limits_json(share.threshold),
-        "set_by": made_json(share.set_by) if share.set_by else None,
+        "set_by": order_json(share.set_by) if share.set_by else None,
     }
 
 

@@ -19,13 +19,10 @@ from mailmend.cql.driver.asynchronous import AsyncKeyspace
 from mailmend.cql.introspect import live_schema
 from mailmend.cql.introspect import tables_of as table_names
 from mailmend.delivery.ledger.attempts import LedgerAttempts
-from mailmend.delivery.ledger.conditions import LedgerConditions
 from mailmend.delivery.ledger.intents import LedgerIntents
-from mailmend.delivery.ledger.order_history import LedgerOrderHistory
 from mailmend.delivery.ledger.orders import LedgerOrders
 from mailmend.delivery.ledger.policies import LedgerPolicies
 from mailmend.delivery.ledger.servers import LedgerServers
-from mailmend.delivery.ledger.suspensions import LedgerSuspensions
 from mailmend.mailqueue.blobs.stores import content_of
 from mailmend.mailqueue.broker import Broker
 from mailmend.mailqueue.health import marks_that_stay
@@ -44,12 +41,9 @@ from mailmend.mailqueue.rules.mails import Listed
 from mailmend.model.blobs import Blobs
 from mailmend.model.catalog.ledger import (
     DELIVERY_ATTEMPT,
-    DELIVERY_CONDITION,
     DELIVERY_INTENT,
-    DELIVERY_ORDER_HISTORY,
     DELIVERY_POLICIES,
     DELIVERY_SERVER,
-    DELIVERY_SUSPENSION,
     DELIVERY_VIEW,
 )
 from mailmend.model.catalog.mail_queue import DELETED_MAILS
@@ -180,17 +174,9 @@ class QueueConnections:
         self._make_ledger()
         return self._attempts
 
-    def existing_suspensions(self) -> LedgerSuspensions | None:
-        """What people hold back, if the ledger has a table of it; reading it creates nothing."""
-        return self._orders.suspensions if self._has(DELIVERY_SUSPENSION) else None
-
-    def existing_conditions(self) -> LedgerConditions | None:
-        """The limits that people set for a while; None where their table is missing."""
-        return self._orders.conditions if self._has(DELIVERY_CONDITION) else None
-
-    def existing_history(self) -> LedgerOrderHistory | None:
-        """What was done to suspensions and limits; None where its table is missing."""
-        return self._orders.history if self._has(DELIVERY_ORDER_HISTORY) else None
+    def existing_orders(self, table: Table) -> LedgerOrders | None:
+        """What people and hooks order; None where this table of it is missing. Reading it creates nothing."""
+        return self._orders if self._has(table) else None
 
     def existing_intents(self) -> LedgerIntents | None:
         """What is to follow once attempts have ended; None where its table is missing."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from mailmend.delivery.policy.conditions import ServedPolicies
 from mailmend.delivery.policy.covering import pattern_text
+from mailmend.delivery.policy.orders import ServedPolicies
 from mailmend.delivery.policy.policy import CounterPolicy, FieldGroup, field_named, kept_pattern
 from mailmend.delivery.policy.rates import RateAlgorithm
 from mailmend.model.catalog.ledger import DELIVERY_POLICIES

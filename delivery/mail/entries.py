@@ -71,7 +71,7 @@ HELD_FOR: Final = timedelta(days=300)
 """How far ahead the time of a held entry lies, as a queue needs one; once it has come it is put off by as much."""
 
 
-class OrderKind(Enum):
+class EntryOrderKind(Enum):
     """What a person, or a hook, may have ordered of an entry that rests."""
 
     HOLD = "hold"
@@ -87,7 +87,7 @@ class EntryOrder:
         at: since when.
     """
 
-    kind: OrderKind
+    kind: EntryOrderKind
     owner: str
     reason: str
     at: datetime
@@ -130,7 +130,7 @@ class DeliveryEntry:
 
     @property
     def is_held(self) -> bool:
-        return self.order is not None and self.order.kind is OrderKind.HOLD
+        return self.order is not None and self.order.kind is EntryOrderKind.HOLD
 
     @property
     def domain(self) -> str:

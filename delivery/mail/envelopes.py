@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from mailmend.delivery.mail.entries import DeliveryEntry, EntryId, EntryOrder, EntryState, OrderKind, OutgoingMail
+from mailmend.delivery.mail.entries import DeliveryEntry, EntryId, EntryOrder, EntryOrderKind, EntryState, OutgoingMail
 from mailmend.delivery.mail.journal import AttemptOutcome, JournalledAttempt
 from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
 from mailmend.delivery.mail.queued import EntryChange, EntryFilter, QueuedEntry
@@ -234,7 +234,7 @@ def _remembered(entry: DeliveryEntry, note_bytes: int) -> Mapping[str, Any]:
 
 def _order(of_it: Mapping[str, Any]) -> EntryOrder | None:
     """One without an instant, or of a kind that is not known, was written by another program: the entry is tried."""
-    kind = next((order_kind for order_kind in OrderKind if order_kind.value == of_it.get("order")), None)
+    kind = next((order_kind for order_kind in EntryOrderKind if order_kind.value == of_it.get("order")), None)
     at = _instant(of_it.get("at"))
     return EntryOrder(kind, _text(of_it.get("owner")), _text(of_it.get("reason")), at) if kind and at else None
 

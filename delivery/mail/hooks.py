@@ -8,9 +8,8 @@ from uuid import UUID
 
 from mailmend.delivery.mail.attempts import SMTP_PORT, AttemptStage, SourceAddress, TlsLevel
 from mailmend.delivery.mail.entries import EntryEnd, EntryId
-from mailmend.delivery.policy.conditions import MadeCondition, condition_id, normal_texts
+from mailmend.delivery.policy.orders import NOTHING_BEGINS, ORDER_MAX, Order, OrderKind, new_order, normal_scope
 from mailmend.delivery.policy.policy import PatternTexts, PickupField, Threshold
-from mailmend.delivery.policy.suspensions import ORDER_MAX, MadeSuspension, normal_values
 from mailmend.model.errors import WrongUse
 from mailmend.model.ids import QueueName
 from mailmend.model.texts import noted
@@ -153,25 +152,11 @@ class SuspendMails:
         _refuse_time(self.lasts)
         if not self.values:
             raise WrongUse("it is not said which mails are suspended", mend="Name values of a field.")
-        normal_values(_texts(self.values))
+        self.scope  # noqa: B018 - refuses what is not valid
 
     @property
-    def texts(self) -> PatternTexts:
-        return normal_values(_texts(self.values))
-
-    def is_what(self, made: MadeSuspension, owner: str) -> bool:
-        """Whether the same hook has made the same."""
-        return made.owner == owner and made.names_the_same(self.texts)
-
-    def made(self, queue: QueueName, owner: str, now: datetime, suspension_id: UUID) -> MadeSuspension:
-        return MadeSuspension(
-            id=suspension_id,
-            queue=queue,
-            values=self.texts,
-            owner=owner,
-            reason=noted(self.reason),
-            ends_at=now + self.lasts,
-        )
+    def scope(self) -> tuple[tuple[str, ...], PatternTexts]:
+        return normal_scope(OrderKind.SUSPENSION, _texts(self.values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,31 +185,36 @@ class LimitMails:
         _refuse_time(self.lasts)
         if (self.threshold.concurrency or 0) < 0 or (self.threshold.connect_interval or 0) < 0:
             raise WrongUse("limits must not be negative", mend="0 deliveries at once lets none begin.")
-        self._spelled()
+        self.scope  # noqa: B018 - refuses what is not valid
 
-    def _spelled(self) -> tuple[tuple[str, ...], PatternTexts]:
-        return normal_texts((pickup_field.value for pickup_field in self.fields or self.values), _texts(self.values))
-
-    def is_what(self, made: MadeCondition, owner: str) -> bool:
-        """Whether the same hook has set something for the same."""
-        return made.owner == owner and made.names_the_same(*self._spelled())
-
-    def made(self, queue: QueueName, owner: str, now: datetime, made_at: datetime) -> MadeCondition:
-        fields, values = self._spelled()
-        return MadeCondition(
-            id=condition_id(queue, fields, values, owner),
-            queue=queue,
-            fields=fields,
-            values=values,
-            threshold=self.threshold,
-            owner=owner,
-            reason=noted(self.reason),
-            made_at=made_at,
-            ends_at=now + self.lasts,
-        )
+    @property
+    def scope(self) -> tuple[tuple[str, ...], PatternTexts]:
+        fields = [pickup_field.value for pickup_field in self.fields or self.values]
+        return normal_scope(OrderKind.CONDITION, _texts(self.values), fields)
 
 
 HookOrder = SuspendMails | LimitMails
+
+
+def order_of(given: HookOrder, queue: QueueName, owner: str, now: datetime, new_id: UUID) -> Order:
+    """The order that a hook gives, as a new one; `new_id` is a version-1 UUID of now."""
+    kind = OrderKind.SUSPENSION
+    threshold = NOTHING_BEGINS
+    if isinstance(given, LimitMails):
+        kind = OrderKind.CONDITION
+        threshold = given.threshold
+    return new_order(
+        kind,
+        queue,
+        given.scope,
+        owner=owner,
+        reason=noted(given.reason),
+        now=now,
+        lasts=given.lasts,
+        new_id=new_id,
+        threshold=threshold,
+    )
+
 
 D = TypeVar("D", bound=PreDecision | PostDecision)
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
-from mailmend.delivery.mail.entries import HELD_FOR, DeliveryEntry, EntryOrder, EntryState, OrderKind, OutgoingMail
+from mailmend.delivery.mail.entries import HELD_FOR, DeliveryEntry, EntryOrder, EntryOrderKind, EntryState, OutgoingMail
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.mailqueue.rules.filters import NULL_SENDER
 from mailmend.model.grammar import comparable_mailbox, read_name, read_server, wanted_domain, wanted_mailbox
@@ -208,9 +208,9 @@ class EntryChange:
         behind = entry
         match self.action:
             case EntryAction.HOLD if not entry.is_held:
-                behind = replace(entry, order=self._order(OrderKind.HOLD), due_at=self.at + HELD_FOR)
-            case EntryAction.BOUNCE if order is None or order.kind is not OrderKind.BOUNCE:
-                behind = replace(entry, order=self._order(OrderKind.BOUNCE), due_at=self.at)
+                behind = replace(entry, order=self._order(EntryOrderKind.HOLD), due_at=self.at + HELD_FOR)
+            case EntryAction.BOUNCE if order is None or order.kind is not EntryOrderKind.BOUNCE:
+                behind = replace(entry, order=self._order(EntryOrderKind.BOUNCE), due_at=self.at)
             case EntryAction.RELEASE if entry.is_held:
                 behind = replace(entry, order=None, due_at=self.at)
             case EntryAction.RETRY if order is None and one.due_at and one.due_at > self.at:
@@ -222,5 +222,5 @@ class EntryChange:
                 pass
         return behind
 
-    def _order(self, kind: OrderKind) -> EntryOrder:
+    def _order(self, kind: EntryOrderKind) -> EntryOrder:
         return EntryOrder(kind, self.owner, self.reason, self.at)

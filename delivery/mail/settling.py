@@ -9,8 +9,8 @@ from mailmend.delivery.mail.entries import (
     DeliveryEntry,
     EndedEntry,
     EntryEnd,
+    EntryOrderKind,
     EntryState,
-    OrderKind,
     OutgoingMail,
 )
 from mailmend.delivery.mail.notices import NoticeKind, RecipientNotice
@@ -43,7 +43,7 @@ def without_attempt(entry: DeliveryEntry, now: datetime, expires_at: datetime) -
     """
     if entry.is_held:
         return EndedEntry(entry, EntryEnd.RETURNED, now, wait=HELD_FOR)
-    if entry.order and entry.order.kind is OrderKind.BOUNCE:
+    if entry.order and entry.order.kind is EntryOrderKind.BOUNCE:
         return EndedEntry(replace(entry, reply="", host=""), EntryEnd.FAILED, now, why=entry.order.reason)
     if entry.due_at and entry.due_at > now and expires_at > now:
         return EndedEntry(entry, EntryEnd.RETURNED, now, wait=entry.due_at - now)

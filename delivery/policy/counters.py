@@ -6,12 +6,12 @@ Source: docs/design.md, "Pickup" (2, 8, 9, 10).
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policy import CounterKey, CounterPolicy, PickupField, Threshold
 from mailmend.delivery.policy.rates import LONG_AGO, RateAlgorithm
 from mailmend.delivery.policy.remembered import CounterMemory
 from mailmend.delivery.policy.shares import LimitShare, ServerShare
 from mailmend.delivery.policy.sub_queues import UNKNOWN, ActiveMail, CounterEntry
-from mailmend.delivery.policy.suspensions import Suspension
 
 CounterPlace = tuple[int, CounterKey]
 """The number of a policy, and the key under which it counts."""

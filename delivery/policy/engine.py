@@ -25,12 +25,12 @@ from heapq import heappop, heappush
 from itertools import count
 
 from mailmend.delivery.policy.counters import PickupCounters, PolicyChanges
+from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField
 from mailmend.delivery.policy.rates import RateAlgorithm
 from mailmend.delivery.policy.remembered import CounterMemory, CounterName, SavedRate
 from mailmend.delivery.policy.shares import LimitShare, ServerShare, ShareChanges
 from mailmend.delivery.policy.sub_queues import UNKNOWN, ActiveMail, CounterEntry, PickupFigures, SubQueue
-from mailmend.delivery.policy.suspensions import Suspension
 from mailmend.delivery.policy.turns import NO_WEIGHTS, WHOLE_TURN, SourcePool, TenantTurns
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mailmend.delivery.policy.conditions import MadeCondition, PlacedCondition
 from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.policy.orders import Order, PlacedCondition
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.policy import CounterKey, PickupField, Threshold
 from mailmend.delivery.policy.quotas import QueuedAmount, QueueQuota, QuotaCount, QuotaLimit
@@ -46,7 +46,7 @@ class PolicyShare:
     connect_at: int | None = None
     shared: bool = False
     elsewhere: bool = False
-    set_by: MadeCondition | None = None
+    set_by: Order | None = None
 
     @property
     def refuses(self) -> bool:
@@ -131,7 +131,7 @@ def as_in_file(
 
 
 def _in_file(share: PolicyShare, placed: Sequence[PlacedCondition]) -> PolicyShare:
-    before = [condition.made for condition in placed if share.policy in condition.policies]
+    before = [condition.order for condition in placed if share.policy in condition.policies]
     if share.condition is None:
         return share
     if share.condition < len(before):

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mailmend.delivery.policy.incoming import IncomingRule
+from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policy import CounterPolicy
 from mailmend.delivery.policy.quotas import QueueQuota
 from mailmend.delivery.policy.rates import RateAlgorithm
-from mailmend.delivery.policy.suspensions import Suspension
 from mailmend.delivery.policy.turns import NO_WEIGHTS
 
 DocumentPath = tuple[str | int, ...]

@@ -28,8 +28,8 @@ from mailmend.delivery.mail.entries import (
     EndedEntry,
     EntryEnd,
     EntryOrder,
+    EntryOrderKind,
     EntryStage,
-    OrderKind,
 )
 from mailmend.delivery.mail.envelopes import plain_attributes
 from mailmend.delivery.mail.hooks import (
@@ -333,7 +333,7 @@ class EntryAttempts:
                 wait = held.away if decision.delay is None else decision.delay
                 return EndedEntry(entry, EntryEnd.RETURNED, self.now(), status, decision.reason, wait=wait)
             case HoldRecipient(reason):
-                held_now = replace(entry, order=EntryOrder(OrderKind.HOLD, "a hook", reason, self.now()))
+                held_now = replace(entry, order=EntryOrder(EntryOrderKind.HOLD, "a hook", reason, self.now()))
                 return EndedEntry(held_now, EntryEnd.RETURNED, self.now(), status, reason, wait=HELD_FOR, changed=True)
             case BounceRecipient():
                 return EndedEntry(entry, EntryEnd.FAILED, self.now(), decision.status, decision.reason)

@@ -31,7 +31,7 @@ from mailmend.delivery.mail.hooks import (
     PutOffDelivery,
     TryDelivery,
 )
-from mailmend.delivery.policy.suspensions import HOOK_OWNER
+from mailmend.delivery.policy.orders import HOOK_OWNER
 from mailmend.model.errors import MailmendError
 from mailmend.model.ports import Clock
 

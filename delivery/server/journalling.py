@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from mailmend.delivery.ledger.attempts import LedgerAttempts
-from mailmend.delivery.mail.entries import HELD_FOR, DeliveryEntry, EndedEntry, EntryEnd, EntryOrder, OrderKind
+from mailmend.delivery.mail.entries import HELD_FOR, DeliveryEntry, EndedEntry, EntryEnd, EntryOrder, EntryOrderKind
 from mailmend.delivery.mail.journal import ENDS, JournalledAttempt, UncertainPolicy, decisive
 from mailmend.delivery.server.held_mails import HeldMail
 from mailmend.model.backoff import LOOK_AGAIN
@@ -125,7 +125,7 @@ class AttemptJournal:
             case UncertainPolicy.RETRY:
                 return None
             case UncertainPolicy.HOLD:
-                order = EntryOrder(OrderKind.HOLD, "delivery serve", attempt.doubt, now)
+                order = EntryOrder(EntryOrderKind.HOLD, "delivery serve", attempt.doubt, now)
                 known = replace(known, order=order)
                 return EndedEntry(known, EntryEnd.RETURNED, now, why=attempt.doubt, wait=HELD_FOR, changed=True)
             case UncertainPolicy.ASSUME:

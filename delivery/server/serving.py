@@ -33,10 +33,10 @@ from mailmend.delivery.metrics import (
 )
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policy import CounterPolicy
 from mailmend.delivery.policy.servers import ServerName
 from mailmend.delivery.policy.sub_queues import UNKNOWN
-from mailmend.delivery.policy.suspensions import Suspension
 from mailmend.delivery.policy.turns import NO_WEIGHTS
 from mailmend.delivery.server.attempting import EntryAttempts, ReadyEntry
 from mailmend.delivery.server.explaining import EntryStanding, standings_of
@@ -120,7 +120,7 @@ class DeliveryServer:
                 every=self.settings.suspensions_every,
                 wake=self._woken.set,
             )
-            hooks = replace(hooks, heed=self.orders.heed)
+            hooks = replace(hooks, heed=self.orders.apply_hook_orders)
         self._work = EntryAttempts(
             next_hops=self.next_hops,
             relay=self.relay,
@@ -197,11 +197,8 @@ class DeliveryServer:
         yield from uncertain_samples(self.queue.name, self._work.journal.uncertain)
         yield from report_samples(self.queue.name, self._departures.lost_reports)
         if self.orders and self.orders.read_micros is not None:
-            suspensions = self.orders.suspensions
-            conditions = self.orders.conditions.placed
-            yield from order_samples(
-                self.queue.name, suspensions.count, suspensions.unread_count, conditions, self.orders.read_micros
-            )
+            in_force = self.orders.in_force
+            yield from order_samples(self.queue.name, in_force.suspensions, in_force.placed, self.orders.read_micros)
         if self._limits:
             yield from share_samples(self.queue.name, self._limits.servers, self._limits.state)
 
@@ -227,7 +224,7 @@ class DeliveryServer:
     ) -> PolicyChanges:
         """Let these policies, suspensions and tenants' weights of a file hold from now on, in place of those before."""
         now = self._work.nanos()
-        changes = self.orders.conditions.limit(policies) if self.orders else self.engine.reload(policies, now)
+        changes = self.orders.in_force.limit(policies) if self.orders else self.engine.reload(policies, now)
         for suspension in self._suspended:
             self.engine.lift(suspension.id, now)
         for suspension in suspensions:

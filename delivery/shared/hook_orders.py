@@ -6,16 +6,14 @@ all that is read meanwhile.
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final
 from uuid import UUID
 
-from mailmend.delivery.ledger.order_history import OrderEvent, OrderRecord
-from mailmend.delivery.ledger.orders import LedgerOrders
-from mailmend.delivery.mail.hooks import HookOrder, LimitMails, SuspendMails
-from mailmend.delivery.policy.conditions import MadeCondition
-from mailmend.delivery.policy.suspensions import MadeSuspension
+from mailmend.delivery.ledger.orders import LedgerOrders, OrderEvent, OrderRecord
+from mailmend.delivery.mail.hooks import HookOrder, order_of
+from mailmend.delivery.policy.orders import Order, OrderKind
 from mailmend.model.errors import MailmendError
 from mailmend.model.ids import QueueName
 from mailmend.model.instants import instant_of
@@ -26,8 +24,6 @@ HOLDING_MAX: Final = 1_000
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 
-M = TypeVar("M", bound=MadeSuspension | MadeCondition)
-
 
 @dataclass(slots=True, eq=False)
 class HookOrders:
@@ -35,43 +31,30 @@ class HookOrders:
 
     queue: QueueName
     clock: Clock
-    _unwritten: dict[UUID, MadeSuspension | MadeCondition] = field(default_factory=dict)
-    _unremoved: dict[UUID, MadeSuspension | MadeCondition] = field(default_factory=dict)
+    _unwritten: dict[UUID, Order] = field(default_factory=dict)
+    _unremoved: dict[UUID, Order] = field(default_factory=dict)
     _renewed: set[UUID] = field(default_factory=set)
 
-    def suspended(
-        self, order: SuspendMails, owner: str, holding: Iterable[MadeSuspension]
-    ) -> Sequence[MadeSuspension] | None:
-        """What holds behind it; None where that is what has held before."""
+    def ordered(self, given: HookOrder, owner: str, holding: Iterable[Order]) -> Sequence[Order] | None:
+        """The orders that hold after this one, of all that hold of its kind; None where nothing changes."""
         now = self._now
-        lasting = self._lasting(holding)
-        same = [suspension for suspension in lasting if order.is_what(suspension, owner)]
-        if not order.lasts:
+        order = order_of(given, self.queue, owner, now, self.clock.new_uuid())
+        lasting = [other for other in holding if not other.has_ended(now)]
+        same = [other for other in lasting if other.owner == owner and other.has_scope_of(order)]
+        if not given.lasts:
             return self._without(same, lasting)
-        if any(_suffices(suspension, order, now) for suspension in same):
-            return None
-        name = same[0].id if same else self.clock.new_uuid()
-        return self._with(order.made(self.queue, owner, now, name), lasting)
+        for other in same:
+            # Half of its time is left: nothing is written before.
+            suffices = other.ends_at is not None and other.ends_at - now >= given.lasts / 2
+            if suffices and other.threshold == order.threshold:
+                return None
+        if same:
+            order = replace(order, id=same[0].id, made_at=same[0].made_at)
+        return self._with(order, lasting)
 
-    def limited(
-        self, order: LimitMails, owner: str, holding: Iterable[MadeCondition]
-    ) -> Sequence[MadeCondition] | None:
-        """Likewise."""
-        now = self._now
-        lasting = self._lasting(holding)
-        same = [condition for condition in lasting if order.is_what(condition, owner)]
-        if not order.lasts:
-            return self._without(same, lasting)
-        if any(condition.threshold == order.threshold and _suffices(condition, order, now) for condition in same):
-            return None
-        made_at = same[0].made_at if same else now
-        return self._with(order.made(self.queue, owner, now, made_at), lasting)
-
-    def beside(self, read: Sequence[M], kind: type[M]) -> Sequence[M]:
-        """What holds by a reading, with what the ledger has not been told yet."""
-        unwritten: dict[UUID, M] = {
-            suspension.id: suspension for suspension in self._unwritten.values() if isinstance(suspension, kind)
-        }
+    def beside(self, read: Sequence[Order], kind: OrderKind) -> Sequence[Order]:
+        """What holds of a kind by a reading, with what the ledger has not been told yet."""
+        unwritten = {order.id: order for order in self._unwritten.values() if order.kind is kind}
         found = [order for order in read if order.id not in unwritten and order.id not in self._unremoved]
         return [*found, *unwritten.values()]
 
@@ -81,67 +64,47 @@ class HookOrders:
         Raises:
             CannotReach: it does not answer; what is left is told the next time.
         """
-        for suspension in list(self._unwritten.values()):
-            if not suspension.has_ended(self._now):
-                await _put(ledger, suspension, self._now)
-                await self._record(
-                    ledger, OrderEvent.RENEWED if suspension.id in self._renewed else OrderEvent.ADDED, suspension
-                )
-            if self._unwritten.get(suspension.id) is suspension:
-                del self._unwritten[suspension.id]
-        for suspension in list(self._unremoved.values()):
-            await _remove(ledger, suspension, self._now)
-            await self._record(ledger, OrderEvent.REMOVED, suspension)
-            if self._unremoved.get(suspension.id) is suspension:
-                del self._unremoved[suspension.id]
+        for order in list(self._unwritten.values()):
+            if not order.has_ended(self._now):
+                await ledger.put(order, self._now)
+                event = OrderEvent.RENEWED if order.id in self._renewed else OrderEvent.ADDED
+                await self._record(ledger, event, order)
+            if self._unwritten.get(order.id) is order:
+                del self._unwritten[order.id]
+        for order in list(self._unremoved.values()):
+            await ledger.remove(order, self._now)
+            await self._record(ledger, OrderEvent.REMOVED, order)
+            if self._unremoved.get(order.id) is order:
+                del self._unremoved[order.id]
 
     @property
     def _now(self) -> datetime:
         return instant_of(self.clock.micros())
 
-    def _lasting(self, holding: Iterable[M]) -> list[M]:
-        return [order for order in holding if not order.has_ended(self._now)]
-
-    def _with(self, one: M, lasting: Sequence[M]) -> Sequence[M] | None:
-        others: list[M] = [other for other in lasting if other.id != one.id]
+    def _with(self, order: Order, lasting: Sequence[Order]) -> Sequence[Order] | None:
+        others = [other for other in lasting if other.id != order.id]
         if sum(other.is_of_hook for other in others) >= HOLDING_MAX:
-            _LOG.warning("a hook orders too much", extra={"owner": one.owner, "holding": HOLDING_MAX})
+            _LOG.warning("a hook orders too much", extra={"owner": order.owner, "holding": HOLDING_MAX})
             return None
-        if one.id not in self._unwritten:
-            (self._renewed.discard if len(others) == len(lasting) else self._renewed.add)(one.id)
-        self._unwritten[one.id] = one
-        self._unremoved.pop(one.id, None)
-        return [*others, one]
+        if order.id not in self._unwritten:
+            if len(others) == len(lasting):
+                self._renewed.discard(order.id)
+            else:
+                self._renewed.add(order.id)
+        self._unwritten[order.id] = order
+        self._unremoved.pop(order.id, None)
+        return [*others, order]
 
-    async def _record(self, ledger: LedgerOrders, event: OrderEvent, one: MadeSuspension | MadeCondition) -> None:
-        """Keep in the history what was done; where that fails it is done all the same."""
-        try:
-            await ledger.history.put(OrderRecord(self.clock.new_uuid(), event, one, one.owner))
-        except MailmendError as error:
-            shown = {"event": event.value, "id": str(one.id), "owner": one.owner, "error": str(error)}
-            _LOG.warning("what a hook orders cannot be written into the history", extra=shown)
-
-    def _without(self, ended: Sequence[M], lasting: Sequence[M]) -> Sequence[M] | None:
+    def _without(self, ended: Sequence[Order], lasting: Sequence[Order]) -> Sequence[Order] | None:
         for order in ended:
             self._unwritten.pop(order.id, None)
             self._unremoved[order.id] = order
         return [order for order in lasting if order not in ended] if ended else None
 
-
-def _suffices(one: MadeSuspension | MadeCondition, order: HookOrder, now: datetime) -> bool:
-    """Whether half of the time is left: nothing is written before."""
-    return one.ends_at is not None and one.ends_at - now >= order.lasts / 2
-
-
-async def _put(ledger: LedgerOrders, one: MadeSuspension | MadeCondition, now: datetime) -> None:
-    if isinstance(one, MadeSuspension):
-        await ledger.suspensions.put(one, now)
-    else:
-        await ledger.conditions.put(one, now)
-
-
-async def _remove(ledger: LedgerOrders, one: MadeSuspension | MadeCondition, now: datetime) -> None:
-    if isinstance(one, MadeSuspension):
-        await ledger.suspensions.remove(one, now)
-    else:
-        await ledger.conditions.remove(one, now)
+    async def _record(self, ledger: LedgerOrders, event: OrderEvent, order: Order) -> None:
+        """Keep in the history what was done; where that fails it is done all the same."""
+        try:
+            await ledger.put_record(OrderRecord(self.clock.new_uuid(), event, order, order.owner))
+        except MailmendError as error:
+            shown = {"event": event.value, "id": str(order.id), "owner": order.owner, "error": str(error)}
+            _LOG.warning("what a hook orders cannot be written into the history", extra=shown)

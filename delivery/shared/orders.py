@@ -1,7 +1,7 @@
-"""What people and hooks order for a queue, as the ledger has it for all its servers: read again and again, and heeded.
+"""The orders of a queue on one of its servers, which reads them in the ledger again and again and obeys them.
 
-All of it is read before anything of it counts: where the ledger cannot be read, nothing changes. One order that cannot
-be read does not stop the others: a suspension holds more mails than it names, a condition lets nothing begin of the
+A server reads all orders before it obeys any: where the ledger cannot be read, nothing changes. An order that cannot be
+read does not stop the others: a suspension holds more mails than it names, a condition lets nothing begin of the
 mails that it names, or is parked where it does not tell them.
 """
 
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
@@ -19,12 +19,11 @@ from mailmend.delivery.ledger.policies import SAID_FOR
 from mailmend.delivery.mail.entries import EndedEntry, EntryEnd
 from mailmend.delivery.mail.hooks import HookOrder, SuspendMails
 from mailmend.delivery.mail.queued import EntryChange
-from mailmend.delivery.policy.conditions import MadeCondition, PlacedCondition, ServedPolicies, with_conditions
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.policy.orders import Order, OrderKind, PlacedCondition, ServedPolicies, with_conditions
 from mailmend.delivery.policy.policy import CounterPolicy
 from mailmend.delivery.policy.sub_queues import UNKNOWN
-from mailmend.delivery.policy.suspensions import MadeSuspension, Suspension
 from mailmend.delivery.shared.hook_orders import HookOrders
 from mailmend.mailqueue.background import paused
 from mailmend.model.errors import MailmendError
@@ -35,108 +34,58 @@ from mailmend.model.ports import Clock
 _LOG: Final = logging.getLogger("mailmend.delivery")
 
 
-@dataclass(frozen=True, slots=True)
-class EngineTime:
-    """The engine's own clock, which never goes back, however ours is set."""
-
-    clock: Clock
-
-    def nanos(self) -> int:
-        return nanos_of(self.clock.monotonic())
-
-    def of(self, at: datetime | None) -> int:
-        """When that will be; UNKNOWN for never."""
-        if at is None:
-            return UNKNOWN
-        return self.nanos() + nanos_in(at - instant_of(self.clock.micros()))
-
-
 @dataclass(slots=True, eq=False)
-class HeededSuspensions:
-    """The suspensions that an engine knows, by id; each ends by the engine's own clock."""
-
-    engine: PickupEngine
-    time: EngineTime
-    holding: Mapping[UUID, MadeSuspension] = field(default_factory=dict)
-
-    def understood(self, made: Sequence[MadeSuspension]) -> Callable[[], bool]:
-        """What lets these hold from now on, and no others, and says whether anything has changed."""
-        found = {suspension.id: suspension for suspension in made}
-        new = [suspension for suspension in made if self.holding.get(suspension.id) != suspension]
-        suspensions = [suspension.suspension(self.time.of(suspension.ends_at)) for suspension in new]
-
-        def heeded() -> bool:
-            now = self.time.nanos()
-            gone = [made_suspension for name, made_suspension in self.holding.items() if name not in found]
-            for made_suspension in gone:
-                self.engine.lift(str(made_suspension.id), now)
-                _LOG.info("a suspension is over", extra={"suspension": str(made_suspension.id)})
-            for made_suspension, suspension in zip(new, suspensions, strict=True):
-                self._suspend(made_suspension, suspension, now)
-            self.holding = found
-            return bool(new or gone)
-
-        return heeded
-
-    def _suspend(self, one: MadeSuspension, suspension: Suspension, now: int) -> None:
-        self.engine.suspend(suspension, now)
-        shown = {"suspension": str(one.id), "owner": one.owner, "why": one.reason, "ends_at": str(one.ends_at)}
-        _LOG.info("mails are suspended", extra=shown)
-        if one.unread:
-            what = "a suspension cannot be read, and holds more mails than it names"
-            _LOG.warning(what, extra={**shown, "error": "; ".join(one.unread)})
-
-    @property
-    def count(self) -> int:
-        """How many hold now."""
-        now = instant_of(self.time.clock.micros())
-        return sum(not suspension.has_ended(now) for suspension in self.holding.values())
-
-    @property
-    def unread_count(self) -> int:
-        """How many of them cannot be read, and hold more mails than they name."""
-        now = instant_of(self.time.clock.micros())
-        return sum(bool(suspension.unread) and not suspension.has_ended(now) for suspension in self.holding.values())
-
-
-@dataclass(slots=True, eq=False)
-class HeededConditions:
-    """The run-time conditions that come before an engine's policies; each ends by the engine's own clock.
+class EngineOrders:
+    """The orders that an engine obeys; each ends by the engine's own clock, which never goes back.
 
     Attributes:
         policies: the policies of the file alone.
-        holding: by id; some may have ended.
-        placed: what became of the other conditions.
+        holding: of each kind, by id; some may have ended.
+        placed: what became of the conditions that have not ended.
     """
 
     engine: PickupEngine
-    time: EngineTime
+    clock: Clock
     policies: Sequence[CounterPolicy] = ()
-    holding: Mapping[UUID, MadeCondition] = field(default_factory=dict)
+    holding: dict[OrderKind, Mapping[UUID, Order]] = field(default_factory=lambda: {kind: {} for kind in OrderKind})
     placed: tuple[PlacedCondition, ...] = ()
     _ends: dict[UUID, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.policies = self.engine.policies
 
-    def understood(self, made: Sequence[MadeCondition]) -> Callable[[], bool]:
-        """As of `HeededSuspensions`."""
-        found = {condition.id: condition for condition in made}
-
-        def heeded() -> bool:
-            new = [condition for name, condition in found.items() if self.holding.get(name) != condition]
-            gone = [condition for name, condition in self.holding.items() if name not in found and name in self._ends]
-            if new or gone:
-                known = {name: at for name, at in self._ends.items() if name in found}
-                self._ends = known | {condition.id: self.time.of(condition.ends_at) for condition in new}
-                for condition in gone:
-                    _LOG.info("a condition is over", extra={"condition": str(condition.id)})
-                self.holding = found
-                self._reload()
-            self.holding = found
+    def apply(self, kind: OrderKind, orders: Sequence[Order]) -> bool:
+        """Have these orders of a kind hold from now on, and no others; whether anything has changed."""
+        before = self.holding[kind]
+        found = {order.id: order for order in orders}
+        new = [order for order in orders if before.get(order.id) != order]
+        gone = [order for order in before.values() if order.id not in found]
+        if kind is OrderKind.SUSPENSION:
+            self._suspend(new, gone)
+            self.holding[kind] = found
             return bool(new or gone)
+        gone = [order for order in gone if order.id in self._ends]
+        self.holding[kind] = found
+        if new or gone:
+            lasting = {name: at for name, at in self._ends.items() if name in found}
+            self._ends = lasting | {order.id: self._end_of(order) for order in new}
+            for order in gone:
+                _log_end(kind, order.id)
+            self._reload()
+        return bool(new or gone)
 
-        return heeded
+    def _suspend(self, new: Sequence[Order], gone: Sequence[Order]) -> None:
+        suspensions = [order.suspension(self._end_of(order)) for order in new]
+        now = self.nanos
+        for order in gone:
+            self.engine.lift(str(order.id), now)
+            _log_end(order.kind, order.id)
+        for order, suspension in zip(new, suspensions, strict=True):
+            self.engine.suspend(suspension, now)
+            _LOG.info("mails are suspended", extra=_shown(order))
+            if order.unread:
+                what = "a suspension cannot be read, and holds more mails than it names"
+                _LOG.warning(what, extra={**_shown(order), "error": "; ".join(order.unread)})
 
     def limit(self, policies: Sequence[CounterPolicy]) -> PolicyChanges:
         """Let these policies of the file hold from now on, behind the same conditions."""
@@ -144,42 +93,74 @@ class HeededConditions:
         return self._reload()
 
     def expire(self) -> bool:
-        """End what is to end by now; whether there was any."""
-        now = self.time.nanos()
+        """End the conditions that are to end by now; whether there was any. The engine itself ends suspensions."""
+        now = self.nanos
         ended = [name for name, at in self._ends.items() if at <= now]
         for name in ended:
             del self._ends[name]
-            _LOG.info("a condition is over", extra={"condition": str(name)})
+            _log_end(OrderKind.CONDITION, name)
         if ended:
             self._reload()
         return bool(ended)
 
     @property
     def next_end(self) -> int:
-        """By the engine's clock; UNKNOWN: none ends without an order."""
+        """When the next condition ends, by the engine's clock; UNKNOWN: none ends without an order."""
         return min(self._ends.values(), default=UNKNOWN)
 
+    @property
+    def nanos(self) -> int:
+        """The time of the engine's clock."""
+        return nanos_of(self.clock.monotonic())
+
+    @property
+    def suspensions(self) -> Sequence[Order]:
+        """The suspensions that hold now."""
+        now = instant_of(self.clock.micros())
+        return [order for order in self.holding[OrderKind.SUSPENSION].values() if not order.has_ended(now)]
+
+    def _end_of(self, order: Order) -> int:
+        if order.ends_at is None:
+            return UNKNOWN
+        return self.nanos + nanos_in(order.ends_at - instant_of(self.clock.micros()))
+
     def _reload(self) -> PolicyChanges:
-        now = self.time.nanos()
-        before = {condition.made.id: condition for condition in self.placed}
-        lasting = [condition for name, condition in self.holding.items() if self._ends.get(name, now) > now]
+        now = self.nanos
+        before = {condition.order.id: condition for condition in self.placed}
+        conditions = self.holding[OrderKind.CONDITION].values()
+        lasting = [order for order in conditions if self._ends.get(order.id, now) > now]
         policies, self.placed = with_conditions(self.policies, lasting, self.engine.algorithm)
         for condition in self.placed:
-            if before.get(condition.made.id) != condition:
+            if before.get(condition.order.id) != condition:
                 _log_placed(condition)
         return self.engine.reload(policies, now)
 
 
-def _log_placed(one: PlacedCondition) -> None:
-    made = one.made
-    shown = {"condition": str(made.id), "owner": made.owner, "why": made.reason, "ends_at": str(made.ends_at)}
-    if one.parked:
-        _LOG.warning("a condition is parked", extra={**shown, "parked": one.parked})
-    elif made.unread:
+def _shown(order: Order) -> dict[str, str]:
+    """What the log says of an order."""
+    return {
+        order.kind.value: str(order.id),
+        "owner": order.owner,
+        "why": order.reason,
+        "ends_at": str(order.ends_at),
+    }
+
+
+def _log_end(kind: OrderKind, order_id: UUID) -> None:
+    what = f"a {kind.value} is over"
+    _LOG.info(what, extra={kind.value: str(order_id)})
+
+
+def _log_placed(placed: PlacedCondition) -> None:
+    order = placed.order
+    shown = _shown(order)
+    if placed.parked:
+        _LOG.warning("a condition is parked", extra={**shown, "parked": placed.parked})
+    elif order.damage:
         what = "a condition cannot be read, and lets nothing begin of the mails that it names"
-        _LOG.warning(what, extra={**shown, "error": made.unread})
+        _LOG.warning(what, extra={**shown, "error": order.damage})
     else:
-        groups = {"counted_as": ", ".join(one.groups.values())} if one.groups else {}
+        groups = {"counted_as": ", ".join(placed.groups.values())} if placed.groups else {}
         _LOG.info("a condition sets limits", extra={**shown, **groups})
 
 
@@ -202,8 +183,7 @@ class SharedOrders:
     clock: Clock
     every: timedelta
     wake: Callable[[], None]
-    suspensions: HeededSuspensions = field(init=False)
-    conditions: HeededConditions = field(init=False)
+    in_force: EngineOrders = field(init=False)
     intended: bool = False
     read_micros: int | None = None
     _hooks: HookOrders = field(init=False)
@@ -213,21 +193,15 @@ class SharedOrders:
     _said_at: float = 0.0
 
     def __post_init__(self) -> None:
-        time = EngineTime(self.clock)
-        self.suspensions = HeededSuspensions(self.engine, time)
-        self.conditions = HeededConditions(self.engine, time)
+        self.in_force = EngineOrders(self.engine, self.clock)
         self._hooks = HookOrders(self.queue, self.clock)
 
-    def heed(self, orders: Sequence[HookOrder], owner: str) -> None:
+    def apply_hook_orders(self, orders: Sequence[HookOrder], owner: str) -> None:
         """Let what a hook has ordered hold from now on; the ledger is told of it in parallel to the deliveries."""
-        for order in orders:
-            if isinstance(order, SuspendMails):
-                suspended = self._hooks.suspended(order, owner, self.suspensions.holding.values())
-                changed = suspended is not None and self.suspensions.understood(suspended)()
-            else:
-                limited = self._hooks.limited(order, owner, self.conditions.holding.values())
-                changed = limited is not None and self.conditions.understood(limited)()
-            if changed:
+        for given in orders:
+            kind = OrderKind.SUSPENSION if isinstance(given, SuspendMails) else OrderKind.CONDITION
+            holding = self._hooks.ordered(given, owner, self.in_force.holding[kind].values())
+            if holding is not None and self.in_force.apply(kind, holding):
                 self._ordered.set()
                 self.wake()
 
@@ -237,14 +211,10 @@ class SharedOrders:
         Raises:
             CannotReach: the ledger does not answer.
         """
-        suspensions = await self.ledger.suspensions.of(self.queue)
-        conditions = await self.ledger.conditions.of(self.queue)
+        read = {kind: await self.ledger.of(kind, self.queue) for kind in OrderKind}
         self.intended = await self.ledger.intents.are_there(self.queue)
-        heeding = (
-            self.suspensions.understood(self._hooks.beside(suspensions, MadeSuspension)),
-            self.conditions.understood(self._hooks.beside(conditions, MadeCondition)),
-        )
-        changed = [heeded() for heeded in heeding]
+        beside = {kind: self._hooks.beside(orders, kind) for kind, orders in read.items()}
+        changed = [self.in_force.apply(kind, orders) for kind, orders in beside.items()]
         self.read_micros = self.clock.micros()
         if any(changed):
             self.wake()
@@ -252,7 +222,7 @@ class SharedOrders:
     async def keep_current(self, stop: asyncio.Event) -> None:
         """Read until a stop signal; after an error all stays as it was, and it is read again at the next turn."""
         while not stop.is_set():
-            if self.conditions.expire():
+            if self.in_force.expire():
                 self.wake()
             self._ordered.clear()
             if await self._tried("what is ordered stays as it was", self.read):
@@ -294,7 +264,7 @@ class SharedOrders:
         await self._hooks.write(self.ledger)
 
     async def _say_policies(self) -> None:
-        policies = tuple(self.conditions.policies)
+        policies = tuple(self.in_force.policies)
         began = self.clock.monotonic()
         is_old = began - self._said_at >= SAID_FOR.total_seconds() / 3
         if self._said is None or self._said.policies != policies or is_old:
@@ -306,7 +276,7 @@ class SharedOrders:
 
     def _rest(self) -> timedelta:
         """Until the next reading, or the next end of a condition."""
-        left = max(0, self.conditions.next_end - self.conditions.time.nanos())
+        left = max(0, self.in_force.next_end - self.in_force.nanos)
         return min(self.every, span_of(left))
 
     async def _tried(self, otherwise: str, step: Callable[[], Awaitable[None]]) -> bool:

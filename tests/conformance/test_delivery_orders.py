@@ -1,10 +1,9 @@
 """Suspensions and conditions in the ledger, in memory and on a real server: made, listed, removed, ended."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID, uuid1, uuid4
 
 import pytest
@@ -12,14 +11,12 @@ import pytest
 from mailmend.cql.driver.asynchronous import AsyncKeyspace
 from mailmend.cql.driver.session import CassandraCluster, Keyspace
 from mailmend.cql.memory import MemoryTables
-from mailmend.delivery.ledger.conditions import LedgerConditions
 from mailmend.delivery.ledger.intents import LedgerIntents
-from mailmend.delivery.ledger.order_history import LedgerOrderHistory, OrderEvent, OrderRecord
+from mailmend.delivery.ledger.orders import LedgerOrders, OrderEvent, OrderRecord
 from mailmend.delivery.ledger.policies import LedgerPolicies
-from mailmend.delivery.ledger.suspensions import LedgerSuspensions
 from mailmend.delivery.mail.entries import EntryId
 from mailmend.delivery.mail.queued import EntryAction, EntryChange
-from mailmend.delivery.policy.conditions import MadeCondition, ServedPolicies
+from mailmend.delivery.policy.orders import NOTHING_BEGINS, Order, OrderKind, ServedPolicies
 from mailmend.delivery.policy.policy import (
     CounterPolicy,
     FieldGroup,
@@ -29,7 +26,6 @@ from mailmend.delivery.policy.policy import (
     pattern_of,
 )
 from mailmend.delivery.policy.rates import DeliveryRate, RateAlgorithm
-from mailmend.delivery.policy.suspensions import MadeSuspension
 from mailmend.model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_POLICIES, DELIVERY_SUSPENSION, DELIVERY_TABLES
 from mailmend.model.errors import Outweighed
 from mailmend.model.ids import EnqueueId, QueueName
@@ -39,6 +35,7 @@ from mailmend.model.ports import AsyncTables
 from mailmend.repair.ledger import expiring
 from tests.support.in_turn import InTurn
 from tests.support.keyspaces import created, dropped
+from tests.support.orders import condition, suspension
 from tests.support.tables import micros
 
 
@@ -58,44 +55,39 @@ def tables(request: pytest.FixtureRequest) -> AsyncTables:
 
 @dataclass
 class Orders:
-    """One kind of what people order: where it is kept, and one with these values that ends after that time."""
+    """The orders of one kind: where they are kept, and one with these values that ends after that time."""
 
-    ledger: Any
-    other: Any
-    make: Callable[..., Any]
+    kind: OrderKind
+    tables: AsyncTables
 
-    async def put(self, queue: QueueName, lasts: timedelta | None = None, **values: tuple[str, ...]) -> Any:
+    @property
+    def ledger(self) -> LedgerOrders:
+        return LedgerOrders(self.tables, "mail")
+
+    async def put(self, queue: QueueName, lasts: timedelta | None = None, **values: tuple[str, ...]) -> Order:
         now = datetime.now(UTC).replace(microsecond=0)
-        one = self.make(queue, now, now + lasts if lasts else None, values)
-        await self.ledger.put(one, datetime.now(UTC))
-        return one
+        ends_at = now + lasts if lasts else None
+        order = suspension(uuid1(), values, ends_at, queue)
+        if self.kind is OrderKind.CONDITION:
+            threshold = Threshold()
+            if values:
+                threshold = Threshold(0, DeliveryRate(3, 10**11 + 1), 500_000_000, stop=True, cluster=False)
+            made_at = now + timedelta(milliseconds=len(values))
+            order = condition(made_at, {}, threshold, ends_at, fields="jobid,localip", queue=queue)
+            order = replace(order, id=uuid4(), values=values)
+        await self.ledger.put(order, datetime.now(UTC))
+        return order
+
+    async def of(self, queue: QueueName) -> Sequence[Order]:
+        return await self.ledger.of(self.kind, queue)
+
+    async def find(self, queue: QueueName, order_id: UUID) -> Order | None:
+        return await self.ledger.find(self.kind, queue, order_id)
 
 
-def _suspension(queue: QueueName, _: datetime, ends_at: datetime | None, values: Any) -> MadeSuspension:
-    return MadeSuspension(id=uuid1(), queue=queue, values=values, owner="ann@here", reason="why not", ends_at=ends_at)
-
-
-def _condition(queue: QueueName, now: datetime, ends_at: datetime | None, values: Any) -> MadeCondition:
-    return MadeCondition(
-        id=uuid4(),
-        queue=queue,
-        fields=("jobid", "localip"),
-        values=values,
-        threshold=Threshold(0, DeliveryRate(3, 10**11 + 1), 500_000_000, stop=True, cluster=False)
-        if values
-        else Threshold(),
-        owner="ann@here",
-        reason="why not",
-        made_at=now + timedelta(milliseconds=len(values)),
-        ends_at=ends_at,
-    )
-
-
-@pytest.fixture(params=["suspensions", "conditions"])
+@pytest.fixture(params=list(OrderKind))
 def kept(request: pytest.FixtureRequest, tables: AsyncTables) -> Orders:
-    if request.param == "suspensions":
-        return Orders(LedgerSuspensions(tables, "mail"), LedgerSuspensions(tables, "other"), _suspension)
-    return Orders(LedgerConditions(tables, "mail"), LedgerConditions(tables, "other"), _condition)
+    return Orders(request.param, tables)
 
 
 @pytest.fixture
@@ -110,28 +102,28 @@ async def test_all_of_a_queue_are_read_as_they_were_made(kept: Orders, queue: Qu
         await kept.put(queue, timedelta(hours=2), localip=("192.0.2.0/28", "::1"), jobid=("a b", "\u00e9")),
     ]
     await kept.put(QueueName(f"{queue}2"))
-    assert await kept.ledger.of(queue) == some
-    assert await kept.ledger.find(queue, some[1].id) == some[1]
-    assert await kept.other.of(queue) == []
+    assert await kept.of(queue) == some
+    assert await kept.find(queue, some[1].id) == some[1]
+    assert await LedgerOrders(kept.tables, "other").of(kept.kind, queue) == []
 
 
 async def test_what_was_removed_is_gone(kept: Orders, queue: QueueName) -> None:
     """The others stay."""
     first, second = await kept.put(queue), await kept.put(queue)
     await kept.ledger.remove(first, datetime.now(UTC))
-    assert await kept.ledger.of(queue) == [second]
-    assert await kept.ledger.find(queue, first.id) is None
+    assert await kept.of(queue) == [second]
+    assert await kept.find(queue, first.id) is None
 
 
 async def test_words_that_no_store_takes_are_kept_as_far_as_one_does(kept: Orders, queue: QueueName) -> None:
     """Given an owner and a reason from a command line that is not UTF-8, and a reason without end."""
     latin = replace(await kept.put(queue), owner="J\udcf6rg@here", reason="bis sp\ud800ter")
     await kept.ledger.put(latin, datetime.now(UTC))
-    (one,) = await kept.ledger.of(queue)
+    (one,) = await kept.of(queue)
     assert (one.owner, one.reason) == ("J\ufffdrg@here", "bis sp\ufffdter")
 
     await kept.ledger.put(replace(latin, reason="x" * 100_000), datetime.now(UTC))
-    (one,) = await kept.ledger.of(queue)
+    (one,) = await kept.of(queue)
     assert one.reason == "x" * 2_045 + "..."
 
 
@@ -141,10 +133,10 @@ async def test_what_a_clock_ahead_has_written_is_removed_and_can_be_made_again(k
     await kept.ledger.put(made, datetime.now(UTC) + ahead)
 
     await kept.ledger.remove(made, datetime.now(UTC))
-    assert await kept.ledger.of(queue) == []
+    assert await kept.of(queue) == []
 
     await kept.ledger.put(made, datetime.now(UTC))
-    assert await kept.ledger.of(queue) == [made]
+    assert await kept.of(queue) == [made]
 
 
 async def test_one_that_is_renewed_outweighs_what_a_clock_ahead_has_written(kept: Orders, queue: QueueName) -> None:
@@ -154,7 +146,7 @@ async def test_one_that_is_renewed_outweighs_what_a_clock_ahead_has_written(kept
 
     await kept.ledger.put(renewed, datetime.now(UTC))
 
-    assert await kept.ledger.of(queue) == [renewed]
+    assert await kept.of(queue) == [renewed]
 
 
 async def test_an_order_that_is_hidden_for_more_than_a_day_is_said_not_to_be_in_force(
@@ -166,16 +158,17 @@ async def test_an_order_that_is_hidden_for_more_than_a_day_is_said_not_to_be_in_
     with pytest.raises(Outweighed, match="not in force"):
         await kept.ledger.put(made, datetime.now(UTC))
 
-    assert await kept.ledger.of(queue) == []
+    assert await kept.of(queue) == []
 
 
 async def test_one_that_is_put_again_is_what_it_was_put_as_last(kept: Orders, queue: QueueName) -> None:
     """With another end, without one, and with one once more."""
     first = await kept.put(queue, timedelta(hours=1))
+    assert first.ends_at
     for ends_at in (first.ends_at + timedelta(hours=1), None, first.ends_at):
         again = replace(first, ends_at=ends_at, reason=f"until {ends_at}")
         await kept.ledger.put(again, datetime.now(UTC))
-        assert await kept.ledger.of(queue) == [again]
+        assert await kept.of(queue) == [again]
 
 
 async def test_what_has_ended_expires_and_leaves_nothing_to_delete(
@@ -186,13 +179,13 @@ async def test_what_has_ended_expires_and_leaves_nothing_to_delete(
     stays = await kept.put(queue)
     await kept.put(queue, timedelta(seconds=2), jobid=("x",))
     for _ in range(100):
-        if len(found := await kept.ledger.of(queue)) == 1:
+        if len(found := await kept.of(queue)) == 1:
             break
         await asyncio.sleep(0.1)
     assert found == [stays]
 
 
-async def test_what_was_done_is_read_newest_first(kept: Orders, tables: AsyncTables, queue: QueueName) -> None:
+async def test_what_was_done_is_read_newest_first(kept: Orders, queue: QueueName) -> None:
     """All of it, over days and as far as the limit; that of the other kind, and of other queues, is not among it."""
     first, other = await kept.put(queue, timedelta(hours=2), jobid=("a b", "\u00e9")), await kept.put(queue)
     noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
@@ -203,16 +196,15 @@ async def test_what_was_done_is_read_newest_first(kept: Orders, tables: AsyncTab
         OrderRecord(ids[2], OrderEvent.ADDED, other, "hook x"),
         OrderRecord(ids[3], OrderEvent.REMOVED, first, "ann"),
     ]
-    history, now = LedgerOrderHistory(tables, "mail"), round(noon.timestamp() * 1e6)
+    ledger, now = kept.ledger, round(noon.timestamp() * 1e6)
     for one in (done[2], done[0], done[3], done[1]):
-        await history.put(one)
-    await history.put(OrderRecord(uuid1(), OrderEvent.ADDED, await kept.put(QueueName(f"{queue}2")), "ann"))
-    await LedgerOrderHistory(tables, "other").put(done[0])
-    kind = type(first)
-    assert await history.of(kind, queue, now, 100) == done[::-1]
-    assert await history.of(kind, queue, now, 3) == done[:0:-1]
-    neither = MadeCondition if kind is MadeSuspension else MadeSuspension
-    assert await history.of(neither, queue, now, 100) == []
+        await ledger.put_record(one)
+    await ledger.put_record(OrderRecord(uuid1(), OrderEvent.ADDED, await kept.put(QueueName(f"{queue}2")), "ann"))
+    await LedgerOrders(kept.tables, "other").put_record(done[0])
+    assert await ledger.records(kept.kind, queue, now, 100) == done[::-1]
+    assert await ledger.records(kept.kind, queue, now, 3) == done[:0:-1]
+    (neither,) = set(OrderKind) - {kept.kind}
+    assert await ledger.records(neither, queue, now, 100) == []
 
 
 def _uuid_at(at: datetime) -> UUID:
@@ -235,15 +227,14 @@ async def test_a_condition_whose_limits_cannot_be_read_lets_nothing_begin(
     tables: AsyncTables, queue: QueueName, limits: str | None, why: str
 ) -> None:
     """What would be without its limits might let everything go. The others are as they were."""
-    ledger = LedgerConditions(tables, "mail")
-    orders = Orders(ledger, ledger, _condition)
+    orders = Orders(OrderKind.CONDITION, tables)
     one, other = await orders.put(queue), await orders.put(queue, jobid=("a",))
     key = ("mail", queue, one.id)
 
     await tables.write(Change(DELIVERY_CONDITION, key, assign={"limits": limits}))
 
-    assert await ledger.of(queue) == [replace(one, threshold=Threshold(0), unread=why), other]
-    assert await ledger.find(queue, one.id) == replace(one, threshold=Threshold(0), unread=why)
+    assert await orders.of(queue) == [replace(one, threshold=NOTHING_BEGINS, damage=why), other]
+    assert await orders.find(queue, one.id) == replace(one, threshold=NOTHING_BEGINS, damage=why)
 
 
 @pytest.mark.parametrize("column", ["fields", "matches"])
@@ -251,27 +242,25 @@ async def test_a_condition_whose_limits_cannot_be_read_lets_nothing_begin(
 async def test_a_condition_that_does_not_tell_its_mails_is_named_and_the_others_hold(
     tables: AsyncTables, queue: QueueName, column: str, text: str
 ) -> None:
-    ledger = LedgerConditions(tables, "mail")
-    orders = Orders(ledger, ledger, _condition)
+    orders = Orders(OrderKind.CONDITION, tables)
     one, other = await orders.put(queue), await orders.put(queue, jobid=("a",))
 
     await tables.write(Change(DELIVERY_CONDITION, ("mail", queue, one.id), assign={column: text}))
 
-    damaged, read = await ledger.of(queue)
-    assert (damaged.id, damaged.has_target, column in damaged.unread, read) == (one.id, False, True, other)
+    damaged, read = await orders.of(queue)
+    assert (damaged.id, damaged.has_scope, column in damaged.damage, read) == (one.id, False, True, other)
 
 
 @pytest.mark.parametrize("text", ["{", "5", '["a"]', '{"jobid": "a"}', '{"jobid": [5]}', "[" * 100_000, None])
 async def test_a_damaged_suspension_holds_every_mail_and_the_others_hold_theirs(
     tables: AsyncTables, queue: QueueName, text: str | None
 ) -> None:
-    ledger = LedgerSuspensions(tables, "mail")
-    orders = Orders(ledger, ledger, _suspension)
+    orders = Orders(OrderKind.SUSPENSION, tables)
     one, other = await orders.put(queue, jobid=("a",)), await orders.put(queue, jobid=("b",))
 
     await tables.write(Change(DELIVERY_SUSPENSION, ("mail", queue, one.id), assign={"fields": text}))
 
-    damaged, read = await ledger.of(queue)
+    damaged, read = await orders.of(queue)
     assert (damaged.id, damaged.holds_every_mail, damaged.unread) == (one.id, True, (damaged.damage,))
     assert damaged.suspension(None).holds({})
     assert read == other

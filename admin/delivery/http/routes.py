@@ -2,12 +2,11 @@
 
 from typing import Final
 
-from mailmend.admin.delivery.http.conditions import CONDITIONS
 from mailmend.admin.delivery.http.entries import ENTRIES
 from mailmend.admin.delivery.http.explain import EXPLAIN
+from mailmend.admin.delivery.http.orders import CONDITIONS, SUSPENSIONS
 from mailmend.admin.delivery.http.policies import POLICIES
 from mailmend.admin.delivery.http.shared import LOG, READY, bad_request
-from mailmend.admin.delivery.http.suspensions import SUSPENSIONS
 from mailmend.admin.frame.http.application import Api
 from mailmend.admin.frame.http.monitoring import METRICS, health_router
 

@@ -14,7 +14,7 @@ from mailmend.admin.delivery.desk import DeliveryDesk
 from mailmend.admin.frame.document import Document
 from mailmend.admin.frame.http.errors import described, error
 from mailmend.admin.frame.http.monitoring import CheckBody, checks_json
-from mailmend.delivery.ledger.order_history import OrderEvent
+from mailmend.delivery.ledger.orders import OrderEvent
 from mailmend.model.errors import WrongUse
 from mailmend.model.texts import wellformed
 

@@ -21,10 +21,10 @@ from mailmend.delivery.policy.file.nodes import (
     read_parts,
     read_ungrouped,
 )
+from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policies import DocumentPath, PickupPolicies
 from mailmend.delivery.policy.policy import PickupField, ValuePattern, field_named
 from mailmend.delivery.policy.rates import RateAlgorithm
-from mailmend.delivery.policy.suspensions import Suspension
 from mailmend.model.errors import WrongUse
 from mailmend.model.grammar import read_name
 from mailmend.model.texts import Place

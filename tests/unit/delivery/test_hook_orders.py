@@ -11,14 +11,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from mailmend.cql.memory import MemoryTables
-from mailmend.delivery.ledger.order_history import OrderEvent
-from mailmend.delivery.ledger.orders import LedgerOrders
+from mailmend.delivery.ledger.orders import LedgerOrders, OrderEvent
 from mailmend.delivery.mail.entries import EntryEnd
-from mailmend.delivery.mail.hooks import HookedAttempt, HookOrder, HookResult, LimitMails, PostDecision, SuspendMails
-from mailmend.delivery.policy.conditions import MadeCondition
+from mailmend.delivery.mail.hooks import (
+    HookedAttempt,
+    HookOrder,
+    HookResult,
+    LimitMails,
+    PostDecision,
+    SuspendMails,
+    order_of,
+)
 from mailmend.delivery.policy.engine import PickupEngine
+from mailmend.delivery.policy.orders import Order, OrderKind
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
-from mailmend.delivery.policy.suspensions import MadeSuspension
 from mailmend.delivery.server.hooks import DeliveryHooks
 from mailmend.delivery.shared import hook_orders
 from mailmend.delivery.shared.orders import SharedOrders
@@ -80,10 +86,7 @@ async def test_the_ledger_has_it_with_its_owner_its_reason_and_its_end(site: Del
     site.relay.scripts[ONE] = [LATER]
     await site.put(ONE)
     await site.serve(20, [PER_DOMAIN], hooks=backing_off(site, [suspend(MINUTE), limit(MINUTE)]))
-    made: list[Any] = [
-        *await site.ledger.suspensions.of(site.queue.name),
-        *await site.ledger.conditions.of(site.queue.name),
-    ]
+    made = [order for kind in OrderKind for order in await site.ledger.of(kind, site.queue.name)]
     assert [(one.owner, one.reason, one.values) for one in made] == [
         (OWNER, "they throttle us", {"recipientdomain": ("one.example",)})
     ] * 2
@@ -99,7 +102,7 @@ async def test_the_first_success_ends_it(site: DeliverySite) -> None:
     async def look() -> None:
         for _ in range(2):
             await site.clock.pause(30)
-            found.append(len(await site.ledger.conditions.of(site.queue.name)))
+            found.append(len(await site.ledger.of(OrderKind.CONDITION, site.queue.name)))
             await site.clock.pause(60)
 
     await site.put(ONE)
@@ -124,9 +127,9 @@ async def test_the_history_says_what_which_hook_did(site: DeliverySite, caplog: 
     await site.put(ONE)
     await site.serve(2000, [PER_DOMAIN], hooks=backing_off(site, orders, ended))
     site.tables.surround = lambda _, carry_out: carry_out()
-    history, now = site.ledger.history, site.clock.micros()
-    limits = await history.of(MadeCondition, site.queue.name, now, 9)
-    suspended = await history.of(MadeSuspension, site.queue.name, now, 9)
+    now = site.clock.micros()
+    limits = await site.ledger.records(OrderKind.CONDITION, site.queue.name, now, 9)
+    suspended = await site.ledger.records(OrderKind.SUSPENSION, site.queue.name, now, 9)
     assert {*(one.by for one in limits), *(one.by for one in suspended)} == {OWNER}
     assert [one.event for one in suspended] == [OrderEvent.REMOVED, OrderEvent.RENEWED, OrderEvent.ADDED]
     assert [one.event for one in limits] == [OrderEvent.REMOVED, OrderEvent.RENEWED]
@@ -166,7 +169,7 @@ async def test_a_ledger_that_does_not_answer_holds_up_nothing(site: DeliverySite
     site.tables.surround = surround
     await site.serve(320, [PER_DOMAIN], hooks=backing_off(site, [suspend(60 * MINUTE)]))
     assert sorted(site.relay.recipients) == [ONE, TWO]
-    (one,) = await site.ledger.suspensions.of(site.queue.name)
+    (one,) = await site.ledger.of(OrderKind.SUSPENSION, site.queue.name)
     assert round((one.ends_at - site.clock.now) / MINUTE) == 55 if one.ends_at else False
 
 
@@ -179,7 +182,7 @@ async def test_no_hook_orders_without_end(
     await site.put(ONE)
     orders = [suspend(MINUTE, f"{name}.example") for name in ("a", "b", "c")]
     await site.serve(30, [PER_DOMAIN], hooks=backing_off(site, orders))
-    assert len(await site.ledger.suspensions.of(site.queue.name)) == 2
+    assert len(await site.ledger.of(OrderKind.SUSPENSION, site.queue.name)) == 2
     assert "a hook orders too much" in caplog.text
 
 
@@ -248,10 +251,10 @@ class HookOrdersMachine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 1), order=ORDERS)
     def order(self, number: int, order: HookOrder) -> None:
         server = self.servers[number]
-        server.heed([order], OWNER)
-        heeded: Any = server.suspensions if isinstance(order, SuspendMails) else server.conditions
-        lasting = [one for one in heeded.holding.values() if not one.has_ended(self.clock.now)]
-        same = [one.ends_at - self.clock.now for one in lasting if order.is_what(one, OWNER)]
+        server.apply_hook_orders([order], OWNER)
+        asked = order_of(order, QUEUE, OWNER, self.clock.now, self.clock.new_uuid())
+        ends = [one.ends_at for one in self._holding(server) if one.has_scope_of(asked)]
+        same = [ends_at - self.clock.now for ends_at in ends if ends_at]
         assert bool(same) is bool(order.lasts)
         assert not same or max(same) >= order.lasts / 2
 
@@ -276,7 +279,7 @@ class HookOrdersMachine(RuleBasedStateMachine):
     def pass_time(self, seconds: int) -> None:
         self.clock.advance(seconds)
         for server in self.servers:
-            server.conditions.expire()
+            server.in_force.expire()
 
     def teardown(self) -> None:
         """In the end all servers hold what the ledger has."""
@@ -285,7 +288,7 @@ class HookOrdersMachine(RuleBasedStateMachine):
     async def _settled(self) -> None:
         for server in (*self.servers, *self.servers):
             await self._turn(server, writes=True)
-        read: list[Any] = [*await self.ledger.suspensions.of(QUEUE), *await self.ledger.conditions.of(QUEUE)]
+        read = [order for kind in OrderKind for order in await self.ledger.of(kind, QUEUE)]
         lasting = sorted((one for one in read if not one.has_ended(self.clock.now)), key=lambda one: one.id)
         assert [self._holding(server) for server in self.servers] == [lasting, lasting]
 
@@ -295,8 +298,8 @@ class HookOrdersMachine(RuleBasedStateMachine):
         if writes:
             await server._write()
 
-    def _holding(self, server: SharedOrders) -> list[Any]:
-        all_of_it: list[Any] = [*server.suspensions.holding.values(), *server.conditions.holding.values()]
+    def _holding(self, server: SharedOrders) -> list[Order]:
+        all_of_it = [order for kind in OrderKind for order in server.in_force.holding[kind].values()]
         return sorted((one for one in all_of_it if not one.has_ended(self.clock.now)), key=lambda one: one.id)
 
 

@@ -10,8 +10,8 @@ from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshol
 from mailmend.delivery.policy.rates import DeliveryRate, RateAlgorithm
 from mailmend.model.errors import CannotReach, ServerNameTaken
 from tests.support.deliveries import DeliverySite
+from tests.support.orders import condition
 from tests.support.sharing import Ledger, SharingServer, Wire
-from tests.unit.delivery.test_conditions_heeded import condition
 
 BY_DOMAIN = (PickupField.RECIPIENT_DOMAIN,)
 
@@ -101,8 +101,9 @@ async def test_limits_set_for_a_while_may_be_each_servers_own() -> None:
     site = DeliverySite(shares=True, seats=True)
     other = site.beside()
     site.relay.seconds = other.relay.seconds = 30.0
-    made = condition(site.clock, ("one.example",), Threshold(3, cluster=False))
-    await site.ledger.conditions.put(made, site.clock.now)
+    values = {"recipientdomain": ("one.example",)}
+    made = condition(site.clock.now, values, Threshold(3, cluster=False), queue=site.queue.name)
+    await site.ledger.put(made, site.clock.now)
     for number in range(12):
         await site.put(f"r{number}@one.example")
     await both(site, other, 100, at_most(1), prefetch=4)

@@ -12,7 +12,7 @@ import pytest
 from mailmend.admin.delivery.desk import READERS_MAX
 from mailmend.admin.frame.http.access import Access, parse_tokens
 from mailmend.admin.frame.http.callers import BODY_BYTES_MAX
-from mailmend.delivery.ledger.order_history import LedgerOrderHistory
+from mailmend.delivery.ledger.orders import LedgerOrders
 from mailmend.mailqueue.prometheus import CONTENT_TYPE
 from mailmend.model.errors import CannotReach
 from mailmend.repair.log_fields import text_line
@@ -245,7 +245,7 @@ async def test_what_cannot_be_written_into_the_history_is_in_the_log(
     async def refused(*_: object) -> None:
         raise CannotReach("no node answered")
 
-    monkeypatch.setattr(LedgerOrderHistory, "put", refused)
+    monkeypatch.setattr(LedgerOrders, "put_record", refused)
     answer = await client.post("/suspensions", json={"everything": True, "why": "x"})
     assert answer.status_code == 200
     assert len((await client.get("/suspensions")).json()["suspensions"]) == 1

@@ -9,7 +9,7 @@ import pytest
 from mailmend.admin.delivery.http.policies import PoliciesAnswer
 from mailmend.admin.frame.http.access import Access
 from mailmend.admin.frame.http.desk import ASKED_EVERY
-from mailmend.delivery.ledger.suspensions import LedgerSuspensions
+from mailmend.delivery.ledger.orders import LedgerOrders
 from mailmend.mailqueue.background import cancelled
 from mailmend.model.errors import CannotReach
 from tests.support.delivery_desk import DeliveryWorld
@@ -110,7 +110,7 @@ async def test_a_ledger_that_does_not_answer_is_seen_in_the_servers_health(
         raise CannotReach("no node answered at 10.0.0.1")
 
     async with world.client() as client, world.delivering():
-        monkeypatch.setattr(LedgerSuspensions, "of", refused)
+        monkeypatch.setattr(LedgerOrders, "of", refused)
         await world.clock.pause(6)
         health = await client.get("/health")
         failed = await client.get("/suspensions")

@@ -12,8 +12,8 @@ from mailmend.delivery.mail.entries import (
     DeliveryEntry,
     EntryId,
     EntryOrder,
+    EntryOrderKind,
     EntryState,
-    OrderKind,
     OutgoingMail,
 )
 from mailmend.delivery.mail.queued import EntryAction, EntryChange, EntryField, EntryFilter, QueuedEntry
@@ -107,7 +107,7 @@ def test_the_null_sender_is_named_as_in_smtp() -> None:
 LATER, LATEST = NOON + timedelta(hours=1), NOON + timedelta(hours=2)
 
 
-def order(kind: OrderKind) -> EntryOrder:
+def order(kind: EntryOrderKind) -> EntryOrder:
     return EntryOrder(kind, "eve", "because", NOON)
 
 
@@ -126,7 +126,7 @@ def made(action: EntryAction, one: QueuedEntry, until: datetime | None = None) -
     return found
 
 
-def with_order(kind: OrderKind) -> QueuedEntry:
+def with_order(kind: EntryOrderKind) -> QueuedEntry:
     before = EntryOrder(kind, "ann", "before", NOON - timedelta(days=1))
     return replace(ONE, entry=replace(ONE.entry, order=before))
 
@@ -138,30 +138,35 @@ EXPIRES = replace(ONE, mail=replace(ONE.mail, expires_at=LATER))
 @pytest.mark.parametrize(
     ("action", "one", "until", "found"),
     [
-        (EntryAction.HOLD, ONE, None, {"order": order(OrderKind.HOLD), "due_at": NOON + HELD_FOR}),
+        (EntryAction.HOLD, ONE, None, {"order": order(EntryOrderKind.HOLD), "due_at": NOON + HELD_FOR}),
         (
             EntryAction.HOLD,
-            with_order(OrderKind.BOUNCE),
+            with_order(EntryOrderKind.BOUNCE),
             None,
-            {"order": order(OrderKind.HOLD), "due_at": NOON + HELD_FOR},
+            {"order": order(EntryOrderKind.HOLD), "due_at": NOON + HELD_FOR},
         ),
-        (EntryAction.HOLD, with_order(OrderKind.HOLD), None, {}),
-        (EntryAction.BOUNCE, ONE, None, {"order": order(OrderKind.BOUNCE), "due_at": NOON}),
-        (EntryAction.BOUNCE, with_order(OrderKind.HOLD), None, {"order": order(OrderKind.BOUNCE), "due_at": NOON}),
-        (EntryAction.BOUNCE, with_order(OrderKind.BOUNCE), None, {}),
-        (EntryAction.RELEASE, with_order(OrderKind.HOLD), None, {"order": None, "due_at": NOON}),
-        (EntryAction.RELEASE, with_order(OrderKind.BOUNCE), None, {}),
+        (EntryAction.HOLD, with_order(EntryOrderKind.HOLD), None, {}),
+        (EntryAction.BOUNCE, ONE, None, {"order": order(EntryOrderKind.BOUNCE), "due_at": NOON}),
+        (
+            EntryAction.BOUNCE,
+            with_order(EntryOrderKind.HOLD),
+            None,
+            {"order": order(EntryOrderKind.BOUNCE), "due_at": NOON},
+        ),
+        (EntryAction.BOUNCE, with_order(EntryOrderKind.BOUNCE), None, {}),
+        (EntryAction.RELEASE, with_order(EntryOrderKind.HOLD), None, {"order": None, "due_at": NOON}),
+        (EntryAction.RELEASE, with_order(EntryOrderKind.BOUNCE), None, {}),
         (EntryAction.RELEASE, DUE_LATER, None, {}),
         (EntryAction.RETRY, DUE_LATER, None, {"order": None, "due_at": NOON}),
         (EntryAction.RETRY, replace(ONE, due_at=NOON), None, {}),
         (EntryAction.RETRY, ONE, None, {}),
-        (EntryAction.RETRY, replace(with_order(OrderKind.HOLD), due_at=LATER), None, {}),
+        (EntryAction.RETRY, replace(with_order(EntryOrderKind.HOLD), due_at=LATER), None, {}),
         (EntryAction.DEFER, ONE, LATEST, {"order": None, "due_at": LATEST}),
         (EntryAction.DEFER, DUE_LATER, LATEST, {"order": None, "due_at": LATEST}),
         (EntryAction.DEFER, DUE_LATER, LATER, {}),
         (EntryAction.DEFER, EXPIRES, LATEST, {"order": None, "due_at": LATER}),
         (EntryAction.DEFER, ONE, None, {}),
-        (EntryAction.DEFER, with_order(OrderKind.HOLD), LATEST, {}),
+        (EntryAction.DEFER, with_order(EntryOrderKind.HOLD), LATEST, {}),
     ],
 )
 def test_a_command_changes_the_order_and_when_a_recipient_is_due_and_nothing_else(

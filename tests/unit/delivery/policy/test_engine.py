@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mailmend.delivery.policy.engine import Picked, PickupEngine
+from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold, ThresholdCondition, pattern_of
 from mailmend.delivery.policy.rates import DeliveryRate, RateAlgorithm
 from mailmend.delivery.policy.sub_queues import URGENT_IN_A_ROW, ActiveMail, SubQueue
-from mailmend.delivery.policy.suspensions import Suspension
 from tests.support.thorough import few_or
 
 LOCAL_IP, DOMAIN, JOB = PickupField.LOCAL_IP, PickupField.RECIPIENT_DOMAIN, PickupField.JOB_ID

@@ -14,6 +14,7 @@ from mailmend.delivery.policy.explaining import (
     explain_mail,
     next_source,
 )
+from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.policy import (
     CounterPolicy,
@@ -25,7 +26,6 @@ from mailmend.delivery.policy.policy import (
 )
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate, RateAlgorithm
 from mailmend.delivery.policy.sub_queues import UNKNOWN, ActiveMail
-from mailmend.delivery.policy.suspensions import Suspension
 
 DOMAIN, LOCAL_IP, MX = PickupField.RECIPIENT_DOMAIN, PickupField.LOCAL_IP, PickupField.REMOTE_MX
 FIRST, SECOND_ONE = "192.0.2.1", "192.0.2.2"

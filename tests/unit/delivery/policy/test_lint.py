@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.delivery.policy.lint import POLICY_RULES, PolicyFinding, lint_policies
+from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.policy import (
     CounterPolicy,
@@ -19,7 +20,6 @@ from mailmend.delivery.policy.policy import (
     pattern_of,
 )
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate
-from mailmend.delivery.policy.suspensions import Suspension
 
 DOMAIN, MX, JOB, LOCAL_IP = (
     PickupField.RECIPIENT_DOMAIN,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.policy import (
     CounterKey,
@@ -13,7 +14,6 @@ from mailmend.delivery.policy.policy import (
     ValuePattern,
 )
 from mailmend.delivery.policy.recorded import groups_of, sources_of, values_of, with_concurrency
-from mailmend.delivery.policy.suspensions import Suspension
 from tests.support.attempts import attempt
 
 TENANT, DOMAIN, SOURCE = PickupField.TENANT_ID, PickupField.RECIPIENT_DOMAIN, PickupField.LOCAL_IP

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.policy import (
     NO_GROUPS,
@@ -22,7 +23,6 @@ from mailmend.delivery.policy.rates import SECOND, DeliveryRate, RateAlgorithm
 from mailmend.delivery.policy.recorded import MILLI, RecordedAttempt, groups_of, tells_sources, with_concurrency
 from mailmend.delivery.policy.replay_sums import ReplaySums, most_delayed
 from mailmend.delivery.policy.replaying import AttemptReplay, BegunAttempt, CounterUse, LimitKind, most_refusing
-from mailmend.delivery.policy.suspensions import Suspension
 from mailmend.model.errors import WrongUse
 from tests.support.attempts import START, attempt
 

@@ -1,0 +1,235 @@
+"""Orders for the deliveries of a queue, as people and programs read them: the answers of the commands and of HTTP."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from mailmend.admin.delivery.limits import limits_json, limits_text
+from mailmend.admin.delivery.orders import WORDS, AddOrderRequest, ListOrdersRequest, OrderState, RemoveOrderRequest
+from mailmend.admin.frame.document import Document, Grid
+from mailmend.admin.frame.values import NOTHING_WRITTEN, plain, printable, shown
+from mailmend.admin.queue.request import QueueAnswer
+from mailmend.admin.queue.values import queue_document
+from mailmend.delivery.ledger.orders import OrderRecord
+from mailmend.delivery.policy.orders import Order, OrderKind
+
+_NO_END: Final = "it is removed"
+"""What ends an order that has no time of its own."""
+
+
+def add_document(result: QueueAnswer[AddOrderRequest, OrderState]) -> Document:
+    request = result.request
+    state = result.found
+    order = state.order
+    words = WORDS[order.kind]
+    json = {"dry_run": request.dry_run, order.kind.value: _state_json(state)}
+    said = f"{request.queue}: {_effect(order)}, {until_text(order.ends_at)}."
+    if request.dry_run:
+        lines = [f"{NOTHING_WRITTEN} {words.would_be_added} {said}", *_on_servers(state)]
+        return queue_document(result, json, lines)
+    removal = f"mailmend {words.command} remove {request.queue} {order.id}"
+    lines = [
+        f"{words.added} {said}",
+        *_on_servers(state),
+        f"Its servers heed it within seconds; {words.under_way}. {removal}",
+    ]
+    return queue_document(result, json, lines)
+
+
+def remove_document(result: QueueAnswer[RemoveOrderRequest, OrderState]) -> Document:
+    request = result.request
+    order = result.found.order
+    words = WORDS[order.kind]
+    json = {"dry_run": request.dry_run, order.kind.value: _state_json(result.found)}
+    line = f"{words.removed} {request.queue}, within seconds: {_effect(order)}."
+    if request.dry_run:
+        line = f"{NOTHING_WRITTEN} {words.would_be_removed} {request.queue}: {_effect(order)}."
+    return queue_document(result, json, (line,))
+
+
+def list_document(result: QueueAnswer[ListOrdersRequest, Sequence[OrderState | OrderRecord]]) -> Document:
+    request = result.request
+    if request.history:
+        return _history_document(result, [record for record in result.found if isinstance(record, OrderRecord)])
+    states = [state for state in result.found if isinstance(state, OrderState)]
+    words = WORDS[request.kind]
+    json = {f"{request.kind.value}s": [_state_json(state) for state in states]}
+    if not states:
+        return queue_document(result, json, (f"{words.empty} {request.queue}.",))
+    rows = [_listed(state) for state in states]
+    grid = Grid(f"{words.title} {request.queue}", tuple(rows[0]), [tuple(row.values()) for row in rows], words.wrapped)
+    unread = [text for state in states for text in _unread_texts(state.order)]
+    return queue_document(result, json, (grid, *unread))
+
+
+def _listed(state: OrderState) -> dict[str, str]:
+    """The cells of an order in a list, by their columns."""
+    order = state.order
+    times_and_owner = {
+        "made": shown(order.made_at),
+        "ends": _end_cell(order.ends_at),
+        "by": printable(order.owner),
+        "why": printable(order.reason),
+    }
+    if order.kind is OrderKind.SUSPENSION:
+        return {"id": str(order.id), "which mails": _which(order), **times_and_owner}
+    return {
+        "id": str(order.id),
+        "for": _which(order),
+        "limits": _limits_of(order),
+        **times_and_owner,
+        "on servers": "; ".join(_on_servers(state)),
+    }
+
+
+def _history_document(
+    result: QueueAnswer[ListOrdersRequest, Sequence[OrderState | OrderRecord]], records: Sequence[OrderRecord]
+) -> Document:
+    queue = result.request.queue
+    limit = result.request.limit
+    kind = result.request.kind.value
+    json = {
+        "history": [
+            {"id": record.id, "at": record.at, "event": record.event, "by": record.by, kind: order_json(record.order)}
+            for record in records
+        ]
+    }
+    if not records:
+        return queue_document(result, plain(json), (f"No {kind} of {queue} was changed in the last 30 days.",))
+    columns = ("when", "what", "by", kind, "ends", "why", "id")
+    rows = [
+        (
+            shown(record.at),
+            record.event.value,
+            printable(record.by),
+            _effect(record.order, _limits_of(record.order)),
+            _end_cell(record.order.ends_at),
+            printable(record.order.reason),
+            str(record.order.id),
+        )
+        for record in records
+    ]
+    grid = Grid(f"What was done to each {kind} of {queue}, newest first", columns, rows, frozenset({"by", kind}))
+    body = (grid, f"These are the newest {limit:,}; more: --changes.") if len(records) == limit else (grid,)
+    return queue_document(result, plain(json), body)
+
+
+def _effect(order: Order, limits: str = "") -> str:
+    """Which mails an order is of, and the limits of a condition."""
+    if order.kind is OrderKind.SUSPENSION:
+        return _which(order)
+    return f"{limits or limits_text(order.threshold)}, for {_which(order)}"
+
+
+def _which(order: Order) -> str:
+    is_suspension = order.kind is OrderKind.SUSPENSION
+    if is_suspension and order.damage:
+        return "every mail, as it cannot be read"
+    if not order.has_scope:
+        return "what cannot be read"
+    named = ", ".join(f"{name} {' or '.join(texts)}" for name, texts in order.values.items())
+    if is_suspension:
+        return printable(named) or "every mail"
+    counted = ", ".join(order.fields) or "everything together"
+    return printable(f"{named or 'all'} of what is counted by {counted}")
+
+
+def _limits_of(order: Order) -> str:
+    limits = limits_text(order.threshold)
+    if order.damage:
+        return f"{limits}, as it cannot be read"
+    return limits
+
+
+def _unread_texts(order: Order) -> Iterator[str]:
+    """What an order does that cannot be read, and how to mend that."""
+    if order.kind is OrderKind.SUSPENSION:
+        why = "; ".join(order.unread)
+        effect = "holds every mail" if order.holds_every_mail else "holds every mail that its other fields name"
+    else:
+        why = order.damage
+        effect = (
+            "lets no such mail begin" if order.has_scope else "sets no limits, and the limits of the policy files hold"
+        )
+    if why:
+        words = WORDS[order.kind]
+        removal = f"mailmend {words.command} remove {order.queue} {order.id}"
+        yield printable(
+            f"{order.id} cannot be read: {why}. Until {_NO_END} it {effect}. "
+            f"{words.remedy} in a way that can be read, then: {removal}"
+        )
+
+
+def _on_servers(state: OrderState) -> Iterator[str]:
+    """Where a condition sets no limits, and what it means where it does: each once, whichever servers it is of."""
+    if state.order.kind is OrderKind.SUSPENSION:
+        return
+    if not state.servers:
+        yield "No server of the queue is at work: whether a policy counts by these fields is not known."
+    for why in dict.fromkeys(condition.parked for _, condition in state.servers if condition.parked):
+        where = "" if state.parked else f" on {_names(state, why)}"
+        yield printable(f"Parked{where}: {why}.")
+    for said, group in dict.fromkeys(pair for _, condition in state.servers for pair in condition.groups.items()):
+        yield printable(f"{said} is counted as {group}: the limits are for the whole group.")
+
+
+def _names(state: OrderState, why: str) -> str:
+    return ", ".join(server for server, condition in state.servers if condition.parked == why)
+
+
+def until_text(ends_at: datetime | None) -> str:
+    """Until when an order holds, within a sentence."""
+    if ends_at is None:
+        return f"until {_NO_END}"
+    return f"until {shown(ends_at)}"
+
+
+def _end_cell(ends_at: datetime | None) -> str:
+    if ends_at is None:
+        return f"when {_NO_END}"
+    return shown(ends_at)
+
+
+def suspended_text(order: Order) -> str:
+    """That a suspension holds a mail, and how to end that."""
+    until = until_text(order.ends_at)
+    lift = f"mailmend suspend remove {order.queue} {order.id}"
+    said = f"Suspended by {order.owner} since {shown(order.made_at)}, {until}: {order.reason}. To let it go: {lift}"
+    return printable(said)
+
+
+def set_text(order: Order) -> str:
+    """Who set the limits of a condition, until when, and why."""
+    until = f" until {shown(order.ends_at)}" if order.ends_at else ""
+    return printable(f"{order.owner} set{until} ({order.reason})")
+
+
+def order_json(order: Order) -> dict[str, Any]:
+    scope: Mapping[str, Any] = {"fields": order.values}
+    unread: Any = order.unread
+    if order.kind is OrderKind.CONDITION:
+        scope = {"fields": order.fields, "if": order.values, "then": limits_json(order.threshold)}
+        unread = order.damage or None
+    found: dict[str, Any] = plain(
+        {
+            "id": order.id,
+            **scope,
+            "made_at": order.made_at,
+            "ends_at": order.ends_at,
+            "owner": order.owner,
+            "why": order.reason,
+            "unread": unread,
+        }
+    )
+    return found
+
+
+def _state_json(state: OrderState) -> dict[str, Any]:
+    found = order_json(state.order)
+    if state.order.kind is OrderKind.SUSPENSION:
+        return found
+    servers = [
+        {"server": server, "parked": condition.parked or None, "counted_as": dict(condition.groups)}
+        for server, condition in state.servers
+    ]
+    return {**found, "parked": state.parked or None, "servers": servers}
