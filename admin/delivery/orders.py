@@ -24,6 +24,7 @@ from mailmend.delivery.policy.orders import (
     ServedPolicies,
     new_order,
     normal_scope,
+    refuse_negative_limits,
     with_conditions,
 )
 from mailmend.delivery.policy.policy import PatternTexts, Threshold
@@ -211,8 +212,7 @@ def _refuse_unsaid_limits(request: AddOrderRequest) -> None:
         what = "--all is always, and values are given" if request.values else "it is not said for which values"
         mend = "Name them, like --if recipientdomain=example.org; for all that the policy counts: --all."
         raise WrongUse(what, mend=mend)
-    if (threshold.concurrency or 0) < 0 or (threshold.connect_interval or 0) < 0:
-        raise WrongUse("limits must not be negative", mend="0 deliveries at once lets none begin.")
+    refuse_negative_limits(threshold)
     limits = (threshold.concurrency, threshold.rate, threshold.connect_interval)
     if request.unlimited is any(limit is not None for limit in limits):
         what = (

@@ -8,7 +8,15 @@ from uuid import UUID
 
 from mailmend.delivery.mail.attempts import SMTP_PORT, AttemptStage, SourceAddress, TlsLevel
 from mailmend.delivery.mail.entries import EntryEnd, EntryId
-from mailmend.delivery.policy.orders import NOTHING_BEGINS, ORDER_MAX, Order, OrderKind, new_order, normal_scope
+from mailmend.delivery.policy.orders import (
+    NOTHING_BEGINS,
+    ORDER_MAX,
+    Order,
+    OrderKind,
+    new_order,
+    normal_scope,
+    refuse_negative_limits,
+)
 from mailmend.delivery.policy.policy import PatternTexts, PickupField, Threshold
 from mailmend.model.errors import WrongUse
 from mailmend.model.ids import QueueName
@@ -152,9 +160,8 @@ class SuspendMails:
         _refuse_time(self.lasts)
         if not self.values:
             raise WrongUse("it is not said which mails are suspended", mend="Name values of a field.")
-        self.scope  # noqa: B018 - refuses what is not valid
+        self.scope()
 
-    @property
     def scope(self) -> tuple[tuple[str, ...], PatternTexts]:
         return normal_scope(OrderKind.SUSPENSION, _texts(self.values))
 
@@ -183,11 +190,9 @@ class LimitMails:
 
     def __post_init__(self) -> None:
         _refuse_time(self.lasts)
-        if (self.threshold.concurrency or 0) < 0 or (self.threshold.connect_interval or 0) < 0:
-            raise WrongUse("limits must not be negative", mend="0 deliveries at once lets none begin.")
-        self.scope  # noqa: B018 - refuses what is not valid
+        refuse_negative_limits(self.threshold)
+        self.scope()
 
-    @property
     def scope(self) -> tuple[tuple[str, ...], PatternTexts]:
         fields = [pickup_field.value for pickup_field in self.fields or self.values]
         return normal_scope(OrderKind.CONDITION, _texts(self.values), fields)
@@ -206,7 +211,7 @@ def order_of(given: HookOrder, queue: QueueName, owner: str, now: datetime, new_
     return new_order(
         kind,
         queue,
-        given.scope,
+        given.scope(),
         owner=owner,
         reason=noted(given.reason),
         now=now,

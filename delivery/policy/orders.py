@@ -262,6 +262,12 @@ def normal_scope(
     return names, spelled
 
 
+def refuse_negative_limits(threshold: Threshold) -> None:
+    """Raises WrongUse: a limit is below 0."""
+    if (threshold.concurrency or 0) < 0 or (threshold.connect_interval or 0) < 0:
+        raise WrongUse("limits must not be negative", mend="0 deliveries at once lets none begin.")
+
+
 def _refuse_other_fields(names: Sequence[str], values: PatternTexts) -> None:
     for name in values:
         if field_named(name).value not in names:

@@ -3,33 +3,37 @@
 A server reads all orders before it obeys any: where the ledger cannot be read, nothing changes. An order that cannot be
 read does not stop the others: a suspension holds more mails than it names, a condition lets nothing begin of the
 mails that it names, or is parked where it does not tell them.
+
+This server obeys an order of a hook at once; the ledger keeps it for the other servers.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from mailmend.delivery.ledger.orders import LedgerOrders
+from mailmend.delivery.ledger.orders import LedgerOrders, OrderEvent, OrderRecord
 from mailmend.delivery.ledger.policies import SAID_FOR
 from mailmend.delivery.mail.entries import EndedEntry, EntryEnd
-from mailmend.delivery.mail.hooks import HookOrder, SuspendMails
+from mailmend.delivery.mail.hooks import HookOrder, SuspendMails, order_of
 from mailmend.delivery.mail.queued import EntryChange
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.orders import Order, OrderKind, PlacedCondition, ServedPolicies, with_conditions
 from mailmend.delivery.policy.policy import CounterPolicy
 from mailmend.delivery.policy.sub_queues import UNKNOWN
-from mailmend.delivery.shared.hook_orders import HookOrders
 from mailmend.mailqueue.background import paused
 from mailmend.model.errors import MailmendError
 from mailmend.model.ids import EnqueueId, QueueName
 from mailmend.model.instants import instant_of, nanos_in, nanos_of, span_of
 from mailmend.model.ports import Clock
+
+HOLDING_MAX: Final = 1_000
+"""The maximum number of suspensions of hooks in a queue, and also of conditions; a further one is not taken."""
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 
@@ -64,7 +68,7 @@ class EngineOrders:
             self._suspend(new, gone)
             self.holding[kind] = found
             return bool(new or gone)
-        gone = [order for order in gone if order.id in self._ends]
+        gone = [order for order in gone if order.id in self._ends]  # a condition without an entry is over already
         self.holding[kind] = found
         if new or gone:
             lasting = {name: at for name, at in self._ends.items() if name in found}
@@ -164,9 +168,98 @@ def _log_placed(placed: PlacedCondition) -> None:
         _LOG.info("a condition sets limits", extra={**shown, **groups})
 
 
+@dataclass(slots=True, eq=False)
+class HookOrders:
+    """Orders of the hooks of one server, until the ledger has them.
+
+    No attempt waits for the ledger. Until the ledger has an order, the order holds on this server alone, in addition to
+    the orders that the server reads meanwhile.
+    """
+
+    queue: QueueName
+    clock: Clock
+    _unwritten: dict[UUID, Order] = field(default_factory=dict)
+    _unremoved: dict[UUID, Order] = field(default_factory=dict)
+    _renewed: set[UUID] = field(default_factory=set)
+
+    def ordered(self, given: HookOrder, owner: str, holding: Iterable[Order]) -> Sequence[Order] | None:
+        """The orders that hold after this one, of all that hold of its kind; None where nothing changes."""
+        now = self._now
+        order = order_of(given, self.queue, owner, now, self.clock.new_uuid())
+        lasting = [other for other in holding if not other.has_ended(now)]
+        same = [other for other in lasting if other.owner == owner and other.has_scope_of(order)]
+        if not given.lasts:
+            return self._without(same, lasting)
+        for other in same:
+            # Half of its time is left: nothing is written before.
+            suffices = other.ends_at is not None and other.ends_at - now >= given.lasts / 2
+            if suffices and other.threshold == order.threshold:
+                return None
+        if same:
+            order = replace(order, id=same[0].id, made_at=same[0].made_at)
+        return self._with(order, lasting)
+
+    def beside(self, read: Sequence[Order], kind: OrderKind) -> Sequence[Order]:
+        """What holds of a kind by a reading, with what the ledger has not been told yet."""
+        unwritten = {order.id: order for order in self._unwritten.values() if order.kind is kind}
+        found = [order for order in read if order.id not in unwritten and order.id not in self._unremoved]
+        return [*found, *unwritten.values()]
+
+    async def write(self, ledger: LedgerOrders) -> None:
+        """Tell the ledger what it does not know yet.
+
+        Raises:
+            CannotReach: it does not answer; what is left is told the next time.
+        """
+        for order in list(self._unwritten.values()):
+            if not order.has_ended(self._now):
+                await ledger.put(order, self._now)
+                event = OrderEvent.RENEWED if order.id in self._renewed else OrderEvent.ADDED
+                await self._record(ledger, event, order)
+            if self._unwritten.get(order.id) is order:
+                del self._unwritten[order.id]
+        for order in list(self._unremoved.values()):
+            await ledger.remove(order, self._now)
+            await self._record(ledger, OrderEvent.REMOVED, order)
+            if self._unremoved.get(order.id) is order:
+                del self._unremoved[order.id]
+
+    @property
+    def _now(self) -> datetime:
+        return instant_of(self.clock.micros())
+
+    def _with(self, order: Order, lasting: Sequence[Order]) -> Sequence[Order] | None:
+        others = [other for other in lasting if other.id != order.id]
+        if sum(other.is_of_hook for other in others) >= HOLDING_MAX:
+            _LOG.warning("a hook orders too much", extra={"owner": order.owner, "holding": HOLDING_MAX})
+            return None
+        if order.id not in self._unwritten:
+            if len(others) == len(lasting):
+                self._renewed.discard(order.id)
+            else:
+                self._renewed.add(order.id)
+        self._unwritten[order.id] = order
+        self._unremoved.pop(order.id, None)
+        return [*others, order]
+
+    def _without(self, ended: Sequence[Order], lasting: Sequence[Order]) -> Sequence[Order] | None:
+        for order in ended:
+            self._unwritten.pop(order.id, None)
+            self._unremoved[order.id] = order
+        return [order for order in lasting if order not in ended] if ended else None
+
+    async def _record(self, ledger: LedgerOrders, event: OrderEvent, order: Order) -> None:
+        """Keep in the history what was done; where that fails it is done all the same."""
+        try:
+            await ledger.put_record(OrderRecord(self.clock.new_uuid(), event, order, order.owner))
+        except MailmendError as error:
+            shown = {"event": event.value, "id": str(order.id), "owner": order.owner, "error": str(error)}
+            _LOG.warning("what a hook orders cannot be written into the history", extra=shown)
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class SharedOrders:
-    """Has the engine of one server heed what is ordered for its queue; the policies of the file stay as they are.
+    """Has the engine of one server obey the orders of its queue; the policies of the file stay as they are.
 
     Attributes:
         server: the name of this process, under which it says what it counts by.
@@ -206,7 +299,7 @@ class SharedOrders:
                 self.wake()
 
     async def read(self) -> None:
-        """Heed what the ledger says now.
+        """Have the engine obey the orders that the ledger has now.
 
         Raises:
             CannotReach: the ledger does not answer.
@@ -220,7 +313,7 @@ class SharedOrders:
             self.wake()
 
     async def keep_current(self, stop: asyncio.Event) -> None:
-        """Read until a stop signal; after an error all stays as it was, and it is read again at the next turn."""
+        """Read the orders until a stop signal. After an error all orders stay as they were until the next reading."""
         while not stop.is_set():
             if self.in_force.expire():
                 self.wake()
@@ -236,7 +329,10 @@ class SharedOrders:
         return bool(self._failing)
 
     async def intents_of(self, mail: EnqueueId) -> Mapping[int, EntryChange]:
-        """What is ordered of its entries, by number, for after their attempts; where it cannot be read, nothing is."""
+        """The changes of a mail's entries that are ordered for after their attempts, by number.
+
+        A ledger that cannot be read orders nothing.
+        """
         try:
             return {} if self._failing else await self.ledger.intents.of(self.queue, mail)
         except Exception as error:  # noqa: BLE001 - the mail goes on as it would
@@ -244,17 +340,17 @@ class SharedOrders:
             return {}
 
     async def intents_after(self, mail: EnqueueId, ended: Iterable[EndedEntry]) -> Mapping[int, EntryChange]:
-        """The same at its end: always asked for where a server refused, and else where something was ordered lately."""
+        """The same changes when a mail ends. The ledger is read where a server refused, or where any were ordered."""
         looks = self.intended or any(entry.end is EntryEnd.REFUSED for entry in ended)
         return await self.intents_of(mail) if looks else {}
 
     async def forget_intents(self, mail: EnqueueId, numbers: Iterable[int]) -> None:
-        """They were carried out, or came too late; where this fails they expire, and are void until then."""
+        """Remove changes that were carried out or came too late. Where this fails, they are void until they expire."""
         with suppress(MailmendError):
             await self.ledger.intents.remove(self.queue, mail, numbers)
 
     async def leave(self) -> None:
-        """Say no longer what this server counts by; where that fails it is forgotten a few minutes later."""
+        """Remove what this server counts by from the ledger. Where that fails, the row expires in a few minutes."""
         with suppress(MailmendError):
             await self._write()
             if self._said:
@@ -280,10 +376,10 @@ class SharedOrders:
         return min(self.every, span_of(left))
 
     async def _tried(self, otherwise: str, step: Callable[[], Awaitable[None]]) -> bool:
-        """Whether it was done: deliveries go on whatever the ledger says, and a failure is said once."""
+        """Whether a step was done. Deliveries go on whatever the ledger answers; the log has each failure once."""
         try:
             await step()
-        except Exception as error:  # noqa: BLE001 - likewise
+        except Exception as error:  # noqa: BLE001 - deliveries go on
             if otherwise not in self._failing:
                 trace = None if isinstance(error, MailmendError) else error
                 _LOG.warning(otherwise, extra={"error": str(error)}, exc_info=trace)

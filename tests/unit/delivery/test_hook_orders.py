@@ -26,7 +26,7 @@ from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.orders import Order, OrderKind
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
 from mailmend.delivery.server.hooks import DeliveryHooks
-from mailmend.delivery.shared import hook_orders
+from mailmend.delivery.shared import orders as shared_orders
 from mailmend.delivery.shared.orders import SharedOrders
 from mailmend.model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_ORDER_HISTORY, DELIVERY_SUSPENSION
 from mailmend.model.errors import AccessDenied, CannotReach, WrongUse
@@ -177,7 +177,7 @@ async def test_no_hook_orders_without_end(
     site: DeliverySite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """So many values as its queue has recipients, say; what is there already is still renewed."""
-    monkeypatch.setattr(hook_orders, "HOLDING_MAX", 2)
+    monkeypatch.setattr(shared_orders, "HOLDING_MAX", 2)
     site.relay.scripts[ONE] = [LATER]
     await site.put(ONE)
     orders = [suspend(MINUTE, f"{name}.example") for name in ("a", "b", "c")]
