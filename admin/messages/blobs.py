@@ -53,6 +53,7 @@ from mailmend.admin.queue import connections as queues
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.blobs.cassandra import CassandraStore
 from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.mailqueue.collection.broker_references import topic_references
 from mailmend.mailqueue.collection.collecting import (
     BlobCollection,
     CollectableStore,
@@ -63,7 +64,6 @@ from mailmend.mailqueue.collection.collecting import (
     TablesStore,
 )
 from mailmend.mailqueue.collection.scan import blob_fields
-from mailmend.mailqueue.collection.topic_references import topic_references
 from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
 from mailmend.mailqueue.rules.blob_collection import BlobVerdict, CollectionRule, ListedBlob, MissingBlob
 from mailmend.model.catalog.ledger import KEEP, KeyspaceLease

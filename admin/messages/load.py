@@ -35,8 +35,7 @@ from mailmend.model.texts import keyspace_option
 from mailmend.repair.scanners.lookup import similar_user
 from mailmend.repair.store.loading import Folder, Loaded, Loader
 from mailmend.repair.store.mail_files import FolderKind, Refused, kind_of
-from mailmend.repair.store.mailbox_names import did_you_mean, mailbox_name, user_name
-from mailmend.repair.store.mailboxes import Mailboxes
+from mailmend.repair.store.mailboxes import Mailboxes, did_you_mean, mailbox_name, user_name
 from mailmend.repair.store.mbox import Doubt
 from mailmend.repair.store.message_store import MessageStore
 

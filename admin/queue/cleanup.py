@@ -34,11 +34,10 @@ from mailmend.admin.messages.mending import CheckedTopics, CheckRequest, Mending
 from mailmend.admin.queue import connections as wired
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.garbage_collection import agreed, collector_for
-from mailmend.mailqueue.cleanup.cleaning import CleanupSettings, QueueCleanup
-from mailmend.mailqueue.cleanup.planned import PlannedCleanup, planned_of
+from mailmend.mailqueue.cleanup.cleaning import CleanupSettings, PlannedCleanup, QueueCleanup, planned_of
 from mailmend.mailqueue.cleanup.scan import Mark
 from mailmend.mailqueue.cleanup.writes import MENDED, CleanedQueue, FindingsRecord
-from mailmend.mailqueue.collection.topic_references import topic_references, without_blobs
+from mailmend.mailqueue.collection.broker_references import topic_references, without_blobs
 from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
 from mailmend.mailqueue.rabbitmq.sweep import Sweeper
 from mailmend.mailqueue.rules.cleanup import MarksRule, QueuePlace

@@ -17,9 +17,8 @@ from mailmend.admin.schema.measuring import GivenTraffic, measure
 from mailmend.admin.schema.traffic import ENQUEUED
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.configuration import Configurations
-from mailmend.mailqueue.rules.advice import Traffic
+from mailmend.mailqueue.rules.advice import ConfigurationAdvice, Traffic, advise_configuration
 from mailmend.mailqueue.rules.configuration import DEFAULT, ConfigurationEvent, QueueConfiguration, change
-from mailmend.mailqueue.rules.slice_advice import ConfigurationAdvice, advise_configuration
 from mailmend.mailqueue.rules.slices import Slicing
 from mailmend.model.ports import Progress
 from mailmend.model.texts import keyspace_option

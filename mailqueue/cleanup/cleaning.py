@@ -1,22 +1,26 @@
-"""The cleanup of all queues of a keyspace: what the online sweep has not reached, and marks that never expire.
+"""The cleanup of all queues of a keyspace: what sweeps have not reached, and approved plans of it.
 
-Everything is scanned twice, the delay apart, and only what was over both times is removed: the browse start moves, then
-blobs go, then rows by whole partitions; then the content start moves, and marks go. Removals carry a stamp T from
-before the first scan: whatever anybody writes since stays, so James, workers and the online sweep may run meanwhile.
-Each step may be the last one of a process; the next run begins again with what is still there.
+A plan holds what an earlier look saw, perhaps hours before. Of what two looks show now, only that
+is mended which the plan names with the same counts and starts. Whatever else they show is not part
+of the plan, and is not reported.
+
+Everything is scanned twice, the delay apart, and only what was over both times is removed: the
+browse start moves, then blobs go, then rows by whole partitions; then the content start moves, and
+marks go. Removals carry a stamp T from before the first scan: whatever anybody writes since stays,
+so James, workers and the online sweep may run meanwhile. Each step may be the last one of a
+process; the next run begins again with what is still there.
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, TypeVar
 
 from mailmend.mailqueue.broker import Broker
-from mailmend.mailqueue.cleanup.planned import PlannedCleanup
 from mailmend.mailqueue.cleanup.scan import Mark, MarksGone, MarksWanted, QueueScan, QueueScanner
 from mailmend.mailqueue.cleanup.writes import MENDED, CleanedQueue, FindingsRecord, QueueCleaning
 from mailmend.mailqueue.concurrency import all_of
@@ -46,8 +50,74 @@ from mailmend.model.errors import BadPayload, CannotReach
 from mailmend.model.ids import BlobId, EnqueueId, QueueName
 from mailmend.model.operations import Read
 from mailmend.model.ports import Progress
-from mailmend.model.projections.findings import Finding
-from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.reasons import Reason, Why
+from mailmend.model.projections.verdicts import OVER_VERDICTS, QUEUE_VERDICTS, Verdict
+from mailmend.repair.ledger.before_images import image_digest
+
+_MOVES = frozenset(verdict for verdict, queue_verdict in QUEUE_VERDICTS.items() if queue_verdict.moves_start)
+_TO = "browsestart"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCleanup:
+    """What a plan names.
+
+    Attributes:
+        suspects: by place; as in a scan's counts, one for a partition and never one for a mail.
+        marks: reads from the file the marks that may go; each call reads them anew.
+    """
+
+    suspects: Mapping[QueuePlace, Suspect]
+    marks: Callable[[], Iterator[Mark]]
+
+    def limited(self, one: CleanedQueue, before: JudgedQueue) -> tuple[CleanedQueue, JudgedQueue, list[Finding]]:
+        """What of the queue is still as planned, in three parts.
+
+        Returns:
+            The queue with only those findings, the first look with its browse start no later than planned, and findings
+            on what is not as planned any more.
+        """
+        planned = {place: suspect for place, suspect in self.suspects.items() if place.key[:1] == (one.queue,)}
+        same = {place: one.findings[place] for place, suspect in planned.items() if _is_as_seen(one, place, suspect)}
+        others = (_moved(one, place, suspect) for place, suspect in planned.items() if place not in same)
+        over = frozenset(
+            place for place in one.over if same.keys() & {QueuePlace(verdict, place) for verdict in OVER_VERDICTS}
+        )
+        now = one.judged.scanned.starts.browse
+        to = max((planned[place].wanted[_TO] for place in same if place.verdict in _MOVES), default=now)
+        if before.browse_start is not None and to is not None:
+            before = replace(before, browse_start=min(before.browse_start, to))
+        return (
+            replace(one, over=over, findings=same, suspects=len(planned)),
+            before,
+            [finding for finding in others if finding],
+        )
+
+
+def planned_of(found: Finding, one: JudgedQueue) -> Suspect:
+    """The suspect that a plan keeps for a finding; a browse start is then moved no further than the plan says."""
+    return replace(found.suspect, wanted={_TO: one.browse_start}) if found.verdict in _MOVES else found.suspect
+
+
+def _is_as_seen(one: CleanedQueue, place: QueuePlace, suspect: Suspect) -> bool:
+    """A browse start that others have moved since goes on to where it was planned to be."""
+    if place.verdict in _MOVES:
+        browse = one.judged.scanned.starts.browse
+        return place in one.findings and browse is not None and browse < suspect.wanted[_TO]
+    return place in one.findings and image_digest(one.findings[place]) == suspect.planned
+
+
+def _moved(one: CleanedQueue, place: QueuePlace, suspect: Suspect) -> Finding | None:
+    """What is there and not as it was seen; None where nothing is left to do."""
+    partitions = one.judged.scanned.partitions
+    counts = partitions.get(QueuePartition(*suspect.key)) if place.verdict in OVER_VERDICTS else None
+    if counts is None and (place not in one.findings or place.verdict in _MOVES):
+        return None
+    number = counts.rows if counts else one.findings[place].number
+    why = Reason(Why.OTHER_THAN_PLANNED)
+    return Finding(suspect, suspect.verdict, result=Verdict.MOVED, reason=why, number=number)
+
 
 BLOBS_AT_ONCE: Final = 32
 """For how many waiting mails at once the store is asked whether their blobs are there."""

@@ -1,5 +1,9 @@
 """The mail queue over Pulsar: topics carry and list it, a blob store holds its bytes.
 
+A broker that was killed may have forgotten acknowledgements. A consumer drops what is deleted; here
+it is acknowledged again, so that James's consumers, who do not know of our deletions, do not get it
+for long.
+
 Any number of processes may open the same queue, James among them. The module that carries an
 operation out describes how it keeps the promise of `mailqueue.queue.MailQueue`. Pulsar has no
 priorities: one is kept with its mail, and ready mails of one consumer are handed out by it.
@@ -7,7 +11,7 @@ priorities: one is kept with its mail, and ready mails of one consumer are hande
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Final, Self
@@ -15,24 +19,39 @@ from typing import Final, Self
 from mailmend.mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, run_jobs
 from mailmend.mailqueue.blobs.stores import content_of
 from mailmend.mailqueue.codec.pulsar import PulsarForm
+from mailmend.mailqueue.concurrency import in_batches
 from mailmend.mailqueue.draining import checked_prefetch
 from mailmend.mailqueue.health import FigureScope, QueueFigures
 from mailmend.mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
-from mailmend.mailqueue.pulsar.broker.names import queues_among
+from mailmend.mailqueue.pulsar.broker.names import OWN_SUBSCRIPTION, filter_topic, queues_among
 from mailmend.mailqueue.pulsar.broker.topics import Topics
-from mailmend.mailqueue.pulsar.changes.arriving import PulsarArrivals, arrivals
 from mailmend.mailqueue.pulsar.changes.moving import Mover
 from mailmend.mailqueue.pulsar.changes.redriving import redrive
 from mailmend.mailqueue.pulsar.changes.remove import purge, remove
-from mailmend.mailqueue.pulsar.changes.restoring import PulsarRestoring, restoring
-from mailmend.mailqueue.pulsar.dequeue import dequeue
+from mailmend.mailqueue.pulsar.changes.restoring import (
+    PulsarArrivals,
+    PulsarRestoring,
+    arrivals,
+    restoring,
+)
+from mailmend.mailqueue.pulsar.dequeue import PulsarUnacked, dequeue
 from mailmend.mailqueue.pulsar.enqueue import enqueue
 from mailmend.mailqueue.pulsar.parts import FormOfQueue, PulsarParts
-from mailmend.mailqueue.pulsar.unacked import PulsarUnacked
-from mailmend.mailqueue.pulsar.view.deletions import Deletions
+from mailmend.mailqueue.pulsar.view.deletions import (
+    Deletions,
+    checkpoint_message,
+    filter_topics,
+    notices,
+)
 from mailmend.mailqueue.pulsar.view.figures import figures_of, left
-from mailmend.mailqueue.pulsar.view.listing import backlog_of, browse
-from mailmend.mailqueue.pulsar.view.tending import tend_deletions
+from mailmend.mailqueue.pulsar.view.listing import (
+    acknowledged,
+    backlog_of,
+    browse,
+    found,
+    is_deleted,
+    place_of,
+)
 from mailmend.mailqueue.queue import (
     IDS_MAX,
     PREFETCH,
@@ -47,6 +66,13 @@ from mailmend.mailqueue.queue import (
     due_time,
     passed_over,
 )
+from mailmend.mailqueue.rules.deletions import (
+    Checkpoint,
+    KnownDeletions,
+    Notice,
+    progress_of,
+    tending,
+)
 from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
 from mailmend.mailqueue.rules.mails import Listed, Mail, Whereabouts
 from mailmend.mailqueue.rules.positions import ListingPosition
@@ -55,6 +81,53 @@ from mailmend.mailqueue.upkeep import Redriven, TendedDeletions
 from mailmend.model.blobs import Blobs
 from mailmend.model.ids import EnqueueId, QueueName
 from mailmend.model.ports import Clock
+
+AT_ONCE: Final = 500
+
+
+async def tend_deletions(parts: PulsarParts, *, dry_run: bool = False) -> TendedDeletions:
+    """One round; if two processes do it at once, nothing is lost, and some work is done twice."""
+    lying = await notices(parts.topics, parts.queue)
+    if not lying:
+        return TendedDeletions()
+    backlogs = {
+        place_of(whereabouts, parts.queue)[0]: await backlog_of(parts, whereabouts) for whereabouts in Whereabouts
+    }
+    again = [await _gone_again(parts, whereabouts, lying, dry_run=dry_run) for whereabouts in Whereabouts]
+    progress = progress_of(lying, backlogs)
+    to_do = tending(lying, progress, parts.now)
+    if not dry_run:
+        form = await parts.form()
+        for mails in to_do.merged:
+            await parts.deletions.publish(form, mails)
+        if to_do.checkpoint:
+            await parts.topics.publish(filter_topic(parts.queue), checkpoint_message(progress, form))
+        for topic in filter_topics(parts.queue):
+            places = [place.place for place in to_do.expired if place.topic == topic]
+            await parts.topics.acknowledge(topic, OWN_SUBSCRIPTION, places)
+    left = {deletion.where for deletion in lying if not isinstance(deletion, Checkpoint)}.difference(to_do.expired)
+    return TendedDeletions(len(left) + len(to_do.merged), len(to_do.expired), sum(again))
+
+
+async def _gone_again(parts: PulsarParts, whereabouts: Whereabouts, lying: list[Notice], *, dry_run: bool) -> int:
+    """Acknowledge what is deleted and lies there all the same; how many mails that are."""
+    known = KnownDeletions()
+    for notice in lying:
+        known.hear(notice)
+    topic, _ = place_of(whereabouts, parts.queue)
+    places = {place.place for place in known.places if place.topic == topic}
+    if not places or not (await backlog_of(parts, whereabouts)).held(places):
+        return 0
+    count = 0
+    mails = found(parts, whereabouts, known=None)
+    async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:
+        async for batch in batches:
+            deleted = [mail for mail in batch if is_deleted(parts.queue, mail.message, mail.listed, known)]
+            count += len(deleted)
+            if not dry_run:
+                await acknowledged(parts, deleted)
+    return count
+
 
 MOVE_DUE_EVERY: Final = timedelta(seconds=1)
 """The pause between two rounds that deliver the delayed mails whose time has come; a mail may be late by as much."""

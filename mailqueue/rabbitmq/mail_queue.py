@@ -37,7 +37,6 @@ from mailmend.mailqueue.queue import (
     due_time,
     passed_over,
 )
-from mailmend.mailqueue.rabbitmq.arriving import QueueArrivals, arrivals
 from mailmend.mailqueue.rabbitmq.change_due import DueChange
 from mailmend.mailqueue.rabbitmq.dequeue import Unacked, dequeue
 from mailmend.mailqueue.rabbitmq.enqueue import enqueue
@@ -47,7 +46,7 @@ from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.reconcile_mend import Keeping, MendRequest, mended
 from mailmend.mailqueue.rabbitmq.redrive import redrive, republish
 from mailmend.mailqueue.rabbitmq.remove import remove
-from mailmend.mailqueue.rabbitmq.restore import restoring
+from mailmend.mailqueue.rabbitmq.restore import QueueArrivals, arrivals, restoring
 from mailmend.mailqueue.rabbitmq.sweep import Moved, Sweeper
 from mailmend.mailqueue.rabbitmq.unacked import UnackedMail
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView

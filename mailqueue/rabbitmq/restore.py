@@ -1,4 +1,4 @@
-"""Puts removed mails back into a queue, each once, however often that is repeated.
+"""Putting removed mails back into a queue, and taking in mails of another one: each once.
 
 The id of the new passage follows from the id of the old one, so a restore that was killed at any
 step is seen by the next one. A new passage with a mark means that the mail came back and has left
@@ -7,6 +7,10 @@ publish was confirmed: it is published again, and the mark of the first copy dro
 mail that is listed under its old id never left: the process that removed it was killed before that.
 
 What fails here is not undone: a mark would hide the mail from the next try.
+
+A mark: the mail came, and has left since. A row: it is there, but it is unknown whether its publish
+was confirmed, so it is published again, and the mark of the first copy drops the second. Neither:
+it never came.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,7 +25,7 @@ from mailmend.mailqueue.comparison import LiveMail
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import LOOKS, Listed, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.mails import LOOKS, Listed, MailBlobs, QueuedMail, Whereabouts
 from mailmend.model.ids import EnqueueId, restored_id
 
 
@@ -110,3 +114,42 @@ async def restoring(parts: Parts, removed: Collection[EnqueueId]) -> QueueRestor
     """Look for the mails in the queue before they are put back: one listing for all."""
     wanted = frozenset(removed).union(restored_id(enqueue_id, parts.queue) for enqueue_id in removed)
     return QueueRestoring(parts, await listed_among(parts, wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueArrivals:
+    """Implements `mailqueue.arrivals.Arrivals`.
+
+    Attributes:
+        there: the doubtful mails that the queue shows.
+    """
+
+    parts: Parts
+    there: Mapping[EnqueueId, LiveMail]
+
+    async def had(self, ids: Collection[EnqueueId]) -> frozenset[EnqueueId]:
+        return frozenset(await self.parts.view.marks.among(self.parts.queue, list(ids)))
+
+    async def keep(self, content: bytes) -> MailBlobs:
+        return await put_content(self.parts.blobs, content)
+
+    async def put(self, listed: Listed, *, again: bool = False) -> None:
+        parts = self.parts
+        queued = listed.queued
+        back = None
+        result = RestoreResult.PUT
+        if again:
+            back = self.there.get(queued.enqueue_id)
+            marked = await parts.view.marks.there(parts.queue, queued.enqueue_id)
+            result = return_of(marked=marked, back=back, stays=False)
+        if result is RestoreResult.PUT:
+            await put(parts, listed)
+        elif result is RestoreResult.PUBLISH and back is not None:
+            await publish_mail(parts.broker, parts.queue, queued, back.slice_start, listed.attempts)
+
+    async def end(self) -> None:
+        """Nothing is kept in addition to the mails."""
+
+
+async def arrivals(parts: Parts, doubtful: Collection[EnqueueId]) -> QueueArrivals:
+    return QueueArrivals(parts, await listed_among(parts, frozenset(doubtful)))

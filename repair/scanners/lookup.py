@@ -32,7 +32,7 @@ from mailmend.repair.mending.counters import truths_beside
 from mailmend.repair.mending.engine import LocalSuspects, RepairSettings
 from mailmend.repair.mending.fixer import BATCH_SUSPECTS, SecondLook
 from mailmend.repair.mending.generators import BehindGenerator, Generators, GeneratorWatch
-from mailmend.repair.store.mailbox_names import did_you_mean, user_name
+from mailmend.repair.store.mailboxes import did_you_mean, user_name
 
 ROWS_AT_ONCE = 1000
 """The largest number of rows, of a partition or a paged table, in memory at once."""

@@ -15,8 +15,7 @@ from pathlib import Path
 from shlex import quote
 
 from mailmend.model.errors import BadMail
-from mailmend.repair.store.emlx import PARTIAL, SUFFIX, BrokenEmlx, apple_mail
-from mailmend.repair.store.file_kinds import START_OCTETS, foreign, not_a_mail
+from mailmend.repair.store.file_kinds import PARTIAL, START_OCTETS, SUFFIX, BrokenEmlx, apple_mail, foreign, not_a_mail
 from mailmend.repair.store.flags import Flags
 from mailmend.repair.store.mail_headers import (
     HeaderFields,

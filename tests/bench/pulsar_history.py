@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from mailmend.mailqueue.codec.deletions import FOR_NO_MAIL, deleted_text
-from mailmend.mailqueue.codec.pulsar import JamesFilter, PulsarForm, filter_text
+from mailmend.mailqueue.codec.pulsar import FOR_NO_MAIL, JamesFilter, PulsarForm, deleted_text, filter_text
 from mailmend.mailqueue.concurrency import all_of
 from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
 from mailmend.mailqueue.pulsar.broker.messages import waiting_message

@@ -19,7 +19,7 @@ from mailmend.mailqueue.codec.pulsar import JamesFilter, filter_text
 from mailmend.mailqueue.pulsar.broker.messages import listed_of
 from mailmend.mailqueue.pulsar.broker.names import DEAD_SUBSCRIPTION, dead_topic, filter_scheduled_topic, filter_topic
 from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
-from mailmend.mailqueue.pulsar.unacked import PulsarUnacked
+from mailmend.mailqueue.pulsar.dequeue import PulsarUnacked
 from mailmend.mailqueue.queue import ChangedMail
 from mailmend.mailqueue.rules.deletions import FilterKind
 from mailmend.mailqueue.rules.filters import MailFilter

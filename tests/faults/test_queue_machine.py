@@ -13,8 +13,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from mailmend.mailqueue.cleanup.cleaning import CleanupSettings
-from mailmend.mailqueue.cleanup.planned import PlannedCleanup, planned_of
+from mailmend.mailqueue.cleanup.cleaning import CleanupSettings, PlannedCleanup, planned_of
 from mailmend.mailqueue.cleanup.scan import Mark
 from mailmend.mailqueue.cleanup.writes import MENDED
 from mailmend.mailqueue.queue import OnRemoved

@@ -10,8 +10,7 @@ import aio_pika
 import pytest
 
 from mailmend.mailqueue.broker import Message
-from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailmend.mailqueue.rabbitmq.broker.management import DELIVERY_LIMIT_DEFAULT, Management
+from mailmend.mailqueue.rabbitmq.broker.adapter import DELIVERY_LIMIT_DEFAULT, Management, RabbitBroker
 from mailmend.mailqueue.rabbitmq.broker.settings import Host, ManagementSettings
 from mailmend.mailqueue.rabbitmq.broker.topology import Form, QueueForm, topology_of
 from mailmend.model.errors import BrokerDenied, BrokerUnreachable, MailmendError, PublishFailed, TopologyMismatch

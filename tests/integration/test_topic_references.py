@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.mailqueue.collection.topic_references import topic_references
+from mailmend.mailqueue.collection.broker_references import topic_references
 from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
 from mailmend.mailqueue.pulsar.broker.names import out_subscription, out_topic
 from mailmend.mailqueue.pulsar.mail_queue import open_queue

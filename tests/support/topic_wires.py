@@ -10,8 +10,8 @@ from functools import partial
 from mailmend.mailqueue.codec.pulsar import JamesFilter, filter_text
 from mailmend.mailqueue.pulsar.broker.names import filter_topic
 from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage, TopicDelivery, TopicMessage
+from mailmend.mailqueue.pulsar.dequeue import PulsarUnacked
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
-from mailmend.mailqueue.pulsar.unacked import PulsarUnacked
 from mailmend.mailqueue.rules.deletions import FilterKind
 from mailmend.mailqueue.rules.places import Backlog, MessagePlace
 from mailmend.mailqueue.rules.topic_health import TopicPolicies

@@ -3,7 +3,7 @@
 A copy is published first, which says whose place it takes, then the dead letter is acknowledged. A
 process that dies in between leaves both: the next redrive finds the mail in its queue, and
 publishes it no more; the consumer that settles, deletes or retries the copy acknowledges the dead
-letter before that (`mailqueue.pulsar.unacked`). A consumer of James's does not. One process at a
+letter before that (`mailqueue.pulsar.dequeue`). A consumer of James's does not. One process at a
 time redrives a queue, for it holds the lease.
 """
 

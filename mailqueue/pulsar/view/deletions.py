@@ -14,8 +14,16 @@ from contextlib import aclosing
 from datetime import timedelta
 from typing import Final
 
-from mailmend.mailqueue.codec.deletions import FOR_NO_MAIL, deleted_in, deleted_text, progress_in, progress_text
-from mailmend.mailqueue.codec.pulsar import PulsarForm, filter_of, filter_text
+from mailmend.mailqueue.codec.pulsar import (
+    FOR_NO_MAIL,
+    PulsarForm,
+    deleted_in,
+    deleted_text,
+    filter_of,
+    filter_text,
+    progress_in,
+    progress_text,
+)
 from mailmend.mailqueue.concurrency import finished
 from mailmend.mailqueue.pulsar.broker.names import OWN_SUBSCRIPTION, filter_scheduled_topic, filter_topic
 from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage, TopicMessage, Topics

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mailmend.mailqueue.broker_tls import BrokerTls
-from mailmend.mailqueue.rabbitmq.broker.management import DELIVERY_LIMIT_DEFAULT, Management, QueueFacts, facts_of
+from mailmend.mailqueue.rabbitmq.broker.adapter import DELIVERY_LIMIT_DEFAULT, Management, QueueFacts, facts_of
 from mailmend.mailqueue.rabbitmq.broker.settings import ManagementSettings
 from mailmend.model.errors import BrokerDenied, BrokerUnreachable
 

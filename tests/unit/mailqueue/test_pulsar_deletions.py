@@ -6,8 +6,16 @@ from datetime import timedelta
 
 import pytest
 
-from mailmend.mailqueue.codec.deletions import FOR_NO_MAIL, deleted_in, deleted_text, progress_in, progress_text
-from mailmend.mailqueue.codec.pulsar import PulsarForm, filter_of, filter_text
+from mailmend.mailqueue.codec.pulsar import (
+    FOR_NO_MAIL,
+    PulsarForm,
+    deleted_in,
+    deleted_text,
+    filter_of,
+    filter_text,
+    progress_in,
+    progress_text,
+)
 from mailmend.mailqueue.pulsar.broker.names import (
     OWN_SUBSCRIPTION,
     dead_topic,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.mailqueue.collection.topic_references import topic_references
+from mailmend.mailqueue.collection.broker_references import topic_references
 from mailmend.mailqueue.pulsar.broker.names import (
     mail_topics,
     out_subscription,

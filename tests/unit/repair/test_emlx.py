@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.repair.store.emlx import BrokenEmlx, apple_mail
+from mailmend.repair.store.file_kinds import BrokenEmlx, apple_mail
 from mailmend.repair.store.flags import parse_flags
 from mailmend.repair.store.loading import Folder, Loader
 from mailmend.repair.store.mail_files import FolderKind, Found, Refused, WhyNotStored, kind_of, mail_in, mail_of

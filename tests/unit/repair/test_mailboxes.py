@@ -7,8 +7,7 @@ from mailmend.model.catalog.mail import MAILBOX, MAILBOX_PATH, PRIVATE
 from mailmend.model.errors import CannotReach, DoubtfulWrite, MailmendError, TimedOut
 from mailmend.model.ids import MailboxId
 from mailmend.model.operations import Put, PutIfAbsent, Read, Remove, Scan
-from mailmend.repair.store.mailbox_names import BadName
-from mailmend.repair.store.mailboxes import Mailboxes
+from mailmend.repair.store.mailboxes import BadName, Mailboxes
 from tests.support.clock import VirtualClock
 from tests.support.writing import Faults, on
 

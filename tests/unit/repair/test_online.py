@@ -36,7 +36,7 @@ from mailmend.repair.scanners.lookup import (
     TargetSuspects,
     mailboxes_of,
 )
-from mailmend.repair.store.mailbox_names import BadName
+from mailmend.repair.store.mailboxes import BadName
 from tests.support.clock import uuid_at
 from tests.support.progress import SilentProgress
 from tests.support.repairing import LONG_AGO, MAILBOX, World, content_row, message, mirror_row, place, truth_row

@@ -6,17 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.mailqueue.rules.advice import SLICE_WINDOWS, Figure, FigureSource, Traffic
-from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration, change
-from mailmend.mailqueue.rules.slice_advice import (
+from mailmend.mailqueue.rules.advice import (
     MOVES_PER_SLICE,
     PACE_MAX,
     PACE_MIN,
     SHAPES,
+    SLICE_WINDOWS,
     ConfigurationAdvice,
+    Figure,
+    FigureSource,
+    Traffic,
     advise_configuration,
     pace_for,
 )
+from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration, change
 from mailmend.mailqueue.rules.slices import Slicing
 from mailmend.model.catalog.lifetimes import DAY, HOUR
 from tests.support.queues import configured

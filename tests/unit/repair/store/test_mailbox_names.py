@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.repair.store.mailbox_names import BadName, did_you_mean, mailbox_name, user_name
+from mailmend.repair.store.mailboxes import BadName, did_you_mean, mailbox_name, user_name
 
 
 @pytest.mark.parametrize(
