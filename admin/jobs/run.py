@@ -1,10 +1,20 @@
-"""`mailmend jobs run`: one run of a job, in this process, and the messages about its end."""
+"""`mailmend jobs run`: one run of a job, in this process, and the messages about its end.
 
-from collections.abc import Callable
+Telling changes nothing of the run: a message that fails is a sentence in the log. Only the standard
+library is used; no redirect is followed, and no message shows more of the address than its host,
+for the rest is often a secret.
+"""
+
+import http.client
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
+from urllib.parse import SplitResult, urlsplit
 from uuid import UUID
 
 import click
@@ -14,6 +24,7 @@ from mailmend.admin.frame.cluster import open_cluster, this_clock
 from mailmend.admin.frame.command import Command, Shared
 from mailmend.admin.frame.document import Document
 from mailmend.admin.frame.endings import TimeLimit
+from mailmend.admin.frame.environments import environment_of_others
 from mailmend.admin.frame.extras import imported
 from mailmend.admin.frame.options import (
     CONNECTION,
@@ -28,17 +39,77 @@ from mailmend.admin.frame.options import (
 )
 from mailmend.admin.frame.output import run_name
 from mailmend.admin.frame.settings import ConnectionSettings
-from mailmend.admin.jobs.declaration import Job, Missed
+from mailmend.admin.jobs.declaration import Job, Missed, Tell, Telling
 from mailmend.admin.jobs.jobs import NAME, PAGE, declared_jobs, job_lease, job_named, parsed_command
 from mailmend.admin.jobs.schedule import LATE, Turn, ends_at, is_open, turn_meant, window_opens_at
-from mailmend.admin.jobs.telling import is_wanted, tell_all
-from mailmend.model.errors import INTERRUPTED, ExitCode, MailmendError, UnsafeRequest
-from mailmend.model.instants import instant_of
+from mailmend.model.errors import INTERRUPTED, CannotReach, ExitCode, MailmendError, UnsafeRequest
+from mailmend.model.instants import MICROS, instant_of
 from mailmend.model.ports import Clock
 from mailmend.repair.ledger.jobs import BY_SOMEBODY, JobPause, JobRun, JobRuns
 from mailmend.repair.ledger.run_limits import TO_END, RunLimits
 from mailmend.repair.ledger.runs import RunState
 from mailmend.repair.log_fields import put_log_field
+from mailmend.repair.retries import Retries, RetryPolicy
+
+COMMAND_SECONDS: Final = 60
+ANSWER_SECONDS: Final = 10
+TELLING_SECONDS: Final = 180
+"""For how many seconds a message to a web address is tried."""
+
+_POLICY: Final = RetryPolicy(retries=5, wait_seconds_min=1, wait_seconds_max=30)
+_LATER: Final = frozenset({408, 425, 429})
+
+
+def is_wanted(tell: Tell, *, attention: bool) -> bool:
+    return bool(tell.command or tell.webhook) and (attention or tell.on is Telling.ALWAYS)
+
+
+def tell_all(tell: Tell, message: Mapping[str, Any], clock: Clock) -> Iterator[str]:
+    """Tell every receiver, and say whom no message reached."""
+    text = json.dumps(message)
+    for address, send in ((tell.command, _run_command), (tell.webhook, _post)):
+        try:
+            if address:
+                send(address, text, clock)
+        except MailmendError as error:
+            yield error.what
+
+
+def _run_command(words: Any, text: str, _: Clock) -> None:
+    try:
+        ended = subprocess.run(  # noqa: S603 - the person's own command
+            list(words), input=text, text=True, timeout=COMMAND_SECONDS, check=False, stdout=subprocess.DEVNULL,
+            env=environment_of_others(os.environ),
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise MailmendError(f"tell_command took longer than {COMMAND_SECONDS} s and was ended") from None
+    except OSError as error:
+        raise MailmendError(f"tell_command cannot be run: {error.strerror or error}") from error
+    if ended.returncode:
+        raise MailmendError(f"tell_command ended with {ended.returncode}")
+
+
+def _post(url: Any, text: str, clock: Clock) -> None:
+    parts = urlsplit(str(url))
+    deadline = clock.micros() + TELLING_SECONDS * MICROS
+    Retries(clock, _POLICY).call(lambda: _posted(parts, text), deadline)
+
+
+def _posted(parts: SplitResult, text: str) -> None:
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_SECONDS)
+    path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+    try:
+        connection.request("POST", path, text.encode(), {"Content-Type": "application/json"})
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        raise CannotReach(f"tell_webhook at {parts.hostname} does not answer: {error}") from error
+    finally:
+        connection.close()
+    if status in _LATER or status >= http.client.INTERNAL_SERVER_ERROR:
+        raise CannotReach(f"tell_webhook at {parts.hostname} answers {status}")
+    if not http.client.OK <= status < http.client.MULTIPLE_CHOICES:
+        raise MailmendError(f"tell_webhook at {parts.hostname} answers {status}")
 
 
 class Worked(NamedTuple):

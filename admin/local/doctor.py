@@ -27,7 +27,6 @@ from mailmend.admin.frame.options import connection_of, local_instance, option
 from mailmend.admin.frame.settings import BlobsSettings, ConnectionSettings, Store, is_pulsar
 from mailmend.admin.frame.settings_file import settings_file_of
 from mailmend.admin.frame.values import fields_json
-from mailmend.admin.local.connector import connector_is_here
 from mailmend.admin.local.doctor_judgement import (
     BrokerFound,
     ClusterFound,
@@ -40,6 +39,7 @@ from mailmend.admin.local.doctor_judgement import (
     exit_of,
     judged,
 )
+from mailmend.admin.local.jars import connector_is_here
 from mailmend.admin.local.java import SPARK, find_java, wheel_home
 from mailmend.admin.local.probes import http_answer
 from mailmend.admin.local.version import Versions, version_here, versions

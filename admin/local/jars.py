@@ -1,14 +1,19 @@
-"""The jars of a program on this machine: fetched once per user, verified at every start, used without network.
+"""The jars of programs on this machine and of Spark's connector: fetched once, always verified.
 
-They are fetched into a folder of their own and moved into place as a whole, under a lock: a reader sees all of them or
-none, and of two processes that need them at once one waits for the other. Their checksums are kept in the repository
-(`pinned/`, as `sha256sum` writes them), so that a download is verified against what was tested.
+They are fetched into a folder of their own and moved into place as a whole, under a lock: a reader
+sees all of them or none, and of two processes that need them at once one waits for the other. Their
+checksums are kept in the repository (`pinned/`, as `sha256sum` writes them), so that a download is
+verified against what was tested.
 
 The Ivy that PySpark ships fetches them, with its own default resolver, which asks the public
 repository. Where a machine may not, `MAILMEND_IVY_SETTINGS` names an Ivy settings file.
+
+Spark's own resolver takes `~/.m2` for a source, and fails where that folder holds the description
+of a module without its jar, as it does wherever Maven builds something.
 """
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -21,7 +26,8 @@ from urllib.parse import urlsplit
 
 from mailmend.admin.frame.environments import environment_of_others
 from mailmend.admin.local.folders import locked
-from mailmend.admin.local.java import Java, JavaProgram
+from mailmend.admin.local.java import SPARK, Java, JavaProgram, find_java
+from mailmend.admin.local.server_kind import Machine
 from mailmend.model.errors import LocalServerError
 from mailmend.model.ports import Progress, Silent
 
@@ -303,3 +309,36 @@ def _proxy_properties(environment: Mapping[str, str]) -> list[str]:
     if not proxy.hostname:
         return []
     return [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port or 3128}"]
+
+
+TITLE: Final = "Spark's Cassandra connector"
+
+
+def connector_program(coordinates: str) -> JarProgram:
+    """The connector as a program of jars, from its Maven coordinates."""
+    organisation, module, version = coordinates.split(":")
+    return JarProgram(TITLE, version, SPARK.java_majors, organisation, module, listed=True)
+
+
+def connector_jars(
+    coordinates: str, progress: Progress | None = None, environment: Mapping[str, str] = os.environ
+) -> Sequence[Path]:
+    """Every jar of the connector, verified; fetched first where one is missing or damaged.
+
+    Raises:
+        JavaMissing: no Java of a version that serves Spark was found.
+        LocalServerError: a jar could not be fetched, or is another one than was tested; the message names it.
+    """
+    program = connector_program(coordinates)
+    store = _store(program, Machine.of_this_user(environment, progress=progress))
+    return store.jars(program, lambda: find_java(SPARK, environment))
+
+
+def connector_is_here(coordinates: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether all jars are on disk, so that a session starts without downloads."""
+    program = connector_program(coordinates)
+    return _store(program, Machine.of_this_user(environment)).holds(program)
+
+
+def _store(program: JarProgram, machine: Machine) -> JarStore:
+    return JarStore(machine.cache / program.module, machine.environment, machine.progress)

@@ -10,7 +10,7 @@ from mailmend.admin.frame.cluster import OpenCluster, state_folder
 from mailmend.admin.frame.settings import BlobsSettings
 from mailmend.admin.queue import connections as queues
 from mailmend.admin.queue.move_journal import mails_on_their_way
-from mailmend.admin.queue.removed_mails import read_removed_mails
+from mailmend.admin.queue.remove import read_removed_mails
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.broker import Broker
 from mailmend.mailqueue.collection.broker_references import NAME, broker_references

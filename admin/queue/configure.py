@@ -13,8 +13,7 @@ from mailmend.admin.frame.kinds import Duration
 from mailmend.admin.frame.options import CONNECTION, TRAFFIC, flag, option
 from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.queue import connections as queues
-from mailmend.admin.schema.measuring import GivenTraffic, measure
-from mailmend.admin.schema.traffic import ENQUEUED
+from mailmend.admin.schema.measuring import ENQUEUED, GivenTraffic, measure
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.configuration import Configurations
 from mailmend.mailqueue.rules.advice import ConfigurationAdvice, Traffic, advise_configuration

@@ -22,8 +22,7 @@ from mailmend.admin.frame.values import fields_json, plain
 from mailmend.admin.queue.configure import ConfigureResult, QueueAdvised
 from mailmend.admin.schema.advising import Advised, MessageTables, OpenNode, TrialWanted
 from mailmend.admin.schema.advising import advise as advise_on
-from mailmend.admin.schema.measuring import GivenTraffic
-from mailmend.admin.schema.traffic import ENQUEUED
+from mailmend.admin.schema.measuring import ENQUEUED, GivenTraffic
 from mailmend.admin.schema.trial import READS, WAVES, given_node, started_node
 from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult
 from mailmend.mailqueue.rules.advice import Advice, Figure, Traffic, span

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mailmend.admin.frame.cluster import OpenCluster
-from mailmend.admin.schema.measuring import GivenTraffic, measure
+from mailmend.admin.schema.measuring import GivenTraffic, MessageTraffic, QueueTraffic, measure
 from mailmend.admin.schema.sampling import Sample, draw_sample
-from mailmend.admin.schema.traffic import MessageTraffic, QueueTraffic
 from mailmend.admin.schema.trial import READS, WAVES, Trial, TrialNode
 from mailmend.cql.introspect import live_schema
 from mailmend.cql.render import CASSANDRA_5, parse_version

@@ -1,7 +1,12 @@
-"""`mailmend schema export`: the schema as CQL, a page and a drawing; from the model, or of a live keyspace."""
+"""`mailmend schema export`: the schema as CQL, as a page and as a drawing.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+Widths are reckoned from the number of characters in a font of fixed width, with some to spare, so
+that no text leaves its box whichever such font a reader has.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import Final
 
@@ -13,13 +18,283 @@ from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document, Verbatim
 from mailmend.admin.frame.options import FILE, connection_where, flag, option
 from mailmend.admin.frame.settings import ConnectionSettings, reason_of
-from mailmend.admin.schema.export_drawing import svg
-from mailmend.admin.schema.export_page import Page, page_text
-from mailmend.admin.schema.export_sources import declared, found
+from mailmend.admin.schema.export_page import (
+    Page,
+    Relation,
+    Section,
+    key_text,
+    page_text,
+    relations_of,
+)
 from mailmend.cql.export import live_file_text, schema_file_text
 from mailmend.cql.introspect import beside_model, live_schema
 from mailmend.cql.replication import replication_from
+from mailmend.cql.schema.generations import GENERATIONS, recognise
+from mailmend.model.catalog.james_tables import BESIDE_TABLES
+from mailmend.model.catalog.ledger import LEDGER_TABLES
+from mailmend.model.catalog.mail import FAMILIES, MAIL_TABLES, SCHEMA
+from mailmend.model.catalog.mail_queue import QUEUE_TABLES
 from mailmend.model.errors import ExitCode, WrongUse
+from mailmend.model.keyspace import Schema
+from mailmend.model.names import name_of
+from mailmend.model.projections.family import Family
+from mailmend.model.table import Column, Table
+from mailmend.repair.binding import bind
+
+_ABOUT_MAIL = "What mailmend reads, writes and keeps true."
+_ABOUT_BESIDE = "Created so that James can take the keyspace over; never read or written."
+_ABOUT_LEDGER = (
+    "Our own keyspace: runs with their before-images, lags, leases and the history of schemas. Whatever is not needed "
+    "for ever expires automatically."
+)
+_ABOUT_QUEUE = (
+    "The distributed mail queue. Four tables are James's own, column for column; dueMails, sliceTallies and queueState "
+    "are ours, and James neither lists nor touches them. Where mailmend makes them, what was enqueued expires "
+    "automatically, and the sweep renews what stays."
+)
+_ABOUT_OTHERS = "Not known to mailmend: neither read nor written."
+
+_SERVER_DEFAULTS = {
+    "additional_write_policy": "'99p'",
+    "allow_auto_snapshot": "true",
+    "bloom_filter_fp_chance": "0.01",
+    "caching": "{'keys': 'ALL', 'rows_per_partition': 'NONE'}",
+    "cdc": "false",
+    "compression": "{'chunk_length_in_kb': '16', 'class': 'LZ4Compressor'}",
+    "crc_check_chance": "1.0",
+    "dclocal_read_repair_chance": "0.0",
+    "default_time_to_live": "0",
+    "gc_grace_seconds": "864000",
+    "incremental_backups": "true",
+    "max_index_interval": "2048",
+    "memtable": "'default'",
+    "memtable_flush_period_in_ms": "0",
+    "min_index_interval": "128",
+    "read_repair": "'BLOCKING'",
+    "read_repair_chance": "0.0",
+    "speculative_retry": "'99p'",
+}
+"""What a server has where nothing was asked for, from 4.0 to 5.0: on a page about one's own tables it is noise."""
+
+_KNOWN = {
+    table.name: table
+    for table in (
+        *LEDGER_TABLES,
+        *(table for generation in reversed(GENERATIONS) for table in generation.schema.tables),
+        *QUEUE_TABLES,
+    )
+}
+"""Every table that mailmend knows, the newest form of each."""
+
+
+def declared(keyspace: str, made: str, drawing: str = "") -> Page:
+    sections = (
+        Section("Mail", _ABOUT_MAIL, MAIL_TABLES),
+        Section("James's other tables", _ABOUT_BESIDE, BESIDE_TABLES),
+        Section("Queue", _ABOUT_QUEUE, QUEUE_TABLES),
+        Section("Ledger", _ABOUT_LEDGER, LEDGER_TABLES),
+    )
+    return Page(f"The schema of {keyspace}", made, FAMILIES, SCHEMA.types, sections, drawing)
+
+
+def found(keyspace: str, live: Schema, ledger: Schema, made: str, drawing: str = "") -> Page:
+    """The page of a live keyspace, with names and canonical forms from the model where it knows the table.
+
+    Raises:
+        SchemaMismatch: the keyspace holds mail, and lacks a table without which nothing can be described.
+    """
+    mail, queue = ({table.name for table in tables} for tables in (MAIL_TABLES, QUEUE_TABLES))
+    tables = [_described(table) for table in live.tables]
+    known = [table for table in tables if table.name in _KNOWN]
+    sections = (
+        Section("Mail", _ABOUT_MAIL, tuple(table for table in known if table.name in mail)),
+        Section(
+            "James's other tables", _ABOUT_BESIDE, tuple(table for table in known if table.name not in mail | queue)
+        ),
+        Section("Queue", _ABOUT_QUEUE, tuple(table for table in known if table.name in queue)),
+        Section("Other tables", _ABOUT_OTHERS, tuple(table for table in tables if table.name not in _KNOWN)),
+        Section("Ledger", _ABOUT_LEDGER, tuple(_described(table) for table in ledger.tables)),
+    )
+    recognised = f"Generation: {recognise(live).generation.name}." if known else "No mail was found in it."
+    shown = tuple(section for section in sections if section.tables)
+    return Page(
+        f"The keyspace {keyspace}", f"{made} {recognised}", families_in(keyspace, live), live.types, shown, drawing
+    )
+
+
+def families_in(keyspace: str, live: Schema) -> tuple[Family, ...]:
+    there = tuple(family for family in FAMILIES if live.table(family.truth.name) is not None)
+    return bind(keyspace, live, there)
+
+
+def _described(table: Table) -> Table:
+    """The live table in the model's spelling and column order; unknown columns come last."""
+    known = _KNOWN.get(table.name)
+    options = {name: value for name, value in table.options.items() if _SERVER_DEFAULTS.get(name) != value}
+    if known is None:
+        return replace(table, options=options)
+    columns = tuple(_ordered(known.columns, table.columns))
+    return replace(
+        table, spelling=known.spelling, columns=columns, comment=table.comment or known.comment, options=options
+    )
+
+
+def _ordered(known: Iterable[Column], live: Iterable[Column]) -> Iterator[Column]:
+    there = {name_of(column.spelling): column for column in live}
+    for column in known:
+        if one := there.pop(column.name, None):
+            yield replace(one, spelling=column.spelling, canonical=column.canonical)
+    yield from there.values()
+
+
+CHARACTER = 7.4
+"""Pixels that one character of the text may take, at 12 pixels' height."""
+
+_LINE = 17
+_PAD = 12
+_GAP = 14
+_BETWEEN_FAMILIES = 34
+_MARGIN = 20
+_CHANNEL = 120
+_WRAP = 52
+_FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+_COLOURS = {"mirror": "#1f6feb", "filter": "#1a7f37", "union": "#8250df", "count": "#9a6700", "content": "#57606a"}
+_TRUTH = "#cf222e"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box with its lines; the first is the table's name."""
+
+    x: float
+    y: float
+    width: float
+    lines: tuple[str, ...]
+    colour: str
+
+    @property
+    def height(self) -> float:
+        return len(self.lines) * _LINE + 2 * _PAD - 4
+
+    @property
+    def middle(self) -> float:
+        return self.y + self.height / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """From a truth to its projection."""
+
+    source: Box
+    target: Box
+    dashed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Boxes and arrows with their positions."""
+
+    width: float
+    height: float
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+
+
+def drawing_of(families: Sequence[Family]) -> Drawing:
+    """Each family is a block: its truth on the left, centred on its projections."""
+    groups = [relations_of(family) for family in families]
+    left = max((_width(_truth_lines(group[0].truth)) for group in groups), default=0.0)
+    right = max((_width(_lines(relation)) for group in groups for relation in group), default=0.0)
+    boxes: list[Box] = []
+    arrows: list[Arrow] = []
+    y = float(_MARGIN)
+    for group in groups:
+        targets = list(_stacked(group, _MARGIN + left + _CHANNEL, y, right))
+        truth = _centred(_truth_lines(group[0].truth), left, targets)
+        boxes += [truth, *targets]
+        pairs = zip(targets, group, strict=True)
+        arrows += [Arrow(truth, target, relation.kind == "content") for target, relation in pairs]
+        y = max(box.y + box.height for box in (truth, *targets)) + _BETWEEN_FAMILIES
+    width = 2 * _MARGIN + left + _CHANNEL + right
+    return Drawing(width, y - _BETWEEN_FAMILIES + _MARGIN, tuple(boxes), tuple(arrows))
+
+
+def svg(families: Sequence[Family]) -> str:
+    drawing = drawing_of(families)
+    size = f'width="{drawing.width:.0f}" height="{drawing.height:.0f}"'
+    view = f'viewBox="0 0 {drawing.width:.0f} {drawing.height:.0f}"'
+    lines = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {view} role="img" font-family="{_FONT}" font-size="12">',
+        "<title>Truths and their projections</title>",
+        '<rect width="100%" height="100%" fill="#ffffff"/>',
+        *(_arrow_svg(arrow) for arrow in drawing.arrows),
+        *(line for box in drawing.boxes for line in _box_svg(box)),
+        "</svg>",
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _stacked(group: Sequence[Relation], x: float, y: float, width: float) -> Iterator[Box]:
+    for relation in group:
+        box = Box(x, y, width, _lines(relation), _COLOURS[relation.kind])
+        yield box
+        y += box.height + _GAP
+
+
+def _centred(lines: tuple[str, ...], width: float, targets: Sequence[Box]) -> Box:
+    top = targets[0].y
+    bottom = targets[-1].y + targets[-1].height
+    height = Box(0, 0, width, lines, _TRUTH).height
+    return Box(_MARGIN, max(top, (top + bottom - height) / 2), width, lines, _TRUTH)
+
+
+def _truth_lines(truth: Table) -> tuple[str, ...]:
+    return (truth.spelling, key_text(truth), "truth")
+
+
+def _lines(relation: Relation) -> tuple[str, ...]:
+    said = [line for text in (f"{relation.kind}: {relation.says}", *relation.notes) for line in _wrapped(text)]
+    return (relation.table.spelling, key_text(relation.table), *said)
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    line = ""
+    for word in text.split():
+        if line and len(line) + 1 + len(word) > _WRAP:
+            yield line
+            line = ""
+        line = f"{line} {word}".strip()
+    yield line
+
+
+def _width(lines: Sequence[str]) -> float:
+    return max(map(len, lines)) * CHARACTER + 2 * _PAD
+
+
+def _arrow_svg(arrow: Arrow) -> str:
+    x = arrow.source.x + arrow.source.width
+    y = arrow.source.middle
+    to_x = arrow.target.x
+    to_y = arrow.target.middle
+    bend = (x + to_x) / 2
+    dashes = ' stroke-dasharray="5 4"' if arrow.dashed else ""
+    colour = arrow.target.colour
+    curve = f'<path d="M{x:.0f} {y:.0f}C{bend:.0f} {y:.0f} {bend:.0f} {to_y:.0f} {to_x - 7:.0f} {to_y:.0f}"'
+    head = f'<path d="M{to_x:.0f} {to_y:.0f}l-9 -5v10z" fill="{colour}"/>'
+    return f'{curve} fill="none" stroke="{colour}" stroke-width="1.5"{dashes}/>{head}'
+
+
+def _box_svg(box: Box) -> Iterator[str]:
+    yield (
+        f'<rect x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}" height="{box.height:.0f}" rx="6" '
+        f'fill="#f6f8fa" stroke="{box.colour}" stroke-width="1.5"/>'
+    )
+    for number, line in enumerate(box.lines):
+        weight, colour = (' font-weight="bold"', "#1f2328") if number == 0 else ("", "#424a53")
+        x = box.x + _PAD
+        y = box.y + _PAD + (number + 0.7) * _LINE - 2
+        yield f'<text x="{x:.0f}" y="{y:.0f}" fill="{colour}"{weight}>{escape(line)}</text>'
+
 
 FOLDER: Final = Path("docs/schema")
 STDOUT: Final = Path("-")

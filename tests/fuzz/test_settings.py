@@ -20,7 +20,7 @@ from mailmend.admin.frame.settings import (
 )
 from mailmend.admin.frame.settings_file import parse_cqlshrc, parse_credentials, parse_settings
 from mailmend.admin.jobs.cron import parse_cron
-from mailmend.admin.queue.james_properties import parse_pulsar_properties
+from mailmend.admin.queue.broker_options import parse_pulsar_properties
 from mailmend.model.durations import parse_duration
 from tests.support.commands import CommandLine, command_line
 from tests.support.fuzzing import fuzzing, nested, result_or_our_error, spoilt_text

@@ -12,8 +12,8 @@ import pytest
 
 from mailmend.admin.local.ports import require_free
 from mailmend.admin.local.throwaway import sweep
+from mailmend.admin.schema.measuring import Reading, message_traffic, queue_traffic
 from mailmend.admin.schema.sampling import draw_sample
-from mailmend.admin.schema.traffic import Reading, message_traffic, queue_traffic
 from mailmend.admin.schema.trial import PREFIX, Trial, given_node, started_node
 from mailmend.cql.driver.contact import Contact
 from mailmend.cql.driver.nodes import ask_every_node, sstables_of, traced

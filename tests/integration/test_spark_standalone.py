@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 
-from mailmend.admin.local.connector import connector_jars
+from mailmend.admin.local.jars import connector_jars
 from mailmend.cql.driver.session import CassandraCluster, connect
 from mailmend.mailqueue.rules.slices import slice_of
 from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mailmend.admin.local.connector import connector_jars
+from mailmend.admin.local.jars import connector_jars
 from mailmend.model.errors import JavaMissing, LocalServerError
 from mailmend.spark_repair.lost_java import forget_ended_session
 from mailmend.spark_repair.session import SparkSettings, coordinates_here, open_session

@@ -9,9 +9,8 @@ import pytest
 
 from mailmend.admin.schema.advise import advised_json, document_of, next_lines
 from mailmend.admin.schema.advising import Advised, MessageTables
-from mailmend.admin.schema.measuring import GivenTraffic, traffic_figures
+from mailmend.admin.schema.measuring import GivenTraffic, MessageTraffic, QueueTraffic, traffic_figures
 from mailmend.admin.schema.sampling import NAMES, Sample, SampledMessage
-from mailmend.admin.schema.traffic import MessageTraffic, QueueTraffic
 from mailmend.cql.language.parser import parse
 from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult, choose
 from mailmend.cql.schema.advice.traffic import Rates

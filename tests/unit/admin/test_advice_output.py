@@ -6,9 +6,8 @@ import pytest
 
 from mailmend.admin.schema.advise import answer_lines, document_of, next_lines
 from mailmend.admin.schema.advising import Advised, MessageTables, present_choice, served_choices
-from mailmend.admin.schema.measuring import GivenTraffic, traffic_figures
+from mailmend.admin.schema.measuring import GivenTraffic, MessageTraffic, traffic_figures
 from mailmend.admin.schema.sampling import Sample
-from mailmend.admin.schema.traffic import MessageTraffic
 from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult, choose
 from mailmend.cql.schema.advice.traffic import Rates
 from mailmend.cql.statistics import MIB, Statistics, TableFigures

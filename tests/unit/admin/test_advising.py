@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.schema.advising import MessageTables, _cautions
-from mailmend.admin.schema.measuring import refuse_other_keyspaces
+from mailmend.admin.schema.measuring import MessageTraffic, QueueTraffic, refuse_other_keyspaces
 from mailmend.admin.schema.sampling import NAMES, Sample, SampledMessage
-from mailmend.admin.schema.traffic import MessageTraffic, QueueTraffic
 from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult
 from mailmend.model.catalog.lifetimes import DAY
 from mailmend.model.catalog.mail import MAILBOX, MESSAGE_ID, CompactionChoice

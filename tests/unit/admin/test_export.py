@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mailmend.admin.schema.export_drawing import CHARACTER, Box, drawing_of, svg
+from mailmend.admin.schema.export import CHARACTER, Box, declared, drawing_of, families_in, found, svg
 from mailmend.admin.schema.export_page import Page, Section, key_text, mermaid, page_text, relations_of
-from mailmend.admin.schema.export_sources import declared, families_in, found
 from mailmend.cql.export import SCHEMA_FILE, schema_file_text
 from mailmend.cql.schema.generations import GENERATIONS
 from mailmend.model.catalog.james_tables import BLOBS, SIZE_TIERED

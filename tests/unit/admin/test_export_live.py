@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from mailmend.admin.schema.export import found
 from mailmend.admin.schema.export_page import page_text
-from mailmend.admin.schema.export_sources import found
 from mailmend.model.catalog.james_tables import BESIDE_TABLES
 from mailmend.model.catalog.ledger import LEDGER_TABLES
 from mailmend.model.catalog.mail import MAIL_TABLES, MAIL_TYPES

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.frame.findings import finding_json, findings_file
+from mailmend.admin.frame.output import finding_json, findings_file
 from mailmend.model.errors import ResultUnwritten, WrongUse
 from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.verdicts import Verdict

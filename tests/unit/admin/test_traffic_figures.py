@@ -3,15 +3,17 @@
 import pytest
 
 from mailmend.admin.schema.measuring import (
+    ENQUEUED,
     LONGEST_STAY_SECONDS,
     MAILS_PER_SECOND,
     PEAK_TIMES,
     ROW_BYTES,
     GivenTraffic,
+    MessageTraffic,
+    QueueTraffic,
     copies_of,
     traffic_figures,
 )
-from mailmend.admin.schema.traffic import ENQUEUED, MessageTraffic, QueueTraffic
 from mailmend.cql.schema.advice.traffic import Rates
 from mailmend.cql.statistics import Statistics, TableFigures
 from mailmend.mailqueue.rules.advice import FigureSource, Traffic

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from mailmend.admin.schema.traffic import (
+from mailmend.admin.schema.measuring import (
     IDS_MAX,
     MAILBOXES_MAX,
     PARTITIONS_MAX,

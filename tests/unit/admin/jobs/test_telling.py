@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mailmend.admin.jobs.declaration import Tell
-from mailmend.admin.jobs.telling import TELLING_SECONDS, tell_all
+from mailmend.admin.jobs.run import TELLING_SECONDS, tell_all
 from tests.support.clock import VirtualClock
 
 MESSAGE = {"text": "mailmend: job nightly failed", "exit_code": 3}

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.local.connector import connector_is_here, connector_program
-from mailmend.admin.local.jars import jars_listed, pins_of
+from mailmend.admin.local.jars import connector_is_here, connector_program, jars_listed, pins_of
 from mailmend.spark_repair.session import CONNECTORS
 
 

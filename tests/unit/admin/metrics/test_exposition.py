@@ -14,8 +14,7 @@ from mailmend.admin.jobs.declaration import Job, job_of
 from mailmend.admin.jobs.schedule import longest_wait
 from mailmend.admin.metrics import metrics
 from mailmend.admin.metrics.declared import FINDING_OLDEST, METRICS, RUN_LEFT
-from mailmend.admin.metrics.metrics import FRESH_MICROS, Exposition
-from mailmend.admin.metrics.of_ledger import repair_samples
+from mailmend.admin.metrics.metrics import FRESH_MICROS, Exposition, repair_samples
 from mailmend.cql.driver import session
 from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START
 from mailmend.model.errors import AccessDenied, CannotReach

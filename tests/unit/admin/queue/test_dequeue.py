@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from mailmend.admin.queue.consumers import ConsumerOutcome, consumer_in_command, outcome_of
+from mailmend.admin.queue.dequeue import ConsumerOutcome, consumer_in_command, outcome_of
 from mailmend.mailqueue.queue import Dequeued
 from mailmend.mailqueue.rules.mails import Whereabouts
 from mailmend.model.ids import QueueName

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mailmend.admin.queue.james_properties import parse_pulsar_properties, properties_in
+from mailmend.admin.queue.broker_options import parse_pulsar_properties, properties_in
 from mailmend.mailqueue.pulsar.broker.settings import PulsarAuth, PulsarSettings
 from mailmend.model.errors import BadSettings
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.admin.schema.traffic import BROWSE_START, ENQUEUED, EVENTS
+from mailmend.admin.schema.measuring import BROWSE_START, ENQUEUED, EVENTS
 from mailmend.cql.schema.grants import (
     ADVISER,
     COLLECTOR,
