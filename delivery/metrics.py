@@ -140,9 +140,19 @@ TAKEN: Final = {
         MetricKind.COUNTER,
     ),
     "recipients": Metric(
-        "mailmend_listener_recipients_total", "Their recipients", ("queue",), MetricKind.COUNTER, _THEIRS
+        "mailmend_listener_recipients_total",
+        "Recipients of the mails that clients handed over",
+        ("queue",),
+        MetricKind.COUNTER,
+        _THEIRS,
     ),
-    "bytes": Metric("mailmend_listener_bytes_total", "Their bytes", ("queue",), MetricKind.COUNTER, _THEIRS),
+    "bytes": Metric(
+        "mailmend_listener_bytes_total",
+        "Bytes of the mails that clients handed over",
+        ("queue",),
+        MetricKind.COUNTER,
+        _THEIRS,
+    ),
 }
 REFUSED: Final = Metric(
     "mailmend_listener_refused_total",

@@ -20,7 +20,7 @@ class QueueCount(Enum):
     REJECTED = ("rejected", "Mails that their consumer sent to the dead letter queue")
     FILTERED = ("filtered", "Deliveries of mails that were marked: dropped")
     GONE = ("gone", "Deliveries of mails that have left the queue, with neither row nor mark: dropped")
-    UNSURE = ("unsure", "The same after rows may have expired unrenewed: sent to the dead letter queue")
+    UNSURE = ("unsure", "Deliveries whose row may have expired: sent to the dead letter queue")
     BAD = ("bad", "Deliveries that no mail could be read from: sent to the dead letter queue")
     BLOB_MISSING = ("blob_missing", "Deliveries without their bytes: sent to the dead letter queue")
     RETURNED = ("returned", "Deliveries given back to the broker because tables or blobs did not answer")

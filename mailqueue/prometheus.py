@@ -154,7 +154,7 @@ _TRAFFIC: Final = "Informational: the traffic. A mail that stays too long is a t
 _COUNT: Final = "Counts of one process since its start. A person acts on the troubles of the queue"
 
 
-PROBLEM: Final = Metric("mailmend_queue_trouble", "Whether this is wrong", ("queue", "trouble"))
+PROBLEM: Final = Metric("mailmend_queue_trouble", "Whether the queue has this trouble", ("queue", "trouble"))
 COUNTS: Final[Mapping[QueueCount, Metric]] = {
     count: Metric(f"mailmend_queue_{count.word}_total", count.meaning, ("queue",), MetricKind.COUNTER, _COUNT)
     for count in QueueCount
@@ -177,7 +177,7 @@ _STARTS: Final[_Figures] = (
         _metric("marks_expire", "Whether the marks of removed mails expire", _IN_TROUBLE),
         lambda figures: figures.marks_expire if figures.tabled else None,
     ),
-    (_metric("looked_at_timestamp_seconds", "When this was looked at"), lambda figures: _epoch(figures.at)),
+    (_metric("looked_at_timestamp_seconds", "When the queue was looked at"), lambda figures: _epoch(figures.at)),
 )
 _COUNTED: Final[_Figures] = (
     (_metric("mails", "Mails that wait", _TRAFFIC), lambda figures: figures.mails),
@@ -185,8 +185,8 @@ _COUNTED: Final[_Figures] = (
     (
         _metric(
             "size_exact",
-            "Whether the two numbers are counts (1) or estimates (0)",
-            "Informational: how to read two numbers",
+            "Whether the numbers of waiting and delayed mails are counts (1) or estimates (0)",
+            "Informational: how to read these two numbers",
         ),
         lambda figures: None if figures.mails is None else figures.exact,
     ),

@@ -92,7 +92,7 @@ async def with_intents(
     try:
         known = await ledger.of_all(queue, mails) if ledger and await ledger.are_there(queue) else {}
     except AccessDenied as error:
-        caller.remark(f"What was ordered for after attempts is not shown: {error.what}")
+        caller.remark(f"Orders for the end of attempts are not shown: {error.what}")
         known = {}
     lasting = {name: change for name, change in known.items() if change.until is None or change.until > now}
     return tuple(

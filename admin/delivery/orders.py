@@ -300,7 +300,7 @@ async def _keep_record(connections: QueueConnections, event: OrderEvent, order: 
     try:
         await connections.orders().put_record(record)
     except MailmendError as error:
-        caller.remark(f"This is done, and cannot be written into the history: {error.what}")
+        caller.remark(f"The change is done, but cannot be written into the history: {error.what}")
 
 
 async def _states(connections: QueueConnections, request: QueueRequest, orders: Sequence[Order]) -> list[OrderState]:

@@ -66,7 +66,9 @@ def asked(server: SplitResult, path: str, token: str | None, authorities: Path |
             f"{place} does not answer: {error}", mend="Is it there, with --http at that address?"
         ) from error
     except ValueError as error:
-        raise CannotReach(f"{place} answers, and not as a server of ours", mend="Is it the right address?") from error
+        raise CannotReach(
+            f"{place} answers, but is not a server of mailmend", mend="Is it the right address?"
+        ) from error
     finally:
         connection.close()
 

@@ -70,7 +70,7 @@ async def entry_shown(request: ShowEntryRequest, caller: Caller, connections: Qu
         journal = connections.existing_attempts()
         attempts = await journal.of(request.queue, named, _number(request.id)) if journal and named else ()
     except AccessDenied as error:
-        caller.remark(f"What was tried cannot be said: {error.what}")
+        caller.remark(f"Earlier attempts cannot be shown: {error.what}")
     if not found and not attempts:
         raise NotThere(
             f"{request.queue} has no {request.id}: it has left the queue, or was never there",

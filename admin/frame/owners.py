@@ -40,7 +40,7 @@ def owners_of(
                 if answer:
                     found[mailbox] = owner_in(PATHS.mirror.restored(answer[0].row))
     except MailmendError as error:
-        remark(f"Whose mailboxes these are is not known: {error.what}.")
+        remark(f"The owners of the mailboxes are not known: {error.what}.")
     return found
 
 

@@ -137,7 +137,9 @@ class PlanHead:
         """
         seconds = (now - self.as_of) / MICROS
         if seconds < 0:
-            raise PlanRefused(f"the plan says that it was made in the future ({self.made_at})", mend="Mend the clocks.")
+            raise PlanRefused(
+                f"the plan says that it was made in the future ({self.made_at})", mend="Set the clocks right."
+            )
         if seconds > max_age.total_seconds():
             raise PlanRefused(
                 f"the plan is old: it tells how rows were at {self.made_at}, more than {format_duration(max_age)} ago",

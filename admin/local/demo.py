@@ -222,7 +222,7 @@ DEMO: Final = Command(
         option("--messages", "How many mails are written.", type=click.IntRange(MESSAGES_MIN), default=300),
         option(
             "--engine",
-            "What scans: this process alone, where it is local.",
+            "What scans: Spark; or local, this process alone.",
             type=click.Choice(["spark", "local"]),
             default="spark",
         ),

@@ -348,7 +348,7 @@ _SECRET_FILES: Final = ("password_file", "broker_password_file", "s3_keys_file",
 _HOLDS_SECRETS: Final = re.compile(r"(?m)^[^\S\n]*[\w-]*(?:password|secret[-_]key|session[-_]token)\s*=")
 _MASTER: Final = option(
     "--master",
-    "Spark's master: spark://HOST:PORT, with its page at http://HOST:8080; or that page, where it is another.",
+    "Spark's master: spark://HOST:PORT, with its page at http://HOST:8080; or the URL of its page, where that differs.",
     metavar="URL",
 )
 _EVERYTHING: Final = queue_settings(broker=lambda _: True, blobs=lambda _: True)

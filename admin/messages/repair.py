@@ -424,7 +424,7 @@ _REPAIR_QUEUES: Final = Command(
         PLAN,
         option(
             "--marks",
-            "Which marks without a row go, where marks never expire.",
+            "Which marks without a row are removed, where marks never expire.",
             type=click.Choice([rule.value for rule in MarksRule]),
             default=MarksRule.KEEP.value,
         ),

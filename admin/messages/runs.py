@@ -101,7 +101,7 @@ def affected(examples: Examples, opened: OpenCluster) -> Affected | None:
         ledger = opened.existing_ledger()
         runs = tuple(ledger.runs(opened.mail.name)) if ledger else ()
     except MailmendError as error:
-        caller.remark(f"The runs before are not known: {error.what}.")
+        caller.remark(f"Earlier runs are not known: {error.what}.")
     return replace(examples.affected(lambda: opened.mail), runs=runs)
 
 

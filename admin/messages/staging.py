@@ -62,8 +62,8 @@ def staged(
         state = area.as_json()
         about = f" of about {bytes_text(needed)}" if needed else ""
         caller.remark(
-            f"Staging area {state['place']}{about}: {area.kept:,} of {area.number:,} segments stand; the scan began at "
-            f"{state['began_at']}."
+            f"Staging area {state['place']}{about}: {area.kept:,} of {area.number:,} segments are kept; the scan began "
+            f"at {state['began_at']}."
         )
         first = area.began - settings.timing.margin_micros
         as_of = min(first, settings.as_of or first) - RUNS_APART_MICROS * (area.attempt - 1)

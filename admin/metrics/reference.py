@@ -24,19 +24,21 @@ _HEAD: Final = """\
 
 Generated from the declarations in `admin/metrics`: `python -m mailmend.admin.metrics.reference` writes it anew.
 
-- `mailmend metrics show` prints what ledger, starts of queues and declared jobs tell now; with `--output FILE`, from
-  cron, for node_exporter. `jobs serve` answers `GET /metrics` with the same.
-- `check`, `repair ...` and `queue sweep` write what they tell to `--metrics-file FILE`, however they end; a job to the
-  `metrics_file` of its declaration. A run without a result leaves in the file what the one before had found, and its
-  last success.
-- `mailmend queue tend --metrics-file FILE` and `queue metrics` tell of queues, their broker and their mails.
-- `mailmend delivery serve --metrics-file FILE` tells of the mails that it delivers, and of what
-  became of others; with `--listen` also of the mails that clients hand over.
+- `mailmend metrics show` prints the present metrics of ledger, starts of queues and declared jobs; with
+  `--output FILE`, from cron, for node_exporter. `jobs serve` answers `GET /metrics` with the same metrics.
+- `check`, `repair ...` and `queue sweep` write their metrics to `--metrics-file FILE`, however they end; a job writes
+  them to the `metrics_file` of its declaration. A run without a result keeps the findings of the run before, and its
+  last success, in the file.
+- `mailmend queue tend --metrics-file FILE` and `queue metrics` write the metrics of queues, their broker and their
+  mails.
+- `mailmend delivery serve --metrics-file FILE` writes the metrics of the mails that it delivers, and of what became
+  of others; with `--listen` also of the mails that clients hand over.
 - `mailmend metrics alerts` and `mailmend metrics dashboard` print the two files of [monitoring/](monitoring/).
 
-Each file is for one command alone, and no two may tell the same, for node_exporter then reports an error: `metrics
-show` has the newest repairs of the ledger and the starts of queues too. The label `job_name` is the declared job, ""
-by hand (`job` is Prometheus's own); no label names a message, a user or a mailbox.
+Each file is for one command alone, and no two files may hold the same metric, because node_exporter
+then reports an error: `metrics show` has the newest repairs of the ledger and the starts of queues too.
+The label `job_name` is the declared job, "" by hand (`job` is Prometheus's own); no label names a
+message, a user or a mailbox.
 """
 _TABLES: Final[Mapping[str, Sequence[Metric]]] = {
     "Of a run": RUNS,

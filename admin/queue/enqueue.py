@@ -242,7 +242,7 @@ async def _put(  # noqa: PLR0917 - what one file needs
         counted = [counted_mail(part, len(content)) for part in envelope.parts]
         if full := quotas.refusal(counted):
             raise QuotaFull(
-                f"the quota {full.name} is full", mend="Come again once mails that it counts have left the queue."
+                f"the quota {full.name} is full", mend="Try again when mails that it counts have left the queue."
             )
         with quotas.usage.putting(counted):
             if request.dry_run:

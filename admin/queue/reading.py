@@ -66,8 +66,8 @@ def queue_size(request: SizeRequest, caller: Caller) -> QueueAnswer[SizeRequest,
         async with connections.open(dry_run=True) as queue:
             if request.recount and (left := await queue.recount()):
                 caller.remark(
-                    f"{left:,} slices were being changed, or by a process that may still report: count again in ten "
-                    "minutes."
+                    f"{left:,} slices are not counted: a process changes them, or may still report changes. Count "
+                    "again in ten minutes."
                 )
             return QueueAnswer(request, await queue.size())
 

@@ -335,7 +335,7 @@ def export(request: ExportRequest, _: Caller) -> ExportResult:
     folder = request.folder
     wanted = tuple(kind for kind in FILES if kind in (request.kinds or FILES))
     if folder == STDOUT and (len(wanted) != 1 or request.check):
-        raise WrongUse("stdout takes one file, as it is", mend="Name it with --only, without --check.")
+        raise WrongUse("stdout can take only one file", mend="Name it with --only, without --check.")
     drawn = "drawing" in wanted or (folder / FILES["drawing"]).exists()
     beside = FILES["drawing"] if drawn else ""
     texts = _live(request.connection, beside) if request.live else _declared(request.connection.keyspace, beside)

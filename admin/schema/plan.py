@@ -303,7 +303,7 @@ PLAN: Final = Command(
         flag("--from-model", "Show the statements that change the live tables to the model; they are never run."),
         flag("--include-options", "With --from-model: options too; most rewrite their table."),
         flag("--include-drops", "With --from-model: also remove what the model does not know."),
-        flag("--newest", "With --from-model: to the newest generation, not to its own."),
+        flag("--newest", "With --from-model: change to the newest generation of James, not to the keyspace's own."),
     ),
     alone={"from_model": ("to", "phase", "complete", "new_keyspace")},
     shared=(CONNECTION,),

@@ -80,7 +80,7 @@ class TestOwners:
             raise AccessDenied("no SELECT on mailbox")
 
         assert owners_of(refused, [message(1)], said.append) == {}
-        assert said == ["Whose mailboxes these are is not known: no SELECT on mailbox."]
+        assert said == ["The owners of the mailboxes are not known: no SELECT on mailbox."]
 
 
 class TestBounds:
@@ -196,7 +196,7 @@ class TestReport:
         ended = mailmend("check", "messages", *QUICK, "--report", str(tmp_path / "r.html"))
 
         assert (ended.code, f"<h3>Mailbox {drift}</h3>" in text_of(tmp_path / "r.html")) == (1, True)
-        assert "Whose mailboxes these are is not known: no SELECT on mailbox." in ended.err
+        assert "The owners of the mailboxes are not known: no SELECT on mailbox." in ended.err
 
 
 class TestRunsShow:

@@ -167,5 +167,5 @@ class TestTrend:
 
         ended = mailmend("check", *QUICK, "--report", str(tmp_path / "r.html"))
 
-        assert (ended.code, "The runs before are not known: no SELECT." in ended.err) == (1, True)
+        assert (ended.code, "Earlier runs are not known: no SELECT." in ended.err) == (1, True)
         assert "Findings by verdict" in (tmp_path / "r.html").read_text()

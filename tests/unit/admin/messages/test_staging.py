@@ -226,7 +226,7 @@ class TestProgress:
         left = int(line.split("(of ")[1].split(")")[0])
         assert line.startswith("read imapUidTable (2 of 3 segments stood) (of ")
         assert 15 < left < 45, "a third of 90, as chance has it"
-        assert "23 of 24 segments stand; the scan began at" in ended.err
+        assert "23 of 24 segments are kept; the scan began at" in ended.err
 
     def test_a_run_that_went_on_says_so_at_its_end(self, mailmend: CommandLine, stage: Typed, place: Path) -> None:
         assert stage("check", "messages", interrupted_at=5).code == 130
