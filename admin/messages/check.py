@@ -14,15 +14,29 @@ from mailmend.admin.frame.document import Document
 from mailmend.admin.frame.examples import Examples
 from mailmend.admin.frame.extras import import_or_name_extra
 from mailmend.admin.frame.options import CONNECTION, STAGING, flag
-from mailmend.admin.messages import mending_document as mending
 from mailmend.admin.messages.blob_sources import BlobsWanted
 from mailmend.admin.messages.blobs import BlobsRequest, BlobsResult, blobs_document, repair_blobs
 from mailmend.admin.messages.mending import CheckRequest, MendingResult, given, unseen
-from mailmend.admin.messages.options import BLOBS_WANTED, CHECKED_PULSAR, COUNTERS_AT_ONCE, MEASURED, SCANNING, TIMING
+from mailmend.admin.messages.options import (
+    BLOBS_WANTED,
+    CHECKED_PULSAR,
+    COUNTERS_AT_ONCE,
+    MEASURED,
+    SCANNING,
+    TIMING,
+)
 from mailmend.admin.messages.runs import affected
+from mailmend.admin.messages.shared_document import document_of
 from mailmend.admin.messages.staging import ended, staged
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES
-from mailmend.model.errors import AccessDenied, ExitCode, MailmendError, MissingExtra, ResultUnwritten, WrongUse
+from mailmend.model.errors import (
+    AccessDenied,
+    ExitCode,
+    MailmendError,
+    MissingExtra,
+    ResultUnwritten,
+    WrongUse,
+)
 from mailmend.model.projections.findings import RepairPolicy
 from mailmend.repair.clock import STAMP_AGE_SECONDS, Timing
 from mailmend.repair.mending import runner
@@ -152,7 +166,7 @@ def _find_in_messages(
 
 
 def check_document(result: MendingResult | BlobsResult) -> Document:
-    return blobs_document(result) if isinstance(result, BlobsResult) else mending.document_of(result)
+    return blobs_document(result) if isinstance(result, BlobsResult) else document_of(result)
 
 
 CHECK: Final = Command(

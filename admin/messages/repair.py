@@ -305,7 +305,7 @@ _REPAIR_MESSAGES: Final = Command(
     Generators of uids and modseqs that are behind the messages (a table restored from a backup) are raised where the
     role may write them, and never lowered: `generators` in the JSON.""",
     service="mailmend.admin.messages.repair:repair",
-    present="mailmend.admin.messages.mending_document:document_of",
+    present="mailmend.admin.messages.shared_document:document_of",
     options=(
         *TIMING,
         flag("--dry-run", "Write nothing: look twice, and say what would be mended."),
@@ -377,7 +377,7 @@ _REPAIR_LAGS: Final = Command(
     about="""Writers journal such lags themselves. What agrees by now is forgotten; what cannot be mended yet stays for
     the next run.""",
     service="mailmend.admin.messages.repair:repair_lags",
-    present="mailmend.admin.messages.mending_document:document_of",
+    present="mailmend.admin.messages.shared_document:document_of",
     options=(
         *TIMING,
         flag("--dry-run", "Write nothing: look at them, and say what would be mended."),
@@ -417,7 +417,7 @@ _REPAIR_QUEUES: Final = Command(
     anything is done: bytes, and seconds by one SSTable that is rewritten. Interrupted, the node at work goes on:
     nodetool stop GARBAGE_COLLECT.""",
     service="mailmend.admin.queue.cleanup:repair_queues",
-    present="mailmend.admin.messages.mending_document:document_of",
+    present="mailmend.admin.messages.shared_document:document_of",
     options=(
         *TIMING,
         flag("--dry-run", "Write nothing: look twice, and say what would be removed."),

@@ -66,7 +66,7 @@ UNDO: Final = Command(
     about="""A row returns to its before-image only if it has not changed since; the other rows are left and counted as
     moved. The undo is a run of its own, so it can be undone as well.""",
     service="mailmend.admin.messages.undo:undo",
-    present="mailmend.admin.messages.mending_document:document_of",
+    present="mailmend.admin.messages.shared_document:document_of",
     options=(RUN_ARGUMENT, flag("--dry-run", "Write nothing: say what would be put back."), COUNTERS_AT_ONCE),
     shared=(CONNECTION,),
     output=RESULTS,

@@ -14,7 +14,7 @@ from mailmend.admin.frame.presenter import exit_meaning, grid_of, show, write_js
 from mailmend.admin.frame.values import counts_json
 from mailmend.admin.frame.verdict_texts import MEANINGS, STYLES
 from mailmend.admin.messages.mending import MendingResult
-from mailmend.admin.messages.mending_document import closing_lines, document_of, next_lines, summary_json
+from mailmend.admin.messages.shared_document import closing_lines, document_of, next_lines, summary_json
 from mailmend.model.errors import ExitCode
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.repair.ledger.runs import RunKind

@@ -18,7 +18,7 @@ from mailmend.admin.frame.presenter import html_of
 from mailmend.admin.frame.presenter import write_report as write_document
 from mailmend.admin.frame.whole_files import refuse_unwritable, whole_file, write_text
 from mailmend.admin.messages.mending import MendingResult
-from mailmend.admin.messages.mending_document import document_of
+from mailmend.admin.messages.shared_document import document_of
 from mailmend.model.errors import ResultUnwritten, WrongUse
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.repair.mending.runner import RepairResult

@@ -311,7 +311,7 @@ def test_only_commands_of_the_queue_need_its_libraries() -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert {
-        "mailmend.admin.messages.mending_document",
+        "mailmend.admin.messages.shared_document",
         "mailmend.admin.local.doctor",
         "mailmend.admin.messages.blobs",
     } <= set(modules)
