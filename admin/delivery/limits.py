@@ -1,7 +1,5 @@
 """Limits of deliveries, as people and programs read them."""
 
-from typing import Any
-
 from mailmend.delivery.policy.policy import Threshold
 from mailmend.delivery.policy.rates import SECOND
 from mailmend.delivery.policy.replaying import LimitKind
@@ -20,21 +18,6 @@ def limits_text(threshold: Threshold) -> str:
     stop = ", and later policies are not consulted" if threshold.stop else ""
     alone = "" if threshold.cluster else ", for each server separately"
     return (", ".join(limits) or "no limit") + alone + stop
-
-
-def limits_json(threshold: Threshold) -> dict[str, Any]:
-    """Limits; null is no limit."""
-    return {**threshold_json(threshold), "stop": threshold.stop, "cluster": threshold.cluster}
-
-
-def threshold_json(threshold: Threshold) -> dict[str, Any]:
-    rate = threshold.rate
-    gap = threshold.connect_interval
-    return {
-        "concurrency": threshold.concurrency,
-        "rate": {"count": rate.count, "seconds": rate.interval / SECOND} if rate else None,
-        "connect_interval_seconds": gap / SECOND if gap else None,
-    }
 
 
 def threshold_texts(threshold: Threshold) -> dict[LimitKind, str]:

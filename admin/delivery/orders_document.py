@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from mailmend.admin.delivery.limits import limits_json, limits_text
+from mailmend.admin.delivery.limits import limits_text
 from mailmend.admin.delivery.orders import WORDS, AddOrderRequest, ListOrdersRequest, OrderState, RemoveOrderRequest
 from mailmend.admin.frame.document import Document, Grid
 from mailmend.admin.frame.values import NOTHING_WRITTEN, plain, printable, shown
 from mailmend.admin.queue.request import QueueAnswer
 from mailmend.admin.queue.values import queue_document
 from mailmend.delivery.ledger.orders import OrderRecord
+from mailmend.delivery.policy.file.description import THRESHOLD
 from mailmend.delivery.policy.orders import Order, OrderKind
 
 _NO_END: Final = "it is removed"
@@ -208,7 +209,7 @@ def order_json(order: Order) -> dict[str, Any]:
     scope: Mapping[str, Any] = {"fields": order.values}
     unread: Any = order.unread
     if order.kind is OrderKind.CONDITION:
-        scope = {"fields": order.fields, "if": order.values, "then": limits_json(order.threshold)}
+        scope = {"fields": order.fields, "if": order.values, "then": THRESHOLD.json(order.threshold)}
         unread = order.damage or None
     found: dict[str, Any] = plain(
         {

@@ -4,20 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from mailmend.admin.delivery.connections import policy_file
-from mailmend.admin.delivery.limits import limits_json
-from mailmend.admin.delivery.policy_explain import quota_limit_json
 from mailmend.admin.delivery.policy_paths import policy_path, quota_path, suspension_path
 from mailmend.admin.frame.values import instant_text
 from mailmend.delivery.policy.counters import PolicyChanges
-from mailmend.delivery.policy.covering import FieldPatterns, pattern_text
-from mailmend.delivery.policy.file.description import SET_ATTRIBUTES
+from mailmend.delivery.policy.file.description import INCOMING, POLICY, QUOTA, SUSPENSION
 from mailmend.delivery.policy.file.reading import PolicyFile
-from mailmend.delivery.policy.incoming import IncomingField, IncomingRule
 from mailmend.delivery.policy.policies import PickupPolicies
-from mailmend.delivery.policy.policy import CountedTogether
 from mailmend.model.errors import WrongUse
 
 Limit = Callable[[PickupPolicies], PolicyChanges]
@@ -63,9 +58,6 @@ class PoliciesInForce:
         return self.changes
 
 
-L = TypeVar("L")
-
-
 def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
     """The file, when it was read, and what it says, all of it in its order."""
     said = served.said
@@ -74,24 +66,19 @@ def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
         "read_at": instant_text(served.read_at),
         "algorithm": said.algorithm.value,
         "policies": [
-            {"policy": number + 1, "line": _line(served, *policy_path(number)), **_counted_json(policy, limits_json)}
+            POLICY.json(policy, policy=number + 1, line=_line(served, *policy_path(number)))
             for number, policy in enumerate(said.policies)
         ],
         "suspends": [
-            {
-                "suspension": number + 1,
-                "line": _line(served, *suspension_path(number)),
-                "fields": _texts(suspension.patterns),
-            }
+            SUSPENSION.json(suspension, suspension=number + 1, line=_line(served, *suspension_path(number)))
             for number, suspension in enumerate(said.suspensions)
         ],
         "incoming": [
-            {"rule": number + 1, "line": _line(served, "incoming", number), **_rule_json(rule)}
+            INCOMING.json(rule, rule=number + 1, line=_line(served, "incoming", number))
             for number, rule in enumerate(said.incoming)
         ],
         "quotas": [
-            {"name": quota.name, "line": _line(served, *quota_path(number)), **_counted_json(quota, quota_limit_json)}
-            for number, quota in enumerate(said.quotas)
+            QUOTA.json(quota, line=_line(served, *quota_path(number))) for number, quota in enumerate(said.quotas)
         ],
         "tenants": dict(said.weights),
         "reload": changes_json(served.changes) if served.changes else None,
@@ -105,44 +92,6 @@ def changes_json(changes: PolicyChanges) -> Mapping[str, Any]:
         "new": [index + 1 for index in changes.new],
         "dropped": [index + 1 for index in changes.dropped],
     }
-
-
-def _counted_json(counted: CountedTogether[L], limits: Callable[[L], Mapping[str, Any]]) -> dict[str, Any]:
-    return {
-        "fields": [field.value for field in counted.fields],
-        "groups": {
-            named.value: {group.name: list(map(pattern_text, group.patterns)) for group in groups}
-            for named, groups in counted.groups.items()
-        },
-        "conditions": [
-            {"if": _texts(condition.patterns), "then": limits(condition.threshold)} for condition in counted.conditions
-        ],
-        "default": limits(counted.default) if counted.default else None,
-    }
-
-
-def _rule_json(rule: IncomingRule) -> dict[str, Any]:
-    wanted = dict[str, Any]()
-    headers = dict[str, Any]()
-    for (named, header), patterns in rule.patterns.items():
-        (headers if header else wanted)[header or named.value] = list(map(pattern_text, patterns))
-    return {
-        "if": {**wanted, **({IncomingField.HEADER.value: headers} if headers else {})},
-        "set": _set_json({name: template.text for name, template in rule.sets.items()}),
-        "remove": sorted(rule.removes),
-        "stop": rule.stop,
-    }
-
-
-def _set_json(texts: Mapping[str, str]) -> dict[str, Any]:
-    """As the file spells it: other attributes are in an object of their own."""
-    known = {SET_ATTRIBUTES[name]: text for name, text in texts.items() if name in SET_ATTRIBUTES}
-    others = {name: text for name, text in texts.items() if name not in SET_ATTRIBUTES}
-    return {**known, **({"attributes": others} if others else {})}
-
-
-def _texts(patterns: FieldPatterns) -> dict[str, list[str]]:
-    return {named.value: list(map(pattern_text, some)) for named, some in patterns.items()}
 
 
 def _line(served: PoliciesInForce, *path: str | int) -> int | None:

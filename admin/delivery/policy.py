@@ -10,8 +10,8 @@ from mailmend.admin.delivery.policy_explain import EXPLAIN, FILE_ARGUMENT
 from mailmend.admin.frame.command import Command, CommandGroup, Late
 from mailmend.admin.frame.document import Document, Grid, Part, Verbatim
 from mailmend.admin.frame.values import fields_json, plain, printable
-from mailmend.delivery.policy.file.description import JsonSchema
 from mailmend.delivery.policy.file.errors import BadPolicyFile
+from mailmend.delivery.policy.file.forms import JsonSchema
 from mailmend.delivery.policy.file.schema import policy_schema, schema_text
 from mailmend.delivery.policy.lint import PolicyRule, lint_policies
 from mailmend.model.errors import ExitCode

@@ -9,7 +9,6 @@ from typing import Any, Final
 import click
 
 from mailmend.admin.delivery.connections import policy_file
-from mailmend.admin.delivery.limits import limits_json
 from mailmend.admin.delivery.options import MAIL_FIELDS
 from mailmend.admin.delivery.orders import holding
 from mailmend.admin.delivery.orders_document import order_json, set_text, suspended_text
@@ -33,6 +32,7 @@ from mailmend.delivery.policy.explaining import (
     explain_mail,
     explain_quotas,
 )
+from mailmend.delivery.policy.file.description import QUOTA_LIMIT, THRESHOLD
 from mailmend.delivery.policy.orders import Order, OrderKind, PlacedCondition, with_conditions
 from mailmend.delivery.policy.policies import DocumentPath, PickupPolicies
 from mailmend.delivery.policy.policy import CounterKey, PickupField
@@ -274,14 +274,10 @@ def _quota_json(share: QuotaShare, result: PolicyExplanation) -> dict[str, Any]:
         "key": {field.value: text for field, text in zip(quota.fields, share.key, strict=True)},
         "condition": None if share.condition is None else share.condition + 1,
         "limits_line": result.places[path].line if path else None,
-        **quota_limit_json(limit or QuotaLimit()),
+        **QUOTA_LIMIT.json(limit or QuotaLimit()),
         "used": plain(share.used),
         "refuses": share.refuses,
     }
-
-
-def quota_limit_json(limit: QuotaLimit) -> dict[str, int | None]:
-    return {"messages": limit.messages, "bytes": limit.bytes}
 
 
 def _policy_name(number: int, result: PolicyExplanation) -> str:
@@ -345,7 +341,7 @@ def share_json(share: PolicyShare, said: PickupPolicies, line: Callable[[Documen
         "key": {field.value: text for field, text in zip(fields, share.key, strict=True)},
         "condition": None if share.condition is None else share.condition + 1,
         "limits_line": line(limits) if limits else None,
-        **limits_json(share.threshold),
+        **THRESHOLD.json(share.threshold),
         "set_by": order_json(share.set_by) if share.set_by else None,
     }
 

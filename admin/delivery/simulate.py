@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from mailmend.admin.delivery.connections import at_ledger, attempt_record, policy_file
-from mailmend.admin.delivery.limits import threshold_json, threshold_texts
+from mailmend.admin.delivery.limits import threshold_texts
 from mailmend.admin.delivery.policy_paths import limits_path, policy_path, suspension_path
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import chosen_engine, open_cluster
@@ -24,6 +24,7 @@ from mailmend.admin.messages.options import SCANNING_ALL, scanning_of
 from mailmend.admin.queue.options import QUEUE_ARGUMENT, queue_settings
 from mailmend.admin.queue.request import QueueRequest
 from mailmend.delivery.ledger.recorded_attempts import AttemptsWanted
+from mailmend.delivery.policy.file.description import THRESHOLD
 from mailmend.delivery.policy.policy import PickupField, Threshold
 from mailmend.delivery.policy.rates import SECOND
 from mailmend.delivery.policy.recorded import MILLI, tells_sources, with_concurrency
@@ -424,12 +425,15 @@ def _policy_json(place: Place | None, use: PolicyUse) -> dict[str, Any]:
 def _limit_json(limit: LimitUse) -> dict[str, Any]:
     use = limit.use
     suspends = limit.suspension is not None
+    limits = THRESHOLD.json(limit.threshold or Threshold())
+    del limits["stop"]
+    del limits["cluster"]
     return {
         "place": _place_json(limit.place),
         "policy": None if limit.policy is None else limit.policy + 1,
         "suspension": None if limit.suspension is None else limit.suspension + 1,
         "key": {field.value: text for field, text in limit.counted.items()},
-        **threshold_json(limit.threshold or Threshold()),
+        **limits,
         "refused_by": limit.kind.value if limit.kind else None,
         "refusals": None if suspends else use.refusals.total(),
         "held": use.held,

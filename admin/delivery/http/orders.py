@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from mailmend.admin.delivery.http.policies import ThresholdBody
+from mailmend.admin.delivery.http.described import Described
 from mailmend.admin.delivery.http.shared import (
     ORDERS,
     CommandAnswer,
@@ -36,6 +36,7 @@ from mailmend.admin.delivery.orders import (
 )
 from mailmend.admin.delivery.orders_document import add_document, list_document, remove_document
 from mailmend.admin.frame.http.callers import Operator, Reader, log_change
+from mailmend.delivery.policy.file.description import THRESHOLD
 from mailmend.delivery.policy.orders import OrderKind, normal_value
 from mailmend.delivery.policy.policy import PickupField, Threshold
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate
@@ -164,7 +165,7 @@ class MadeConditionBody(StrictBody):
     id: UUID
     fields: list[PickupField]
     if_: dict[PickupField, list[str]] = Field(alias="if")
-    then: ThresholdBody
+    then: Annotated[Any, Described(THRESHOLD)]
     made_at: Instant
     ends_at: Instant | None = Field(description="null: until it is removed.")
     owner: str

@@ -1,4 +1,4 @@
-"""What a policy file says of what is counted together: its policies and quotas, with their limits."""
+"""What a policy file says of what is counted together: policies and quotas, with their limits."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -35,6 +35,8 @@ from mailmend.model.errors import WrongUse
 
 GroupedFields = Mapping[PickupField, tuple[FieldGroup, ...]]
 """The fields that something is counted by, with the groups of each."""
+
+ReadPatterns = dict[PickupField, tuple[ValuePattern, ...]]
 
 LimitReader = Callable[[PolicyNode], Any]
 """Reads the limits below `then` and `default`."""
@@ -164,13 +166,13 @@ def _condition(fields: GroupedFields | None, limit: LimitReader, node: PolicyNod
     return ThresholdCondition(wanted, limit(parts["then"]))
 
 
-def _wanted(fields: GroupedFields | None, node: PolicyNode) -> dict[PickupField, tuple[ValuePattern, ...]]:
-    wanted = dict[PickupField, tuple[ValuePattern, ...]]()
+def _wanted(fields: GroupedFields | None, node: PolicyNode) -> ReadPatterns:
+    wanted = ReadPatterns()
     for _, key, values in node.items("if"):
         for named in read_each([key], partial(_counted_field, fields)):
             wanted[named] = read_patterns(named, values.one_or_more("values"))
             if fields is not None:
-                _refuse_unknown_groups(named, values, fields[named])
+                _refuse_unknown(named, values, fields[named])
                 _refuse_members(values, wanted[named], fields[named])
     return wanted
 
@@ -183,7 +185,7 @@ def _counted_field(fields: GroupedFields | None, node: PolicyNode) -> PickupFiel
     return named
 
 
-def _refuse_unknown_groups(named: PickupField, node: PolicyNode, groups: Sequence[FieldGroup]) -> None:
+def _refuse_unknown(named: PickupField, node: PolicyNode, groups: Sequence[FieldGroup]) -> None:
     known = {group.name for group in groups}
     for value in node.one_or_more("values"):
         text = value.text("a value")
@@ -195,6 +197,7 @@ def _refuse_members(node: PolicyNode, patterns: Iterable[ValuePattern], groups: 
     """A value that belongs to a group is counted as that: no condition on it alone would ever hold."""
     for pattern in patterns if groups else ():
         value = None if isinstance(pattern, GroupName) else getattr(pattern, "value", None)
-        group = next((field_group for field_group in groups if value and field_group.holds(value)), None)
-        if group:
-            node.note(f"{value} is counted as #{group.name}, and never alone", f"Write '#{group.name}'.")
+        holding = [group for group in groups if value and group.holds(value)]
+        if holding:
+            name = holding[0].name
+            node.note(f"{value} is counted as #{name}, and never alone", f"Write '#{name}'.")

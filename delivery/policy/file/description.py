@@ -5,75 +5,35 @@ A table says form and meaning. What depends on other parts of a file, such as wh
 names a field that its policy counts by, the reader alone knows.
 """
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from mailmend.delivery.policy.incoming import IncomingField
-from mailmend.delivery.policy.policy import MatchedField, PickupField
+from mailmend.delivery.policy.covering import FieldPatterns, pattern_text
+from mailmend.delivery.policy.file.forms import (
+    ANY_VALUE,
+    FileAnswer,
+    FileForm,
+    FilePart,
+    JsonSchema,
+    Scalar,
+    by_name,
+    defined,
+    list_schema,
+    object_schema,
+    one_or_more,
+    text_schema,
+    whole,
+)
+from mailmend.delivery.policy.incoming import IncomingField, IncomingPatterns, ValueTemplate
+from mailmend.delivery.policy.policy import FieldGroup, MatchedField, PickupField, ValuePattern
 from mailmend.delivery.policy.quotas import QUOTA_FIELDS
 from mailmend.delivery.policy.rates import SECOND, RateAlgorithm
 from mailmend.delivery.policy.turns import WEIGHT_MAX
 from mailmend.mailqueue.rules.mails import PRIORITY_ATTRIBUTE
-from mailmend.model.errors import WrongUse
-
-JsonSchema = Mapping[str, Any]
 
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _ALGORITHMS: Final = [algorithm.value for algorithm in RateAlgorithm]
-
-
-ANY_VALUE: Final[JsonSchema] = {"type": ["string", "number", "boolean", "null"]}
-"""A value is its text, whatever type YAML has for it; a missing text is the empty value."""
-
-
-def whole(pattern: str) -> JsonSchema:
-    """What matches an expression from its beginning to its end."""
-    return {"pattern": f"^(?:{pattern})$"}
-
-
-def text_schema(pattern: str) -> JsonSchema:
-    return {"type": "string", **whole(pattern)}
-
-
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """How one value is written.
-
-    Attributes:
-        pattern: what the text of the value matches as a whole.
-        meaning: what a text that matches stands for.
-        problem: what is wrong with any other text; the text itself comes before it.
-        mend: how the value is written.
-        unquoted: the JSON schema of the value where YAML makes another type than a text of it.
-        form: the JSON schema of the value, where it is neither of the two.
-    """
-
-    pattern: str
-    meaning: Callable[[re.Match[str]], Any]
-    problem: str
-    mend: str = ""
-    unquoted: JsonSchema | None = None
-    form: JsonSchema | None = None
-
-    def matches(self, text: str) -> bool:
-        return re.fullmatch(self.pattern, text) is not None
-
-    def parse(self, text: str) -> Any:
-        """What a text stands for.
-
-        Raises:
-            WrongUse: it is no such value.
-        """
-        found = re.fullmatch(self.pattern, text)
-        if not found:
-            raise WrongUse(f"{text!r} {self.problem}", mend=self.mend)
-        return self.meaning(found)
-
-    @property
-    def schema(self) -> JsonSchema:
-        return self.form or {"anyOf": [self.unquoted, text_schema(self.pattern)]}
 
 
 def _whole_numbers(digits: int, of: str, mend: str) -> Scalar:
@@ -144,79 +104,6 @@ HEADER_FIELD: Final = Scalar(
 )
 """Names of header fields mean the same in capital and in small letters."""
 
-
-@dataclass(frozen=True, slots=True)
-class FilePart:
-    """A name in a mapping of the file, and what is written there.
-
-    Attributes:
-        value: one value, which the reader parses by this; or the JSON schema of anything else.
-        meaning: for people who write policy files; "" where the name says it.
-        attribute: where the reader keeps it; "": under the part's own name.
-    """
-
-    name: str
-    value: Scalar | JsonSchema
-    meaning: str = ""
-    attribute: str = ""
-
-    @property
-    def schema(self) -> JsonSchema:
-        return described(self.meaning, self.value.schema if isinstance(self.value, Scalar) else self.value)
-
-
-@dataclass(frozen=True, slots=True)
-class FileForm:
-    """A mapping of the file: it may have these parts and no others.
-
-    Attributes:
-        what: what errors call it.
-        required: the names of parts that must be there.
-    """
-
-    what: str
-    parts: tuple[FilePart, ...]
-    meaning: str = ""
-    required: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(part.name for part in self.parts)
-
-    @property
-    def schema(self) -> JsonSchema:
-        schema = described(self.meaning, object_schema({part.name: part.schema for part in self.parts}))
-        return {**schema, "required": list(self.required)} if self.required else schema
-
-
-def described(text: str, schema: JsonSchema) -> JsonSchema:
-    return {"description": text, **schema} if text else schema
-
-
-def object_schema(parts: Mapping[str, JsonSchema]) -> JsonSchema:
-    """A mapping with these names and no others."""
-    return {"type": "object", "properties": parts, "additionalProperties": False}
-
-
-def by_name(schema: JsonSchema, name: Scalar | None = None) -> JsonSchema:
-    """A mapping of things by their name."""
-    names = {"propertyNames": whole(name.pattern)} if name else {}
-    return {"type": "object", **names, "additionalProperties": schema}
-
-
-def list_schema(items: JsonSchema) -> JsonSchema:
-    return {"type": "array", "items": items}
-
-
-def one_or_more(schema: JsonSchema) -> JsonSchema:
-    return {"anyOf": [schema, list_schema(schema)]}
-
-
-def defined(name: str) -> JsonSchema:
-    """What the schema defines under a name."""
-    return {"$ref": f"#/$defs/{name}"}
-
-
 _ADDRESS: Final[JsonSchema] = {
     **text_schema(r"(?:[@#][\s\S]*|/[\s\S]*/|[0-9A-Fa-f:.]+(?:%[^/]+)?(?:/[0-9A-Fa-f:.]+)?|)"),
     "type": ["string", "null"],
@@ -233,13 +120,39 @@ def _patterns(fields: Iterable[MatchedField]) -> dict[str, JsonSchema]:
     return {field.value: one_or_more({**_value(field), **_NO_GROUP}) for field in fields}
 
 
-def _condition(fields: Iterable[PickupField], limits: str) -> FileForm:
+def _pattern_texts(patterns: Iterable[ValuePattern]) -> list[str]:
+    return [pattern_text(pattern) for pattern in patterns]
+
+
+def _texts_by_field(patterns: FieldPatterns) -> dict[str, list[str]]:
+    return {field.value: _pattern_texts(some) for field, some in patterns.items()}
+
+
+def _groups_by_field(groups: Mapping[PickupField, Iterable[FieldGroup]]) -> dict[str, Any]:
+    found = dict[str, Any]()
+    for named, some in groups.items():
+        found[named.value] = {group.name: _pattern_texts(group.patterns) for group in some}
+    return found
+
+
+PATTERNS: Final = FileAnswer(dict[PickupField, list[str]], "", "patterns", _texts_by_field)
+_NUMBER: Final = FileAnswer(int, "Its number in the file, from 1.", None)
+_LINE: Final = FileAnswer(int | None, "", None)
+
+
+def _condition(body: str, limits: FileForm, key: str, fields: Iterable[PickupField], meaning: str = "") -> FileForm:
     patterns = {field.value: one_or_more(_value(field)) for field in fields}
     return FileForm(
-        "a condition",
-        (FilePart("if", object_schema(patterns)), FilePart("then", defined(limits))),
-        "The first that holds sets all limits, in place of the default; each field must match.",
+        what="a condition",
+        parts=(FilePart("if", object_schema(patterns)), FilePart("then", defined(key))),
+        meaning="The first that holds sets all limits, in place of the default; each field must match.",
         required=("then",),
+        body=body,
+        about="Limits of some values; the first condition that holds counts.",
+        answers={
+            "if": replace(PATTERNS, meaning=meaning),
+            "then": FileAnswer(limits, "", "threshold"),
+        },
     )
 
 
@@ -265,6 +178,24 @@ def _counted(fields: tuple[PickupField, ...], condition: str, limits: str) -> tu
     )
 
 
+def _counted_answers(condition: FileForm, limits: FileForm) -> dict[str, FileAnswer]:
+    groups = dict[PickupField, dict[str, list[str]]]
+    return {
+        "fields": FileAnswer(list[PickupField], to_json=_field_names),
+        "groups": FileAnswer(groups, to_json=_groups_by_field),
+        "conditions": FileAnswer(condition, many=True),
+        "default": FileAnswer(limits, optional=True),
+    }
+
+
+def _field_names(fields: Iterable[PickupField]) -> list[str]:
+    return [field.value for field in fields]
+
+
+def _seconds(nanos: int | None) -> float | None:
+    return nanos / SECOND if nanos else None
+
+
 def _rate() -> JsonSchema:
     """A number of deliveries, and the seconds in which they may begin."""
     count_text = r"0*[1-9][0-9]*"
@@ -277,9 +208,17 @@ def _rate() -> JsonSchema:
     return {"anyOf": [count, text, {"type": "array", "minItems": 1, **pair}]}
 
 
+DELIVERY_RATE: Final = FileForm(
+    body="RateBody",
+    about="At most `count` deliveries in an interval.",
+    answers={
+        "count": FileAnswer(int),
+        "seconds": FileAnswer(float, "", "interval", _seconds),
+    },
+)
 THRESHOLD: Final = FileForm(
-    "a threshold",
-    (
+    what="a threshold",
+    parts=(
         FilePart("concurrency", COUNT, "Deliveries at once; 0 lets none begin."),
         FilePart("rate", _rate(), "X, X/Y or [X, Y]: at most X deliveries begin in Y seconds, or in one."),
         FilePart("connectinterval", SECONDS, "Seconds between two connections.", "connect_interval"),
@@ -290,61 +229,147 @@ THRESHOLD: Final = FileForm(
             "Whether the servers of a queue share these limits, as by default; else each has all of them.",
         ),
     ),
+    body="ThresholdBody",
+    about="Limits; null is no limit.",
+    answers={
+        "concurrency": FileAnswer(int | None),
+        "rate": FileAnswer(DELIVERY_RATE, optional=True),
+        "connect_interval_seconds": FileAnswer(
+            float | None, "Between two new connections.", "connect_interval", _seconds
+        ),
+        "stop": FileAnswer(bool, "Later policies are not consulted."),
+        "cluster": FileAnswer(bool, "Whether the servers of the queue share them; else each has all of them."),
+    },
 )
-CONDITION: Final = _condition(PickupField, "threshold")
-POLICY: Final = FileForm("a policy", _counted(tuple(PickupField), "condition", "threshold"))
+CONDITION: Final = _condition(
+    "ConditionBody",
+    THRESHOLD,
+    "threshold",
+    PickupField,
+    "Patterns by field, as a policy file spells them.",
+)
+POLICY: Final = FileForm(
+    what="a policy",
+    parts=_counted(tuple(PickupField), "condition", "threshold"),
+    body="PolicyBody",
+    about="What is counted together, and its limits.",
+    answers={"policy": _NUMBER, "line": _LINE, **_counted_answers(CONDITION, THRESHOLD)},
+)
 
 QUOTA_LIMIT: Final = FileForm(
-    "the limits of a quota",
-    (
+    what="the limits of a quota",
+    parts=(
         FilePart("messages", MESSAGES, "Mails; 0 lets none in."),
         FilePart("bytes", BYTES, "Bytes of mails whose size was noted: 500M, 5G."),
     ),
+    body="QuotaLimitBody",
+    about="How much may be in the queue; null is no limit.",
+    answers={"messages": FileAnswer(int | None), "bytes": FileAnswer(int | None)},
 )
-QUOTA_CONDITION: Final = _condition(QUOTA_FIELDS, "quota_limit")
+QUOTA_CONDITION: Final = _condition("QuotaConditionBody", QUOTA_LIMIT, "quota_limit", QUOTA_FIELDS)
 QUOTA: Final = FileForm(
-    "a quota",
-    (
+    what="a quota",
+    parts=(
         FilePart("name", QUOTA_NAME, "What clients and metrics call it."),
         *_counted(QUOTA_FIELDS, "quota_condition", "quota_limit"),
     ),
-    "How much of what is counted together may be in the queue before clients have to come again with more.",
+    meaning="How much of what is counted together may be in the queue before clients have to come again with more.",
     required=("name",),
+    body="QuotaBody",
+    about="What of the queue is counted together, and how much of it there may be.",
+    answers={
+        "name": FileAnswer(str),
+        "line": _LINE,
+        **_counted_answers(QUOTA_CONDITION, QUOTA_LIMIT),
+    },
+)
+SUSPENSION: Final = FileForm(
+    body="FileSuspensionBody",
+    about="What the file suspends.",
+    answers={"suspension": FileAnswer(int, "", None), "line": _LINE, "fields": PATTERNS},
 )
 
 _HEADERS: Final = by_name(one_or_more({**ANY_VALUE, **_NO_GROUP}), HEADER_FIELD)
-SET_ATTRIBUTES: Final = {
-    "transportid": "transportid",
-    "jobid": "jobid",
-    "tenantid": "tenantid",
-    "grouping": "grouping",
-    "expires": "expires",
-    PRIORITY_ATTRIBUTE: "priority",
-}
+_SET: Final = ("transportid", "jobid", "tenantid", "grouping", "expires")
+SET_ATTRIBUTES: Final = {**{name: name for name in _SET}, PRIORITY_ATTRIBUTE: "priority"}
 """The attributes that a rule sets by a part of its own, and the name of that part."""
 
 SET: Final = FileForm(
-    "set",
-    (
+    what="set",
+    parts=(
         *(FilePart(name, ANY_VALUE) for name in SET_ATTRIBUTES.values()),
         FilePart("attributes", by_name(ANY_VALUE)),
     ),
+    body="SetAttributesBody",
+    about="What a rule sets; `${...}` stands for a group of its expression, or a field. What is not set is not there.",
+    answers={
+        **dict.fromkeys(SET_ATTRIBUTES.values(), FileAnswer(str)),
+        "expires": FileAnswer(str, "A span from when the mail came."),
+        "attributes": FileAnswer(dict[str, str], "Others, by name."),
+    },
+    sparse=True,
 )
+
+
+def _set_values(sets: Mapping[str, ValueTemplate]) -> dict[str, Any]:
+    """What a rule sets, as the file spells it: other attributes are below `attributes`."""
+    known = dict[str, Any]()
+    others = dict[str, str]()
+    for attribute, template in sets.items():
+        if attribute in SET_ATTRIBUTES:
+            known[SET_ATTRIBUTES[attribute]] = template.text
+        else:
+            others[attribute] = template.text
+    if others:
+        known["attributes"] = others
+    return known
+
+
+def _incoming_texts(patterns: IncomingPatterns) -> dict[str, Any]:
+    """Patterns by field; `header` is last and has patterns by the name of the header field."""
+    found = dict[str, Any]()
+    headers = dict[str, list[str]]()
+    for (named, header), some in patterns.items():
+        if header:
+            headers[header] = _pattern_texts(some)
+        else:
+            found[named.value] = _pattern_texts(some)
+    if headers:
+        found[IncomingField.HEADER.value] = headers
+    return found
+
+
+_INCOMING_PATTERNS: Final = object_schema({**_patterns(IncomingField), "header": _HEADERS})
 INCOMING: Final = FileForm(
-    "a rule of incoming",
-    (
-        FilePart("if", object_schema({**_patterns(IncomingField), "header": _HEADERS}), "", "patterns"),
+    what="a rule of incoming",
+    parts=(
+        FilePart("if", _INCOMING_PATTERNS, "", "patterns"),
         FilePart("set", SET.schema, "", "sets"),
         FilePart("remove", one_or_more(HEADER_FIELD.schema), "Header fields that are taken out.", "removes"),
         FilePart("stop", YES_NO, "Later rules are not looked at."),
     ),
-    "For mails that clients hand over: each attribute is set by the first rule that holds and names it.",
+    meaning="For mails that clients hand over: each attribute is set by the first rule that holds and names it.",
+    body="IncomingRuleBody",
+    about="What becomes of mails that clients hand over, where all of its patterns hold.",
+    answers={
+        "rule": _NUMBER,
+        "line": _LINE,
+        "if": FileAnswer(
+            dict[IncomingField, list[str] | dict[str, list[str]]],
+            "Patterns by field; for `header`, by the name of the header field.",
+            "patterns",
+            _incoming_texts,
+        ),
+        "set": FileAnswer(SET, "", "sets", _set_values),
+        "remove": FileAnswer(list[str], "Header fields, in small letters.", "removes", sorted),
+        "stop": FileAnswer(bool, "Later rules are not looked at."),
+    },
 )
 
-RATE: Final = FileForm("rate", (FilePart("algorithm", ALGORITHM),))
+RATE: Final = FileForm(what="rate", parts=(FilePart("algorithm", ALGORITHM),))
 FILE: Final = FileForm(
-    "a policy file",
-    (
+    what="a policy file",
+    parts=(
         FilePart("version", {}, "For people; any value."),
         FilePart("rate", RATE.schema),
         FilePart(

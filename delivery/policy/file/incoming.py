@@ -1,4 +1,4 @@
-"""What a policy file says of mails that come in: rules that set their transport, job and metadata."""
+"""What a policy file says of mails that come in: rules for their transport, job and metadata."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -21,6 +21,10 @@ from mailmend.delivery.policy.policy import RegexValues, ValuePattern
 from mailmend.model.errors import WrongUse
 
 _OURS: Final = re.compile(r"mailmend\..*|dsn-.*", re.DOTALL)
+Expressions = Sequence[RegexValues] | None
+"""The expressions of a rule; None where one of its patterns is refused."""
+
+SetValues = Iterator[tuple[str, ValueTemplate]]
 _NO_GROUPS: Final = "rules of incoming know no groups"
 _SOME_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -83,8 +87,8 @@ def _field_named(text: str) -> IncomingField:
         raise WrongUse(f"{text!r} is no field of a mail that comes in", mend=mend) from None
 
 
-def _set(node: PolicyNode, expressions: Sequence[RegexValues] | None) -> Iterator[tuple[str, ValueTemplate]]:
-    """The values that a rule sets; without its expressions, names in templates are not looked up."""
+def _set(node: PolicyNode, expressions: Expressions) -> SetValues:
+    """The values that a rule sets; without expressions, names in templates are not looked up."""
     parts = node.parts(SET)
     for attribute, name in SET_ATTRIBUTES.items():
         if name in parts:
@@ -94,7 +98,7 @@ def _set(node: PolicyNode, expressions: Sequence[RegexValues] | None) -> Iterato
         yield from _attributes(parts["attributes"], expressions)
 
 
-def _attributes(node: PolicyNode, expressions: Sequence[RegexValues] | None) -> Iterator[tuple[str, ValueTemplate]]:
+def _attributes(node: PolicyNode, expressions: Expressions) -> SetValues:
     own = {**SET_ATTRIBUTES, **{name: name for name in SET_ATTRIBUTES.values()}}
     for name, key, value in node.items("attributes"):
         if name in own:
@@ -108,7 +112,7 @@ def _attributes(node: PolicyNode, expressions: Sequence[RegexValues] | None) -> 
                 yield name, template
 
 
-def _template(name: str, expressions: Sequence[RegexValues] | None, node: PolicyNode) -> ValueTemplate:
+def _template(name: str, expressions: Expressions, node: PolicyNode) -> ValueTemplate:
     template = node.parsed(ValueTemplate.parse, "a value")
     why = unknown_name(template, expressions) if expressions is not None else ""
     if why:

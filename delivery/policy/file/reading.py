@@ -97,8 +97,9 @@ def _said(top: PolicyNode) -> PickupPolicies:
 
 
 def _algorithm(node: PolicyNode) -> RateAlgorithm:
-    found: RateAlgorithm = read_parts(node.parts(RATE), RATE).get("algorithm", RateAlgorithm.TOKEN_BUCKET)
-    return found
+    found = read_parts(node.parts(RATE), RATE)
+    algorithm: RateAlgorithm = found.get("algorithm", RateAlgorithm.TOKEN_BUCKET)
+    return algorithm
 
 
 def _lists(node: PolicyNode) -> Iterator[tuple[str, Sequence[PolicyNode]]]:

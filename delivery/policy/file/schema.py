@@ -19,10 +19,8 @@ from mailmend.delivery.policy.file.description import (
     QUOTA_CONDITION,
     QUOTA_LIMIT,
     THRESHOLD,
-    JsonSchema,
-    defined,
-    list_schema,
 )
+from mailmend.delivery.policy.file.forms import JsonSchema, defined, list_schema
 
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "policy.schema.json"
 

@@ -1,0 +1,187 @@
+"""The kinds of rows of the description of a policy file, and pieces of JSON schema."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mailmend.model.errors import WrongUse
+
+JsonSchema = Mapping[str, Any]
+
+ANY_VALUE: Final[JsonSchema] = {"type": ["string", "number", "boolean", "null"]}
+"""A value is its text, whatever type YAML has for it; a missing text is the empty value."""
+
+
+def whole(pattern: str) -> JsonSchema:
+    """What matches an expression from its beginning to its end."""
+    return {"pattern": f"^(?:{pattern})$"}
+
+
+def text_schema(pattern: str) -> JsonSchema:
+    return {"type": "string", **whole(pattern)}
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """How one value is written.
+
+    Attributes:
+        pattern: what the text of the value matches as a whole.
+        meaning: what a text that matches stands for.
+        problem: what is wrong with any other text; the text itself comes before it.
+        mend: how the value is written.
+        unquoted: the JSON schema of the value where YAML makes another type than a text of it.
+        form: the JSON schema of the value, where it is neither of the two.
+    """
+
+    pattern: str
+    meaning: Callable[[re.Match[str]], Any]
+    problem: str
+    mend: str = ""
+    unquoted: JsonSchema | None = None
+    form: JsonSchema | None = None
+
+    def matches(self, text: str) -> bool:
+        return re.fullmatch(self.pattern, text) is not None
+
+    def parse(self, text: str) -> Any:
+        """What a text stands for.
+
+        Raises:
+            WrongUse: it is no such value.
+        """
+        found = re.fullmatch(self.pattern, text)
+        if not found:
+            raise WrongUse(f"{text!r} {self.problem}", mend=self.mend)
+        return self.meaning(found)
+
+    @property
+    def schema(self) -> JsonSchema:
+        return self.form or {"anyOf": [self.unquoted, text_schema(self.pattern)]}
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A name in a mapping of the file, and what is written there.
+
+    Attributes:
+        value: one value, which the reader parses by this; or the JSON schema of anything else.
+        meaning: for people who write policy files; "" where the name says it.
+        attribute: where the reader keeps it; "": under the part's own name.
+    """
+
+    name: str
+    value: Scalar | JsonSchema
+    meaning: str = ""
+    attribute: str = ""
+
+    @property
+    def schema(self) -> JsonSchema:
+        schema = self.value
+        if isinstance(schema, Scalar):
+            schema = schema.schema
+        return described(self.meaning, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class FileAnswer:
+    """How answers of commands and HTTP routes show what the reader keeps.
+
+    Attributes:
+        type: of the JSON value; a form: an object with the form's answers.
+        meaning: for people who read the OpenAPI description.
+        attribute: where the reader keeps it; "": under its own name; None: the caller tells it.
+        to_json: makes the JSON value; None: it is kept as one, or the form makes it.
+        many: a list of such objects.
+        optional: the object may be missing.
+    """
+
+    type: Any
+    meaning: str = ""
+    attribute: str | None = ""
+    to_json: Callable[[Any], Any] | None = None
+    many: bool = False
+    optional: bool = False
+
+    def json(self, kept: Any) -> Any:
+        if self.to_json:
+            return self.to_json(kept)
+        if self.many:
+            return [self.type.json(each) for each in kept]
+        if isinstance(self.type, FileForm) and kept is not None:
+            return self.type.json(kept)
+        return kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileForm:
+    """A mapping of the file: its parts, which are all that it may have, and how answers show it.
+
+    Attributes:
+        what: what errors call it.
+        required: the names of parts that must be there.
+        body: what the OpenAPI description calls its answers.
+        about: what they are.
+        answers: by their names in JSON.
+        sparse: answers leave out what is not there.
+    """
+
+    what: str = ""
+    parts: tuple[FilePart, ...] = ()
+    meaning: str = ""
+    required: tuple[str, ...] = ()
+    body: str = ""
+    about: str = ""
+    answers: Mapping[str, FileAnswer] = field(default_factory=dict)
+    sparse: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(part.name for part in self.parts)
+
+    @property
+    def schema(self) -> JsonSchema:
+        parts = {part.name: part.schema for part in self.parts}
+        schema = dict(described(self.meaning, object_schema(parts)))
+        if self.required:
+            schema["required"] = list(self.required)
+        return schema
+
+    def json(self, kept: Any, **given: Any) -> dict[str, Any]:
+        """What answers show of it; `given` is what the caller tells, by its name in JSON."""
+        found = dict[str, Any]()
+        for name, answer in self.answers.items():
+            if answer.attribute is None:
+                found[name] = given[name]
+            else:
+                found[name] = answer.json(getattr(kept, answer.attribute or name))
+        return found
+
+
+def described(text: str, schema: JsonSchema) -> JsonSchema:
+    return {"description": text, **schema} if text else schema
+
+
+def object_schema(parts: Mapping[str, JsonSchema]) -> JsonSchema:
+    """A mapping with these names and no others."""
+    return {"type": "object", "properties": parts, "additionalProperties": False}
+
+
+def by_name(schema: JsonSchema, name: Scalar | None = None) -> JsonSchema:
+    """A mapping of things by their name."""
+    names = {"propertyNames": whole(name.pattern)} if name else {}
+    return {"type": "object", **names, "additionalProperties": schema}
+
+
+def list_schema(items: JsonSchema) -> JsonSchema:
+    return {"type": "array", "items": items}
+
+
+def one_or_more(schema: JsonSchema) -> JsonSchema:
+    return {"anyOf": [schema, list_schema(schema)]}
+
+
+def defined(name: str) -> JsonSchema:
+    """What the schema defines under a name."""
+    return {"$ref": f"#/$defs/{name}"}

@@ -1,0 +1,46 @@
+"""The description of the policy file leaves nothing out that the classes of policies have."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from mailmend.delivery.policy.file.description import (
+    CONDITION,
+    INCOMING,
+    POLICY,
+    QUOTA,
+    QUOTA_LIMIT,
+    THRESHOLD,
+)
+from mailmend.delivery.policy.file.forms import FileForm
+from mailmend.delivery.policy.incoming import IncomingRule
+from mailmend.delivery.policy.policy import CounterPolicy, Threshold, ThresholdCondition
+from mailmend.delivery.policy.quotas import QueueQuota, QuotaLimit
+
+KEPT = [
+    (THRESHOLD, Threshold),
+    (CONDITION, ThresholdCondition),
+    (POLICY, CounterPolicy),
+    (QUOTA, QueueQuota),
+    (QUOTA_LIMIT, QuotaLimit),
+    (INCOMING, IncomingRule),
+]
+
+
+@pytest.mark.parametrize(("form", "kept"), KEPT)
+def test_answers_show_each_attribute_that_the_reader_keeps(form: FileForm, kept: type[Any]) -> None:
+    shown = {answer.attribute or name for name, answer in form.answers.items() if answer.attribute is not None}
+    assert shown == {field.name for field in fields(kept)}
+
+
+@pytest.mark.parametrize(
+    ("form", "kept"), [(THRESHOLD, Threshold), (QUOTA_LIMIT, QuotaLimit), (INCOMING, IncomingRule)]
+)
+def test_a_part_of_the_file_sets_each_attribute(form: FileForm, kept: type[Any]) -> None:
+    assert {part.attribute or part.name for part in form.parts} == {field.name for field in fields(kept)}
+
+
+def test_what_is_required_is_a_part() -> None:
+    for form, _ in KEPT:
+        assert set(form.required) <= set(form.names)
