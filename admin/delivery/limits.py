@@ -1,26 +1,31 @@
 """Limits of deliveries, as people and programs read them."""
 
+from typing import Final
+
 from mailmend.delivery.policy.policy import Threshold
 from mailmend.delivery.policy.rates import SECOND
 from mailmend.delivery.policy.replaying import LimitKind
 
+_IN_WORDS: Final = {
+    LimitKind.CONCURRENCY: "concurrency {}",
+    LimitKind.RATE: "rate {}",
+    LimitKind.CONNECT_INTERVAL: "a connection each {} s",
+}
+
 
 def limits_text(threshold: Threshold) -> str:
     """Limits as a person reads them."""
-    most = threshold.concurrency
-    rate = threshold.rate
-    gap = threshold.connect_interval
-    limits = [
-        *([] if most is None else [f"concurrency {most:,}"]),
-        *([f"rate {rate.count}/{rate.interval / SECOND:.9g}"] if rate else []),
-        *([f"a connection each {gap / SECOND:.9g} s"] if gap else []),
-    ]
-    stop = ", and later policies are not consulted" if threshold.stop else ""
-    alone = "" if threshold.cluster else ", for each server separately"
-    return (", ".join(limits) or "no limit") + alone + stop
+    texts = [_IN_WORDS[kind].format(text) for kind, text in threshold_texts(threshold).items()]
+    limits = ", ".join(texts) or "no limit"
+    if not threshold.cluster:
+        limits += ", for each server separately"
+    if threshold.stop:
+        limits += ", and later policies are not consulted"
+    return limits
 
 
 def threshold_texts(threshold: Threshold) -> dict[LimitKind, str]:
+    """Each limit that there is; the connection interval is in seconds."""
     found = dict[LimitKind, str]()
     if threshold.concurrency is not None:
         found[LimitKind.CONCURRENCY] = f"{threshold.concurrency:,}"

@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from mailmend.admin.delivery.connections import policy_file
+from mailmend.admin.delivery.limits import threshold_texts
 from mailmend.admin.delivery.options import MAIL_FIELDS
 from mailmend.admin.delivery.orders import holding
 from mailmend.admin.delivery.orders_document import order_json, set_text, suspended_text
@@ -37,7 +38,7 @@ from mailmend.delivery.policy.orders import Order, OrderKind, PlacedCondition, w
 from mailmend.delivery.policy.policies import DocumentPath, PickupPolicies
 from mailmend.delivery.policy.policy import CounterKey, PickupField
 from mailmend.delivery.policy.quotas import QueueQuota, QuotaCount, QuotaLimit
-from mailmend.delivery.policy.rates import SECOND
+from mailmend.delivery.policy.replaying import LimitKind
 from mailmend.delivery.policy.sub_queues import ANY_SOURCE, ActiveMail
 from mailmend.model.errors import ExitCode
 from mailmend.model.ids import QueueName
@@ -220,17 +221,17 @@ def _source_parts(one: SourceExplanation, result: PolicyExplanation) -> Iterator
 
 
 def _share_row(share: PolicyShare, result: PolicyExplanation) -> tuple[str, ...]:
-    threshold = share.threshold
+    texts = threshold_texts(share.threshold)
+    gap = texts.get(LimitKind.CONNECT_INTERVAL)
     limits = limits_path(result.said, share.policy, share.condition)
     made = share.set_by
-    gap = threshold.connect_interval
     return (
         _policy_name(share.policy, result),
         _counted_as(result.said.policies[share.policy].fields, share.key),
         f"what {set_text(made)}" if made else _limits_of(share.condition, limits, result),
-        "no limit" if threshold.concurrency is None else f"{threshold.concurrency:,}",
-        f"{threshold.rate.count}/{threshold.rate.interval / SECOND:.9g}" if threshold.rate else "no limit",
-        f"{gap / SECOND:.9g} s" if gap else "none",
+        texts.get(LimitKind.CONCURRENCY, "no limit"),
+        texts.get(LimitKind.RATE, "no limit"),
+        f"{gap} s" if gap else "none",
     )
 
 
