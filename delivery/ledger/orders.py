@@ -25,7 +25,6 @@ from uuid import UUID
 from mailmend.delivery.ledger.intents import LedgerIntents
 from mailmend.delivery.ledger.policies import LedgerPolicies
 from mailmend.delivery.ledger.servers import LedgerServers
-from mailmend.delivery.ledger.unread_rows import UnreadRow, json_in, named_texts_in, texts_in
 from mailmend.delivery.policy.orders import NOTHING_BEGINS, Order, OrderKind
 from mailmend.delivery.policy.policy import Threshold
 from mailmend.delivery.policy.rates import DeliveryRate
@@ -52,6 +51,10 @@ LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """When a condition was made whose row does not say it."""
 
 _LIMITS: Final = frozenset({"concurrency", "rate", "connect_interval", "stop", "cluster"})
+
+
+class _UnreadRow(ValueError):
+    """What cannot be read of a row, in words."""
 
 
 class OrderEvent(Enum):
@@ -203,13 +206,13 @@ def _order_of(kind: OrderKind, row: Row) -> Order:
     try:
         if kind is OrderKind.SUSPENSION:
             made_at = instant_of(micros_of(order_id))
-            values = named_texts_in(json_in(row, "fields"), "fields")
+            values = _named_texts_in(_json_in(row, "fields"), "fields")
         else:
-            fields = texts_in(json_in(row, "fields"), "fields")
-            values = named_texts_in(json_in(row, "matches"), "matches")
+            fields = _texts_in(_json_in(row, "fields"), "fields")
+            values = _named_texts_in(_json_in(row, "matches"), "matches")
             has_scope = True
-            threshold = _threshold_in(json_in(row, "limits"))
-    except UnreadRow as error:
+            threshold = _threshold_in(_json_in(row, "limits"))
+    except _UnreadRow as error:
         damage = str(error)
     return Order(
         kind=kind,
@@ -231,12 +234,12 @@ def _threshold_in(limits: Any) -> Threshold:
     """The limits of a row.
 
     Raises:
-        UnreadRow: limits of a later version, or of another shape.
+        _UnreadRow: limits of a later version, or of another shape.
     """
     if not isinstance(limits, Mapping):
-        raise UnreadRow("its limits are damaged")
+        raise _UnreadRow("its limits are damaged")
     if unknown := sorted(limits.keys() - _LIMITS):
-        raise UnreadRow(f"it has limits that are not known here: {', '.join(unknown)}")
+        raise _UnreadRow(f"it has limits that are not known here: {', '.join(unknown)}")
     rate = limits.get("rate")
     try:
         return Threshold(
@@ -247,7 +250,7 @@ def _threshold_in(limits: Any) -> Threshold:
             cluster=bool(limits.get("cluster", True)),
         )
     except (TypeError, LookupError, WrongUse) as error:
-        raise UnreadRow("its limits are damaged") from error
+        raise _UnreadRow("its limits are damaged") from error
 
 
 def _count_in(given: Any) -> int | None:
@@ -258,3 +261,40 @@ def _whole(given: Any) -> int:
     if not isinstance(given, int) or isinstance(given, bool) or given < 0:
         raise TypeError("no whole number from 0")
     return given
+
+
+def _json_in(row: Row, column: str) -> Any:
+    """The value that a column keeps as JSON.
+
+    Raises:
+        _UnreadRow: the column is empty, or no JSON.
+    """
+    text = row.get(column)
+    if not isinstance(text, str):
+        raise _UnreadRow(f"its column {column} is empty")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _UnreadRow(f"its column {column} is no JSON") from error
+
+
+def _texts_in(found: Any, column: str) -> tuple[str, ...]:
+    """A list of texts.
+
+    Raises:
+        _UnreadRow: it is something else.
+    """
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise _UnreadRow(f"its column {column} is damaged")
+    return tuple(found)
+
+
+def _named_texts_in(found: Any, column: str) -> Mapping[str, tuple[str, ...]]:
+    """Lists of texts by name.
+
+    Raises:
+        _UnreadRow: it is something else.
+    """
+    if not isinstance(found, Mapping):
+        raise _UnreadRow(f"its column {column} is damaged")
+    return {name: _texts_in(texts, column) for name, texts in found.items()}
