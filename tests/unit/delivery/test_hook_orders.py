@@ -27,7 +27,7 @@ from mailmend.delivery.policy.orders import Order, OrderKind
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
 from mailmend.delivery.server.hooks import DeliveryHooks
 from mailmend.delivery.shared import orders as shared_orders
-from mailmend.delivery.shared.orders import SharedOrders
+from mailmend.delivery.shared.orders import HookOrders, SharedOrders
 from mailmend.model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_ORDER_HISTORY, DELIVERY_SUSPENSION
 from mailmend.model.errors import AccessDenied, CannotReach, WrongUse
 from mailmend.model.ids import QueueName
@@ -194,6 +194,23 @@ async def test_without_a_ledger_nothing_is_ordered(caplog: pytest.LogCaptureFixt
     await site.serve(200, [PER_DOMAIN], hooks=backing_off(site, [suspend(60 * MINUTE)]))
     assert site.relay.had == [ONE]
     assert "needs the ledger" in caplog.text
+
+
+@pytest.mark.parametrize("order", [suspend(10 * MINUTE), limit(10 * MINUTE)])
+def test_a_renewed_order_keeps_its_id_and_its_beginning(order: HookOrder) -> None:
+    """Another hook's order of the same mails is another order."""
+    clock = VirtualClock()
+    hooks = HookOrders(QUEUE, clock)
+    (first,) = hooks.ordered(order, OWNER, []) or ()
+    clock.advance(301)
+
+    (renewed,) = hooks.ordered(order, OWNER, [first]) or ()
+    both = hooks.ordered(order, "hook other", [renewed]) or ()
+
+    assert (renewed.id, renewed.made_at) == (first.id, first.made_at)
+    assert renewed.ends_at == clock.now + 10 * MINUTE
+    assert [one.owner for one in both] == [OWNER, "hook other"]
+    assert len({one.id for one in both}) == 2
 
 
 @pytest.mark.parametrize(
