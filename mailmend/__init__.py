@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from mailmend.model.errors import ExitCode as ExitCode
     from mailmend.model.errors import MailmendError as MailmendError
     from mailmend.model.ids import MailboxId as MailboxId
-    from mailmend.model.projections.content import Content as Content
     from mailmend.model.projections.family import Family as Family
+    from mailmend.model.projections.filters import Content as Content
+    from mailmend.model.projections.filters import Counts as Counts
     from mailmend.model.projections.filters import Filter as Filter
-    from mailmend.model.projections.groups import Counts as Counts
-    from mailmend.model.projections.groups import Union as Union
+    from mailmend.model.projections.filters import Union as Union
     from mailmend.model.projections.mirror import Mirror as Mirror
     from mailmend.model.table import Column as Column
     from mailmend.model.table import Table as Table
@@ -81,10 +81,8 @@ _NAMES_IN: Final = {
     "mailmend.model.ids": ("MailboxId",),
     "mailmend.repair.store.flags": ("Flags", "FlagsChange", "FlagsMode", "parse_flags"),
     "mailmend.repair.store.message": ("MessageKey", "NewMail", "Stored"),
-    "mailmend.model.projections.content": ("Content",),
     "mailmend.model.projections.family": ("Family",),
-    "mailmend.model.projections.filters": ("Filter",),
-    "mailmend.model.projections.groups": ("Counts", "Union"),
+    "mailmend.model.projections.filters": ("Content", "Counts", "Filter", "Union"),
     "mailmend.model.projections.mirror": ("Mirror",),
     "mailmend.mailqueue.rules.filters": ("MailFilter",),
     "mailmend.mailqueue.rules.mails": ("Mail", "queue_name"),

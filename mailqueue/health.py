@@ -7,8 +7,7 @@ from enum import Enum
 from typing import Final
 
 from mailmend.mailqueue.broker import Depth
-from mailmend.mailqueue.rules.health import HealthProblem, HealthReason, days
-from mailmend.mailqueue.rules.topic_health import TopicFigures, judged_topics
+from mailmend.mailqueue.rules.health import HealthProblem, HealthReason, TopicFigures, days, judged_topics
 from mailmend.model.ids import QueueName
 
 BROWSE_START_AGE_MAX: Final = timedelta(days=7)

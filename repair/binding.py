@@ -15,10 +15,8 @@ from mailmend.model.catalog.mail import FAMILIES, MESSAGES
 from mailmend.model.cql_types import normal_type
 from mailmend.model.errors import BadIdentifier, SchemaMismatch, WrongUse
 from mailmend.model.keyspace import Schema
-from mailmend.model.projections.content import Content
 from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Filter
-from mailmend.model.projections.groups import Counts, Union
+from mailmend.model.projections.filters import Content, Counts, Filter, Union
 from mailmend.model.projections.mirror import Mirror
 from mailmend.model.projections.projection import Projection
 from mailmend.model.table import Column, Kind, Table, identifier

@@ -18,10 +18,8 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from mailmend.model.projections.content import Content
 from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Filter
-from mailmend.model.projections.groups import Counts, Group, Union
+from mailmend.model.projections.filters import Content, Counts, Filter, Group, Union
 from mailmend.model.projections.mirror import Mirror
 from mailmend.model.projections.projection import Condition, Projection
 from mailmend.model.projections.verdicts import Verdict

@@ -15,10 +15,8 @@ from mailmend.admin.frame.owners import Owner, owner_in, owners_of
 from mailmend.model.catalog.mail import PATHS, PROJECTIONS
 from mailmend.model.instants import MICROS
 from mailmend.model.ports import Tables
-from mailmend.model.projections.comparison import TRUTHS_SHOWN, mailbox_in
-from mailmend.model.projections.findings import Finding
-from mailmend.model.projections.reasons import Why
-from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.model.projections.findings import TRUTHS_SHOWN, Finding, mailbox_in
+from mailmend.model.projections.verdicts import MENDABLE, Verdict, Why
 from mailmend.model.table import Key
 from mailmend.repair.ledger.runs import Run
 

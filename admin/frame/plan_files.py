@@ -39,8 +39,7 @@ from mailmend.model.ids import EnqueueId, QueueName
 from mailmend.model.instants import MICROS, instant_of
 from mailmend.model.operations import Level
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
-from mailmend.model.projections.reasons import Why
-from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.model.projections.verdicts import MENDABLE, Verdict, Why
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.ledger.before_images import BROKEN, image_digest, suspect_json
 

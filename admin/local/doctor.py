@@ -51,7 +51,7 @@ from mailmend.cql.lint_sources import release_of
 from mailmend.mailqueue.pulsar.broker.names import out_topic, scheduled_topic
 from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
-from mailmend.mailqueue.rules.topic_health import TopicFigures, TopicPolicies, judged_topics
+from mailmend.mailqueue.rules.health import TopicFigures, TopicPolicies, judged_topics
 from mailmend.model.blobs import Blobs
 from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
 from mailmend.model.catalog.mail import FAMILIES

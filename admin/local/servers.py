@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from mailmend.admin.local import probes
-from mailmend.admin.local.cassandra_node import CassandraNode, asks_passwords
-from mailmend.admin.local.cassandra_settings import (
+from mailmend.admin.local.cassandra_node import (
     NATIVE_PORT_DEFAULT,
+    CassandraNode,
     ClusterRequest,
     ClusterSettings,
+    asks_passwords,
     first_settings,
     hosts_of,
     later_settings,

@@ -13,7 +13,7 @@ from mailmend.admin.frame.owners import Owner
 from mailmend.admin.frame.values import counts_json, instant_text, plain, printable
 from mailmend.model.catalog.mail import MESSAGES, PATHS, PROJECTIONS
 from mailmend.model.instants import MICROS
-from mailmend.model.projections.comparison import ComparedColumn, compared
+from mailmend.model.projections.findings import ComparedColumn, compared
 from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import MENDABLE, NEEDS_SCAN, Verdict
 from mailmend.model.texts import keyspace_option

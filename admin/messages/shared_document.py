@@ -22,8 +22,7 @@ from mailmend.admin.messages.affected_document import findings_parts, mailboxes_
 from mailmend.admin.messages.mending import CheckedTopics, MendingResult
 from mailmend.admin.messages.runs import trend_parts
 from mailmend.model.errors import ExitCode
-from mailmend.model.projections.reasons import Why
-from mailmend.model.projections.verdicts import HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict
+from mailmend.model.projections.verdicts import HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict, Why
 from mailmend.model.sizes import MIB
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.decisions.left_sample import LEFT_SAMPLE

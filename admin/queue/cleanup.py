@@ -47,8 +47,7 @@ from mailmend.model.durations import format_duration
 from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.ids import QueueName
 from mailmend.model.projections.findings import Finding, Suspect
-from mailmend.model.projections.reasons import Why
-from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.projections.verdicts import Verdict, Why
 from mailmend.repair.clock import Timing, take_as_of
 from mailmend.repair.joins.records import Workshop
 from mailmend.repair.ledger.runs import Ledger, RunKind

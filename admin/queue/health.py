@@ -20,8 +20,7 @@ from mailmend.admin.queue.values import STARTS
 from mailmend.mailqueue.health import FigureScope, QueueFigures, judged
 from mailmend.mailqueue.metrics import QueueRates, TrafficSums, pace_between
 from mailmend.mailqueue.prometheus import gauges_text
-from mailmend.mailqueue.rules.health import HealthReason
-from mailmend.mailqueue.rules.topic_health import TopicFigures
+from mailmend.mailqueue.rules.health import HealthReason, TopicFigures
 from mailmend.model.errors import ExitCode
 from mailmend.model.ids import QueueName
 

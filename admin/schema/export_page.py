@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from mailmend.model.catalog.purposes import CANONICAL, purpose_of, why_compacted
 from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Filter
-from mailmend.model.projections.groups import Counts, Union
+from mailmend.model.projections.filters import Counts, Filter, Union
 from mailmend.model.projections.mirror import Mirror
 from mailmend.model.projections.projection import Condition, Projection
 from mailmend.model.table import Canonical, Column, Compaction, Kind, Table, UserType

@@ -30,7 +30,7 @@ from mailmend.cql.schema.grants import (
     grants_of,
     has_work,
 )
-from mailmend.model.catalog.blob_columns import naming_blobs
+from mailmend.model.catalog.james_tables import naming_blobs
 from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.table import identifier
 

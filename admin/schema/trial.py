@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mailmend.admin.frame.extras import import_or_name_extra
 from mailmend.admin.frame.settings import LOOPBACK
 from mailmend.admin.local import ClusterRequest, local_cluster
-from mailmend.admin.local.cassandra_settings import hosts_of
+from mailmend.admin.local.cassandra_node import hosts_of
 from mailmend.admin.local.ports import free_port
 from mailmend.admin.local.throwaway import throwaway_folder
 from mailmend.admin.schema.sampling import SampledMessage

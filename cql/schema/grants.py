@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from mailmend.model.catalog.blob_columns import naming_blobs
-from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE, SCHEMA_VERSION
+from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE, SCHEMA_VERSION, naming_blobs
 from mailmend.model.catalog.ledger import (
     DELIVERY_TABLES,
     HISTORY_TABLES,

@@ -1,4 +1,9 @@
-"""A server's part of the limits that all servers of a queue share: its seat is kept, and views are followed.
+"""A server's part of the limits that all servers of a queue share: its seat, and the views.
+
+It can where both are of one boot of one kernel and of one space of process ids: what the kernel
+does not know there has ended, and with it its connections. A number that another process has since,
+a user's processes that others may not see, one whose parent has not waited for it yet, another
+host, another container: then that is unknown.
 
 There is no leader: each server keeps its own seat, reads the view and the seats, adopts what it
 can, and proposes the next view where a server came or went. A server that could not keep its seat
@@ -9,9 +14,11 @@ is how much slower than others' that may be.
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 from uuid import UUID
 
@@ -29,7 +36,6 @@ from mailmend.delivery.policy.servers import (
 )
 from mailmend.delivery.policy.shares import NO_SHARE
 from mailmend.delivery.policy.sub_queues import ActiveMail
-from mailmend.delivery.shared.processes import has_ended, own_process
 from mailmend.delivery.shared.remembering import RememberedRates
 from mailmend.mailqueue.background import paused
 from mailmend.model.errors import MailmendError, ServerNameTaken
@@ -37,6 +43,33 @@ from mailmend.model.ids import QueueName
 from mailmend.model.instants import instant_of, nanos_in, nanos_of
 from mailmend.model.ports import Clock
 from mailmend.repair.ledger.leases import EXPIRY_SLACK
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_SPACE: Final = Path("/proc/self/ns/pid")
+"""Its inode is one space's at a time: where it is another's by now, all processes of the first have ended."""
+
+
+def own_process() -> str:
+    """What this process is called on this host; empty where the system does not tell."""
+    try:
+        return f"{_BOOT.read_text('ascii').strip()} {_SPACE.stat().st_ino} {os.getpid()}"
+    except (OSError, UnicodeError):
+        return ""
+
+
+def has_ended(process: str) -> bool:
+    """Whether a process, as it called itself, is surely no more."""
+    place, _, number = process.rpartition(" ")
+    if not place or place != own_process().rpartition(" ")[0] or not number.isdecimal():
+        return False
+    try:
+        os.kill(int(number), 0)  # sends nothing
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 

@@ -51,8 +51,7 @@ from mailmend.model.ids import BlobId, EnqueueId, QueueName
 from mailmend.model.operations import Read
 from mailmend.model.ports import Progress
 from mailmend.model.projections.findings import Finding, Suspect
-from mailmend.model.projections.reasons import Reason, Why
-from mailmend.model.projections.verdicts import OVER_VERDICTS, QUEUE_VERDICTS, Verdict
+from mailmend.model.projections.verdicts import OVER_VERDICTS, QUEUE_VERDICTS, Reason, Verdict, Why
 from mailmend.repair.ledger.before_images import image_digest
 
 _MOVES = frozenset(verdict for verdict, queue_verdict in QUEUE_VERDICTS.items() if queue_verdict.moves_start)

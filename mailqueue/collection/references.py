@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from mailmend.mailqueue.rules.blob_ids import is_blob_id
-from mailmend.model.catalog.blob_columns import TEXTS, may_name_blobs, naming_blobs
+from mailmend.model.catalog.james_tables import TEXTS, may_name_blobs, naming_blobs
 from mailmend.model.catalog.ledger import REPAIR_FINDING
 from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from mailmend.model.errors import WrongUse

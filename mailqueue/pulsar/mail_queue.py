@@ -18,12 +18,21 @@ from typing import Final, Self
 
 from mailmend.mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, run_jobs
 from mailmend.mailqueue.blobs.stores import content_of
+from mailmend.mailqueue.broker import Depth
 from mailmend.mailqueue.codec.pulsar import PulsarForm
 from mailmend.mailqueue.concurrency import in_batches
 from mailmend.mailqueue.draining import checked_prefetch
 from mailmend.mailqueue.health import FigureScope, QueueFigures
 from mailmend.mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
-from mailmend.mailqueue.pulsar.broker.names import OWN_SUBSCRIPTION, filter_topic, queues_among
+from mailmend.mailqueue.pulsar.broker.names import (
+    DEAD_SUBSCRIPTION,
+    OWN_SUBSCRIPTION,
+    dead_topic,
+    filter_topic,
+    out_topic,
+    queues_among,
+    scheduled_topic,
+)
 from mailmend.mailqueue.pulsar.broker.topics import Topics
 from mailmend.mailqueue.pulsar.changes.moving import Mover
 from mailmend.mailqueue.pulsar.changes.redriving import redrive
@@ -43,7 +52,6 @@ from mailmend.mailqueue.pulsar.view.deletions import (
     filter_topics,
     notices,
 )
-from mailmend.mailqueue.pulsar.view.figures import figures_of, left
 from mailmend.mailqueue.pulsar.view.listing import (
     acknowledged,
     backlog_of,
@@ -74,13 +82,108 @@ from mailmend.mailqueue.rules.deletions import (
     tending,
 )
 from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
+from mailmend.mailqueue.rules.health import TopicFigures, TopicPolicies
 from mailmend.mailqueue.rules.mails import Listed, Mail, Whereabouts
+from mailmend.mailqueue.rules.places import Backlog
 from mailmend.mailqueue.rules.positions import ListingPosition
 from mailmend.mailqueue.rules.size import CountedBy, Size, SizeKind
 from mailmend.mailqueue.upkeep import Redriven, TendedDeletions
 from mailmend.model.blobs import Blobs
+from mailmend.model.errors import BrokerDenied, CannotReach
 from mailmend.model.ids import EnqueueId, QueueName
 from mailmend.model.ports import Clock
+
+OVERDUE_LOOKED_AT_MAX: Final = 1_000
+"""The number of delayed mails that are checked for being late: the oldest ones."""
+
+
+async def figures_of(parts: PulsarParts, scope: FigureScope) -> QueueFigures:
+    """The figures; of a scope without what carries the mails, those alone that listings give.
+
+    A broker that does not answer is one of them.
+    """
+    if scope is FigureScope.STARTS:
+        return QueueFigures(parts.queue, parts.now, mails=None, delayed=None, tabled=False)
+    try:
+        return await _figures(parts, scope)
+    except CannotReach as error:
+        return QueueFigures(parts.queue, parts.now, mails=None, delayed=None, broker_away=error.what, tabled=False)
+
+
+async def _figures(parts: PulsarParts, scope: FigureScope) -> QueueFigures:
+    waiting, delayed = [
+        await backlog_of(parts, whereabouts) for whereabouts in (Whereabouts.WAITING, Whereabouts.DELAYED)
+    ]
+    depth = None
+    topics = None
+    known = await parts.deletions.look()
+    if scope is FigureScope.ALL:
+        dead = await parts.topics.backlog(dead_topic(parts.queue), DEAD_SUBSCRIPTION) or Backlog()
+        depth = Depth(waiting.count - waiting.unacked, waiting.unacked, waiting.consumers, dead.count)
+        topics = await _of_topics(parts, waiting, delayed, known)
+    mails = left(waiting, known, parts, Whereabouts.WAITING)
+    later = left(delayed, known, parts, Whereabouts.DELAYED)
+    return QueueFigures(
+        parts.queue,
+        parts.now,
+        mails=mails,
+        delayed=later,
+        exact=not (known.has_james and mails + later),
+        oldest_at=await _oldest_at(parts, known),
+        depth=depth,
+        tabled=False,
+        topics=topics,
+    )
+
+
+def left(backlog: Backlog, known: KnownDeletions, parts: PulsarParts, whereabouts: Whereabouts) -> int:
+    """How many mails of a topic are not deleted, as far as deletions name them."""
+    topic, _ = place_of(whereabouts, parts.queue)
+    return backlog.count - len(backlog.held({place.place for place in known.places if place.topic == topic}))
+
+
+async def _of_topics(parts: PulsarParts, waiting: Backlog, delayed: Backlog, known: KnownDeletions) -> TopicFigures:
+    queue = parts.queue
+    filters = filter_topics(parts.queue)
+    policies = dict[str, TopicPolicies]()
+    unread = ""
+    try:
+        for topic in (out_topic(queue), scheduled_topic(queue), dead_topic(queue), *filters):
+            if one := await parts.topics.policies(topic):
+                policies[topic] = one
+    except BrokerDenied as error:
+        unread = error.what
+    deletions = [await parts.topics.backlog(topic, OWN_SUBSCRIPTION) or Backlog() for topic in filters]
+    return TopicFigures(
+        parts.topics.namespace,
+        policies,
+        {out_topic(queue): waiting.stretches, scheduled_topic(queue): delayed.stretches},
+        scheduled_topic(queue),
+        sum(deletion.count for deletion in deletions),
+        await _overdue(parts, known),
+        unread,
+    )
+
+
+async def _overdue(parts: PulsarParts, known: KnownDeletions) -> timedelta:
+    """By how much the mail that is late by most is late, among those that lie there longest."""
+    earliest = parts.now
+    looked_at = 0
+    async with aclosing(found(parts, Whereabouts.DELAYED, known=known)) as mails:
+        async for mail in mails:
+            earliest = min(earliest, mail.listed.due_at or earliest)
+            looked_at += 1
+            if looked_at == OVERDUE_LOOKED_AT_MAX:
+                break
+    return parts.now - earliest
+
+
+async def _oldest_at(parts: PulsarParts, known: KnownDeletions) -> datetime | None:
+    async with aclosing(found(parts, Whereabouts.WAITING, known=known)) as mails:
+        async for mail in mails:
+            return mail.listed.enqueued_at
+    return None
+
 
 AT_ONCE: Final = 500
 

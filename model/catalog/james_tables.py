@@ -1,10 +1,14 @@
-"""The tables of James next to the messages: created and verified by mailmend, never read or written.
+"""The tables of James next to the messages, and the columns that refer to blobs.
 
-They are declared so that a keyspace made here is one that James can take over. Names and types are James's, newest
-generation; which of them a given James has depends on the modules that it runs with.
+They are declared so that a keyspace made here is one that James can take over. Names and types are
+James's, newest generation; which of them a given James has depends on the modules that it runs
+with.
 """
 
-from mailmend.model.table import Compaction, Table, columns
+import re
+from typing import Final
+
+from mailmend.model.table import Column, Compaction, Table, columns
 
 SIZE_TIERED = Compaction("SizeTieredCompactionStrategy")
 LEVELED = Compaction("LeveledCompactionStrategy")
@@ -106,3 +110,25 @@ BESIDE_TABLES = (
     BLOBS,
     BLOB_PARTS,
 )
+
+
+_CONTENT_COLUMNS: Final = frozenset({"headercontent", "bodycontent"})
+"""Columns of messageV3 with ids of blobs, whose names do not say so."""
+
+_STORES: Final = frozenset({"blobs", "blobparts"})
+"""Tables that are a store of blobs, and refer to none."""
+
+TEXTS: Final = frozenset({"text", "varchar", "ascii"})
+
+
+def may_name_blobs(column: str) -> bool:
+    """Whether the name of a column says that it may hold ids of blobs."""
+    return "blob" in column or column in _CONTENT_COLUMNS
+
+
+def naming_blobs(table: Table) -> tuple[Column, ...]:
+    """The table's text columns that may refer to blobs; empty for a table that stores blobs itself."""
+    named = () if table.name in _STORES else table.columns
+    return tuple(
+        column for column in named if may_name_blobs(column.name) and TEXTS & set(re.findall(r"\w+", column.type))
+    )

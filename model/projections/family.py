@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mailmend.model.projections.content import Content
-from mailmend.model.projections.filters import Filter
-from mailmend.model.projections.groups import Counts, Union
+from mailmend.model.projections.filters import Content, Counts, Filter, Union
 from mailmend.model.projections.mirror import Mirror
 from mailmend.model.projections.projection import Condition, Projection
 from mailmend.model.table import Table

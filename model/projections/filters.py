@@ -1,17 +1,79 @@
-"""A filter: a row made of a key alone for each truth row that satisfies a condition."""
+"""The kinds of projections that filter, aggregate, or hold contents of truth rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from mailmend.model.operations import Conditional, Put, Read, Remove, Seen, Write
-from mailmend.model.projections.projection import Condition, MovedVerdict, Projection
-from mailmend.model.projections.verdicts import Verdict, table_of
-from mailmend.model.table import Key, Row
+from mailmend.model.operations import (
+    Change,
+    Conditional,
+    Level,
+    Put,
+    Read,
+    Remove,
+    Scan,
+    Seen,
+    Write,
+)
+from mailmend.model.projections.projection import (
+    DAY_MICROS,
+    Condition,
+    MovedVerdict,
+    Projection,
+    older_than_a_day,
+    why_kept,
+)
+from mailmend.model.projections.verdicts import Reason, Verdict, Why, table_of
+from mailmend.model.table import Key, Row, Table
 
 if TYPE_CHECKING:
     from mailmend.model.projections.family import Family
     from mailmend.model.projections.findings import Finding, Look, RepairPolicy
+
+
+class ContentSymptoms(NamedTuple):
+    """What is seen at one row of shared content. The order of the fields is the order of the bits, lowest first."""
+
+    in_truth: bool
+    in_projection: bool
+
+
+def _judge_content(seen: ContentSymptoms) -> Verdict:
+    """The mirror reports a truth without content, per place; here only content that no truth names is found."""
+    return Verdict.LEAK if seen.in_projection and not seen.in_truth else Verdict.AGREE
+
+
+@dataclass(frozen=True, slots=True)
+class Content(Projection):
+    """A table of contents: each truth row needs one row of it; several may share it. One that none names is a LEAK."""
+
+    verdicts: ClassVar = table_of(ContentSymptoms, _judge_content)
+    needs_content: ClassVar[bool] = False
+
+    def lead_row(self, look: "Look") -> Row:
+        """Its key is the truth's own."""
+        return {column: part for (_, column), part in zip(self.key, look.key, strict=True)}
+
+    def verdict(self, look: "Look") -> Verdict:
+        return self.verdicts[ContentSymptoms(bool(look.truths), look.projected is not None)]
+
+    def asks_for(self, verdict: Verdict, policy: "RepairPolicy") -> bool:
+        return verdict is Verdict.LEAK and policy.leaks == "collect"
+
+    def old_enough(self, look: "Look", verdict: Verdict, now: int) -> bool:
+        """Whether content may be removed: both its birth and its last write are more than a day ago."""
+        recent = look.newest is not None and look.newest > now - DAY_MICROS
+        return verdict is not Verdict.LEAK or (older_than_a_day(look.key, now) and not recent)
+
+    def why_left(self, finding: "Finding", policy: "RepairPolicy", now: int) -> Reason:
+        if finding.verdict is not Verdict.LEAK:
+            return Projection.why_left(self, finding, policy, now)
+        if policy.leaks == "report":
+            return Reason(Why.NEEDS_LEAKS)
+        return why_kept(finding.suspect.key, finding.newest, now)
+
+    def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks both
+        return self.key_row(finding, at)
 
 
 class FilterSymptoms(NamedTuple):
@@ -125,3 +187,268 @@ class Filter(Projection):
         if image.verdict is Verdict.LOST_CONTENT:
             return None
         return Projection.truth_back(self, image, look, origin)
+
+
+class GroupSymptoms(NamedTuple):
+    """What a scan sees of one group of a union or of counters. The fields are bits, the lowest first."""
+
+    in_projection: bool
+    covered: bool  # the projection says what the truth demands of it
+
+
+def _judge_group(seen: GroupSymptoms) -> Verdict:
+    """What is missing in a group is added; surplus elements (of a union) are fine."""
+    if seen.covered:
+        return Verdict.AGREE
+    return Verdict.AMEND if seen.in_projection else Verdict.PROJECT
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Projection):
+    """A row for each group of truth rows.
+
+    Truth rows demand values of it by name: each element of a union, each counter. A scan adds up the demands of
+    one name in any order (`together`), and then compares them with the group's row (`lacking`).
+    """
+
+    verdicts: ClassVar = table_of(GroupSymptoms, _judge_group)
+
+    def verdict(self, look: "Look") -> Verdict:
+        return self.verdicts[GroupSymptoms(look.projected is not None, self.covered(look))]
+
+    def covered(self, look: "Look") -> bool:
+        """Whether the group's row has all that its truths require."""
+        raise NotImplementedError
+
+    def held(self, row: Row) -> tuple[Any, ...]:
+        """The aggregated values in the group's own row."""
+        raise NotImplementedError
+
+    def together(self, one: Any, other: Any) -> Any:
+        """Combine two demands of the same name into one."""
+        raise NotImplementedError
+
+    def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> "Shortfall | None":
+        """What a row with these gathered values lacks; None where it has everything."""
+        raise NotImplementedError
+
+
+class Shortfall(NamedTuple):
+    """What a group's row lacks: `Suspect.wanted`, and the truth rows that demand it, where they are known."""
+
+    wanted: Mapping[str, Any]
+    truths: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Union(Group):
+    """A set column gathered over all truth rows of a group; a superset is fine, so it only ever grows."""
+
+    column: str
+
+    needs_content: ClassVar[bool] = False
+    counters: ClassVar[tuple[()]] = ()
+
+    @property
+    def truth_columns(self) -> frozenset[str]:
+        return frozenset((self.column, *(column for _, column in self.key)))
+
+    @property
+    def own_columns(self) -> frozenset[str]:
+        return frozenset({self.column})
+
+    def held(self, row: Row) -> tuple[Any, ...]:
+        return tuple(row.get(self.column) or ())
+
+    def together(self, one: Any, other: Any) -> Any:
+        """Keep one of the truth rows that demand the element: the smallest, so that the order does not matter."""
+        return min(one, other)
+
+    def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> Shortfall | None:
+        missing = demands.keys() - set(held)
+        truths = tuple(demands[element] for element in missing)
+        return Shortfall({self.column: frozenset(missing)}, truths) if missing else None
+
+    def elements(self, seen: Seen | None) -> frozenset[Any]:
+        return frozenset((seen.row.get(self.column) if seen else None) or ())
+
+    def near_reads(self, family: "Family", key: Key) -> list[Read]:  # noqa: ARG002 - filters ask the mirror too
+        """A read of the union's own row, without write times: newer elements in it do no harm."""
+        return [Read(self.table, key)]
+
+    def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":  # noqa: ARG002 - a torn row owes its elements too
+        """The look with the elements that the scan found missing, or that the group's truth rows demand."""
+        holders = [seen for seen in rows if self.key_of(seen.row) == look.key]
+        wanted = frozenset(look.suspect.wanted.get(self.column) or ())
+        return replace(look, truths=self._by_expiry(wanted | self.gathered(holders), holders))
+
+    def _by_expiry(self, elements: frozenset[Any], holders: Sequence[Seen]) -> tuple[Seen, ...]:
+        """The elements in one `Seen` for each instant at which some of them expire; first those that stay."""
+        staying: set[Any] = set()
+        by_instant: dict[int, set[Any]] = {}
+        for element in elements:
+            ends_at = self._ends_at(element, holders)
+            group = staying if ends_at is None else by_instant.setdefault(ends_at, set())
+            group.add(element)
+        expiring = [
+            Seen({self.column: frozenset(by_instant[instant])}, expires_at={self.column: instant})
+            for instant in sorted(by_instant)
+        ]
+        if expiring and not staying:
+            return tuple(expiring)
+        return (Seen({self.column: frozenset(staying)}), *expiring)
+
+    def _ends_at(self, element: Any, holders: Sequence[Seen]) -> int | None:
+        """When the last truth row that holds the element loses it; None: never, or no row that holds it is known."""
+        lives = [self._life(seen) for seen in holders if element in self.elements(seen)]
+        known = [instant for instant in lives if instant is not None]
+        return max(known, default=None) if len(known) == len(lives) else None
+
+    def _life(self, truth: Seen) -> int | None:
+        """When a truth row loses its elements; before Cassandra 5, which shows no TTL of sets, when the row ends."""
+        is_shown = self.column in truth.written_at
+        return truth.expires_at.get(self.column) if is_shown else truth.ends_at
+
+    def gathered(self, truths: Sequence[Seen]) -> frozenset[Any]:
+        """The elements of several rows."""
+        return frozenset[Any]().union(*(self.elements(seen) for seen in truths))
+
+    def lasting(self, look: "Look", holders: Sequence[Seen]) -> "Look":
+        """The look with the expiry of its elements by these truth rows; without rows no element expires."""
+        own = [seen for seen in holders if self.key_of(seen.row) == look.key]
+        return replace(look, truths=self._by_expiry(self.gathered(look.truths), own))
+
+    def members(self, look: "Look") -> Scan | None:
+        """A scan of the mirror's rows of the group; None where the mirror does not keep a group together."""
+        mirror = look.family.mirror
+        group = {theirs: part for (_, theirs), part in zip(self.key, look.key, strict=True)}
+        places = [mirror.truth_names.get(column.name, column.name) for column in mirror.table.partition]
+        own = mirror.own_names
+        lead = tuple(own.get(column.name, column.name) for column in self.truth.partition)
+        column = own.get(self.column, self.column)
+        if not group.keys() >= set(places) or not {*lead, column} <= set(mirror.table.names):
+            return None
+        return Scan(mirror.table, (*lead, column), Level.QUORUM, under=tuple(group[place] for place in places))
+
+    def covered(self, look: "Look") -> bool:
+        return self.gathered(look.truths) <= self.elements(look.projected)
+
+    def differing(self, truth: Row, other: Row) -> frozenset[str]:
+        """The set column, where the row lacks an element of the truth; surplus elements are no difference."""
+        missing = set(truth.get(self.column) or ()) - set(other.get(self.column) or ())
+        return frozenset({self.column}) if missing else frozenset()
+
+    def wanted(self, look: "Look") -> dict[str, Any]:
+        return {self.column: self.gathered(look.truths)}
+
+    def owed(self, elements: Mapping[str, Any]) -> Mapping[str, Any]:
+        return elements
+
+    def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
+        if after is None:
+            return None
+        new = frozenset(after.get(self.column) or ()) - frozenset((before or {}).get(self.column) or ())
+        return Change(self.table, self.key_of(after), add={self.column: new}, at=stamp) if new else None
+
+    def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks for it
+        missing = self.gathered(look.truths) - self.elements(look.projected)
+        return replace(finding, writes=self._additions(look.key, look.truths, missing, at))
+
+    def _additions(self, key: Key, truths: Sequence[Seen], wanted: frozenset[Any], at: int) -> tuple[Change, ...]:
+        """One write for each instant at which some of the wanted elements expire."""
+        parts = ((self.elements(seen) & wanted, seen.expires_at.get(self.column)) for seen in truths)
+        return tuple(
+            Change(self.table, key, add={self.column: elements}, at=at, expires_at=ends_at)
+            for elements, ends_at in parts
+            if elements
+        )
+
+    def take_back(self, image: "Finding", look: "Look", at: int, origin: "Finding | None") -> "Finding":  # noqa: ARG002 - a mirror asks for it
+        """Remove the elements that the run added, and add those that it removed (as an undo). Other additions stay.
+
+        The image has the elements of the run, less those that have expired since.
+        """
+        own = self.gathered(image.truths)
+        before = self.elements(image.projected)
+        standing = self.elements(look.projected)
+        added = own & (standing - before)
+        taken = own & (before - standing)
+        now = replace(image, projected=look.projected, result=None, error=None)
+        if not added and not taken:
+            return replace(now, truths=look.truths, verdict=Verdict.AGREE)
+        removals = (Change(self.table, image.suspect.key, take={self.column: added}, at=at + 1),) if added else ()
+        return replace(now, writes=(*removals, *self._additions(image.suspect.key, image.truths, taken, at + 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Counts(Group):
+    """Counters over all truth rows of a group; mended and taken back by `repair.mending.counters`, not row by row.
+
+    Attributes:
+        counters: (counter column, condition, or None to count every row).
+        generators: tables with the counters' key, whose row changes before a row of the group is added or changed:
+            while they do not change, no change has begun that a look at the mirror might miss.
+    """
+
+    counters: tuple[tuple[str, Condition | None], ...]
+    generators: tuple[Table, ...] = ()
+
+    by_row: ClassVar[bool] = False
+
+    @property
+    def truth_columns(self) -> frozenset[str]:
+        conditions = (when.column for _, when in self.counters if when)
+        return frozenset((*conditions, *(column for _, column in self.key)))
+
+    @property
+    def own_columns(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.counters)
+
+    def held(self, row: Row) -> tuple[Any, ...]:
+        """The counters in their declared order."""
+        return tuple(row.get(name) or 0 for name, _ in self.counters)
+
+    def together(self, one: Any, other: Any) -> Any:
+        """Add up what certain truth rows count, and what uncertain ones may add."""
+        (sure, perhaps), (also_sure, also_perhaps) = one, other
+        return sure + also_sure, perhaps + also_perhaps
+
+    def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> Shortfall | None:
+        names = [name for name, _ in self.counters]
+        sure, uncertain = ({name: demands.get(name, (0, 0))[part] for name in names} for part in (0, 1))
+        row = dict(zip(names, held, strict=False))
+        return None if within(sure, uncertain, row) else Shortfall(sure)
+
+    def deltas_of(self, truth: Row) -> dict[str, int]:
+        """What one truth row adds to each counter."""
+        return {name: int(when is None or when.holds(truth)) for name, when in self.counters}
+
+    def covered(self, look: "Look") -> bool:
+        sure = self._totals(look.truths)
+        open_ = self._totals(look.uncertain)
+        return within(sure, open_, look.projected.row if look.projected else {})
+
+    def truth_rows(self, finding: "Finding") -> tuple[Seen, ...]:
+        """The counters that the truth demands; empty while the group's rows differ, as they are not counted then."""
+        wanted = finding.suspect.wanted
+        now = finding.projected.row if finding.projected else {}
+        counted = {name: wanted[name] for name, _ in self.counters if name in wanted}
+        if all((now.get(name) or 0) == number for name, number in counted.items()):
+            return ()
+        return (Seen(self.table.key_row(finding.suspect.key) | counted),)
+
+    def differing(self, truth: Row, other: Row) -> frozenset[str]:
+        return frozenset(name for name, _ in self.counters if (truth.get(name) or 0) != (other.get(name) or 0))
+
+    def _totals(self, truths: Sequence[Seen]) -> dict[str, int]:
+        deltas = [self.deltas_of(seen.row) for seen in truths]
+        return {name: sum(delta[name] for delta in deltas) for name, _ in self.counters}
+
+    def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - not by row
+        """Always None: counters carry no timestamp."""
+        return None
+
+
+def within(sure: Mapping[str, int], open_: Mapping[str, int], row: Row) -> bool:
+    """Whether counters are in the allowed range: from the certain sum up to the sum with all uncertain truth rows."""
+    return all(low <= (row.get(name) or 0) <= low + open_[name] for name, low in sure.items())

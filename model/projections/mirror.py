@@ -5,10 +5,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from mailmend.model.operations import Change, Conditional, Put, Remove, RemoveIf, Seen, Write
-from mailmend.model.projections.ages import older_than_a_day, why_kept
-from mailmend.model.projections.projection import MovedVerdict, Projection, row_if_absent, row_writes
-from mailmend.model.projections.reasons import Reason, Why
-from mailmend.model.projections.verdicts import Verdict, table_of
+from mailmend.model.projections.projection import (
+    MovedVerdict,
+    Projection,
+    older_than_a_day,
+    row_if_absent,
+    row_writes,
+    why_kept,
+)
+from mailmend.model.projections.verdicts import Reason, Verdict, Why, table_of
 from mailmend.model.table import Column, Key, Row, Table, canonical_value, rows_agree
 
 if TYPE_CHECKING:

@@ -1,14 +1,17 @@
-"""The verdicts on pairs of rows, and on what a scan of mail queues finds.
+"""The verdicts on pairs of rows, on what a scan of queues finds, and why a row is left.
 
-Each kind of projection has a table with a verdict for every combination of symptoms. `spark_repair.suspects` generates
-Spark columns from the same tables, indexed by the same bits.
+Each kind of projection has a table with a verdict for every combination of symptoms.
+`spark_repair.suspects` generates Spark columns from the same tables, indexed by the same bits.
 Source: James's ADR-22 (insert, remove); docs/design.md, "Verdicts".
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from itertools import product
 from typing import Any, Final, NamedTuple, TypeVar
+
+from mailmend.model.instants import MICROS
 
 S = TypeVar("S", bound=tuple[Any, ...])
 
@@ -209,3 +212,52 @@ def table_of(symptoms: type[S], judge: Callable[[S], Verdict]) -> Mapping[S, Ver
     width = len(symptoms._fields)  # type: ignore[attr-defined] # a NamedTuple has them
     every = (symptoms._make(reversed(bits)) for bits in product((False, True), repeat=width))  # type: ignore[attr-defined]
     return {seen: judge(seen) for seen in every}
+
+
+class Why(Enum):
+    """The kinds of reasons; the value is the text in tables, in JSON and in the ledger."""
+
+    TOO_YOUNG = "too young"  # changed after T: the margin before the scan began
+    CHANGED = "changed while it was looked at"
+    USED_SINCE = "changed since that run"
+    OTHER_THAN_PLANNED = "not as the plan saw it"
+    AHEAD = "written by a clock that is ahead: needs --beat-ahead, or time"
+    HIDDEN = "written, and a later tombstone hides it"
+    DUE = "a repair would mend it"
+    RAW = "not looked at again"
+    TWO_TRUTHS = "two rows of truth claim it: a person decides which one stays"
+    HALF_A_TRUTH = "half a row of truth: needs --torn accept, or its missing columns"
+    NEEDS_ORPHANS = "needs --orphans quarantine, or its content back"
+    NEEDS_LEAKS = "needs --leaks collect"
+    NEEDS_DANGLING = "needs --dangling withdraw or restore"
+    NEEDS_ONLY = "left out by --only"
+    ONLY_REPORTED = "only reported"
+    YOUNGER_THAN_A_DAY = "younger than a day"
+    NEEDS_SCAN = "a row of truth that nothing leads to may stand there: needs --scan"
+    ROWS_DIFFER = "rows of its mailbox differ: counters are mended once they agree"
+    NO_WHOLE_ROW = "lacks what a row of truth needs"
+    NOT_SETTLED = "a second look cannot tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """The reason why a finding is left as it is.
+
+    Attributes:
+        micros: by how much it is too young or ahead; None where nothing is measured.
+        again_at: when it can be mended, where only time is missing; in microseconds.
+    """
+
+    why: Why
+    micros: int | None = None
+    again_at: int | None = None
+
+    @property
+    def text(self) -> str:
+        return self.why.value if self.micros is None else f"{self.why.value} by {_seconds(self.micros)}"
+
+
+def _seconds(micros: int) -> str:
+    """At least a second: a shorter wait is not shown."""
+    seconds = -(-micros // MICROS)
+    return f"{seconds} s" if seconds < 120 else f"{-(-seconds // 60):,} min"  # noqa: PLR2004 - two minutes

@@ -11,8 +11,7 @@ from dataclasses import replace
 from mailmend.model.instants import MICROS
 from mailmend.model.projections.findings import Finding, Look, RepairPolicy
 from mailmend.model.projections.projection import Projection
-from mailmend.model.projections.reasons import Reason, Why
-from mailmend.model.projections.verdicts import BY_POLICY, MENDABLE, SETTLED, Verdict
+from mailmend.model.projections.verdicts import BY_POLICY, MENDABLE, SETTLED, Reason, Verdict, Why
 
 
 def judge(look: Look, as_of: int, now: int, skew: int) -> Verdict:

@@ -11,10 +11,8 @@ from enum import IntEnum
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from mailmend.model.projections.content import Content, ContentSymptoms
-from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.filters import Content, ContentSymptoms, Filter, Group, GroupSymptoms
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.groups import Group, GroupSymptoms
 from mailmend.model.projections.mirror import Mirror
 from mailmend.model.projections.verdicts import Verdict, verdict_on
 from mailmend.repair.joins.records import STANDS, WHOLE, Forms, Packed, Record, Spill, TruthRecord, unpacked_key

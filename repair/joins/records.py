@@ -23,9 +23,8 @@ from uuid import UUID
 
 from mailmend.model.errors import MailmendError
 from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.filters import Counts, Filter, Union
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.groups import Counts, Union
 from mailmend.model.projections.projection import Condition
 from mailmend.model.table import Canonical, Column, Key, Row, Table
 from mailmend.repair.ledger.before_images import key_from, key_text, suspect_from, suspect_text

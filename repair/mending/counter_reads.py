@@ -14,8 +14,8 @@ from mailmend.model.errors import MailmendError
 from mailmend.model.operations import Level, Read, Scan, Seen
 from mailmend.model.ports import Tables
 from mailmend.model.projections.family import Family
+from mailmend.model.projections.filters import Counts
 from mailmend.model.projections.findings import RepairPolicy
-from mailmend.model.projections.groups import Counts
 from mailmend.model.table import Key, Row
 from mailmend.repair.joins.records import (
     Forms,

@@ -14,8 +14,8 @@ from mailmend.model.errors import CannotReach, DoubtfulWrite, MailmendError, Unj
 from mailmend.model.operations import Count, Level, Read
 from mailmend.model.ports import Clock, Lags, Tables
 from mailmend.model.projections.family import Family
+from mailmend.model.projections.filters import Counts
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
-from mailmend.model.projections.groups import Counts
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key
 from mailmend.repair.clock import Timing

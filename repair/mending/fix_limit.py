@@ -7,9 +7,8 @@ from itertools import islice
 
 from mailmend.model.errors import FixLimit
 from mailmend.model.ports import Progress, Silent
-from mailmend.model.projections.ages import older_than_a_day
 from mailmend.model.projections.findings import Excess, RepairPolicy, Suspect, counts_of
-from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.projection import Projection, older_than_a_day
 from mailmend.model.projections.verdicts import BY_POLICY
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.mending.engine import Detection, RepairSettings

@@ -31,10 +31,10 @@ from mailmend.model.operations import (
     run_out,
 )
 from mailmend.model.ports import Clock, Tables
-from mailmend.model.projections.ages import older_than_a_day
 from mailmend.model.projections.family import Family
+from mailmend.model.projections.filters import Union
 from mailmend.model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
-from mailmend.model.projections.groups import Union
+from mailmend.model.projections.projection import older_than_a_day
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, rows_agree
 from mailmend.repair.decisions.recheck import judge, rule

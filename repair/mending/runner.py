@@ -19,8 +19,7 @@ from mailmend.model.ports import Clock, NodeClocks, Progress, Tables
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import Finding, RepairPolicy
 from mailmend.model.projections.projection import Projection
-from mailmend.model.projections.reasons import Reason, Why
-from mailmend.model.projections.verdicts import HARMLESS, Verdict
+from mailmend.model.projections.verdicts import HARMLESS, Reason, Verdict, Why
 from mailmend.repair.binding import MissingColumn
 from mailmend.repair.clock import read_clocks, take_as_of
 from mailmend.repair.decisions.engines import Engine

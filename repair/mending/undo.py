@@ -23,8 +23,7 @@ from mailmend.model.ports import Clock, Progress, Tables
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
 from mailmend.model.projections.mirror import Mirror
-from mailmend.model.projections.reasons import Reason, Why
-from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.projections.verdicts import Reason, Verdict, Why
 from mailmend.model.table import Table
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.clock import SKEW_SECONDS

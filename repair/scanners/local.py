@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 
 from mailmend.model.operations import Scan
 from mailmend.model.ports import Clock, Progress, Tables
-from mailmend.model.projections.content import Content
 from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.filters import Content, Filter, Group
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.groups import Group
 from mailmend.model.projections.projection import Projection
 from mailmend.model.table import Row, Table
 from mailmend.repair.joins.parts import (

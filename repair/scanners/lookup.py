@@ -20,9 +20,8 @@ from mailmend.model.ids import MailboxId, MessageId
 from mailmend.model.operations import Read, Scan
 from mailmend.model.ports import Clock, Progress, Tables
 from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.filters import Filter, Union
 from mailmend.model.projections.findings import Look, RepairPolicy, Suspect, counts_of
-from mailmend.model.projections.groups import Union
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table
 from mailmend.model.texts import printable

@@ -7,9 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from mailmend.model.projections.content import Content
-from mailmend.model.projections.filters import Filter
-from mailmend.model.projections.groups import Group
+from mailmend.model.projections.filters import Content, Filter, Group
 from mailmend.model.projections.mirror import Mirror
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.spark_repair.suspects import verdict_column

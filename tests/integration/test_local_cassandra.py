@@ -22,7 +22,7 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import WhiteListRoundRobinPolicy
 
 from mailmend.admin.local import ClusterRequest, ClusterState, LocalCluster, ServerState, local_servers, probes
-from mailmend.admin.local.cassandra_settings import ClusterSettings
+from mailmend.admin.local.cassandra_node import ClusterSettings
 from mailmend.admin.local.ports import free_port
 from mailmend.admin.local.processes import this_process
 from mailmend.admin.local.throwaway import sweep

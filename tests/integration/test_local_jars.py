@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.local import local_cluster
-from mailmend.admin.local.cassandra_settings import NEWEST
+from mailmend.admin.local.cassandra_node import NEWEST
 from mailmend.admin.local.jars import JarStore, connector_is_here, connector_jars, connector_program, pins_of
 from mailmend.admin.local.java import Java, find_java
 from mailmend.model.errors import JavaMissing, LocalServerError

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from mailmend.admin.local import ClusterRequest, LocalServers, ServerState, local_cluster
-from mailmend.admin.local.cassandra_settings import first_settings
+from mailmend.admin.local.cassandra_node import first_settings
 from mailmend.admin.local.folders import write_json
 from mailmend.admin.local.ports import free_port
 from mailmend.admin.local.processes import RECORD, ServerRecord, this_process

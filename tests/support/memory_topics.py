@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from mailmend.mailqueue.pulsar.broker.topics import StoredMessage, TopicMessage
+from mailmend.mailqueue.rules.health import TopicPolicies
 from mailmend.mailqueue.rules.places import UNPARTITIONED, Backlog, MessagePlace, PartitionBacklog
-from mailmend.mailqueue.rules.topic_health import TopicPolicies
 from mailmend.model.errors import BrokerDenied, BrokerUnreachable, PublishFailed
 from mailmend.model.instants import instant_of
 from mailmend.model.ports import Clock

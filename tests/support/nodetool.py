@@ -3,8 +3,7 @@
 import os
 import shlex
 
-from mailmend.admin.local.cassandra_node import java_modules
-from mailmend.admin.local.cassandra_settings import NEWEST
+from mailmend.admin.local.cassandra_node import NEWEST, java_modules
 from mailmend.admin.local.jars import JarStore
 from mailmend.admin.local.java import find_java
 from mailmend.admin.local.server_kind import Machine

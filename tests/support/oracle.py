@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from mailmend.model.operations import Seen
-from mailmend.model.projections.content import Content
 from mailmend.model.projections.family import Family
+from mailmend.model.projections.filters import Content, Counts, Union
 from mailmend.model.projections.findings import Look, Suspect
-from mailmend.model.projections.groups import Counts, Union
 from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row

@@ -21,7 +21,7 @@ import pytest
 from cassandra.cluster import ControlConnection, Session
 
 from mailmend.admin.local import LOCAL_DC, ClusterRequest, ClusterState, LocalCluster, local_cluster
-from mailmend.admin.local.cassandra_settings import hosts_of
+from mailmend.admin.local.cassandra_node import hosts_of
 from mailmend.admin.local.ports import free_port
 from mailmend.admin.local.server import LocalServer
 from mailmend.admin.local.server_kind import Machine, ServerKind

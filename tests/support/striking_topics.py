@@ -10,9 +10,9 @@ from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
 from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage, TopicDelivery, TopicLease, TopicMessage
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue
 from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.health import TopicPolicies
 from mailmend.mailqueue.rules.mails import Listed
 from mailmend.mailqueue.rules.places import Backlog, MessagePlace
-from mailmend.mailqueue.rules.topic_health import TopicPolicies
 from tests.support.queues import CONTENT, mail
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage, To
 from mailmend.mailqueue.pulsar.dequeue import PulsarUnacked
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
 from mailmend.mailqueue.rules.deletions import FilterKind
+from mailmend.mailqueue.rules.health import TopicPolicies
 from mailmend.mailqueue.rules.places import Backlog, MessagePlace
-from mailmend.mailqueue.rules.topic_health import TopicPolicies
 from mailmend.model.errors import BrokerUnreachable, MailmendError, PublishFailed
 from mailmend.model.ids import QueueName
 from tests.support.clock import VirtualClock

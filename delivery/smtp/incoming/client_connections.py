@@ -20,8 +20,7 @@ from aiosmtpd.smtp import SMTP
 from mailmend.delivery.mail.attempts import DeliveryProtocol, SmtpReply
 from mailmend.delivery.settings import ListenerSettings
 from mailmend.delivery.smtp.incoming import replies
-from mailmend.delivery.smtp.incoming.client_input import COMMAND_BYTES_MAX, ClientInput, NotSmtp
-from mailmend.delivery.smtp.incoming.half_close_tls import begin_tls
+from mailmend.delivery.smtp.incoming.client_input import COMMAND_BYTES_MAX, ClientInput, NotSmtp, begin_tls
 from mailmend.delivery.smtp.incoming.intake import MailIntake
 from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
 from mailmend.delivery.smtp.incoming.reception import (

@@ -34,8 +34,7 @@ from mailmend.delivery.mail.attempts import (
     TlsLevel,
     at_once,
 )
-from mailmend.delivery.smtp.outgoing.content import ContentEnd, ContentSender, refusing
-from mailmend.delivery.smtp.outgoing.esmtp import ServerExtensions, tls_required
+from mailmend.delivery.smtp.outgoing.esmtp import ContentEnd, ContentSender, ServerExtensions, refusing, tls_required
 
 _HELO: Final = re.compile(r"[!-~]+")
 _DATA_READY: Final = 354

@@ -29,6 +29,7 @@ from mailmend.mailqueue.pulsar.broker.client import (
 )
 from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
 from mailmend.mailqueue.pulsar.broker.topics import StoredMessage, TopicMessage
+from mailmend.mailqueue.rules.health import TopicPolicies
 from mailmend.mailqueue.rules.places import (
     BEFORE_ALL,
     UNPARTITIONED,
@@ -37,7 +38,6 @@ from mailmend.mailqueue.rules.places import (
     MessagePlace,
     PartitionBacklog,
 )
-from mailmend.mailqueue.rules.topic_health import TopicPolicies
 from mailmend.model.errors import BrokerDenied, BrokerUnreachable, MailmendError
 from mailmend.model.ports import Clock
 

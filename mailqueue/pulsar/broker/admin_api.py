@@ -12,13 +12,8 @@ from urllib.parse import quote
 
 from mailmend.mailqueue.broker_http import BrokerHttp, basic
 from mailmend.mailqueue.pulsar.broker.settings import LOOK_AT_LOGIN, PulsarAuth, PulsarSettings
+from mailmend.mailqueue.rules.health import ACK_STRETCHES_MAX, BacklogQuota, QuotaKind, TopicPolicies
 from mailmend.mailqueue.rules.places import BEFORE_ALL, PartitionBacklog, position_of, stretches_of
-from mailmend.mailqueue.rules.topic_health import (
-    ACK_STRETCHES_MAX,
-    BacklogQuota,
-    QuotaKind,
-    TopicPolicies,
-)
 from mailmend.model.errors import BrokerDenied, WrongUse
 
 _CAUGHT_UP: Final = "delete_when_subscriptions_caught_up"

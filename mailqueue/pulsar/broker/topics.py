@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from mailmend.mailqueue.rules.health import TopicPolicies
 from mailmend.mailqueue.rules.places import Backlog, MessagePlace
-from mailmend.mailqueue.rules.topic_health import TopicPolicies
 
 
 @dataclass(frozen=True, slots=True)

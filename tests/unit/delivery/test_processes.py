@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.delivery.shared import processes
-from mailmend.delivery.shared.processes import has_ended, own_process
+from mailmend.delivery.shared import sharing as processes
+from mailmend.delivery.shared.sharing import has_ended, own_process
 
 pytestmark = pytest.mark.skipif(not own_process(), reason="needs Linux's /proc")
 

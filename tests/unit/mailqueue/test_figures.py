@@ -9,8 +9,7 @@ import pytest
 from mailmend.mailqueue.broker import SETTLING, Depth
 from mailmend.mailqueue.health import judged
 from mailmend.mailqueue.metrics import TrafficSums, pace_between
-from mailmend.mailqueue.rabbitmq.figures import figures_of, slack_of, sums_of
-from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, figures_of, slack_of, sums_of
 from mailmend.mailqueue.rules.health import HealthProblem
 from mailmend.model.catalog.queue_tables import OwnTables
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, drained, enqueued, mail, twin_queue

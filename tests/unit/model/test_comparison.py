@@ -7,8 +7,7 @@ import pytest
 
 from mailmend.model.catalog.mail import MESSAGES, PATHS, PROJECTIONS
 from mailmend.model.operations import Seen
-from mailmend.model.projections.comparison import TRUTHS_SHOWN, Comparison, compared, mailbox_in
-from mailmend.model.projections.findings import Finding, Suspect
+from mailmend.model.projections.findings import TRUTHS_SHOWN, Comparison, Finding, Suspect, compared, mailbox_in
 from mailmend.model.projections.verdicts import Verdict
 from tests.support.repairing import MAILBOX, message, mirror_row, truth_row
 

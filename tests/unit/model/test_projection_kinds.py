@@ -8,8 +8,8 @@ import pytest
 
 from mailmend.model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES, PATHS
 from mailmend.model.operations import Change, Conditional, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
+from mailmend.model.projections.filters import within
 from mailmend.model.projections.findings import Finding, Look, Suspect
-from mailmend.model.projections.groups import within
 from mailmend.model.projections.mirror import exactly
 from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import Verdict

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from mailmend.model.projections.content import Content, ContentSymptoms
-from mailmend.model.projections.filters import Filter, FilterSymptoms
-from mailmend.model.projections.groups import Group, GroupSymptoms
+from mailmend.model.projections.filters import Content, ContentSymptoms, Filter, FilterSymptoms, Group, GroupSymptoms
 from mailmend.model.projections.mirror import Mirror, MirrorSymptoms
 from mailmend.model.projections.verdicts import DETECTED, MENDABLE, Verdict
 

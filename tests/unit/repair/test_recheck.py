@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.operations import Seen
-from mailmend.model.projections.content import Content
+from mailmend.model.projections.filters import Content
 from mailmend.model.projections.findings import Look, Suspect
 from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import MENDABLE, Verdict

@@ -8,10 +8,9 @@ import pytest
 
 from mailmend.model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES, PATHS
 from mailmend.model.operations import Change, Put, PutIfAbsent, Remove, Seen, Write
-from mailmend.model.projections.ages import older_than_a_day
 from mailmend.model.projections.findings import Finding, Look, RepairPolicy, Suspect
 from mailmend.model.projections.mirror import exactly
-from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.projection import Projection, older_than_a_day
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from mailmend.model.table import Key, Row
 from mailmend.repair.decisions.recheck import fixed_at, judge, rule

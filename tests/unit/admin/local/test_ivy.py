@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from mailmend.admin.local.cassandra_settings import RELEASES
+from mailmend.admin.local.cassandra_node import RELEASES
 from mailmend.admin.local.jars import (
     JarProgram,
     differences,

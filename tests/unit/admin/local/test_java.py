@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.local.cassandra_settings import NEWEST, release_named
+from mailmend.admin.local.cassandra_node import NEWEST, release_named
 from mailmend.admin.local.java import (
     SPARK,
     Java,

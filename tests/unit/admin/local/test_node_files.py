@@ -6,8 +6,17 @@ from typing import Any
 
 import pytest
 
-from mailmend.admin.local.cassandra_node import DAEMON, asks_passwords, node_command, properties_of, render, yaml_of
-from mailmend.admin.local.cassandra_settings import ClusterRequest, ClusterSettings, first_settings
+from mailmend.admin.local.cassandra_node import (
+    DAEMON,
+    ClusterRequest,
+    ClusterSettings,
+    asks_passwords,
+    first_settings,
+    node_command,
+    properties_of,
+    render,
+    yaml_of,
+)
 from mailmend.admin.local.folders import ClusterFolder, NodeFolder, cache_home, cluster_folder, data_home
 from mailmend.admin.local.java import Java
 

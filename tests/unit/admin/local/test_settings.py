@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mailmend.admin.local.cassandra_settings import (
+from mailmend.admin.local.cassandra_node import (
     NEWEST,
     RELEASES,
     ClusterRequest,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.mailqueue.pulsar.broker.names import dead_topic
-from mailmend.mailqueue.rules.topic_health import TopicPolicies
+from mailmend.mailqueue.rules.health import TopicPolicies
 from tests.support.pulsar_commands import SPOOL, PulsarShell, pulsar_shell
 
 

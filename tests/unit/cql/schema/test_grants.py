@@ -32,7 +32,7 @@ from mailmend.cql.schema.grants import (
     has_work,
 )
 from mailmend.cql.statistics import VIEWS
-from mailmend.model.catalog.blob_columns import naming_blobs
+from mailmend.model.catalog.james_tables import naming_blobs
 from mailmend.model.catalog.ledger import DELIVERY_TABLES, HISTORY_TABLES, LEDGER_TABLES, REPAIR_LEASE
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES, SCHEMA
 from mailmend.model.catalog.mail_queue import QUEUE_TABLES

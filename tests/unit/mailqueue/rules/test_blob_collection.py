@@ -14,7 +14,7 @@ from mailmend.mailqueue.rules.blob_collection import (
     blob_name,
     referred_as,
 )
-from mailmend.model.catalog.blob_columns import naming_blobs
+from mailmend.model.catalog.james_tables import naming_blobs
 from mailmend.model.errors import WrongUse
 from mailmend.model.ids import BlobId
 from mailmend.model.table import Column, Kind, Table

@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
-from mailmend.mailqueue.rules.health import HealthProblem, HealthReason
-from mailmend.mailqueue.rules.mails import DELAY_MAX
-from mailmend.mailqueue.rules.topic_health import (
+from mailmend.mailqueue.rules.health import (
     ACK_STRETCHES_MAX,
     DELETIONS_MAX,
     OVERDUE_MAX,
     BacklogQuota,
+    HealthProblem,
+    HealthReason,
     QuotaKind,
     TopicFigures,
     TopicPolicies,
     judged_topics,
 )
+from mailmend.mailqueue.rules.mails import DELAY_MAX
 from mailmend.model.ids import QueueName
 
 HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)
