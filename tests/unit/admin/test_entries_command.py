@@ -188,7 +188,7 @@ def test_who_may_not_read_the_ledger_lists_all_the_same(shell: QueueShell, monke
     monkeypatch.setattr(LedgerIntents, "are_there", denied)
     listed = typed(shell, "list", "--json")
     assert [one["after_attempt"] for one in listed.json["entries"]] == [None]
-    assert "is not shown: no SELECT" in listed.err
+    assert "are not shown: no SELECT" in listed.err
 
 
 def test_a_next_attempt_is_moved(shell: QueueShell) -> None:

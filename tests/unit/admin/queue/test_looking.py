@@ -98,7 +98,7 @@ class TestSize:
         (tally,) = (row for row in tables.scan(Scan(SLICE_TALLIES, SLICE_TALLIES.names)))
         tables.write(Change(SLICE_TALLIES, SLICE_TALLIES.key_of(tally), assign={"enqueued": 7, "settled": False}))
         before = queue("size", "--json").json
-        assert "count again" in queue("size", "--recount").err
+        assert "Count again in ten minutes" in queue("size", "--recount").err
         queue.pass_time(hours=2)
 
         after = queue("size", "--recount", "--json").json
