@@ -14,7 +14,7 @@ from enum import Enum
 from ipaddress import IPv6Address, ip_address
 from typing import Final, Protocol, Self
 
-from mailmend.delivery.mail.notices import NoticeWish, ReturnedPart
+from mailmend.delivery.mail.entries import DeliveryEntry, OutgoingMail
 from mailmend.model.errors import MailmendError
 from mailmend.model.texts import noted
 
@@ -160,42 +160,6 @@ class SourceAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class EnvelopeRecipient:
-    """A recipient, and what the sender wants to be told of it (NOTIFY, ORCPT)."""
-
-    address: str
-    wish: NoticeWish = field(default_factory=NoticeWish)
-
-
-@dataclass(frozen=True, slots=True)
-class MailEnvelope:
-    """Whom a mail is from, and for whom this attempt is.
-
-    Attributes:
-        sender: None for the null sender.
-        recipients: at least one.
-        envelope_id: the sender's own id of the mail (ENVID), decoded; "" without one.
-        returned: how much of it is to come back with a report (RET); None where the sender did not say.
-        is_international: whether the mail has to go as SMTPUTF8 (RFC 6531) even if all addresses are ASCII.
-        requires_tls: whether it may only go to servers with a verified certificate that promise the same (RFC 8689).
-        priority: -9 to 9, said to servers that know it (MT-PRIORITY, RFC 6710); None: nothing is said.
-    """
-
-    sender: str | None
-    recipients: tuple[EnvelopeRecipient, ...]
-    envelope_id: str = ""
-    returned: ReturnedPart | None = None
-    is_international: bool = False
-    requires_tls: bool = False
-    priority: int | None = None
-
-    @property
-    def needs_smtputf8(self) -> bool:
-        addresses = (self.sender or "", *(recipient.address for recipient in self.recipients))
-        return self.is_international or not all(map(str.isascii, addresses))
-
-
-@dataclass(frozen=True, slots=True)
 class StageTimeouts:
     """How long a server may take; the defaults are the timeouts of RFC 5321 4.5.3.2, where it has any.
 
@@ -218,9 +182,15 @@ class StageTimeouts:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryAttempt:
-    """What is asked of one attempt."""
+    """One mail, and the server that it is handed to for some of its recipients.
 
-    envelope: MailEnvelope
+    Attributes:
+        mail: its sender, and what the sender asked for, are said to the server.
+        recipients: at least one.
+    """
+
+    mail: OutgoingMail
+    recipients: tuple[DeliveryEntry, ...]
     hop: NextHop
     source: SourceAddress = field(default_factory=SourceAddress)
     tls: TlsLevel = TlsLevel.OPTIONAL
@@ -241,7 +211,7 @@ class RecipientResult:
     """What became of one recipient.
 
     Attributes:
-        recipient: as in the envelope.
+        recipient: the address, as in the attempt.
         delivered: whether the server took the mail for it.
         stage: at which the reply came, or should have come.
         host: the server that was tried, by name; "" where none was known.
@@ -275,13 +245,6 @@ class NoNextHop(MailmendError):
         super().__init__(f"no server is known for {domain}: {reply.text}")
         self.domain = domain
         self.reply = reply
-
-    def results(self, envelope: MailEnvelope) -> tuple[RecipientResult, ...]:
-        """The result of each recipient, without an attempt."""
-        return tuple(
-            RecipientResult(recipient.address, delivered=False, reply=self.reply, stage=AttemptStage.DNS)
-            for recipient in envelope.recipients
-        )
 
 
 def _is_ipv6(address: str) -> bool:

@@ -154,8 +154,9 @@ class OutgoingMail:
         fields: what policies count by, as far as the mail itself says it.
         envelope_id: the sender's own id of it (ENVID), decoded; "" without one.
         returned: how much of it is to come back with a report; None where the sender did not say.
-        requires_tls: whether it may only go over verified TLS, to servers that promise the same (REQUIRETLS).
-        priority: as servers are told (MT-PRIORITY); None: nothing is said.
+        requires_tls: whether it may only go over verified TLS, to servers that promise the same (REQUIRETLS, RFC 8689).
+        priority: as servers are told (MT-PRIORITY, RFC 6710), -9 to 9; None: nothing is said.
+        is_international: whether the mail has to go as SMTPUTF8 (RFC 6531) even if all addresses are ASCII.
     """
 
     id: EnqueueId
@@ -168,6 +169,7 @@ class OutgoingMail:
     urgent: bool = False
     requires_tls: bool = False
     priority: int | None = None
+    is_international: bool = False
 
     @property
     def transport(self) -> str:

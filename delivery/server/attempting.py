@@ -13,8 +13,6 @@ from mailmend.delivery.mail.attempts import (
     BeforeContent,
     DeliveryAttempt,
     DeliveryProtocol,
-    EnvelopeRecipient,
-    MailEnvelope,
     MailRelay,
     NextHop,
     NextHops,
@@ -108,19 +106,14 @@ class ReadyEntry:
         return tuple(source.address for source in self.sources if source.reaches(hop))
 
     def attempt(self, hop: NextHop, source: str, settings: DeliverySettings) -> DeliveryAttempt:
-        mail = self.held.mail
+        """The attempt to hand the mail to this server, from one of our addresses, as the hook wants it."""
         wanted = self.wanted
-        recipients = (EnvelopeRecipient(self.recipient, self.entry.wish),)
-        envelope = MailEnvelope(
-            wanted.sender or mail.sender,
-            recipients,
-            mail.envelope_id,
-            mail.returned,
-            requires_tls=mail.requires_tls,
-            priority=mail.priority,
-        )
+        mail = self.held.mail
+        if wanted.sender:
+            mail = replace(mail, sender=wanted.sender)
+        entry = replace(self.entry, recipient=self.recipient)
         origin = next(address for address in self.sources if address.address == source)
-        return DeliveryAttempt(envelope, hop, origin, wanted.tls or settings.tls, settings.protocol)
+        return DeliveryAttempt(mail, (entry,), hop, origin, wanted.tls or settings.tls, settings.protocol)
 
     def recorded(self, attempt_id: UUID, begun: Picked, hop: NextHop, server: str) -> JournalledAttempt:
         """An attempt that begins, for the journal."""

@@ -100,8 +100,8 @@ class _Taker:
         if len(self.taken_at) == DELIVERED:
             self.enough.set()
         return [
-            RecipientResult(one.address, delivered=True, reply=_TAKEN, stage=AttemptStage.DATA, host=attempt.hop.host)
-            for one in attempt.envelope.recipients
+            RecipientResult(one.recipient, delivered=True, reply=_TAKEN, stage=AttemptStage.DATA, host=attempt.hop.host)
+            for one in attempt.recipients
         ]
 
     async def close(self) -> None:

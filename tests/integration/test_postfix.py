@@ -15,8 +15,6 @@ from mailmend.delivery.mail.attempts import (
     AttemptStage,
     DeliveryAttempt,
     DeliveryProtocol,
-    EnvelopeRecipient,
-    MailEnvelope,
     NextHop,
     TlsLevel,
 )
@@ -26,7 +24,7 @@ from mailmend.model.errors import PublishFailed
 from tests.support.certificates import Authority, authority
 from tests.support.mail_clients import LIMIT_SECONDS, entrance
 from tests.support.postfix import HOST, SIZE_MAX_BYTES, RunningPostfix, lmtp_sink, postfix, relaying_postfix
-from tests.support.smtp_attempts import limits, relay
+from tests.support.smtp_attempts import entries_of, limits, mail_of, relay
 
 pytestmark = pytest.mark.thorough
 
@@ -45,8 +43,8 @@ def server(trusted: Authority) -> Iterator[RunningPostfix]:
 
 
 def attempt(port: int, *recipients: str, sender: str | None = "from@example.com") -> DeliveryAttempt:
-    envelope = MailEnvelope(sender, tuple(EnvelopeRecipient(f"{one}@example.org") for one in recipients))
-    return DeliveryAttempt(envelope, NextHop("localhost", HOST, port), timeouts=limits())
+    entries = entries_of(*(f"{name}@example.org" for name in recipients))
+    return DeliveryAttempt(mail_of(sender=sender), entries, NextHop("localhost", HOST, port), timeouts=limits())
 
 
 async def test_postfix_takes_a_mail_for_those_that_it_knows(server: RunningPostfix, trusted: Authority) -> None:
@@ -95,10 +93,10 @@ async def test_postfix_says_how_large_a_mail_may_be(server: RunningPostfix) -> N
 
 async def test_postfix_refuses_what_it_does_not_relay(server: RunningPostfix) -> None:
     """Mail of another domain, for now."""
-    elsewhere = MailEnvelope("from@example.com", (EnvelopeRecipient("a@example.net"),))
+    elsewhere = replace(attempt(server.port), recipients=entries_of("a@example.net"))
 
     async with relay() as made:
-        [result] = await made.deliver(replace(attempt(server.port), envelope=elsewhere), CONTENT)
+        [result] = await made.deliver(elsewhere, CONTENT)
 
     assert (result.stage, result.reply.code, result.reply.status) == (AttemptStage.RECIPIENT, 454, "4.7.1")
 

@@ -118,8 +118,9 @@ class ScriptedRelay:
     async def deliver(
         self, attempt: DeliveryAttempt, content: bytes, before_content: BeforeContent = at_once
     ) -> Sequence[RecipientResult]:
-        (recipient,) = attempt.envelope.recipients
-        domain = recipient.address.rpartition("@")[2]
+        (entry,) = attempt.recipients
+        recipient = entry.recipient
+        domain = recipient.rpartition("@")[2]
         self.life.step()
         self.attempts.append((self.clock.monotonic(), attempt))
         self.running[domain] += 1
@@ -130,8 +131,8 @@ class ScriptedRelay:
             self.running[domain] -= 1
         if attempt.hop.host in self.silent:
             refused = SmtpReply(421, "4.4.1", "connection refused", ours=True)
-            return [RecipientResult(recipient.address, delivered=False, reply=refused, stage=AttemptStage.CONNECT)]
-        script = self.scripts.get(recipient.address, [ACCEPTED])
+            return [RecipientResult(recipient, delivered=False, reply=refused, stage=AttemptStage.CONNECT)]
+        script = self.scripts.get(recipient, [ACCEPTED])
         reply = script[0]
         stage = AttemptStage.DATA if reply.positive or reply is FULL else AttemptStage.RECIPIENT
         if stage is AttemptStage.DATA:
@@ -141,18 +142,18 @@ class ScriptedRelay:
         if not self.life.dead:
             script[:] = script[1:] or script
         if reply.positive and not self.life.dead:
-            self.taken.append((recipient.address, content))
+            self.taken.append((recipient, content))
         self.life.step()
         if reply.positive and attempt.hop.host in self.breaking:
-            return [RecipientResult(recipient.address, False, LOST, stage, attempt.hop.host, uncertain=True)]
-        return [RecipientResult(recipient.address, reply.positive, reply, stage, attempt.hop.host)]
+            return [RecipientResult(recipient, False, LOST, stage, attempt.hop.host, uncertain=True)]
+        return [RecipientResult(recipient, reply.positive, reply, stage, attempt.hop.host)]
 
     async def close(self) -> None:
         """There are no connections."""
 
     @property
     def recipients(self) -> list[str]:
-        return [attempt.envelope.recipients[0].address for _, attempt in self.attempts]
+        return [attempt.recipients[0].recipient for _, attempt in self.attempts]
 
     @property
     def had(self) -> list[str]:

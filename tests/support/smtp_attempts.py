@@ -3,29 +3,32 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from mailmend.delivery.mail.attempts import (
     DeliveryAttempt,
     DeliveryProtocol,
-    EnvelopeRecipient,
-    MailEnvelope,
     RecipientResult,
     StageTimeouts,
 )
+from mailmend.delivery.mail.entries import DeliveryEntry, EntryId, OutgoingMail
 from mailmend.delivery.smtp.outgoing.relay import SmtpRelay
+from mailmend.model.ids import EnqueueId
 from tests.support.smtp_sink import SmtpSink
 
 CONTENT = b"Subject: hello\r\n\r\nThe body.\r\n"
 SHORT = timedelta(milliseconds=50)
 LONG = timedelta(seconds=20)
 BOTH = ("a@example.org", "b@example.org")
+MAIL = EnqueueId(UUID(int=1))
 
 
 def attempt(sink: SmtpSink, *recipients: str, **changes: object) -> DeliveryAttempt:
-    envelope = MailEnvelope("from@example.com", tuple(EnvelopeRecipient(one) for one in recipients or BOTH))
     protocol = DeliveryProtocol.LMTP if sink.lmtp else DeliveryProtocol.SMTP
-    asked = DeliveryAttempt(envelope, sink.hop(), protocol=protocol, timeouts=limits())
+    asked = DeliveryAttempt(
+        mail_of(), entries_of(*recipients or BOTH), sink.hop(), protocol=protocol, timeouts=limits()
+    )
     return replace(asked, **changes)  # type: ignore[arg-type]
 
 
@@ -47,6 +50,10 @@ async def deliver(sink: SmtpSink, content: bytes = CONTENT, **changes: object) -
         return await made.deliver(attempt(sink, **changes), content)
 
 
-def envelope_for(*recipients: str, **wishes: object) -> MailEnvelope:
-    made = MailEnvelope("from@example.com", tuple(EnvelopeRecipient(one) for one in recipients))
+def mail_of(**wishes: object) -> OutgoingMail:
+    made = OutgoingMail(MAIL, "from@example.com", datetime(2026, 5, 1, 12, tzinfo=UTC))
     return replace(made, **wishes)  # type: ignore[arg-type]
+
+
+def entries_of(*recipients: str) -> tuple[DeliveryEntry, ...]:
+    return tuple(DeliveryEntry(EntryId(MAIL, number), recipient) for number, recipient in enumerate(recipients))

@@ -326,7 +326,7 @@ async def _secured(client: SMTP, attempt: DeliveryAttempt, contexts: TlsContexts
 
 def _without_tls(attempt: DeliveryAttempt, enhanced: str, text: str) -> SmtpReply:
     """For now, as a server may be mended; for good, where the mail's sender has required TLS."""
-    return tls_required(text) if attempt.envelope.requires_tls else _for_now(enhanced, text)
+    return tls_required(text) if attempt.mail.requires_tls else _for_now(enhanced, text)
 
 
 def _name_for_tls(host: str) -> str:

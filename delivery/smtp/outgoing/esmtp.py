@@ -15,15 +15,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from mailmend.delivery.mail.attempts import (
-    EnvelopeRecipient,
-    MailEnvelope,
-    SmtpReply,
-    StageTimeouts,
-)
+from mailmend.delivery.mail.attempts import SmtpReply, StageTimeouts
 from mailmend.delivery.mail.encoding import CannotEncode, fits, fitted
+from mailmend.delivery.mail.entries import DeliveryEntry, OutgoingMail
 from mailmend.delivery.mail.mail_lines import canonical_lines, transparent_blocks
-from mailmend.delivery.mail.notices import NoticeCondition
+from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish
 from mailmend.model.grammar import ascii_domain
 
 _REPLY_BYTES_MAX: Final = 32_768
@@ -235,9 +231,9 @@ def transparent(lines: bytes) -> bytes:
     return b"".join(transparent_blocks(lines))
 
 
-def refused_without_tls(envelope: MailEnvelope, offered: ServerExtensions, *, secured: bool) -> SmtpReply | None:
+def refused_without_tls(mail: OutgoingMail, offered: ServerExtensions, *, secured: bool) -> SmtpReply | None:
     """What stands for a server that cannot be trusted with a mail that requires TLS; None where it can be."""
-    if not envelope.requires_tls or (secured and "requiretls" in offered):
+    if not mail.requires_tls or (secured and "requiretls" in offered):
         return None
     return tls_required("the server does not offer REQUIRETLS")
 
@@ -263,40 +259,36 @@ async def fitted_lines(lines: bytes, offered: ServerExtensions) -> bytes | SmtpR
         return _refusal(code, error.status, error.what)
 
 
-def commands_for(envelope: MailEnvelope, lines: bytes, offered: ServerExtensions) -> MailCommands | SmtpReply:
-    """What is to be said; a reply where this server cannot be given this mail, which stands for one of the server."""
+def commands_for(
+    mail: OutgoingMail, recipients: Sequence[DeliveryEntry], lines: bytes, offered: ServerExtensions
+) -> MailCommands | SmtpReply:
+    """The commands for the mail; a reply of ours, in place of the server's, where the server cannot take the mail."""
     size = len(lines)
     size_max = offered.size_max_bytes
     if size_max is not None and size > size_max:
         return _refusal(552, "5.3.4", f"the mail has {size} bytes, and the server takes {size_max} at most")
-    addresses = [envelope.sender or "", *(recipient.address for recipient in envelope.recipients)]
-    international = envelope.is_international or any(not _local_of(address).isascii() for address in addresses)
+    addresses = [mail.sender or "", *(entry.recipient for entry in recipients)]
+    international = mail.is_international or any(not _local_of(address).isascii() for address in addresses)
     if international and "smtputf8" not in offered:
         return _refusal(550, "5.6.7", "the mail needs SMTPUTF8, which the server does not offer")
-    sender = _written(envelope.sender, international=international) if envelope.sender else b""
+    sender = _written(mail.sender, international=international) if mail.sender else b""
     if sender is None:
         return _refusal(553, "5.1.7", "the sender's address is not valid")
-    mail = (
-        b"MAIL",
-        b"FROM:<" + sender + b">",
-        *_mail_parameters(envelope, lines, offered, international=international),
-    )
-    return MailCommands(
-        mail, [_recipient_words(recipient, offered, international=international) for recipient in envelope.recipients]
-    )
+    words = (b"MAIL", b"FROM:<" + sender + b">", *_mail_parameters(mail, lines, offered, international=international))
+    return MailCommands(words, [_recipient_words(entry, offered, international=international) for entry in recipients])
 
 
 def _recipient_words(
-    recipient: EnvelopeRecipient, offered: ServerExtensions, *, international: bool
+    entry: DeliveryEntry, offered: ServerExtensions, *, international: bool
 ) -> tuple[bytes, ...] | SmtpReply:
-    written = _written(recipient.address, international=international)
+    written = _written(entry.recipient, international=international)
     if written is None:
         return _refusal(553, "5.1.3", "the recipient's address is not valid")
-    return (b"RCPT", b"TO:<" + written + b">", *_recipient_parameters(recipient, offered))
+    return (b"RCPT", b"TO:<" + written + b">", *_recipient_parameters(entry.wish, offered))
 
 
 def _mail_parameters(
-    envelope: MailEnvelope, lines: bytes, offered: ServerExtensions, *, international: bool
+    mail: OutgoingMail, lines: bytes, offered: ServerExtensions, *, international: bool
 ) -> Iterable[bytes]:
     if "size" in offered:
         yield f"SIZE={len(lines)}".encode()
@@ -304,21 +296,21 @@ def _mail_parameters(
         yield b"BODY=8BITMIME"
     if international:
         yield b"SMTPUTF8"
-    if envelope.requires_tls:
+    if mail.requires_tls:
         yield b"REQUIRETLS"
-    if envelope.priority is not None and "mt-priority" in offered:
-        yield f"MT-PRIORITY={envelope.priority}".encode()
+    if mail.priority is not None and "mt-priority" in offered:
+        yield f"MT-PRIORITY={mail.priority}".encode()
     if "dsn" in offered:
-        if envelope.returned:
-            yield f"RET={envelope.returned.value}".encode()
-        if envelope.envelope_id and envelope.envelope_id.isascii():
-            yield b"ENVID=" + _xtext(envelope.envelope_id)
+        if mail.returned:
+            yield f"RET={mail.returned.value}".encode()
+        if mail.envelope_id and mail.envelope_id.isascii():
+            yield b"ENVID=" + _xtext(mail.envelope_id)
 
 
-def _recipient_parameters(recipient: EnvelopeRecipient, offered: ServerExtensions) -> Iterable[bytes]:
+def _recipient_parameters(wish: NoticeWish, offered: ServerExtensions) -> Iterable[bytes]:
     if "dsn" not in offered:
         return
-    conditions = recipient.wish.conditions
+    conditions = wish.conditions
     if conditions:
         never = NoticeCondition.NEVER in conditions  # goes with no other word
         words = [
@@ -327,7 +319,7 @@ def _recipient_parameters(recipient: EnvelopeRecipient, offered: ServerExtension
             if condition in conditions and (condition is NoticeCondition.NEVER) == never
         ]
         yield f"NOTIFY={','.join(words)}".encode()
-    kind, _, address = recipient.wish.original.partition(";")
+    kind, _, address = wish.original.partition(";")
     if address and address.isascii() and re.fullmatch(r"[A-Za-z0-9-]+", kind):
         yield b"ORCPT=" + kind.encode() + b";" + _xtext(address)
     elif address and "smtputf8" in offered:

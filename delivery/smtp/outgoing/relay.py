@@ -81,7 +81,7 @@ class SmtpRelay:
     async def deliver(
         self, attempt: DeliveryAttempt, content: bytes, before_content: BeforeContent = at_once
     ) -> Sequence[RecipientResult]:
-        if attempt.envelope.requires_tls:
+        if attempt.mail.requires_tls:
             attempt = replace(attempt, tls=TlsLevel.VERIFIED)
         results = _Results(attempt)
         try:
@@ -91,7 +91,7 @@ class SmtpRelay:
             return results.listed()
         results.tls = connection.tls
         results.tells = "dsn" in connection.offered
-        refusal = refused_without_tls(attempt.envelope, connection.offered, secured=bool(connection.tls))
+        refusal = refused_without_tls(attempt.mail, connection.offered, secured=bool(connection.tls))
         if refusal:
             results.all(AttemptStage.TLS, refusal)
             self._kept.keep(ConnectionKey.of(attempt), connection)
@@ -227,7 +227,7 @@ class _Results:
 
     def __init__(self, attempt: DeliveryAttempt) -> None:
         self._attempt = attempt
-        self._results: list[RecipientResult | None] = [None] * len(attempt.envelope.recipients)
+        self._results: list[RecipientResult | None] = [None] * len(attempt.recipients)
         self.tls = ""
         self.tells = False
 
@@ -235,7 +235,7 @@ class _Results:
         if self._results[place] is None:
             delivered = stage is AttemptStage.DATA and reply.positive
             self._results[place] = RecipientResult(
-                recipient=self._attempt.envelope.recipients[place].address,
+                recipient=self._attempt.recipients[place].recipient,
                 delivered=delivered,
                 reply=reply,
                 stage=stage,
@@ -273,7 +273,7 @@ class _Transaction:
                 await self._carried_out(lines)
 
     async def _carried_out(self, lines: bytes) -> None:
-        commands = commands_for(self.attempt.envelope, lines, self.connection.offered)
+        commands = commands_for(self.attempt.mail, self.attempt.recipients, lines, self.connection.offered)
         if isinstance(commands, SmtpReply):
             self.results.all(AttemptStage.MAIL, commands)
             return

@@ -76,7 +76,7 @@ async def test_a_refusal_stops_a_destination_for_a_while(site: DeliverySite, ord
         await site.put(one)
     began = site.clock.monotonic()
     await site.serve(1200, [PER_DOMAIN], hooks=backing_off(site, [order]), concurrency=1, waiting_max=20 * MINUTE)
-    at = [(one.envelope.recipients[0].address, round(when - began)) for when, one in site.relay.attempts]
+    at = [(one.recipients[0].recipient, round(when - began)) for when, one in site.relay.attempts]
     assert [one for one, _ in at] == [ONE, TWO, ONE, ONE]
     assert all(600 <= when <= 620 for _, when in at[2:])
 

@@ -57,7 +57,7 @@ async def test_a_hook_before_delivery_says_where_a_mail_goes_and_how(site: Deliv
     await site.serve(hooks=before(site, deciding(wanted)), until=lambda: bool(site.relay.attempts))
     ((_, attempt),) = site.relay.attempts
     assert (attempt.hop.address, attempt.hop.port, attempt.source.address) == ("127.0.0.5", 2525, "127.0.0.9")
-    assert (attempt.envelope.sender, attempt.envelope.recipients[0].address) == ("s@x.example", "r@y.example")
+    assert (attempt.mail.sender, attempt.recipients[0].recipient) == ("s@x.example", "r@y.example")
     assert attempt.tls is TlsLevel.REQUIRED
 
 

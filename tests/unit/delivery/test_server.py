@@ -50,7 +50,7 @@ async def test_who_was_refused_for_now_is_tried_again_and_the_others_are_not(sit
     await site.put("bob@one.example", "cy@two.example")
     await site.serve(600)
     assert sorted(site.relay.had) == ["bob@one.example", "cy@two.example"]
-    began = [at for at, attempt in site.relay.attempts if attempt.envelope.recipients[0].address == "bob@one.example"]
+    began = [at for at, attempt in site.relay.attempts if attempt.recipients[0].recipient == "bob@one.example"]
     assert [round((later - sooner) / 60) for sooner, later in pairwise(began)] == [1, 5]
     assert await site.mails() == []
 
@@ -72,7 +72,7 @@ async def test_the_sender_of_a_mail_that_was_refused_for_good_is_notified(site: 
     await site.put("bob@one.example")
     await site.serve(600)
     assert site.relay.recipients == ["bob@one.example", "ann@sender.example"]
-    assert site.relay.attempts[1][1].envelope.sender is None
+    assert site.relay.attempts[1][1].mail.sender is None
     assert site.relay.reports() == [("bob@one.example", "failed")]
 
 
@@ -285,7 +285,7 @@ async def test_mails_go_from_our_addresses_in_turn_of_the_family_of_the_server(s
         await site.put(f"r{number}@one.example")
     await site.put("bob@six.example")
     await site.serve(60, sources=sources, concurrency=1)
-    used = {attempt.envelope.recipients[0].address: attempt.source.address for _, attempt in site.relay.attempts}
+    used = {attempt.recipients[0].recipient: attempt.source.address for _, attempt in site.relay.attempts}
     assert used.pop("bob@six.example") == "2001:db8::1"
     assert sorted(used.values()) == ["198.51.100.1", "198.51.100.1", "198.51.100.2", "198.51.100.2"]
 
@@ -411,7 +411,7 @@ async def test_what_a_mail_requires_of_its_servers_is_in_every_attempt(site: Del
     site.relay.scripts["bob@one.example"] = [LATER, ACCEPTED]
     await site.put("bob@one.example", attributes={"REQUIRETLS": attribute(True), "MAIL_PRIORITY": attribute(7)})
     await site.serve(600)
-    asked = [(attempt.envelope.requires_tls, attempt.envelope.priority) for _, attempt in site.relay.attempts]
+    asked = [(attempt.mail.requires_tls, attempt.mail.priority) for _, attempt in site.relay.attempts]
     assert asked == [(True, 7), (True, 7)]
 
 

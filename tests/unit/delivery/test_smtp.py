@@ -14,7 +14,7 @@ from mailmend.delivery.smtp.outgoing.esmtp import ServerExtensions, fitted_lines
 from mailmend.delivery.smtp.outgoing.relay import ConnectionReuse
 from mailmend.model.errors import CannotReach
 from mailmend.model.texts import NOTE_BYTES_MAX, noted
-from tests.support.smtp_attempts import CONTENT, SHORT, attempt, deliver, envelope_for, limits, relay
+from tests.support.smtp_attempts import CONTENT, SHORT, attempt, deliver, entries_of, limits, relay
 from tests.support.smtp_sink import DEAF, DROP, STALL, AfterAnswer, Answer, SmtpSink, say
 
 
@@ -147,7 +147,7 @@ async def test_recipients_are_refused_one_by_one() -> None:
     """Those that the server accepted have the mail, the others its reply."""
     sink = SmtpSink({"RCPT": [say("550 5.1.1 unknown"), say("250 fine"), say("450 4.2.1 busy")]})
 
-    results = await deliver(sink, envelope=envelope_for("a@example.org", "b@example.org", "c@example.org"))
+    results = await deliver(sink, recipients=entries_of("a@example.org", "b@example.org", "c@example.org"))
 
     assert [(one.delivered, one.reply.code, one.stage) for one in results] == [
         (False, 550, AttemptStage.RECIPIENT),
@@ -167,7 +167,7 @@ async def test_the_content_waits_for_what_is_to_be_done_before_it() -> None:
 
     async with sink.running(), relay() as made:
         results = await made.deliver(attempt(sink), CONTENT, before_content)
-        refused = await made.deliver(attempt(sink, envelope=envelope_for("c@example.org")), CONTENT, before_content)
+        refused = await made.deliver(attempt(sink, recipients=entries_of("c@example.org")), CONTENT, before_content)
 
     assert [one.delivered for one in (*results, *refused)] == [True, True, False]
     assert seen == [(0, "DATA")]
@@ -223,7 +223,7 @@ async def test_what_was_said_of_a_recipient_stands_when_the_connection_is_lost()
     """The others are refused for now."""
     sink = SmtpSink({"RCPT": [say("550 5.1.1 unknown"), say("250 fine"), DROP]})
 
-    results = await deliver(sink, envelope=envelope_for("a@example.org", "b@example.org", "c@example.org"))
+    results = await deliver(sink, recipients=entries_of("a@example.org", "b@example.org", "c@example.org"))
 
     assert [(one.reply.code, one.reply.ours) for one in results] == [(550, False), (451, True), (451, True)]
 
@@ -325,7 +325,7 @@ async def test_lmtp_answers_for_each_recipient() -> None:
     script = {"RCPT": [say("250 fine"), say("550 5.1.1 unknown")], "END": [say("250 2.0.0 in"), say("452 4.2.2 full")]}
     sink = SmtpSink(script, lmtp=True)
 
-    results = await deliver(sink, envelope=envelope_for("a@example.org", "b@example.org", "c@example.org"))
+    results = await deliver(sink, recipients=entries_of("a@example.org", "b@example.org", "c@example.org"))
 
     assert sink.lines[0] == "LHLO client.example"
     assert [(one.delivered, str(one.reply)) for one in results] == [

@@ -11,7 +11,7 @@ import pytest
 from mailmend.delivery.mail.attempts import AttemptStage, SourceAddress, TlsLevel
 from mailmend.delivery.smtp.outgoing.relay import ConnectionReuse
 from tests.support.certificates import Authority, authority
-from tests.support.smtp_attempts import CONTENT, SHORT, attempt, deliver, envelope_for, limits, relay
+from tests.support.smtp_attempts import CONTENT, SHORT, attempt, deliver, entries_of, limits, mail_of, relay
 from tests.support.smtp_sink import DEAF, DROP, STALL, Answer, SmtpSink, say
 
 SECURED = [TlsLevel.OPTIONAL, TlsLevel.REQUIRED, TlsLevel.VERIFIED]
@@ -136,7 +136,7 @@ async def test_a_certificate_that_cannot_be_trusted_gets_no_mail(
     assert not verified.mails
 
 
-REQUIRING = replace(envelope_for("a@example.org"), requires_tls=True)
+REQUIRING = mail_of(requires_tls=True)
 OFFERED = ("8BITMIME", "REQUIRETLS")
 FAILED = {"STARTTLS": [say("554 5.7.3 no")]}
 
@@ -148,7 +148,7 @@ async def test_a_mail_that_requires_tls_goes_where_the_server_promises_the_same(
     sink = SmtpSink(tls=localhost, extensions=OFFERED)
 
     async with sink.running(), relay(authorities=trusted.file) as made:
-        results = await made.deliver(attempt(sink, envelope=REQUIRING, tls=TlsLevel.NONE), CONTENT)
+        results = await made.deliver(attempt(sink, "a@example.org", mail=REQUIRING, tls=TlsLevel.NONE), CONTENT)
 
     assert [(one.delivered, one.tls[:5]) for one in results] == [(True, "TLSv1")]
     assert sink.mails[0].secured
@@ -179,7 +179,7 @@ async def test_a_mail_that_requires_tls_is_refused_for_good_before_it_goes(
     sink = SmtpSink(script, tls=context, extensions=extensions)
 
     async with sink.running(), relay(authorities=trusted.file) as made:
-        (result,) = await made.deliver(attempt(sink, envelope=REQUIRING), CONTENT)
+        (result,) = await made.deliver(attempt(sink, "a@example.org", mail=REQUIRING), CONTENT)
 
     assert (result.stage, result.reply.permanent, result.reply.enhanced) == (AttemptStage.TLS, True, "5.7.30")
     assert result.reply.text.startswith(f"the mail requires TLS (REQUIRETLS): {why}")
@@ -189,7 +189,7 @@ async def test_a_mail_that_requires_tls_is_refused_for_good_before_it_goes(
 async def test_a_mail_that_requires_tls_waits_for_a_server_that_is_busy(localhost: ssl.SSLContext) -> None:
     sink = SmtpSink({"STARTTLS": [say("454 4.7.0 later")]}, tls=localhost, extensions=OFFERED)
 
-    (result,) = await deliver(sink, envelope=REQUIRING)
+    (result,) = await deliver(sink, mail=REQUIRING, recipients=entries_of("a@example.org"))
 
     assert (result.stage, result.reply.temporary, sink.mails) == (AttemptStage.TLS, True, [])
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from mailmend.admin.local.ports import free_port
-from mailmend.delivery.mail.attempts import AttemptStage, EnvelopeRecipient, NextHop, SourceAddress
+from mailmend.delivery.mail.attempts import AttemptStage, NextHop, SourceAddress
 from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
-from tests.support.smtp_attempts import BOTH, CONTENT, attempt, deliver, envelope_for, relay
+from mailmend.delivery.smtp.outgoing.esmtp import MailCommands, ServerExtensions, commands_for
+from tests.support.smtp_attempts import CONTENT, attempt, deliver, entries_of, mail_of, relay
 from tests.support.smtp_sink import HOST, Answer, SmtpSink, say
 
 SIGNED = (
@@ -91,13 +92,14 @@ async def test_a_source_that_cannot_be_had_refuses_for_now(source: SourceAddress
 async def test_what_the_sender_asked_for_is_passed_on() -> None:
     """ENVID, RET, NOTIFY and ORCPT, where the server offers DSN."""
     wish = NoticeWish(frozenset({NoticeCondition.SUCCESS, NoticeCondition.DELAY}), "rfc822;a+b@example.org")
-    wished = replace(
-        envelope_for("a@example.org", envelope_id="id=1", returned=ReturnedPart.HEADER),
-        recipients=(EnvelopeRecipient("a@example.org", wish),),
-    )
+    mail = mail_of(envelope_id="id=1", returned=ReturnedPart.HEADER)
+    recipients = tuple(replace(entry, wish=wish) for entry in entries_of("a@example.org"))
     sink, plain = SmtpSink(), SmtpSink(extensions=())
 
-    results = [*await deliver(sink, envelope=wished), *await deliver(plain, envelope=wished)]
+    results = [
+        *await deliver(sink, mail=mail, recipients=recipients),
+        *await deliver(plain, mail=mail, recipients=recipients),
+    ]
 
     assert sink.lines[1:3] == [
         f"MAIL FROM:<from@example.com> SIZE={len(CONTENT)} RET=HDRS ENVID=id+3D1",
@@ -127,7 +129,7 @@ async def test_a_mail_that_the_server_cannot_take_is_not_sent(
     """It is refused before MAIL, in our words."""
     sink = SmtpSink(extensions=extensions)
 
-    results = await deliver(sink, content, envelope=envelope_for(*BOTH, is_international=international))
+    results = await deliver(sink, content, mail=mail_of(is_international=international))
 
     assert {(str(one.reply), one.stage) for one in results} == {(reply, AttemptStage.MAIL)}
     assert not any(line.startswith("MAIL") for line in sink.lines)
@@ -157,10 +159,10 @@ async def test_a_mail_is_encoded_for_a_server_that_takes_7_bits_or_short_lines(l
 async def test_a_priority_is_said_to_servers_that_know_it() -> None:
     """As James says it, which sets the attribute (RFC 6710)."""
     sink, plain = SmtpSink(extensions=("MT-PRIORITY",)), SmtpSink(extensions=())
-    envelope = replace(envelope_for("a@example.org"), priority=-3)
+    mail = mail_of(priority=-3)
 
-    await deliver(sink, envelope=envelope)
-    await deliver(plain, envelope=envelope)
+    await deliver(sink, mail=mail)
+    await deliver(plain, mail=mail)
 
     assert (sink.lines[1], plain.lines[1]) == (
         "MAIL FROM:<from@example.com> MT-PRIORITY=-3",
@@ -180,13 +182,33 @@ async def test_what_is_no_address_never_reaches_a_server(
     sender: str | None, recipient: str, results: Sequence[str]
 ) -> None:
     """The other recipients have their mail."""
-    envelope = replace(envelope_for(recipient, "other@example.org"), sender=sender)
     sink = SmtpSink()
 
-    answered = await deliver(sink, envelope=envelope)
+    answered = await deliver(sink, mail=mail_of(sender=sender), recipients=entries_of(recipient, "other@example.org"))
 
     assert [str(one.reply) for one in answered] == [*results, *results][:2]
     assert "RSET" not in sink.lines
+
+
+@pytest.mark.parametrize(
+    ("sender", "recipient", "international", "needed"),
+    [
+        ("a@example.org", "b@example.org", False, False),
+        ("ä@example.org", "b@example.org", False, True),
+        (None, "ß@example.org", False, True),
+        (None, "b@example.org", True, True),
+    ],
+)
+def test_addresses_beyond_ascii_need_smtputf8(
+    sender: str | None, recipient: str, *, international: bool, needed: bool
+) -> None:
+    """And a mail that says so itself."""
+    mail = mail_of(sender=sender, is_international=international)
+
+    commands = commands_for(mail, entries_of(recipient), CONTENT, ServerExtensions({"smtputf8": ""}))
+
+    assert isinstance(commands, MailCommands)
+    assert (b"SMTPUTF8" in commands.mail) is needed
 
 
 async def test_addresses_beyond_ascii() -> None:
@@ -194,8 +216,8 @@ async def test_addresses_beyond_ascii() -> None:
     sink, other = SmtpSink(), SmtpSink(extensions=("8BITMIME",))
 
     results = [
-        *await deliver(sink, envelope=envelope_for("jörg@bücher.example")),
-        *await deliver(other, envelope=envelope_for("joerg@bücher.example")),
+        *await deliver(sink, recipients=entries_of("jörg@bücher.example")),
+        *await deliver(other, recipients=entries_of("joerg@bücher.example")),
     ]
 
     assert all(one.delivered for one in results)

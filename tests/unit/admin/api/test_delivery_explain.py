@@ -66,7 +66,7 @@ async def test_what_is_delivered_and_what_waits_for_its_end_are_explained(
         "Policy 1 (line 1) counts it as recipientdomain one.example: 1 of 1 deliveries go on, and one has to end first."
     )
     assert (waits["goes_from"], waits["goes_at"], waits["ahead"], last["ahead"]) == (None, None, 0, 1)
-    assert [attempt.envelope.recipients[0].address for _, attempt in world.relay.attempts] == ["bob@one.example"]
+    assert [attempt.recipients[0].recipient for _, attempt in world.relay.attempts] == ["bob@one.example"]
 
 
 async def test_it_is_said_until_when_a_mail_waits_and_from_which_address_it_will_go(

@@ -6,10 +6,7 @@ from hypothesis import strategies as st
 
 from mailmend.delivery.mail.attempts import (
     AttemptStage,
-    EnvelopeRecipient,
-    MailEnvelope,
     NextHop,
-    NoNextHop,
     RecipientResult,
     SmtpReply,
     SourceAddress,
@@ -86,37 +83,6 @@ def test_a_source_reaches_its_own_family(source: str, address: str, *, reaches: 
 def test_a_server_is_named_with_its_address(hop: NextHop, text: str) -> None:
     """As logs have it."""
     assert str(hop) == text
-
-
-@pytest.mark.parametrize(
-    ("sender", "recipient", "international", "needed"),
-    [
-        ("a@example.org", "b@example.org", False, False),
-        ("ä@example.org", "b@example.org", False, True),
-        (None, "ß@example.org", False, True),
-        (None, "b@example.org", True, True),
-    ],
-)
-def test_addresses_beyond_ascii_need_smtputf8(
-    sender: str | None, recipient: str, *, international: bool, needed: bool
-) -> None:
-    """And a mail that says so itself."""
-    envelope = MailEnvelope(sender, (EnvelopeRecipient(recipient),), is_international=international)
-
-    assert envelope.needs_smtputf8 is needed
-
-
-def test_without_a_server_every_recipient_has_the_same_result() -> None:
-    """The reply stands for that of a server, at the stage of DNS."""
-    reply = SmtpReply(556, "5.1.10", "example.org takes no mail", ours=True)
-    envelope = MailEnvelope(None, (EnvelopeRecipient("a@example.org"), EnvelopeRecipient("b@example.org")))
-
-    results = NoNextHop("example.org", reply).results(envelope)
-
-    assert [(one.recipient, one.stage, one.reply) for one in results] == [
-        ("a@example.org", AttemptStage.DNS, reply),
-        ("b@example.org", AttemptStage.DNS, reply),
-    ]
 
 
 @pytest.mark.parametrize(
