@@ -1,15 +1,22 @@
-"""What delivery is connected to next to the queue: DNS, servers of mail, clients, hooks. Its libraries are an extra."""
+"""What delivery is connected to next to the queue: its ledger, DNS, servers of mail, clients, hooks.
+
+Its libraries are an extra.
+"""
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mailmend.admin.frame.cluster import OpenCluster, spark_source
 from mailmend.admin.frame.extras import import_or_name_extra
+from mailmend.admin.queue.connections import PulsarConnections, QueueConnections
 from mailmend.cql.introspect import tables_of
+from mailmend.delivery.ledger.attempts import LedgerAttempts
+from mailmend.delivery.ledger.orders import LedgerOrders
 from mailmend.delivery.ledger.recorded_attempts import AttemptsWanted, LocalAttempts, read_attempts
 from mailmend.delivery.mail.attempts import MailRelay, NextHops, SourceAddress
 from mailmend.delivery.policy.policies import PickupPolicies
@@ -19,6 +26,7 @@ from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
 from mailmend.model.errors import WrongUse
 from mailmend.model.operations import Level
 from mailmend.model.ports import Clock, Progress
+from mailmend.model.table import Table
 from mailmend.repair.decisions.engines import Engine
 from mailmend.repair.mending.limits import Pace
 
@@ -32,6 +40,50 @@ if TYPE_CHECKING:
 PRE_DELIVERY: Final = "mailmend.pre_delivery"
 POST_DELIVERY: Final = "mailmend.post_delivery"
 """The groups of entry points in which hooks are looked for."""
+
+
+def made_orders(connections: QueueConnections) -> LedgerOrders:
+    """What people order for deliveries; the ledger is created if missing.
+
+    Raises:
+        AccessDenied: a table of the ledger is missing, and we may not create it.
+    """
+    return _orders(connections.with_ledger())
+
+
+def existing_orders(connections: QueueConnections, *tables: Table) -> LedgerOrders | None:
+    """What people and hooks order; None where the ledger lacks one of these tables. Reading it creates nothing."""
+    return _orders(connections) if connections.ledger_has(*tables) else None
+
+
+def _orders(connections: QueueConnections) -> LedgerOrders:
+    return LedgerOrders(connections.ledger_tables, connections.settings.connection.keyspace)
+
+
+def made_attempts(connections: QueueConnections) -> LedgerAttempts:
+    """The journal of attempts; as for `made_orders`."""
+    return _attempts(connections.with_ledger())
+
+
+def existing_attempts(connections: QueueConnections) -> LedgerAttempts | None:
+    """The journal of attempts; None where its table is missing. Reading it creates nothing."""
+    return _attempts(connections) if connections.ledger_has(DELIVERY_ATTEMPT) else None
+
+
+def _attempts(connections: QueueConnections) -> LedgerAttempts:
+    return LedgerAttempts(connections.ledger_tables, connections.settings.connection.keyspace)
+
+
+def asks_of_server(connections: QueueConnections) -> Mapping[str, Callable[[], Awaitable[object]]]:
+    """What a server is connected to, by name, and a small question to each.
+
+    A queue over Pulsar has no tables of its own in Cassandra: the ledger is asked there.
+    """
+    asks = connections.asks()
+    if connections.ledger and isinstance(connections, PulsarConnections):
+        intents = _orders(connections).intents
+        return {"Cassandra": partial(intents.are_there, connections.settings.name), **asks}
+    return asks
 
 
 def relay_of(host_name: str, authorities: Path | None, mails_per_connection: int) -> MailRelay:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
+from mailmend.admin.delivery.connections import asks_of_server
 from mailmend.admin.delivery.policies_in_force import PoliciesInForce
 from mailmend.admin.delivery.policy_explain import reaching
 from mailmend.admin.delivery.show import ShowEntryRequest, entry_shown
@@ -114,7 +115,7 @@ class DeliveryDesk:
     _reading: int = 0
 
     def __post_init__(self) -> None:
-        self.parts = WatchedParts(self.connections.asks(), self.connections.clock)
+        self.parts = WatchedParts(asks_of_server(self.connections), self.connections.clock)
 
     @property
     def settings(self) -> QueueSettings:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from mailmend.admin.delivery.connections import existing_orders
 from mailmend.admin.delivery.entry_selection import CRITERIA, WHICH_RECIPIENTS, EntrySelection
 from mailmend.admin.delivery.options import READS_LEDGER
 from mailmend.admin.frame.caller import Caller
@@ -29,6 +30,7 @@ from mailmend.mailqueue.queue import MailQueue
 from mailmend.mailqueue.rules.filters import EVERYTHING, NULL_SENDER, MailFilter
 from mailmend.mailqueue.rules.health import days
 from mailmend.mailqueue.rules.positions import ListingPosition
+from mailmend.model.catalog.ledger import DELIVERY_INTENT
 from mailmend.model.errors import AccessDenied, ExitCode
 
 GROUPS_MAX: Final = 10_000
@@ -88,9 +90,9 @@ async def with_intents(
     queue = connections.settings.name
     now = connections.now
     mails = list(dict.fromkeys(entry.entry.id.mail for entry in found if entry.state is EntryState.ACTIVE))
-    ledger = connections.existing_intents() if mails else None
+    orders = existing_orders(connections, DELIVERY_INTENT) if mails else None
     try:
-        known = await ledger.of_all(queue, mails) if ledger and await ledger.are_there(queue) else {}
+        known = await orders.intents.of_all(queue, mails) if orders and await orders.intents.are_there(queue) else {}
     except AccessDenied as error:
         caller.remark(f"Orders for the end of attempts are not shown: {error.what}")
         known = {}

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from mailmend.admin.delivery.connections import made_orders
 from mailmend.admin.delivery.entries import CHANGED_TEXTS, entries_grid, entry_json
 from mailmend.admin.delivery.entry_selection import CRITERIA, WHICH_RECIPIENTS, EntrySelection
 from mailmend.admin.delivery.options import READS_LEDGER
@@ -226,7 +227,7 @@ class _Changing:
                 new |= {entry.entry.id: result.change.after(entry.entry) for entry in chosen}
                 self._ordered.update(entry.entry.id for entry in chosen)
         if new and not dry_run:
-            await self._connections.orders().intents.put(queue.name, new, result.change.at)
+            await made_orders(self._connections).intents.put(queue.name, new, result.change.at)
         result.ordered = len(self._ordered)
 
     def _change(self, mail: Listed) -> ChangedMail | None:

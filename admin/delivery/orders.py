@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
+from mailmend.admin.delivery.connections import existing_orders, made_orders
 from mailmend.admin.delivery.options import HISTORY_SHOWN
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import owner_name
@@ -28,7 +29,7 @@ from mailmend.delivery.policy.orders import (
     with_conditions,
 )
 from mailmend.delivery.policy.policy import PatternTexts, Threshold
-from mailmend.model.catalog.ledger import DELIVERY_ORDER_HISTORY
+from mailmend.model.catalog.ledger import DELIVERY_ORDER_HISTORY, DELIVERY_POLICIES
 from mailmend.model.errors import MailmendError, NotThere, WrongUse
 from mailmend.model.ids import QueueName
 
@@ -192,7 +193,7 @@ async def order_added(
     elif request.id:
         order = replace(order, id=request.id)
     if not request.dry_run:
-        await connections.orders().put(order, now)
+        await made_orders(connections).put(order, now)
         await _keep_record(connections, event, order, caller)
     (state,) = await _states(connections, request, [order])
     return QueueAnswer(request, state)
@@ -248,7 +249,7 @@ async def order_removed(
     request: RemoveOrderRequest, caller: Caller, connections: QueueConnections
 ) -> QueueAnswer[RemoveOrderRequest, OrderState]:
     kind = request.kind
-    ledger = connections.existing_orders(ORDER_TABLES[kind])
+    ledger = existing_orders(connections, ORDER_TABLES[kind])
     found = await ledger.find(kind, request.queue, request.id) if ledger else None
     if ledger is None or found is None or found.has_ended(connections.now):
         what = f"{request.queue} has no {kind.value} {request.id}: it has ended, or was removed"
@@ -278,7 +279,7 @@ async def orders_listed(
     if not request.history:
         orders = await holding(connections, request.kind, request.queue)
         return QueueAnswer(request, await _states(connections, request, orders))
-    ledger = connections.existing_orders(DELIVERY_ORDER_HISTORY)
+    ledger = existing_orders(connections, DELIVERY_ORDER_HISTORY)
     if ledger is None:
         return QueueAnswer(request, ())
     now = connections.clock.micros()
@@ -287,7 +288,7 @@ async def orders_listed(
 
 async def holding(connections: QueueConnections, kind: OrderKind, queue: QueueName) -> list[Order]:
     """The orders of a queue that have not ended, in the ledger's order; empty without a table."""
-    ledger = connections.existing_orders(ORDER_TABLES[kind])
+    ledger = existing_orders(connections, ORDER_TABLES[kind])
     if ledger is None:
         return []
     now = connections.now
@@ -298,7 +299,7 @@ async def _keep_record(connections: QueueConnections, event: OrderEvent, order: 
     """Keep in the history what was done; where that fails it is done all the same, and the caller is told."""
     record = OrderRecord(connections.clock.new_uuid(), event, order, caller.name or owner_name())
     try:
-        await connections.orders().put_record(record)
+        await made_orders(connections).put_record(record)
     except MailmendError as error:
         caller.remark(f"The change is done, but cannot be written into the history: {error.what}")
 
@@ -306,8 +307,8 @@ async def _keep_record(connections: QueueConnections, event: OrderEvent, order: 
 async def _states(connections: QueueConnections, request: QueueRequest, orders: Sequence[Order]) -> list[OrderState]:
     """What each condition is to each server, by what the servers said that they count by."""
     conditions = [order for order in orders if order.kind is OrderKind.CONDITION]
-    ledger = connections.existing_policies() if conditions else None
-    said: Sequence[ServedPolicies] = await ledger.of(request.queue) if ledger else ()
+    ledger = existing_orders(connections, DELIVERY_POLICIES) if conditions else None
+    said: Sequence[ServedPolicies] = await ledger.policies.of(request.queue) if ledger else ()
     servers: dict[UUID, list[tuple[str, PlacedCondition]]] = {order.id: [] for order in orders}
     for policies in said:
         _, placed = with_conditions(policies.policies, conditions, policies.algorithm)

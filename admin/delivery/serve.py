@@ -17,6 +17,8 @@ from mailmend.admin.delivery.connections import (
     hook_named,
     listener_of,
     listener_tls,
+    made_attempts,
+    made_orders,
     own_host,
     own_name,
     relay_of,
@@ -302,9 +304,9 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
                     post_name=request.post_delivery or "",
                     limit=request.hook_limit,
                 ),
-                ledger=(orders := connections.orders()),
+                ledger=(orders := made_orders(connections)),
                 servers=orders.servers,
-                journal=connections.attempts(),
+                journal=made_attempts(connections),
             )
             where = request.next_hop or "the servers of each domain"
             caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from mailmend.admin.delivery.connections import existing_orders
 from mailmend.admin.delivery.options import OF_A_QUEUE
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command
@@ -14,6 +15,7 @@ from mailmend.admin.queue.options import QUEUE_ARGUMENT
 from mailmend.admin.queue.request import QueueAnswer, QueueRequest
 from mailmend.admin.queue.values import queue_document
 from mailmend.delivery.policy.servers import SeatState, ServerName, ServerSeat, ServerView
+from mailmend.model.catalog.ledger import DELIVERY_SERVER, DELIVERY_VIEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,11 @@ def list_servers(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, 
     """
 
     async def found(connections: QueueConnections) -> QueueAnswer[QueueRequest, QueueServers]:
-        ledger = connections.existing_servers()
-        view = await ledger.view(request.queue) if ledger else None
-        if ledger is None or view is None:
+        orders = existing_orders(connections, DELIVERY_VIEW, DELIVERY_SERVER)
+        view = await orders.servers.view(request.queue) if orders else None
+        if orders is None or view is None:
             return QueueAnswer(request, QueueServers())
-        return QueueAnswer(request, _servers(view, await ledger.seats(request.queue)))
+        return QueueAnswer(request, _servers(view, await orders.servers.seats(request.queue)))
 
     return with_queues(request.settings, found)
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import click
 
+from mailmend.admin.delivery.connections import existing_attempts
 from mailmend.admin.delivery.entries import entries_grid, entry_json, matching, with_intents
 from mailmend.admin.delivery.options import READS_LEDGER
 from mailmend.admin.frame.caller import Caller
@@ -67,7 +68,7 @@ async def entry_shown(request: ShowEntryRequest, caller: Caller, connections: Qu
     named = found[0].mail.id if found else _first_id(request.id)
     attempts: Sequence[JournalledAttempt] = ()
     try:
-        journal = connections.existing_attempts()
+        journal = existing_attempts(connections)
         attempts = await journal.of(request.queue, named, _number(request.id)) if journal and named else ()
     except AccessDenied as error:
         caller.remark(f"Earlier attempts cannot be shown: {error.what}")

@@ -18,11 +18,6 @@ from mailmend.cql.applying import ensure_ledger
 from mailmend.cql.driver.asynchronous import AsyncKeyspace
 from mailmend.cql.introspect import live_schema
 from mailmend.cql.introspect import tables_of as table_names
-from mailmend.delivery.ledger.attempts import LedgerAttempts
-from mailmend.delivery.ledger.intents import LedgerIntents
-from mailmend.delivery.ledger.orders import LedgerOrders
-from mailmend.delivery.ledger.policies import LedgerPolicies
-from mailmend.delivery.ledger.servers import LedgerServers
 from mailmend.mailqueue.blobs.stores import content_of
 from mailmend.mailqueue.broker import Broker
 from mailmend.mailqueue.health import marks_that_stay
@@ -39,13 +34,6 @@ from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.mailqueue.rules.blob_ids import is_blob_id
 from mailmend.mailqueue.rules.mails import Listed
 from mailmend.model.blobs import Blobs
-from mailmend.model.catalog.ledger import (
-    DELIVERY_ATTEMPT,
-    DELIVERY_INTENT,
-    DELIVERY_POLICIES,
-    DELIVERY_SERVER,
-    DELIVERY_VIEW,
-)
 from mailmend.model.catalog.mail_queue import DELETED_MAILS
 from mailmend.model.catalog.queue_tables import OwnTables, queue_tables_of
 from mailmend.model.errors import AccessDenied, BadPayload, BlobMissing, WrongUse
@@ -160,44 +148,30 @@ class QueueConnections:
             "RabbitMQ": self.broker.product,
         }
 
-    def orders(self) -> LedgerOrders:
-        """What people order for deliveries; the ledger is created if missing.
+    def with_ledger(self) -> Self:
+        """These connections, with the tables of the ledger. The ledger is created if missing.
+
+        Connections that have these tables already do not look for them again.
 
         Raises:
             AccessDenied: a table of it is missing, and we may not create it.
         """
+        if self.ledger:
+            return self
         self._make_ledger()
-        return self._orders
+        return replace(self, ledger=self.ledger_tables)
 
-    def attempts(self) -> LedgerAttempts:
-        """The journal of attempts; as for `orders`."""
-        self._make_ledger()
-        return self._attempts
+    def ledger_has(self, *tables: Table) -> bool:
+        """Whether the ledger has all of these tables; asking creates nothing."""
+        if self.ledger is not None:
+            return True
+        there = table_names(self.ledger_cluster.cluster, self.settings.connection.ledger_keyspace)
+        return all(table.name in there for table in tables)
 
-    def existing_orders(self, table: Table) -> LedgerOrders | None:
-        """What people and hooks order; None where this table of it is missing. Reading it creates nothing."""
-        return self._orders if self._has(table) else None
-
-    def existing_intents(self) -> LedgerIntents | None:
-        """What is to follow once attempts have ended; None where its table is missing."""
-        return self._orders.intents if self._has(DELIVERY_INTENT) else None
-
-    def existing_policies(self) -> LedgerPolicies | None:
-        """The policies that the servers count by; None where their table is missing."""
-        return self._orders.policies if self._has(DELIVERY_POLICIES) else None
-
-    def existing_servers(self) -> LedgerServers | None:
-        """The servers; None where one of their two tables is missing."""
-        return self._orders.servers if self._has(DELIVERY_VIEW) and self._has(DELIVERY_SERVER) else None
-
-    def existing_attempts(self) -> LedgerAttempts | None:
-        """The journal of attempts; None where its table is missing."""
-        return self._attempts if self._has(DELIVERY_ATTEMPT) else None
-
-    def with_ledger(self) -> Self:
-        """These connections, with the tables of the ledger, which are not looked for again; as for `orders`."""
-        self._make_ledger()
-        return replace(self, ledger=self._ledger)
+    @property
+    def ledger_tables(self) -> AsyncTables:
+        """The tables of the ledger, whether or not they are there."""
+        return self.ledger or tables_of(self.ledger_cluster.cluster.keyspace(self.settings.connection.ledger_keyspace))
 
     @property
     def ledger_cluster(self) -> OpenCluster:
@@ -205,31 +179,12 @@ class QueueConnections:
         return self.cluster
 
     def _make_ledger(self) -> None:
-        if self.ledger:
-            return
         connection = self.settings.connection
         try:
             ensure_ledger(self.ledger_cluster.cluster, connection.ledger_keyspace, connection.keyspace)
         except AccessDenied as error:
             mend = f"Have who may create tables type: mailmend schema apply {keyspace_option(connection.keyspace)}"
             raise AccessDenied(f"the ledger has not all of its tables yet: {error.what}", mend=mend) from error
-
-    def _has(self, table: Table) -> bool:
-        return self.ledger is not None or table.name in table_names(
-            self.ledger_cluster.cluster, self.settings.connection.ledger_keyspace
-        )
-
-    @property
-    def _orders(self) -> LedgerOrders:
-        return LedgerOrders(self._ledger, self.settings.connection.keyspace)
-
-    @property
-    def _attempts(self) -> LedgerAttempts:
-        return LedgerAttempts(self._ledger, self.settings.connection.keyspace)
-
-    @property
-    def _ledger(self) -> AsyncTables:
-        return self.ledger or tables_of(self.ledger_cluster.cluster.keyspace(self.settings.connection.ledger_keyspace))
 
     async def content_of(self, listed: Listed) -> MailContent:
         blobs = listed.queued.blobs
@@ -285,10 +240,7 @@ class PulsarConnections(QueueConnections):
 
     def asks(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         name = self.settings.name
-        asks: dict[str, Callable[[], Awaitable[object]]] = {}
-        if self.ledger:
-            asks["Cassandra"] = partial(self._orders.intents.are_there, name)
-        return {**asks, "Pulsar": partial(self.topics.backlog, out_topic(name), out_subscription(name))}
+        return {"Pulsar": partial(self.topics.backlog, out_topic(name), out_subscription(name))}
 
     async def names(self, *, everything: bool) -> list[QueueName]:
         return await topics_queue_names(self.topics) if everything else [self.settings.name]

@@ -56,6 +56,7 @@ from mailmend.admin.queue.broker_options import (
 from mailmend.admin.queue.request import MailSelection
 from mailmend.mailqueue.blobs.s3 import S3Settings
 from mailmend.mailqueue.codec.pulsar import PulsarForm
+from mailmend.mailqueue.queue import IDS_MAX
 from mailmend.mailqueue.rules.mails import Whereabouts, queue_name
 from mailmend.model.errors import BadSettings, WrongUse
 from mailmend.model.grammar import wanted_mailbox
@@ -167,6 +168,10 @@ STORES_TYPED: Final = Shared("typed", {}, lambda _own, _others, context: shlex.j
 
 Needs = Callable[[Mapping[str, Any]], bool]
 """Whether a command needs the broker, or the blobs, by its other options."""
+
+
+def ids_max(text: str) -> click.Option:
+    return option("--ids-max", text, type=click.IntRange(min=1), default=IDS_MAX)
 
 
 def unless(*options: str) -> Needs:

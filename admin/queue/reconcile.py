@@ -19,8 +19,16 @@ from mailmend.admin.frame.kinds import Duration
 from mailmend.admin.frame.options import flag, option
 from mailmend.admin.frame.values import first_ids, plain
 from mailmend.admin.queue.connections import PulsarConnections, QueueConnections, with_queues
-from mailmend.admin.queue.options import AGE_MAX, DRY_RUN, QUEUE_ARGUMENT, YES, queue_settings, typed_stores, unless
-from mailmend.admin.queue.redrive import ids_max
+from mailmend.admin.queue.options import (
+    AGE_MAX,
+    DRY_RUN,
+    QUEUE_ARGUMENT,
+    YES,
+    ids_max,
+    queue_settings,
+    typed_stores,
+    unless,
+)
 from mailmend.admin.queue.remove import RemovedMailsFile, removed_mails_path
 from mailmend.admin.queue.request import DryRunRequest, confirm
 from mailmend.admin.queue.values import queue_document

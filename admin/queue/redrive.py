@@ -7,13 +7,14 @@ from typing import Final
 
 import click
 
+from mailmend.admin.delivery.connections import existing_attempts
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document
 from mailmend.admin.frame.options import flag, option
 from mailmend.admin.frame.values import NOTHING_WRITTEN, plain, shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
-from mailmend.admin.queue.options import DRY_RUN, FILTERS, MAIL_FILTERS, QUEUE_ARGUMENT, queue_settings, unless
+from mailmend.admin.queue.options import DRY_RUN, FILTERS, MAIL_FILTERS, QUEUE_ARGUMENT, ids_max, queue_settings, unless
 from mailmend.admin.queue.request import DryRunRequest, MailSelection, QueueAnswer
 from mailmend.admin.queue.values import queue_document
 from mailmend.delivery.ledger.attempts import LedgerAttempts
@@ -95,7 +96,7 @@ def _by_journal(connections: QueueConnections, queue: QueueName, caller: Caller)
     @cache
     def journal() -> LedgerAttempts | None:
         try:
-            return connections.existing_attempts()
+            return existing_attempts(connections)
         except CannotReach as error:
             if connections.settings.pulsar is None:
                 raise
@@ -163,10 +164,6 @@ def redrive_document(result: QueueAnswer[RedriveRequest, Redriven]) -> Document:
 
 
 _UNLESS_DRY_RUN: Final = queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"))
-
-
-def ids_max(text: str) -> click.Option:
-    return option("--ids-max", text, type=click.IntRange(min=1), default=IDS_MAX)
 
 
 FLUSH: Final = Command(
