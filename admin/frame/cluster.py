@@ -118,15 +118,14 @@ class OpenCluster:
 
     def ledger(self, keep: timedelta = KEEP) -> Ledger:
         """The ledger; its keyspace and tables are created if missing."""
-        ensure_ledger(self.cluster, self.connection.ledger_keyspace, self.connection.keyspace)
-        return Ledger(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, keep, self.connection.job)
+        self._make_ledger()
+        return Ledger(self.ledger_tables, self.clock, keep, self.connection.job)
 
     def existing_ledger(self, keep: timedelta = KEEP) -> Ledger | None:
         """The ledger if there is one, with its table of runs; reading it creates nothing."""
-        name = self.connection.ledger_keyspace
-        if REPAIR_RUN.name not in tables_of(self.cluster, name):
+        if not self._ledger_has(REPAIR_RUN):
             return None
-        return Ledger(self.cluster.keyspace(name), self.clock, keep)
+        return Ledger(self.ledger_tables, self.clock, keep)
 
     def known_ledger(self, run: UUID) -> Ledger:
         """The ledger, for a run that it should hold; UnknownRun without any ledger."""
@@ -140,27 +139,35 @@ class OpenCluster:
 
     def job_runs(self) -> JobRuns:
         """The runs of jobs; the ledger is created if missing."""
-        ensure_ledger(self.cluster, self.connection.ledger_keyspace, self.connection.keyspace)
+        self._make_ledger()
         return self._job_runs
 
     def existing_job_runs(self) -> JobRuns | None:
         """The runs of jobs, if the ledger has a table of them; reading them creates nothing."""
-        there = tables_of(self.cluster, self.connection.ledger_keyspace)
-        return self._job_runs if JOB_PAUSE.name in there else None
+        return self._job_runs if self._ledger_has(JOB_PAUSE) else None
 
     @property
     def _job_runs(self) -> JobRuns:
-        tables = self.cluster.keyspace(self.connection.ledger_keyspace)
-        return JobRuns(tables, self.connection.keyspace, self.clock, owner_name())
+        return JobRuns(self.ledger_tables, self.connection.keyspace, self.clock, owner_name())
 
     def admin_tasks(self) -> AdminTasks:
         """The administrative tasks; the ledger is there already."""
-        tables = self.cluster.keyspace(self.connection.ledger_keyspace)
-        return AdminTasks(tables, self.connection.keyspace, self.clock, socket.gethostname())
+        return AdminTasks(self.ledger_tables, self.connection.keyspace, self.clock, socket.gethostname())
 
     def leases(self) -> Leases:
         job = f", job {self.connection.job}" if self.connection.job else ""
-        return Leases(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, owner_name() + job)
+        return Leases(self.ledger_tables, self.clock, owner_name() + job)
+
+    @property
+    def ledger_tables(self) -> "Keyspace":
+        """The keyspace of the ledger; it is there already."""
+        return self.cluster.keyspace(self.connection.ledger_keyspace)
+
+    def _make_ledger(self) -> None:
+        ensure_ledger(self.cluster, self.connection.ledger_keyspace, self.connection.keyspace)
+
+    def _ledger_has(self, table: Table) -> bool:
+        return table.name in tables_of(self.cluster, self.connection.ledger_keyspace)
 
 
 @contextmanager

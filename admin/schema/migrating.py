@@ -95,7 +95,7 @@ def migrator_of(opened: OpenCluster, patience: Patience, progress: Progress) -> 
 
     def leases() -> Leases:
         return Leases(
-            opened.cluster.keyspace(connection.ledger_keyspace),
+            opened.ledger_tables,
             opened.clock,
             owner_name(),
             round(patience.lease.total_seconds()),
@@ -162,8 +162,7 @@ def _named_way_out(keyspace: str) -> Iterator[None]:
 
 
 def _history(opened: OpenCluster) -> History:
-    ledger = opened.cluster.keyspace(opened.connection.ledger_keyspace)
-    return History(ledger, opened.clock, opened.connection.keyspace, owner_name(), version("mailmend"))
+    return History(opened.ledger_tables, opened.clock, opened.connection.keyspace, owner_name(), version("mailmend"))
 
 
 def folder_of(past: LedgerRecord, named: Path | None) -> Path | None:
