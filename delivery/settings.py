@@ -30,8 +30,8 @@ class DeliverySettings:
         suspensions_every: how long after a reading of what people suspended the next one begins.
         schedules: of retries, by transport; "" is the schedule of other transports.
         uncertain: what becomes of a recipient whose server may have the mail.
-        seat: the name of the server among the servers of its queue.
-        insists_on_seat: it takes no other name where a live server has this one.
+        server_name: of the server among the servers of its queue.
+        insists_on_name: it takes no other name where a live server has this one.
     """
 
     reporter: str
@@ -48,8 +48,8 @@ class DeliverySettings:
     suspensions_every: timedelta = timedelta(seconds=5)
     schedules: Mapping[str, RetrySchedule] = field(default_factory=dict)
     uncertain: UncertainPolicy = UncertainPolicy.RETRY
-    seat: str = "server"
-    insists_on_seat: bool = False
+    server_name: str = "server"
+    insists_on_name: bool = False
 
     def schedule(self, transport: str) -> RetrySchedule:
         return self.schedules.get(transport) or self.schedules.get("") or DEFAULT_SCHEDULE

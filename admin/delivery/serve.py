@@ -180,8 +180,8 @@ class DeliveryRequest(QueueRequest):
             suspensions_every=self.suspensions_every,
             schedules=self.retries,
             uncertain=UncertainPolicy(self.uncertain),
-            seat=self.server_name or own_name(),
-            insists_on_seat=self.server_name is not None,
+            server_name=self.server_name or own_name(),
+            insists_on_name=self.server_name is not None,
         )
 
     def by_dns(self, clock: Clock) -> NextHops:

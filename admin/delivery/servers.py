@@ -14,7 +14,7 @@ from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import QUEUE_ARGUMENT
 from mailmend.admin.queue.request import QueueAnswer, QueueRequest
 from mailmend.admin.queue.values import queue_document
-from mailmend.delivery.policy.servers import SeatState, ServerName, ServerSeat, ServerView
+from mailmend.delivery.policy.servers import Members, Membership, MembershipState, ServerName
 from mailmend.model.catalog.ledger import DELIVERY_SERVER, DELIVERY_VIEW
 
 
@@ -23,15 +23,15 @@ class QueueServer:
     """A server that is there, or was a moment ago.
 
     Attributes:
-        has_share: the view gives it a part of each limit, and it has adopted that.
+        has_share: the list of members gives it a part of each limit, and it has adopted that.
     """
 
-    seat: ServerSeat
+    membership: Membership
     has_share: bool
 
     @property
     def state(self) -> str:
-        return self.seat.state.value
+        return self.membership.state.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class QueueServers:
     """Who delivers a queue.
 
     Attributes:
-        epoch: of the view that holds; 0: no server was ever there.
+        epoch: of the list that holds; 0: no server was ever there.
         settled: all that share the limits have adopted it.
-        absent: those in the view whose seats have expired.
+        absent: members whose memberships have expired.
     """
 
     epoch: int = 0
@@ -59,20 +59,22 @@ def list_servers(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, 
 
     async def found(connections: QueueConnections) -> QueueAnswer[QueueRequest, QueueServers]:
         orders = existing_orders(connections, DELIVERY_VIEW, DELIVERY_SERVER)
-        view = await orders.servers.view(request.queue) if orders else None
-        if orders is None or view is None:
+        members = await orders.servers.members(request.queue) if orders else None
+        if orders is None or members is None:
             return QueueAnswer(request, QueueServers())
-        return QueueAnswer(request, _servers(view, await orders.servers.seats(request.queue)))
+        return QueueAnswer(request, _servers(members, await orders.servers.memberships(request.queue)))
 
     return with_queues(request.settings, found)
 
 
-def _servers(view: ServerView, seats: Mapping[ServerName, ServerSeat]) -> QueueServers:
-    share = {name: name in view.members and seat.adopted >= view.epoch for name, seat in seats.items()}
-    serving = {name for name, seat in seats.items() if seat.state is SeatState.SERVING}
-    settled = view.is_complete(seats) and all(share[name] for name in serving)
-    servers = [QueueServer(seats[name], share[name]) for name in sorted(seats)]
-    return QueueServers(view.epoch, settled, servers, [name for name in view.members if name not in seats])
+def _servers(members: Members, memberships: Mapping[ServerName, Membership]) -> QueueServers:
+    share = {
+        name: name in members.since and membership.adopted >= members.epoch for name, membership in memberships.items()
+    }
+    serving = {name for name, membership in memberships.items() if membership.state is MembershipState.SERVING}
+    settled = members.is_complete(memberships) and all(share[name] for name in serving)
+    servers = [QueueServer(memberships[name], share[name]) for name in sorted(memberships)]
+    return QueueServers(members.epoch, settled, servers, [name for name in members.since if name not in memberships])
 
 
 def servers_document(result: QueueAnswer[QueueRequest, QueueServers]) -> Document:
@@ -80,13 +82,13 @@ def servers_document(result: QueueAnswer[QueueRequest, QueueServers]) -> Documen
     found = result.found
     rows = [
         {
-            "name": server.seat.name,
+            "name": server.membership.name,
             "state": server.state,
             "has_share": server.has_share,
-            "adopted": server.seat.adopted,
-            "since": server.seat.since,
-            "seen_at": server.seat.seen_at,
-            "owner": server.seat.owner,
+            "adopted": server.membership.adopted,
+            "since": server.membership.since,
+            "seen_at": server.membership.seen_at,
+            "owner": server.membership.owner,
         }
         for server in found.servers
     ]
@@ -96,12 +98,12 @@ def servers_document(result: QueueAnswer[QueueRequest, QueueServers]) -> Documen
     columns = ("name", "state", "shares", "since", "last seen", "process")
     cells = [
         (
-            printable(server.seat.name),
+            printable(server.membership.name),
             server.state,
             "yes" if server.has_share else "not yet",
-            shown(server.seat.since),
-            shown(server.seat.seen_at),
-            printable(server.seat.owner),
+            shown(server.membership.since),
+            shown(server.membership.seen_at),
+            printable(server.membership.owner),
         )
         for server in found.servers
     ]

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from mailmend.delivery.policy.rates import LONG_AGO, SECOND
 from mailmend.delivery.policy.remembered import CounterName, SavedRate
-from mailmend.delivery.policy.servers import ServerLife, ServerName
+from mailmend.delivery.policy.servers import RememberedMembership, ServerName
 from mailmend.delivery.policy.shares import LimitShare, ShareChanges
 from mailmend.model.catalog.ledger import DELIVERY_LIFE, DELIVERY_RATE
 from mailmend.model.errors import DoubtfulWrite, MailmendError
@@ -59,22 +59,24 @@ class LedgerRates:
     tables: AsyncTables
     keyspace: str
 
-    async def life(self, queue: QueueName, server: ServerName) -> ServerLife | None:
+    async def remembered(self, queue: QueueName, server: ServerName) -> RememberedMembership | None:
         """What the last process of a server left; None: none did, or nothing that can be read."""
         seen = await self.tables.read(Read(DELIVERY_LIFE, (self.keyspace, queue, server), Level.SERIAL))
-        return _life(seen[0].row) if seen else None
+        return _remembered(seen[0].row) if seen else None
 
-    async def change(self, queue: QueueName, server: ServerName, before: UUID | None, life: ServerLife) -> bool:
+    async def change(
+        self, queue: QueueName, server: ServerName, before: UUID | None, remembered: RememberedMembership
+    ) -> bool:
         """Set a server's row while it equals the claim's row; None: while it is missing. False: it is another's."""
         key = (self.keyspace, queue, server)
-        cells = _cells(life)
+        cells = _cells(remembered)
         write: Conditional = ChangeIf(DELIVERY_LIFE, key, {"claim": before}, cells)
         if before is None:
             write = PutIfAbsent(DELIVERY_LIFE, DELIVERY_LIFE.key_row(key) | cells)
         try:
             return (await self.tables.attempt(write)).applied
         except DoubtfulWrite:
-            if await self.life(queue, server) == life:
+            if await self.remembered(queue, server) == remembered:
                 return True
             raise
 
@@ -101,21 +103,21 @@ class LedgerRates:
         return Put(DELIVERY_RATE, row | cells, at=one.stamp, ttl_seconds=ttl)
 
 
-def _cells(life: ServerLife) -> dict[str, object]:
-    changes = [[None if at == LONG_AGO else at, share.places] for at, share in life.changes]
+def _cells(remembered: RememberedMembership) -> dict[str, object]:
+    changes = [[None if at == LONG_AGO else at, share.places] for at, share in remembered.changes]
     return {
-        "claim": life.claim,
-        "span": life.span,
-        "epoch": life.epoch,
+        "claim": remembered.claim,
+        "span": remembered.span,
+        "epoch": remembered.epoch,
         "changes": json.dumps(changes),
-        "number": life.number,
-        "stamp": life.stamp,
-        "seenmicros": life.seen,
+        "number": remembered.number,
+        "stamp": remembered.stamp,
+        "seenmicros": remembered.seen,
     }
 
 
-def _life(row: Row) -> ServerLife:
-    return ServerLife(
+def _remembered(row: Row) -> RememberedMembership:
+    return RememberedMembership(
         claim=row["claim"],
         span=row["span"],
         epoch=row["epoch"],

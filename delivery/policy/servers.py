@@ -1,10 +1,11 @@
 """The servers that deliver one queue, and the order in which they take up each other's coming and going.
 
-Each server has a seat, which lives as long as its heartbeat, and they all have one view: who shares
-the limits. Every view has a number, its epoch. A server adopts a view once what it is delivering
-fits in its share there; until all servers of the view before have adopted it, or have lost their
-seats, each has the least of its shares in both. Only then is there a next view. So at every instant
-the shares together are at most the limit, whichever server is late or dead.
+Each server has a membership, which lives as long as its heartbeat, and all servers have one list of
+members: who shares the limits. Every list has a number, its epoch. A server adopts a list once what
+it is delivering fits in its share there; until all servers of the list before have adopted it, or
+have lost their memberships, each has the least of its shares in both. Only then is there a next
+list. So at every instant the shares together are at most the limit, whichever server is late or
+dead.
 Source: docs/adr/0043.
 """
 
@@ -23,8 +24,8 @@ ServerName = NewType("ServerName", str)
 NOTHING_ADOPTED = -1
 
 
-class SeatState(Enum):
-    """What the holder of a seat does."""
+class MembershipState(Enum):
+    """What a member does."""
 
     SERVING = "serving"
     ENDED = "ended"
@@ -39,14 +40,14 @@ class ShareState(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSeat:
+class Membership:
     """That a server is there, as in its row.
 
     Attributes:
         claim: drawn by the process that took it: only that one may renew it.
         owner: the process, for people.
         process: the same, for those on its host who would know whether it has ended; empty: that is unknown.
-        adopted: the epoch of the last view that it has adopted.
+        adopted: the epoch of the last list of members that it has adopted.
         since: when it was taken.
         seen_at: the last heartbeat; both by the holder's clock, for people.
     """
@@ -56,19 +57,19 @@ class ServerSeat:
     owner: str
     process: str = ""
     adopted: int = NOTHING_ADOPTED
-    state: SeatState = SeatState.SERVING
+    state: MembershipState = MembershipState.SERVING
     since: datetime
     seen_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerLife:
+class RememberedMembership:
     """What a server's next process needs to know before it goes on counting rates where this one was.
 
     Attributes:
-        claim: of the seat of the process that wrote it: only that one changes it.
+        claim: of the membership of the process that wrote it: only that one changes it.
         span: under which the rows of its counters are; another one, where the process before could not be followed.
-        epoch: of the last view that it went by.
+        epoch: of the last list of members that it went by.
         changes: of its share, in microseconds of the wall clock; `number` is the number of the
             last.
         stamp: below the stamps of all rows of this process, above the stamps of earlier processes.
@@ -83,64 +84,70 @@ class ServerLife:
     stamp: int
     seen: int
 
-    def goes_on(self, view: "ServerView", name: ServerName) -> bool:
+    def goes_on(self, members: "Members", name: ServerName) -> bool:
         """Whether no other server had its share since, or could have had it."""
-        since = view.members.get(name)
-        return since is not None and since <= self.epoch <= view.epoch <= self.epoch + 1
+        since = members.since.get(name)
+        return since is not None and since <= self.epoch <= members.epoch <= self.epoch + 1
 
 
 @dataclass(frozen=True, slots=True)
-class ServerView:
+class Members:
     """Who shares the limits of a queue.
 
     Attributes:
         epoch: 1 or more.
-        members: in the order of their places; each with the epoch of the first view of all those without a gap in
-            which it is.
-        before: the members of the view before, in their order.
+        since: the members in the order of their places; each with the epoch of the first list since which
+            it has been a member without a gap.
+        before: the members of the list before, in their order.
     """
 
     epoch: int
-    members: Mapping[ServerName, int]
+    since: Mapping[ServerName, int]
     before: tuple[ServerName, ...] = ()
 
-    def is_complete(self, seats: Mapping[ServerName, ServerSeat]) -> bool:
-        """Whether no server follows the view before any more; the seats were read after this view was there."""
-        return all(_goes_by(seats.get(name), self.epoch) for name in self.before)
+    def is_complete(self, memberships: Mapping[ServerName, Membership]) -> bool:
+        """Whether no server follows the list before any more; memberships were read after this list was there."""
+        return all(_goes_by(memberships.get(name), self.epoch) for name in self.before)
 
     def share(self, name: ServerName, *, complete: bool) -> LimitShare:
-        """The share of a server; `complete`: it has adopted this view itself, and no server follows another."""
-        now = _share_among(tuple(self.members), name)
-        is_new = self.members.get(name) == self.epoch
+        """The share of a server; `complete`: it has adopted this list itself, and no server follows another."""
+        now = _share_among(tuple(self.since), name)
+        is_new = self.since.get(name) == self.epoch
         if complete or (is_new and not self.before):
             return now
         return now.least(NO_SHARE if is_new else _share_among(self.before, name))
 
     def place(self, name: ServerName) -> LimitShare:
-        """What the server has once all have adopted this view."""
-        return _share_among(tuple(self.members), name)
+        """What the server has once all have adopted this list."""
+        return _share_among(tuple(self.since), name)
 
-    def next(self, seats: Mapping[ServerName, ServerSeat], absent: Collection[ServerName] = ()) -> "ServerView | None":
-        """The view that is due, with all that have seats and without those that have been absent for long enough.
+    def next(
+        self, memberships: Mapping[ServerName, Membership], absent: Collection[ServerName] = ()
+    ) -> "Members | None":
+        """The list that is due: all with a membership, without servers that have been absent for long enough.
 
-        None: no server came or went, or a server still follows the view before this one.
+        None: no server came or went, or a server still follows the list before this one.
         """
-        if not self.is_complete(seats):
+        if not self.is_complete(memberships):
             return None
-        stay = {name: since for name, since in self.members.items() if name in seats or name not in absent}
-        new = sorted(name for name, seat in seats.items() if name not in stay and seat.state is SeatState.SERVING)
-        if not new and len(stay) == len(self.members):
+        stay = {name: since for name, since in self.since.items() if name in memberships or name not in absent}
+        new = sorted(
+            name
+            for name, membership in memberships.items()
+            if name not in stay and membership.state is MembershipState.SERVING
+        )
+        if not new and len(stay) == len(self.since):
             return None
         epoch = self.epoch + 1
-        return ServerView(epoch, {**stay, **dict.fromkeys(new, epoch)}, tuple(self.members))
+        return Members(epoch, {**stay, **dict.fromkeys(new, epoch)}, tuple(self.since))
 
 
-def first_view(seats: Collection[ServerName]) -> ServerView:
-    return ServerView(1, dict.fromkeys(sorted(seats), 1))
+def first_members(memberships: Collection[ServerName]) -> Members:
+    return Members(1, dict.fromkeys(sorted(memberships), 1))
 
 
-def _goes_by(seat: ServerSeat | None, epoch: int) -> bool:
-    return seat is None or seat.state is SeatState.ENDED or seat.adopted >= epoch
+def _goes_by(membership: Membership | None, epoch: int) -> bool:
+    return membership is None or membership.state is MembershipState.ENDED or membership.adopted >= epoch
 
 
 def _share_among(names: tuple[ServerName, ...], name: ServerName) -> LimitShare:

@@ -31,7 +31,7 @@ _AWAY: Final = BackOff(timedelta(minutes=1), timedelta(minutes=30))
 _ELSEWHERE: Final = BackOff(timedelta(seconds=2), timedelta(minutes=1))
 
 _MANY: Final = 500
-"""Mails of more recipients are put together outside the event loop, whose server has a seat to keep."""
+"""Mails of more recipients are put together outside the event loop, whose server has a membership to keep."""
 
 LeavingStep = Callable[[], Awaitable[object]]
 

@@ -1,4 +1,4 @@
-"""A server's rates over its restarts: taken up with its seat, and written before anything begins under them.
+"""A server's rates over its restarts: taken up with its membership, and written before anything begins under them.
 
 See `delivery.policy.remembered`. What cannot be read, or was another process's meanwhile, counts as spent.
 """
@@ -15,7 +15,7 @@ from mailmend.delivery.ledger.rates import LedgerRates, SavedRow
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.rates import LONG_AGO
 from mailmend.delivery.policy.remembered import CounterMemory, Instants, KeptRates, saved_rate
-from mailmend.delivery.policy.servers import ServerLife, ServerName, ServerSeat, ServerView
+from mailmend.delivery.policy.servers import Members, Membership, RememberedMembership, ServerName
 from mailmend.delivery.policy.shares import NO_SHARE, ShareChanges
 from mailmend.mailqueue.background import paused
 from mailmend.model.errors import CannotReach, MailmendError
@@ -45,7 +45,7 @@ class RememberedRates:
 
     Attributes:
         nanos: the clock of the engine, in nanoseconds.
-        life: as the ledger has it; None: nothing is taken up yet, or the server is another process's.
+        remembered: as the ledger has it; None: nothing is taken up yet, or the server is another process's.
     """
 
     queue: QueueName
@@ -54,7 +54,7 @@ class RememberedRates:
     clock: Clock
     nanos: Callable[[], int]
     wake: Callable[[], None]
-    life: ServerLife | None = None
+    remembered: RememberedMembership | None = None
     _name: ServerName | None = None
     _has_counted: bool = False
     _offset: int | None = None
@@ -79,13 +79,13 @@ class RememberedRates:
                 self._failing = True
             await paused(self.clock, LOOK_EVERY, stop, *([] if self._failing else [self._woken]))
 
-    async def take_up(self, seat: ServerSeat, view: ServerView, known: int | None) -> int | None:
-        """Claim what the last process of this server left, once for each seat.
+    async def take_up(self, membership: Membership, members: Members, known: int | None) -> int | None:
+        """Claim what the last process of this server left, once for each membership.
 
         Args:
-            seat: of this process.
-            view: the one of now.
-            known: the epoch that this process went by last; 0: there was no view; None: it does not know.
+            membership: of this process.
+            members: the list of now.
+            known: the epoch that this process went by last; 0: there was no list; None: it does not know.
 
         Returns:
             The epoch that it may be said to have gone by; None: all counts as spent.
@@ -93,15 +93,17 @@ class RememberedRates:
         Raises:
             CannotReach: unknown yet.
         """
-        if self.life and (self.life.claim, self._name) == (seat.claim, seat.name):
+        if self.remembered and (self.remembered.claim, self._name) == (membership.claim, membership.name):
             return known
-        found = await self.ledger.life(self.queue, seat.name)
+        found = await self.ledger.remembered(self.queue, membership.name)
         rows = list[SavedRow]()
-        is_ours = bool(self.life and found and self._name == seat.name and found.claim == self.life.claim)
+        is_ours = bool(
+            self.remembered and found and self._name == membership.name and found.claim == self.remembered.claim
+        )
         goes_on = is_ours
-        if found and not self._has_counted and found.goes_on(view, seat.name):
+        if found and not self._has_counted and found.goes_on(members, membership.name):
             try:
-                rows = list(await self.ledger.saved(self.queue, seat.name, found.span))
+                rows = list(await self.ledger.saved(self.queue, membership.name, found.span))
                 goes_on = True
             except _UNREADABLE:
                 _LOG.warning("what began before cannot be read, and counts as spent", exc_info=True)
@@ -115,20 +117,20 @@ class RememberedRates:
             saved = {row.name: row.rate.moved(self._to_clock(now)) for row in rows}
             self.engine.resume(_moved(found.changes, self._to_clock(now)), found.number, saved, now)
             known = found.epoch
-        span = found.span if found and goes_on else seat.claim
+        span = found.span if found and goes_on else membership.claim
         stamp = max(self.clock.micros(), found.stamp + STAMPS_APART if found else 0)
-        if not await self._change(seat, found.claim if found else None, span, stamp, known or view.epoch):
+        if not await self._change(membership, found.claim if found else None, span, stamp, known or members.epoch):
             raise CannotReach("another process of this server has just begun to count")
         self._has_counted = True
         self._stamp = stamp
         return known
 
-    async def note(self, seat: ServerSeat, view: ServerView) -> None:
-        """Write by which view and share the server goes now."""
-        life = self.life
-        if life and (life.epoch, life.number) != (view.epoch, self.engine.share.number):
-            if not await self._change(seat, life.claim, life.span, life.stamp, view.epoch):
-                self.life = None
+    async def note(self, membership: Membership, members: Members) -> None:
+        """Write by which list of members and share the server goes now."""
+        remembered = self.remembered
+        if remembered and (remembered.epoch, remembered.number) != (members.epoch, self.engine.share.number):
+            if not await self._change(membership, remembered.claim, remembered.span, remembered.stamp, members.epoch):
+                self.remembered = None
             self._woken.set()
 
     async def save(self, most: int = ROUND_MAX) -> bool:
@@ -151,13 +153,13 @@ class RememberedRates:
                 left = left[ROUND_MAX:]
         except MailmendError as error:
             _LOG.warning("what may have begun counts as spent", extra={"error": error.what})
-        self.life = None
+        self.remembered = None
 
     async def _write(self, memories: Sequence[CounterMemory], now: int, *, ends: bool = False) -> bool:
         """Write some counters, and let more begin under them; whether all were written."""
-        life = self.life
+        remembered = self.remembered
         number = self.engine.share.number
-        if not memories or life is None or self._name is None or life.number != number:
+        if not memories or remembered is None or self._name is None or remembered.number != number:
             return False
         rows = list[SavedRow]()
         begun = [memory.begun for memory in memories]
@@ -167,8 +169,8 @@ class RememberedRates:
             self._stamp += 1
             rate = saved_rate(memory, ahead, number).moved(self._to_wall(now))
             rows.append(SavedRow(memory.name, rate, self._wall(now), self._stamp))
-        answers = await self.ledger.save(self.queue, self._name, life.span, rows)
-        if self.life is None or self.life.claim != life.claim:
+        answers = await self.ledger.save(self.queue, self._name, remembered.span, rows)
+        if self.remembered is None or self.remembered.claim != remembered.claim:
             return False
         for memory, row, many, failed in zip(memories, rows, begun, answers, strict=True):
             if failed is None:
@@ -179,12 +181,12 @@ class RememberedRates:
             self.wake()
         return not self._failing
 
-    async def _change(self, seat: ServerSeat, before: UUID | None, span: UUID, stamp: int, epoch: int) -> bool:
+    async def _change(self, membership: Membership, before: UUID | None, span: UUID, stamp: int, epoch: int) -> bool:
         """Say how this process goes on counting."""
         now = self.nanos()
         share = self.engine.share
-        life = ServerLife(
-            claim=seat.claim,
+        remembered = RememberedMembership(
+            claim=membership.claim,
             span=span,
             epoch=epoch,
             changes=_moved(share.changes, self._to_wall(now)),
@@ -192,10 +194,10 @@ class RememberedRates:
             stamp=stamp,
             seen=self._wall(now),
         )
-        if not await self.ledger.change(self.queue, seat.name, before, life):
+        if not await self.ledger.change(self.queue, membership.name, before, remembered):
             return False
-        self.life = life
-        self._name = seat.name
+        self.remembered = remembered
+        self._name = membership.name
         return True
 
     def _begin_anew(self, now: int) -> None:

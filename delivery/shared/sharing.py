@@ -1,15 +1,15 @@
-"""A server's part of the limits that all servers of a queue share: its seat, and the views.
+"""A server's part of the limits that all servers of a queue share: its membership, and the lists of members.
 
 It can where both are of one boot of one kernel and of one space of process ids: what the kernel
 does not know there has ended, and with it its connections. A number that another process has since,
 a user's processes that others may not see, one whose parent has not waited for it yet, another
 host, another container: then that is unknown.
 
-There is no leader: each server keeps its own seat, reads the view and the seats, adopts what it
-can, and proposes the next view where a server came or went. A server that could not keep its seat
-begins nothing more under shared limits well before others may think that it is dead, and breaks off
-what is under way there just before they do. It goes by its own clock that never goes back; `DRIFT`
-is how much slower than others' that may be.
+There is no leader: each server keeps its own membership, reads the list of members and the
+memberships, adopts what it can, and proposes the next list where a server came or went. A server
+that could not keep its membership begins nothing more under shared limits well before others may
+think that it is dead, and breaks off what is under way there just before they do. It goes by its
+own clock that never goes back; `DRIFT` is how much slower than others' that may be.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ from typing import Final
 from uuid import UUID
 
 from mailmend.delivery.ledger.rates import LedgerRates
-from mailmend.delivery.ledger.servers import SEAT_SECONDS, LedgerServers
+from mailmend.delivery.ledger.servers import MEMBERSHIP_SECONDS, LedgerServers
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.servers import (
     NOTHING_ADOPTED,
-    SeatState,
+    Members,
+    Membership,
+    MembershipState,
     ServerName,
-    ServerSeat,
-    ServerView,
     ShareState,
-    first_view,
+    first_members,
 )
 from mailmend.delivery.policy.shares import NO_SHARE
 from mailmend.delivery.policy.sub_queues import ActiveMail
@@ -80,16 +80,16 @@ HURRY: Final = timedelta(seconds=1)
 """The same, while servers come or go."""
 
 DRIFT: Final = timedelta(seconds=1)
-"""How much less than other clocks ours may go on while a seat lives: more than 1 in 100 is beyond any clock's fault."""
+"""How much less than other clocks ours may go on in a membership's time: more than 1 in 100 is no clock's fault."""
 
-BEGINS_FOR: Final = timedelta(seconds=SEAT_SECONDS / 2)
+BEGINS_FOR: Final = timedelta(seconds=MEMBERSHIP_SECONDS / 2)
 """For how long after a heartbeat anything begins under shared limits."""
 
-ENDS_AFTER: Final = timedelta(seconds=SEAT_SECONDS) - EXPIRY_SLACK - DRIFT
+ENDS_AFTER: Final = timedelta(seconds=MEMBERSHIP_SECONDS) - EXPIRY_SLACK - DRIFT
 """How long after a heartbeat what is still under way there is broken off."""
 
 ABSENT_FOR: Final = EVERY
-"""How long a seat is missed before the view goes on without it: who had it may just be coming again."""
+"""How long a membership is missed before its server leaves the list: it may just be coming again."""
 
 _NAMES_MAX: Final = 1000
 
@@ -105,8 +105,8 @@ class SharedLimits:
         wake: called when others may be picked than before.
         break_off: called when what is under way under shared limits must end at once.
         rates: keeps them over a restart.
-        seat: None until there is one, and after it was lost.
-        view: the last that was read.
+        membership: None until there is one, and after it was lost.
+        members: the last list that was read.
         alone: no other server is there.
         renewed_at: when the last heartbeat that succeeded was sent, in nanoseconds of the engine's clock.
     """
@@ -123,8 +123,8 @@ class SharedLimits:
     process: str = field(default_factory=own_process)
     has_ended: Callable[[str], bool] = has_ended
     rates: RememberedRates = field(init=False)
-    seat: ServerSeat | None = None
-    view: ServerView | None = None
+    membership: Membership | None = None
+    members: Members | None = None
     renewed_at: int | None = None
     alone: bool = True
     _last: ServerName | None = None
@@ -146,7 +146,7 @@ class SharedLimits:
         )
 
     async def keep_current(self, stop: asyncio.Event) -> None:
-        """Keep the seat and follow the view until a stop signal; where the ledger does not answer, try again.
+        """Keep the membership and follow the list until a stop signal; where the ledger fails, try again.
 
         Raises:
             ServerNameTaken: another live server has the name.
@@ -170,52 +170,53 @@ class SharedLimits:
             await asyncio.gather(*beside, return_exceptions=True)
 
     async def turn(self) -> bool:
-        """One heartbeat, and one look at the view; whether another look at once will find more.
+        """One heartbeat, and one look at the list; whether another look at once will find more.
 
         Raises:
             ServerNameTaken: another live server has the name.
-            CannotReach: the ledger does not answer; the seat lives on for its time.
+            CannotReach: the ledger does not answer; the membership lives on for its time.
         """
-        if not await (self._take() if self.seat is None else self._renew(self.seat)):
+        if not await (self._take() if self.membership is None else self._renew(self.membership)):
             return False
-        view = await self.ledger.view(self.queue)
-        seats = await self.ledger.seats(self.queue)
-        seat = self.seat
-        if seat is None or (found := seats.get(seat.name)) is None or found.claim != seat.claim:
+        members = await self.ledger.members(self.queue)
+        memberships = await self.ledger.memberships(self.queue)
+        membership = self.membership
+        if membership is None or (found := memberships.get(membership.name)) is None or found.claim != membership.claim:
             self.lose()
             return True
-        if view is None:
+        if members is None:
             self._known = 0
-            return await self.ledger.change_view(self.queue, first_view(seats))
-        self._known = await self.rates.take_up(seat, view, self._known)
-        adopts = self._follow(view, seats, seat)
-        await self.rates.note(seat, view)
+            return await self.ledger.change_members(self.queue, first_members(memberships))
+        self._known = await self.rates.take_up(membership, members, self._known)
+        adopts = self._follow(members, memberships, membership)
+        await self.rates.note(membership, members)
         if adopts:
-            return await self._renew(replace(seat, adopted=view.epoch))
-        following = view.next(seats, self._absent(view, seats))
-        return following is not None and await self.ledger.change_view(self.queue, following)
+            return await self._renew(replace(membership, adopted=members.epoch))
+        following = members.next(memberships, self._absent(members, memberships))
+        return following is not None and await self.ledger.change_members(self.queue, following)
 
     async def end(self) -> None:
-        """Say that nothing is under way here any more; where the ledger does not answer, the seat expires."""
-        if self.seat is None:
+        """Say that nothing is under way here any more; where the ledger does not answer, it expires."""
+        if self.membership is None:
             return
         now = self._nanos()
-        seat = self.seat
+        membership = self.membership
         self.engine.hold_until(now, now)
         await self.rates.end()
         try:
-            await self.ledger.end(self.queue, replace(seat, seen_at=instant_of(self.clock.micros())))
+            await self.ledger.end(self.queue, replace(membership, seen_at=instant_of(self.clock.micros())))
         except MailmendError as error:
-            _LOG.warning("the seat of this server is left to expire", extra={"error": error.what})
-        self.seat = None
+            _LOG.warning("the membership of this server is left to expire", extra={"error": error.what})
+        self.membership = None
 
     def lose(self) -> None:
-        """Another server has the seat, or none: nothing goes on that counts on it."""
+        """Another server has the membership, or none: nothing goes on that counts on it."""
         now = self._nanos()
-        _LOG.warning("the seat of this server was lost: it begins nothing under shared limits", extra=self._shown)
+        event = "the membership of this server was lost: it begins nothing under shared limits"
+        _LOG.warning(event, extra=self._shown)
         self.engine.hold_until(now, now)
         self.break_off()
-        self.seat = None
+        self.membership = None
         self._settled = False
 
     def misplaced(self) -> list[ActiveMail]:
@@ -224,47 +225,49 @@ class SharedLimits:
 
     @property
     def state(self) -> ShareState:
-        if self.seat is None and self.view is None:
+        if self.membership is None and self.members is None:
             return ShareState.WAITS
-        if self.seat is None or self._nanos() >= (self.renewed_at or 0) + nanos_in(BEGINS_FOR):
+        if self.membership is None or self._nanos() >= (self.renewed_at or 0) + nanos_in(BEGINS_FOR):
             return ShareState.CUT_OFF
         return ShareState.HAS_SHARE if self._settled else ShareState.WAITS
 
     def check(self) -> None:
-        """Break off what is under way where the seat may be taken for dead at any moment."""
+        """Break off what is under way where the server may be taken for dead at any moment."""
         if self.renewed_at is not None and self._nanos() >= self.renewed_at + nanos_in(ENDS_AFTER):
             self.break_off()
 
-    def _follow(self, view: ServerView, seats: Mapping[ServerName, ServerSeat], seat: ServerSeat) -> bool:
-        """Have the share that a view gives now; whether it can be adopted, and was not yet."""
+    def _follow(self, members: Members, memberships: Mapping[ServerName, Membership], membership: Membership) -> bool:
+        """Have the share that a list gives now; whether it can be adopted, and was not yet."""
         now = self._nanos()
-        since = view.members.get(seat.name)
-        is_first = view.epoch == 1 and self._known == 0
+        since = members.since.get(membership.name)
+        is_first = members.epoch == 1 and self._known == 0
         if not is_first and (self._known is None or since is None or since > self._known):
             self.engine.have(NO_SHARE, now)
-        complete = view.is_complete(seats)
-        self.engine.have(view.share(seat.name, complete=complete), now, spent=not is_first)
+        complete = members.is_complete(memberships)
+        self.engine.have(members.share(membership.name, complete=complete), now, spent=not is_first)
         self.engine.hold_until((self.renewed_at or 0) + nanos_in(BEGINS_FOR), now)
-        if view != self.view:
-            shown = {"epoch": view.epoch, "servers": len(view.members), **self._shown}
+        if members != self.members:
+            shown = {"epoch": members.epoch, "servers": len(members.since), **self._shown}
             _LOG.info("limits are shared among other servers than before", extra=shown)
-        self.view = view
-        self._known = view.epoch
+        self.members = members
+        self._known = members.epoch
         self.alone = all(
-            server_seat.name == seat.name or server_seat.state is SeatState.ENDED for server_seat in seats.values()
+            other.name == membership.name or other.state is MembershipState.ENDED for other in memberships.values()
         )
-        self._settled = complete and since is not None and seat.adopted >= view.epoch
+        self._settled = complete and since is not None and membership.adopted >= members.epoch
         self.wake()
-        return seat.adopted < view.epoch and self.engine.fits(view.place(seat.name))
+        return membership.adopted < members.epoch and self.engine.fits(members.place(membership.name))
 
-    def _absent(self, view: ServerView, seats: Mapping[ServerName, ServerSeat]) -> frozenset[ServerName]:
-        """Members whose seats have been missed for long enough."""
+    def _absent(self, members: Members, memberships: Mapping[ServerName, Membership]) -> frozenset[ServerName]:
+        """Members whose memberships have been missed for long enough."""
         now = self._nanos()
-        self._absent_since = {name: self._absent_since.get(name, now) for name in view.members if name not in seats}
+        self._absent_since = {
+            name: self._absent_since.get(name, now) for name in members.since if name not in memberships
+        }
         return frozenset(name for name, at in self._absent_since.items() if now - at >= nanos_in(ABSENT_FOR))
 
     async def _take(self) -> bool:
-        """Take a seat; False: none yet.
+        """Take a membership; False: none yet.
 
         Raises:
             ServerNameTaken: its name is another's, who has shown a sign of life for longer than a dead one would.
@@ -273,7 +276,7 @@ class SharedLimits:
         for name in self._names():
             sent = self._nanos()
             now = instant_of(self.clock.micros())
-            wanted = ServerSeat(
+            wanted = Membership(
                 name=name,
                 claim=self._claim,
                 owner=self.owner,
@@ -289,7 +292,7 @@ class SharedLimits:
                 self._refused_since = None
                 self._last = name
                 self._claim = None
-                self.seat = found
+                self.membership = found
                 if found is not wanted:  # it was taken before, by an attempt of ours whose answer was lost
                     return await self._renew(found)
                 self.renewed_at = sent
@@ -304,22 +307,22 @@ class SharedLimits:
             yield self.name
             yield from (ServerName(f"{self.name}-{number}") for number in range(2, _NAMES_MAX))
 
-    def _refuse(self, found: ServerSeat, now: int) -> None:
+    def _refuse(self, found: Membership, now: int) -> None:
         if self._refused_since is None:
             self._refused_since = now
             _LOG.info("the name of this server is another's", extra={"server": found.name, "owner": found.owner})
-        if now - self._refused_since > nanos_in(timedelta(seconds=SEAT_SECONDS) + EXPIRY_SLACK):
+        if now - self._refused_since > nanos_in(timedelta(seconds=MEMBERSHIP_SECONDS) + EXPIRY_SLACK):
             raise ServerNameTaken(
                 f"the server {found.name!r} of {self.queue} is alive: {found.owner}",
                 mend="Give each server of a queue a name of its own, with --server.",
             )
 
-    async def _renew(self, seat: ServerSeat) -> bool:
-        """One heartbeat; where another server has the seat, or none, it is lost."""
+    async def _renew(self, membership: Membership) -> bool:
+        """One heartbeat; where another server has the membership, or none, it is lost."""
         sent = self._nanos()
-        renewed = replace(seat, seen_at=instant_of(self.clock.micros()))
+        renewed = replace(membership, seen_at=instant_of(self.clock.micros()))
         if await self.ledger.renew(self.queue, renewed):
-            self.seat = renewed
+            self.membership = renewed
             self.renewed_at = sent
             return True
         self.lose()
@@ -333,7 +336,7 @@ class SharedLimits:
     def _say_once(self, error: Exception) -> None:
         if not self._failing:
             trace = None if isinstance(error, MailmendError) else error
-            _LOG.warning("the seat of this server cannot be kept", extra={"error": str(error)}, exc_info=trace)
+            _LOG.warning("the membership of this server cannot be kept", extra={"error": str(error)}, exc_info=trace)
         self._failing = True
 
     def _nanos(self) -> int:
@@ -341,8 +344,8 @@ class SharedLimits:
 
     @property
     def servers(self) -> int:
-        """How many share the limits, by the view that was read last."""
-        return len(self.view.members) if self.view else 0
+        """How many share the limits, by the list that was read last."""
+        return len(self.members.since) if self.members else 0
 
     @property
     def _shown(self) -> dict[str, object]:

@@ -12,7 +12,7 @@ from mailmend.cql.memory import MemoryTables
 from mailmend.delivery.ledger.rates import LedgerRates, SavedRow
 from mailmend.delivery.policy.rates import LONG_AGO, SECOND, DeliveryRate, RateAlgorithm
 from mailmend.delivery.policy.remembered import SavedRate
-from mailmend.delivery.policy.servers import ServerLife, ServerName
+from mailmend.delivery.policy.servers import RememberedMembership, ServerName
 from mailmend.delivery.policy.shares import NO_SHARE, LimitShare
 from mailmend.model.catalog.ledger import DELIVERY_LIFE, DELIVERY_RATE
 from mailmend.model.ids import QueueName
@@ -45,9 +45,11 @@ def queue(k: str) -> QueueName:
     return QueueName(k)
 
 
-def life() -> ServerLife:
+def remembered() -> RememberedMembership:
     changes = ((LONG_AGO, NO_SHARE), (STAMP, LimitShare(((0, 2), (1, 3)))))
-    return ServerLife(claim=uuid4(), span=uuid4(), epoch=3, changes=changes, number=7, stamp=STAMP, seen=STAMP)
+    return RememberedMembership(
+        claim=uuid4(), span=uuid4(), epoch=3, changes=changes, number=7, stamp=STAMP, seen=STAMP
+    )
 
 
 def row(key: tuple[str, ...], stamp: int, many: int = 1) -> SavedRow:
@@ -59,14 +61,14 @@ def row(key: tuple[str, ...], stamp: int, many: int = 1) -> SavedRow:
 async def test_only_the_process_that_claimed_a_server_changes_what_it_leaves(
     ledger: LedgerRates, queue: QueueName
 ) -> None:
-    first, second = life(), life()
-    assert await ledger.life(queue, A) is None
+    first, second = remembered(), remembered()
+    assert await ledger.remembered(queue, A) is None
     assert await ledger.change(queue, A, None, first)
     assert not await ledger.change(queue, A, None, second)
     assert await ledger.change(queue, A, first.claim, second)
     assert not await ledger.change(queue, A, first.claim, replace(first, epoch=4))
-    assert await ledger.life(queue, A) == second
-    assert await ledger.life(queue, ServerName("b")) is None
+    assert await ledger.remembered(queue, A) == second
+    assert await ledger.remembered(queue, ServerName("b")) is None
 
 
 async def test_the_row_with_the_highest_stamp_holds_in_whatever_order_they_arrive(

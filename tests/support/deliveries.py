@@ -264,14 +264,14 @@ class DeliverySite:
     Attributes:
         shares: whether servers read what people order.
         journals: whether they write their attempts down.
-        seats: whether they share their limits.
+        shares_limits: whether they do.
         attempts: where they do.
         name: of the process of a server.
     """
 
     shares: bool = False
     journals: bool = False
-    seats: bool = False
+    shares_limits: bool = False
     name: str = "server"
     clock: VirtualClock = field(default_factory=VirtualClock)
     hops: TableHops = field(default_factory=TableHops)
@@ -295,7 +295,7 @@ class DeliverySite:
 
     def beside(self) -> "DeliverySite":
         """Another one at the same queue."""
-        other = DeliverySite(self.shares, seats=self.seats, clock=self.clock, hops=self.hops)
+        other = DeliverySite(self.shares, shares_limits=self.shares_limits, clock=self.clock, hops=self.hops)
         other.queue, other.tables = self.queue, self.tables
         return other
 
@@ -326,13 +326,13 @@ class DeliverySite:
             queue=MortalQueue(self.queue, life, self.failing, self.refusing),  # type: ignore[arg-type]
             next_hops=self.hops,
             relay=self.relay,
-            engine=PickupEngine(policies, algorithm, share=ServerShare() if self.seats else None),
+            engine=PickupEngine(policies, algorithm, share=ServerShare() if self.shares_limits else None),
             clock=self.clock,
             settings=DeliverySettings(**known),
             hooks=hooks,
             ledger=self.ledger if self.shares else None,
             journal=LedgerAttempts(self.attempts, "mail") if self.journals else None,
-            servers=self.ledger.servers if self.seats else None,
+            servers=self.ledger.servers if self.shares_limits else None,
         )
         stop, ends_at = asyncio.Event(), self.clock.monotonic() + seconds
         serving = asyncio.ensure_future(server.serve(stop))

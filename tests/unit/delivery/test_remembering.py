@@ -7,7 +7,7 @@ import pytest
 
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate, RateAlgorithm
-from mailmend.delivery.policy.servers import ServerLife, ServerName, ServerView
+from mailmend.delivery.policy.servers import Members, RememberedMembership, ServerName
 from mailmend.model.catalog.ledger import DELIVERY_RATE
 from mailmend.model.operations import Put, Scan
 from tests.support.sharing import Ledger, SharingServer, Wire
@@ -45,7 +45,7 @@ def started(
 
 
 def named(server: SharingServer) -> str | None:
-    return server.limits.seat.name if server.limits.seat else None
+    return server.limits.membership.name if server.limits.membership else None
 
 
 def begun(server: SharingServer, most: int = 10_000, domain: str = "one") -> int:
@@ -152,8 +152,8 @@ def test_a_server_that_others_went_on_without_counts_all_as_spent(ledger: Ledger
     for _ in range(90):
         b.turn()
         ledger.seconds += 1
-    assert b.limits.view is not None
-    assert list(b.limits.view.members) == ["b"]
+    assert b.limits.members is not None
+    assert list(b.limits.members.since) == ["b"]
     again = started(ledger, "a")
     for _ in range(10):
         b.turn()
@@ -230,7 +230,7 @@ def test_a_process_that_comes_back_after_another_of_its_name_counts_all_as_spent
 
 
 @pytest.mark.parametrize(
-    ("epoch", "members", "goes_on"),
+    ("epoch", "since", "goes_on"),
     [
         (7, {"a": 3}, True),
         (8, {"b": 8, "a": 3}, True),
@@ -241,8 +241,8 @@ def test_a_process_that_comes_back_after_another_of_its_name_counts_all_as_spent
     ],
 )
 def test_a_process_goes_on_where_nobody_else_can_have_had_its_part(
-    epoch: int, members: dict[ServerName, int], goes_on: bool
+    epoch: int, since: dict[ServerName, int], goes_on: bool
 ) -> None:
-    """The view is the one that the last process went by, which was the seventh, or the next."""
-    life = ServerLife(claim=uuid4(), span=uuid4(), epoch=7, changes=(), number=0, stamp=0, seen=0)
-    assert life.goes_on(ServerView(epoch, members), ServerName("a")) is goes_on
+    """The list is the one that the last process went by, which was the seventh, or the next."""
+    remembered = RememberedMembership(claim=uuid4(), span=uuid4(), epoch=7, changes=(), number=0, stamp=0, seen=0)
+    assert remembered.goes_on(Members(epoch, since), ServerName("a")) is goes_on

@@ -46,7 +46,7 @@ class RestartMachine(RuleBasedStateMachine):
         self.live(10)
 
     def live(self, seconds: int, every: int = 1) -> None:
-        """Nobody begins anything; all that runs keeps its seat, and saves what it began."""
+        """Nobody begins anything; all that runs keeps its membership, and saves what it began."""
         for _ in range(0, seconds, every):
             self.ledger.seconds += every
             for server in self.servers:

@@ -22,12 +22,12 @@ def at_most(concurrency: int, **others: Any) -> CounterPolicy:
 
 @pytest.fixture
 def site() -> DeliverySite:
-    return DeliverySite(seats=True)
+    return DeliverySite(shares_limits=True)
 
 
 async def both(site: DeliverySite, other: DeliverySite, seconds: float, *policies: CounterPolicy, **more: Any) -> None:
     await asyncio.gather(
-        site.serve(seconds, policies, seat="a", **more), other.serve(seconds, policies, seat="b", **more)
+        site.serve(seconds, policies, server_name="a", **more), other.serve(seconds, policies, server_name="b", **more)
     )
 
 
@@ -98,7 +98,7 @@ async def test_limits_that_are_not_shared_are_each_servers_own(site: DeliverySit
 
 async def test_limits_set_for_a_while_may_be_each_servers_own() -> None:
     """In place of a shared one of the file."""
-    site = DeliverySite(shares=True, seats=True)
+    site = DeliverySite(shares=True, shares_limits=True)
     other = site.beside()
     site.relay.seconds = other.relay.seconds = 30.0
     values = {"recipientdomain": ("one.example",)}
@@ -112,44 +112,44 @@ async def test_limits_set_for_a_while_may_be_each_servers_own() -> None:
 
 async def test_a_server_that_ended_keeps_its_part_for_who_has_its_name_next(site: DeliverySite) -> None:
     """It has it at once; nobody waits for a minute."""
-    await site.serve(20, [at_most(2)], seat="a", insists_on_seat=True)
+    await site.serve(20, [at_most(2)], server_name="a", insists_on_name=True)
     await site.put("r@one.example")
     began = site.clock.monotonic()
-    await site.serve(60, [at_most(2)], seat="a", insists_on_seat=True, until=lambda: bool(site.relay.had))
+    await site.serve(60, [at_most(2)], server_name="a", insists_on_name=True, until=lambda: bool(site.relay.had))
     assert site.relay.attempts[0][0] - began < 2
 
 
 async def test_a_name_that_a_live_server_has_is_refused_where_it_was_asked_for(site: DeliverySite) -> None:
     """After a minute: the other could have been dead. Else a number follows it."""
     other, third = site.beside(), site.beside()
-    serving = asyncio.ensure_future(site.serve(200, seat="a"))
+    serving = asyncio.ensure_future(site.serve(200, server_name="a"))
     await site.clock.pause(5)
-    numbered = asyncio.ensure_future(third.serve(150, seat="a"))
+    numbered = asyncio.ensure_future(third.serve(150, server_name="a"))
     began = site.clock.monotonic()
     with pytest.raises(ServerNameTaken, match="'a' of outgoing is alive"):
-        await other.serve(150, seat="a", insists_on_seat=True)
+        await other.serve(150, server_name="a", insists_on_name=True)
     assert 60 < site.clock.monotonic() - began < 80
-    assert sorted(await site.ledger.servers.seats(site.queue.name)) == ["a", "a-2"]
+    assert sorted(await site.ledger.servers.memberships(site.queue.name)) == ["a", "a-2"]
     await asyncio.gather(serving, numbered)
 
 
 @pytest.mark.parametrize("insists", [False, True])
-def test_a_server_that_never_heard_that_it_has_its_seat_takes_no_other(*, insists: bool) -> None:
-    """It knows its own claim, and keeps the seat from then on: by its first claim it would end sooner."""
+def test_a_server_that_never_heard_that_it_has_its_membership_takes_no_other(*, insists: bool) -> None:
+    """It knows its own claim, and keeps the membership from then on: by its first claim it would end sooner."""
     ledger = Ledger()
     server = SharingServer(ledger, "a", [at_most(2)], RateAlgorithm.SLIDING, insists=insists)
     server.tables.wire = Wire.ANSWERS_LOST
     server.turn()
-    assert server.limits.seat is None
+    assert server.limits.membership is None
     ledger.seconds, server.tables.wire = 40.0, Wire.WELL
     server.turn()
-    assert server.limits.seat
-    assert server.limits.seat.name == "a"
+    assert server.limits.membership
+    assert server.limits.membership.name == "a"
     ledger.seconds = 65.0
     other = SharingServer(ledger, "a", [at_most(2)], RateAlgorithm.SLIDING)
     other.turn()
-    assert other.limits.seat
-    assert other.limits.seat.name == "a-2"
+    assert other.limits.membership
+    assert other.limits.membership.name == "a-2"
 
 
 async def test_a_server_that_is_cut_off_begins_nothing_and_breaks_off_before_others_take_over(
@@ -189,9 +189,11 @@ async def test_what_a_server_gains_of_a_rate_counts_as_spent(site: DeliverySite)
     for number in range(30):
         await site.put(f"r{number}@one.example")
     policy = CounterPolicy(BY_DOMAIN, default=Threshold(rate=rate))
-    first = asyncio.ensure_future(site.serve(400, [policy], seat="a", prefetch=12, algorithm=RateAlgorithm.SLIDING))
+    first = asyncio.ensure_future(
+        site.serve(400, [policy], server_name="a", prefetch=12, algorithm=RateAlgorithm.SLIDING)
+    )
     await site.clock.pause(15)
-    await other.serve(385, [policy], seat="b", prefetch=12, algorithm=RateAlgorithm.SLIDING)
+    await other.serve(385, [policy], server_name="b", prefetch=12, algorithm=RateAlgorithm.SLIDING)
     await first
     began = sorted(at for one in (site, other) for at, _ in one.relay.attempts)
     assert len(began) == 30

@@ -120,7 +120,7 @@ class SharingMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.servers)
     @rule(data=st.data(), orderly=st.booleans(), seconds=st.sampled_from((0, 30, 60, 63)), late=st.integers(0, 4))
     def comes_again_with_its_name(self, data: Any, orderly: bool, seconds: int, late: int) -> None:
-        """It waits for its seat; what began last may not be written yet."""
+        """It waits for its membership; what began last may not be written yet."""
         server = self.one(data)
         for _ in range(late):
             server.turn()
