@@ -155,7 +155,7 @@ def _page(kind: type[MailmendError]) -> str:
 
 
 def _kinds_of(kind: type[MailmendError]) -> set[type[MailmendError]]:
-    below = {one for child in kind.__subclasses__() for one in _kinds_of(child)}
+    below = {descendant for child in kind.__subclasses__() for descendant in _kinds_of(child)}
     return below | ({kind} if kind.__module__ == MailmendError.__module__ else set())
 
 

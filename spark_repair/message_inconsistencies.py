@@ -155,9 +155,9 @@ class SparkDetection(Detection):
 
     def keep(self, found: Sequence[_Found]) -> None:
         self._found = [*found]
-        for one in found:
-            self.scanned.update(one.scanned)
-            self.counts |= one.counts
+        for portion in found:
+            self.scanned.update(portion.scanned)
+            self.counts |= portion.counts
 
     def _source(self) -> Source:
         engine = self._engine

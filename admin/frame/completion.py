@@ -42,8 +42,8 @@ def completed_queues(context: click.Context, _: click.Parameter, incomplete: str
         request = imported("mailmend.admin.queue.request:QueueRequest")(settings=settings)
         list_queues = imported("mailmend.admin.queue.reading:list_queues")
         caller = imported("mailmend.admin.frame.caller:Caller")
-        for one in list_queues(request, caller()).found:
-            yield CompletionItem(one.name)
+        for queue in list_queues(request, caller()).found:
+            yield CompletionItem(queue.name)
 
     return _offered(found(), incomplete)
 

@@ -90,12 +90,17 @@ def typed(context: click.Context, options: Sequence[click.Option]) -> list[str]:
     """The words of those shared options that a person typed for this command."""
     given: Mapping[tuple[click.Context, click.Option], Any] = context.meta.get(_TYPED, {})
     words: list[str] = []
-    for one in (one for one in options if (context, one) in given):
-        value = given[context, one]
-        if one.is_flag:
-            words.append((one.opts if value else one.secondary_opts)[0])
+    for option in options:
+        if (context, option) not in given:
+            continue
+        value = given[context, option]
+        name = option.opts[0]
+        if option.is_flag:
+            words.append(name if value else option.secondary_opts[0])
+        elif option.multiple:
+            words += (word for text in value for word in (name, text))
         else:
-            words += (word for text in (value if one.multiple else (value,)) for word in (one.opts[0], text))
+            words += (name, value)
     return words
 
 

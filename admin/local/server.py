@@ -167,7 +167,7 @@ class LocalServer:
         site = self.site
         processes = self.record.processes
         launches = self.kind.launches(parts, site, environment_of_others(self.machine.environment))
-        waiting = [one for one in launches if one.name not in processes or not processes[one.name].runs]
+        waiting = [planned for planned in launches if planned.name not in processes or not processes[planned.name].runs]
         if len(waiting) == len(launches):
             mend = ports.CHOOSE_ANOTHER if self.fixed_ports else _PORT_TAKEN
             for port in site.ports.values():
@@ -176,9 +176,11 @@ class LocalServer:
             return
         self.machine.progress.stage(f"starting {self.kind.title}")
         self.kind.write_files(parts, site)
-        for one in waiting:
-            process = launch(one.command, one.mark, self.folder, site.console(one.name), one.environment)
-            self._write(self.record.with_process(one.name, process))
+        for planned in waiting:
+            process = launch(
+                planned.command, planned.mark, self.folder, site.console(planned.name), planned.environment
+            )
+            self._write(self.record.with_process(planned.name, process))
 
     def _wait_ready(self) -> None:
         clock = self.machine.clock

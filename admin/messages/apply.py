@@ -151,7 +151,7 @@ def _runs_of(plan: PlanFile, opened: OpenCluster, keep: timedelta) -> list[Run]:
 
 def undo_of(run: Run, every: Sequence[Run]) -> Run | None:
     """The run that undid a run, and was not undone itself."""
-    return next((one for one in every if one.undoes == run.id and not undo_of(one, every)), None)
+    return next((other for other in every if other.undoes == run.id and not undo_of(other, every)), None)
 
 
 def _queues(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: OpenCluster) -> MendingResult:

@@ -183,7 +183,7 @@ def _head_of(request: RepairRequest, caller: Caller, opened: OpenCluster, settin
 
 def _raise_generators(summary: RepairResult, opened: OpenCluster, families: Sequence[Family]) -> None:
     """Raise the generators that are behind the messages: they only ever grow, so this needs no undo."""
-    (family,) = (one for one in families if one.counts)
+    (family,) = (family for family in families if family.counts)
     generators = Generators(opened.mail, family, opened.clock, opened.mail.name)
     summary.generators = [generators.raised(generator) for generator in summary.generators]
     summary.exit = int(summary.exit_code)

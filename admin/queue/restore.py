@@ -66,7 +66,7 @@ class RestorePlan:
         }
         known = frozenset[EnqueueId]() if again else RestoredLog(file).restored()
         if ids:
-            mails = {one: mails[one] for one in _held(file, mails, ids)}
+            mails = {enqueue_id: mails[enqueue_id] for enqueue_id in _held(file, mails, ids)}
         missing: dict[QueueName, set[EnqueueId]] = {}
         for enqueue_id, queue in mails.items():
             if enqueue_id not in known:

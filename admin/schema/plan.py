@@ -201,8 +201,8 @@ def statements_of(rollout: RolloutPlan, script: Spelling) -> list[str]:
 
 def _plan_lines(rollout: RolloutPlan, script: Spelling, sizes: TableSizes) -> Iterator[str]:
     plan = rollout.migrations
-    for one in plan.baseline:
-        yield f"-- {one.file}: what it makes is there; it is written into the history, and not run"
+    for made in plan.baseline:
+        yield f"-- {made.file}: what it makes is there; it is written into the history, and not run"
     if rollout.creation:
         yield from (rollout.creation.cql, "")
     for migration in plan.due:

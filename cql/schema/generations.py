@@ -41,10 +41,12 @@ def _with(schema: Schema, besides: Mapping[str, tuple[Column, ...]]) -> Schema:
 
 
 def _without(schema: Schema, table: str, column: str) -> Schema:
-    tables = (
-        one.with_columns(kept for kept in one.columns if kept.name != column) if one.name == table else one
-        for one in schema.tables
-    )
+    tables = []
+    for declared in schema.tables:
+        if declared.name == table:
+            tables.append(declared.with_columns(kept for kept in declared.columns if kept.name != column))
+        else:
+            tables.append(declared)
     return Schema(schema.types, tuple(tables))
 
 

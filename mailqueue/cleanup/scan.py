@@ -177,15 +177,15 @@ class LocalQueueScan:
         for key, *place in part:
             places[key].extend(place)
         marked = {key for key, *place in part if not place}
-        for (queue, one), found in places.items():
-            is_marked = (queue, one) in marked
+        for (queue, enqueue_id), found in places.items():
+            is_marked = (queue, enqueue_id) in marked
             for partition in {QueuePartition.at_millis(queue, *place) for place in found}:
                 rows, before = self.partitions.get(partition, RowCounts(0, 0))
                 self.partitions[partition] = RowCounts(rows + 1, before + is_marked)
             if is_marked:
                 self.marks[QueueName(queue)] += 1
                 self.orphan_marks[QueueName(queue)] += not found
-                self._marked.add(((queue, one), tuple(found)))
+                self._marked.add(((queue, enqueue_id), tuple(found)))
 
     def marks_without_rows(self, wanted: MarksWanted) -> Mapping[QueueName, int]:
         return Counter(queue for queue, _ in self.going(wanted))

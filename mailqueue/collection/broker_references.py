@@ -165,7 +165,7 @@ async def without_blobs(
 async def _gone(blobs: Blobs, ids: Iterable[str]) -> set[str]:
     """Those that the store lacks."""
     async with aclosing(in_order(ids, partial(is_missing, blobs), BLOBS_AT_ONCE)) as found:
-        return {one async for one, is_gone in found if is_gone}
+        return {blob_id async for blob_id, is_gone in found if is_gone}
 
 
 async def cut_of(topics: Topics, named: Collection[QueueName] = ()) -> Cut:

@@ -110,9 +110,10 @@ def _mail_key(row: Row) -> tuple[str, bytes]:
 def _unless_marked(part: list[Record]) -> Iterator[Reference]:
     marked = {key for key, *found in part if found == [None]}
     for key, *found in part:
-        for one in found:
-            if one is not None:
-                yield Reference(one[0], one[1], key not in marked)
+        for reference in found:
+            if reference is not None:
+                blob_id, referrer = reference
+                yield Reference(blob_id, referrer, key not in marked)
 
 
 def referrer_of(key: Iterable[Any]) -> str:

@@ -41,9 +41,9 @@ def _declared(subject: Subject) -> Iterator[tuple[str, int | None, OptionTexts]]
         if options is not None:
             stated.add(name_of(table))
             yield table, number, options
-    for one in subject.schema.tables:
-        if one.name not in stated:
-            yield one.spelling, None, one.literals()
+    for live in subject.schema.tables:
+        if live.name not in stated:
+            yield live.spelling, None, live.literals()
 
 
 @rule(

@@ -159,8 +159,8 @@ class Deletions:
             for topic in topics:
                 following.append((topic, await self._topics.follow(topic, OWN_SUBSCRIPTION)))
         except BaseException:
-            for _, one in following:
-                await finished(one.close())
+            for _, reader in following:
+                await finished(reader.close())
             raise
         before = self.last_known.mails
         self._hearing = KnownDeletions(
@@ -172,8 +172,8 @@ class Deletions:
     async def _let_go(self) -> None:
         following = self._following
         self._following = []
-        for _, one in following:
-            await finished(one.close())
+        for _, reader in following:
+            await finished(reader.close())
 
 
 def _looked_at(task: asyncio.Task[None]) -> None:
