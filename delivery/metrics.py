@@ -126,7 +126,7 @@ SHARE: Final = Metric(
     "1 for the state of this server's share of shared limits: has it, waits for it, or is cut off "
     "and starts no delivery",
     ("queue", "state"),
-    no_alert="A server that loses its seat cannot read orders either; MailmendSuspensionsUnread covers it",
+    no_alert="A server that loses its membership cannot read orders either; MailmendSuspensionsUnread covers it",
 )
 _ORDERS: Final = (SUSPENSIONS, SUSPENSIONS_UNREAD, CONDITIONS, CONDITIONS_UNREAD, SUSPENSIONS_READ)
 DELIVERY_METRICS: Final = (ENDED, STAGES, HELD, LOOKED_AT, UNCERTAIN, LOST_REPORTS, *_PICKUP, *_ORDERS, SERVERS, SHARE)

@@ -273,7 +273,7 @@ _IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "delivery_life": {
         "server": "its name",
-        "claim": "of the seat of the process that wrote it",
+        "claim": "of the membership of the process that wrote it",
         "span": "under which its counters' rows are: as long as each process could go on where the last one was",
         "epoch": "of the last view that it went by",
         "changes": "of its share: from when on (microseconds, null: always), and its places, as JSON",

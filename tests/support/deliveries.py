@@ -264,7 +264,7 @@ class DeliverySite:
     Attributes:
         shares: whether servers read what people order.
         journals: whether they write their attempts down.
-        shares_limits: whether they do.
+        shares_limits: whether servers share their limits.
         attempts: where they do.
         name: of the process of a server.
     """
