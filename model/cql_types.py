@@ -71,7 +71,11 @@ def _tokens(text: str) -> list[str]:
 
 def _token(text: str) -> str:
     """A name in its normal spelling; a Java class unchanged."""
-    return spelled(name_of(text)) if text.startswith('"') else text if text.startswith("'") else text.lower()
+    if text.startswith('"'):
+        return spelled(name_of(text))
+    if text.startswith("'"):
+        return text
+    return text.lower()
 
 
 def _parse(tokens: list[str], text: str, *, nested: bool = False) -> tuple[CqlType, list[str]]:

@@ -90,8 +90,10 @@ def find(parts: Iterable[P], spelling: str) -> P | None:
 
 def put(parts: tuple[P, ...], new: P) -> tuple[P, ...]:
     """Replace the part of the same name, or append."""
-    there = any(part.name == new.name for part in parts)
-    return tuple(new if part.name == new.name else part for part in parts) if there else (*parts, new)
+    for place, part in enumerate(parts):
+        if part.name == new.name:
+            return (*parts[:place], new, *parts[place + 1 :])
+    return (*parts, new)
 
 
 def without(parts: tuple[P, ...], spelling: str) -> tuple[P, ...]:

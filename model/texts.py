@@ -58,8 +58,9 @@ def noted(text: str | bytes, bytes_max: int = NOTE_BYTES_MAX) -> str:
         One line: each control character is a blank.
     """
     decoded = text.decode("utf-8", "replace") if isinstance(text, bytes) else wellformed(text)
-    line = decoded if decoded.isprintable() else "".join(char if char.isprintable() else " " for char in decoded)
-    return cut(line, bytes_max)
+    if decoded.isprintable():
+        return cut(decoded, bytes_max)
+    return cut("".join(char if char.isprintable() else " " for char in decoded), bytes_max)
 
 
 def cut(text: str, bytes_max: int = NOTE_BYTES_MAX) -> str:

@@ -115,8 +115,11 @@ def _refused_json(error: BadPolicyFile) -> list[dict[str, Any]]:
 
 def _said(finding: PlacedFinding) -> str:
     lines = list(dict.fromkeys(place.line for place in finding.because))
-    where = f" (line{'' if len(lines) == 1 else 's'} {', '.join(map(str, lines))})" if lines else ""
-    return f"{finding.rule.title}: {finding.text}{where}"
+    said = f"{finding.rule.title}: {finding.text}"
+    if not lines:
+        return said
+    word = "line" if len(lines) == 1 else "lines"
+    return f"{said} ({word} {', '.join(map(str, lines))})"
 
 
 def _place(place: Place) -> str:

@@ -243,7 +243,10 @@ def _refuse_beside(command: Command, values: Values, context: click.Context) -> 
     """Refuse typed options that would have no effect; the settings file may hold them."""
     for given, others in command.alone.items():
         option, _, value = given.partition("=")
-        for name in others if (str(values[option]) == value if value else values[option]) else ():
+        in_force = str(values[option]) == value if value else values[option]
+        if not in_force:
+            continue
+        for name in others:
             if context.get_parameter_source(name) is TYPED:
                 beside = f"{_typed(option, context)} {value}".strip()
                 what = f"{_typed(name, context)} has no effect with {beside}"

@@ -172,9 +172,15 @@ def log_finding(finding: Finding) -> None:
     """What failed is a warning, what was left as it is an information; the rest is for looking closely."""
     if finding.untried:
         return
-    failed = bool(finding.error)
-    left = finding.result not in {None, Verdict.FIXED}
-    level = logging.WARNING if failed else logging.INFO if left else logging.DEBUG
+    if finding.error:
+        level = logging.WARNING
+        event = "a suspect could not be looked at or mended"
+    elif finding.result not in {None, Verdict.FIXED}:
+        level = logging.INFO
+        event = "a suspect was left"
+    else:
+        level = logging.DEBUG
+        event = "a finding"
     if not _FINDINGS.isEnabledFor(level):
         return
     fields = {
@@ -186,7 +192,6 @@ def log_finding(finding: Finding) -> None:
         "why": finding.reason.why.value if finding.reason else None,
         "error": finding.error,
     }
-    event = "a suspect could not be looked at or mended" if failed else "a suspect was left" if left else "a finding"
     _FINDINGS.log(level, event, extra=fields)
 
 

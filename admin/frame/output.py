@@ -202,8 +202,11 @@ def run_name(context: click.Context) -> tuple[str, str, str]:
     """The keyspace of a command, its words (with what it is about, and that it only looks), and the job it is of."""
     given = context.params
     about = (param.name for param in context.command.params if isinstance(param, click.Argument))
-    looks = ("--dry-run",) if given.get("dry_run") else ("--plan",) if given.get("plan") else ()
-    words = (*context.command_path.split()[1:], *(str(given[name]) for name in about if name and given[name]), *looks)
+    words = [*context.command_path.split()[1:], *(str(given[name]) for name in about if name and given[name])]
+    if given.get("dry_run"):
+        words.append("--dry-run")
+    elif given.get("plan"):
+        words.append("--plan")
     return given["keyspace"], " ".join(words), context.meta.get(JOB, "")
 
 

@@ -292,7 +292,12 @@ def parse_pulsar(text: str) -> PulsarSettings:
 
 def with_password(settings: PulsarSettings, password: str) -> PulsarSettings:
     """With a user it is the user's password; without a user it is a token; without either there is no login."""
-    auth = PulsarAuth.BASIC if settings.username else PulsarAuth.TOKEN if password else PulsarAuth.NONE
+    if settings.username:
+        auth = PulsarAuth.BASIC
+    elif password:
+        auth = PulsarAuth.TOKEN
+    else:
+        auth = PulsarAuth.NONE
     return replace(settings, password=password, auth=auth)
 
 

@@ -112,7 +112,10 @@ def next_command(projection: str, verdict: Verdict, keyspace: str, options: str 
         return ""
     if verdict in QUEUE_VERDICTS:
         mended = QUEUE_VERDICTS[verdict].mended
-        return f"mailmend {mended}{on}" + (" --dry-run" if mended.startswith("repair") else "") if mended else ""
+        if not mended:
+            return ""
+        looks = " --dry-run" if mended.startswith("repair") else ""
+        return f"mailmend {mended}{on}{looks}"
     if verdict is Verdict.CLASH:
         return f"mailmend check messages{asked} --findings clashes.jsonl"
     if verdict is Verdict.HIDDEN:

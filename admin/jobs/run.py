@@ -263,7 +263,12 @@ def _finished(runs: JobRuns, run: JobRun, worked: Worked, job: Job, caller: Call
     if worked.exit_code == INTERRUPTED:
         in_time = ends_at(job, run.started_at) < run.started_at + job.longest
         over = "its window ended" if in_time else "its longest duration was over"
-        reason = over if worked.time_over else "its job was paused" if _is_to_end(runs, run.id) else BY_SOMEBODY
+        if worked.time_over:
+            reason = over
+        elif _is_to_end(runs, run.id):
+            reason = "its job was paused"
+        else:
+            reason = BY_SOMEBODY
     ended = run.ended(_now(runs.clock), worked.exit_code, reason)
     try:
         runs.finish(ended)

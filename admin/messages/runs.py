@@ -55,7 +55,9 @@ def list_runs(connection: ConnectionSettings, since: timedelta = KEEP, *, everyt
     """The runs in the ledger that are not older than `since`; `everything`: of every keyspace."""
     with open_cluster(connection) as opened:
         ledger = opened.existing_ledger(since)
-        runs = ledger.runs(None if everything else connection.keyspace) if ledger else []
+        if ledger is None:
+            return RunsResult(connection.keyspace, ())
+        runs = ledger.runs(None if everything else connection.keyspace)
     return RunsResult(connection.keyspace, tuple(runs))
 
 

@@ -224,8 +224,13 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
         result.unseen = f"Whether mails that wait have their blobs was not looked at: {why}."
     result.pace = throttle.as_json() if throttle else None
     result.seconds = {"queues": opened.clock.monotonic() - began}
-    options = approved.head.options if approved else _typed_again(request) if request.plan else ""
-    file = approved.file if approved else request.plan
+    options = ""
+    file = request.plan
+    if approved:
+        options = approved.head.options
+        file = approved.file
+    elif request.plan:
+        options = _typed_again(request)
     return MendingResult(result, examples.sorted(), options, file, tuple(queues), stores=request.typed)
 
 

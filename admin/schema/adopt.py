@@ -207,7 +207,12 @@ def _version_lines(outcome: AdoptResult) -> Iterator[str]:
         return
     step = written.step
     before = str(step.before) if step.before is not None else f"none, so James assumes {step.assumed}"
-    wrote = "was written" if written.key else ("would be written" if step.changes else "is there already")
+    if written.key:
+        wrote = "was written"
+    elif step.changes:
+        wrote = "would be written"
+    else:
+        wrote = "is there already"
     yield f"James's schema version: before {before}; {step.after} {wrote}."
     if step.caution:
         yield step.caution

@@ -88,7 +88,11 @@ class SmtpReply:
     @property
     def status(self) -> str:
         """An enhanced status code in any case: the server's, else `X.0.0` of its code."""
-        return self.enhanced or f"{2 if self.positive else 5 if self.permanent else 4}.0.0"
+        if self.enhanced:
+            return self.enhanced
+        if self.positive:
+            return "2.0.0"
+        return "5.0.0" if self.permanent else "4.0.0"
 
     def __str__(self) -> str:
         return " ".join(filter(None, (str(self.code), self.enhanced, self.text)))

@@ -69,7 +69,12 @@ def queued_entries(listed: Listed, now: datetime) -> tuple[QueuedEntry, ...]:
     for entry in entries:
         due_at = max((at for at in (listed.due_at, entry.due_at) if at), default=now)
         rests = listed.due_at is not None or due_at > now
-        state = EntryState.HOLD if entry.is_held else EntryState.DEFER if rests else EntryState.ACTIVE
+        if entry.is_held:
+            state = EntryState.HOLD
+        elif rests:
+            state = EntryState.DEFER
+        else:
+            state = EntryState.ACTIVE
         is_due = due_at if state is EntryState.DEFER else None
         found.append(QueuedEntry(entry, outgoing, enqueue_id, state, is_due, attributes))
     return tuple(found)

@@ -209,7 +209,11 @@ class ExactRequests:
         Raises:
             BlobsUnreachable: the page is not the last one, and does not say how to go on.
         """
-        where = {"ContinuationToken": token} if token else {"StartAfter": after} if after else {}
+        where = {}
+        if token:
+            where["ContinuationToken"] = token
+        elif after:
+            where["StartAfter"] = after
         answer = await self._ask(lambda: self._client().list_objects_v2(MaxKeys=most, **where, **self._bucket))
         more = answer.get("NextContinuationToken", "")
         if answer.get("IsTruncated", False) and more in {"", token}:

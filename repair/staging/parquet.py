@@ -114,4 +114,6 @@ def _rows(batch: pa.RecordBatch, forms: Sequence[_Form]) -> Iterator[Row]:
 
 
 def _cells(values: list[Any], convert: Callable[[Any], Any] | None) -> list[Any]:
-    return values if convert is None else [None if value is None else convert(value) for value in values]
+    if convert is None:
+        return values
+    return [None if value is None else convert(value) for value in values]

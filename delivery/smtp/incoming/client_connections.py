@@ -450,8 +450,14 @@ class ClientConnection(SMTP):
 
     def _origin(self) -> MailOrigin:
         assert self.session is not None
-        plain = "LMTP" if self._lmtp else "ESMTP" if self.session.extended_smtp else "SMTP"
-        protocol = f"{'ESMTP' if plain == 'SMTP' else plain}S" if self._is_secured else plain
+        if self._lmtp:
+            protocol = "LMTP"
+        elif self.session.extended_smtp or self._is_secured:  # RFC 3848 has no name for SMTP with TLS
+            protocol = "ESMTP"
+        else:
+            protocol = "SMTP"
+        if self._is_secured:
+            protocol += "S"
         return MailOrigin(client=self.client, greeted_as=self._greeted_as, protocol=protocol)
 
     async def smtp_QUIT(self, arg: str | None) -> None:

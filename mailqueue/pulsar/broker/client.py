@@ -30,7 +30,7 @@ import pulsar
 from pulsar import asyncio as pulsar_async
 from pulsar.asyncio import PulsarException
 
-from mailmend.mailqueue.broker_tls import context_of, tls_error
+from mailmend.mailqueue.broker_tls import BrokerTls, context_of, tls_error
 from mailmend.mailqueue.concurrency import finished
 from mailmend.mailqueue.pulsar.broker.settings import LOOK_AT_LOGIN, PulsarAuth, PulsarSettings
 from mailmend.mailqueue.pulsar.broker.topics import StoredMessage, TopicMessage
@@ -368,19 +368,10 @@ class PulsarClient:
         """
         if self._opened is None:
             settings = self._settings
-            tls = self._settings.tls
-            if tls:
-                context_of(tls)
-            files = (
-                {
-                    "tls_trust_certs_file_path": str(tls.ca) if tls.ca else ssl.get_default_verify_paths().cafile,
-                    "tls_certificate_file_path": str(tls.certificate) if tls.certificate else None,
-                    "tls_private_key_file_path": str(tls.key) if tls.key else None,
-                    "tls_validate_hostname": True,
-                }
-                if tls
-                else {}
-            )
+            files: dict[str, Any] = {}
+            if settings.tls:
+                context_of(settings.tls)
+                files = _tls_files(settings.tls)
             self._opened = pulsar_async.Client(
                 settings.service,
                 authentication=_authentication(settings),
@@ -467,6 +458,16 @@ def stored_of(message: pulsar.Message, partition: int) -> StoredMessage:
 def _id_of(position: EntryPosition) -> pulsar.MessageId:
     ledger, entry = position
     return pulsar.MessageId(-1, ledger, entry, -1)
+
+
+def _tls_files(tls: BrokerTls) -> dict[str, Any]:
+    """The client's options; without an authority it trusts the system's."""
+    return {
+        "tls_trust_certs_file_path": str(tls.ca) if tls.ca else ssl.get_default_verify_paths().cafile,
+        "tls_certificate_file_path": str(tls.certificate) if tls.certificate else None,
+        "tls_private_key_file_path": str(tls.key) if tls.key else None,
+        "tls_validate_hostname": True,
+    }
 
 
 def _authentication(settings: PulsarSettings) -> Any:
