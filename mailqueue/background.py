@@ -158,15 +158,7 @@ async def _carried_out(queue: QueueName, job: BackgroundJob) -> bool:
 
 async def paused(clock: Clock, wait: timedelta, *until: asyncio.Event) -> None:
     """Wait for this time, or until one of the events is set."""
-    await _first_of(clock.pause(wait.total_seconds()), *(event.wait() for event in until))
-
-
-async def first_set(*events: asyncio.Event) -> None:
-    """Wait until one of the events is set."""
-    await _first_of(*(event.wait() for event in events))
-
-
-async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
+    waits = (clock.pause(wait.total_seconds()), *(event.wait() for event in until))
     waiting = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -33,6 +33,7 @@ from mailmend.mailqueue.queue import (
     due_time,
     passed_over,
     refuse_too_many,
+    settled_before,
 )
 from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
 from mailmend.mailqueue.rules.mails import PRIORITIES, Listed, Mail, MailBlobs, QueuedMail, Whereabouts
@@ -40,7 +41,7 @@ from mailmend.mailqueue.rules.positions import ListingPosition, is_behind
 from mailmend.mailqueue.rules.size import CountedBy, Size, SizeKind
 from mailmend.mailqueue.upkeep import Redriven, Swept
 from mailmend.model.backoff import RETRY
-from mailmend.model.errors import BlobMissing, WrongUse
+from mailmend.model.errors import BlobMissing
 from mailmend.model.ids import BlobId, EnqueueId, QueueName, restored_id
 from mailmend.model.instants import instant_of
 from mailmend.model.ports import Clock
@@ -424,9 +425,7 @@ class MemoryDequeued:
 
     def _once(self) -> None:
         if self._used:
-            raise WrongUse(
-                f"the mail {self.enqueue_id} was settled before", mend="Ack, retry or reject a mail once, never twice."
-            )
+            raise settled_before(self.enqueue_id)
         self._used = True
         self._stream.settled(self.enqueue_id)
 

@@ -446,6 +446,10 @@ def due_time(now: datetime, delay: timedelta | None, at: datetime | None) -> dat
     return now + wait if wait > timedelta(0) else None
 
 
+def settled_before(enqueue_id: EnqueueId) -> WrongUse:
+    return WrongUse(f"the mail {enqueue_id} was settled before", mend="Ack, retry or reject a mail once, never twice.")
+
+
 def no_due_mails() -> Delayed:
     return Delayed(
         "this keyspace has no table for delayed mails, dueMails",

@@ -45,12 +45,12 @@ from mailmend.mailqueue.pulsar.broker.names import (
 from mailmend.mailqueue.pulsar.broker.topics import TopicDelivery
 from mailmend.mailqueue.pulsar.parts import PulsarParts
 from mailmend.mailqueue.pulsar.view.listing import is_deleted
-from mailmend.mailqueue.queue import due_time
+from mailmend.mailqueue.queue import due_time, settled_before
 from mailmend.mailqueue.rules.deletions import DeletedMail
 from mailmend.mailqueue.rules.mails import Listed, Mail, QueuedMail, Whereabouts
 from mailmend.mailqueue.rules.places import TopicPlace
 from mailmend.model.backoff import LOOK_AGAIN, RETRY
-from mailmend.model.errors import BadPayload, BlobMissing, MailmendError, WrongUse
+from mailmend.model.errors import BadPayload, BlobMissing, MailmendError
 from mailmend.model.ids import EnqueueId
 
 
@@ -115,9 +115,7 @@ class PulsarUnacked:
 
     async def _once(self, settle: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if self._used:
-            raise WrongUse(
-                f"the mail {self.enqueue_id} was settled before", mend="Ack, retry or reject a mail once, never twice."
-            )
+            raise settled_before(self.enqueue_id)
         self._used = True
         await finished(self._settled(settle))
 

@@ -17,12 +17,12 @@ from mailmend.mailqueue.broker import Delivery
 from mailmend.mailqueue.codec import attempts_of, slice_of_message
 from mailmend.mailqueue.concurrency import finished
 from mailmend.mailqueue.metrics import QueueCount
-from mailmend.mailqueue.queue import due_time, no_due_mails
+from mailmend.mailqueue.queue import due_time, no_due_mails, settled_before
 from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
 from mailmend.mailqueue.rules.mails import Listed, Mail, QueuedMail, Whereabouts
 from mailmend.model.backoff import RETRY
-from mailmend.model.errors import BrokerUnreachable, MailmendError, WrongUse
+from mailmend.model.errors import BrokerUnreachable, MailmendError
 from mailmend.model.ids import EnqueueId
 
 REQUEUE_PAUSE: Final = timedelta(seconds=10)
@@ -95,9 +95,7 @@ class UnackedMail:
 
     async def _once(self, settle: Callable[[], Coroutine[Any, Any, Settlement]]) -> None:
         if self._used:
-            raise WrongUse(
-                f"the mail {self.enqueue_id} was settled before", mend="Ack, retry or reject a mail once, never twice."
-            )
+            raise settled_before(self.enqueue_id)
         self._used = True
         await finished(self._settled(settle))
 
