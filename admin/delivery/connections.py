@@ -53,7 +53,9 @@ def made_orders(connections: QueueConnections) -> LedgerOrders:
 
 def existing_orders(connections: QueueConnections, *tables: Table) -> LedgerOrders | None:
     """What people and hooks order; None where the ledger lacks one of these tables. Reading it creates nothing."""
-    return _orders(connections) if connections.ledger_has(*tables) else None
+    if not connections.ledger_has(*tables):
+        return None
+    return _orders(connections)
 
 
 def _orders(connections: QueueConnections) -> LedgerOrders:
@@ -67,7 +69,9 @@ def made_attempts(connections: QueueConnections) -> LedgerAttempts:
 
 def existing_attempts(connections: QueueConnections) -> LedgerAttempts | None:
     """The journal of attempts; None where its table is missing. Reading it creates nothing."""
-    return _attempts(connections) if connections.ledger_has(DELIVERY_ATTEMPT) else None
+    if not connections.ledger_has(DELIVERY_ATTEMPT):
+        return None
+    return _attempts(connections)
 
 
 def _attempts(connections: QueueConnections) -> LedgerAttempts:
@@ -89,8 +93,13 @@ def asks_of_server(connections: QueueConnections) -> Mapping[str, Callable[[], A
 def relay_of(host_name: str, authorities: Path | None, mails_per_connection: int) -> MailRelay:
     """What passes mails on, under this name; where `authorities` are named, only these are trusted."""
     smtp = import_or_name_extra("mailmend.delivery.smtp.outgoing.relay")
-    reuse = smtp.ConnectionReuse(mails_max=mails_per_connection) if mails_per_connection > 1 else None
-    relay: MailRelay = smtp.SmtpRelay(host_name, str(authorities.expanduser()) if authorities else None, reuse)
+    reuse = None
+    if mails_per_connection > 1:
+        reuse = smtp.ConnectionReuse(mails_max=mails_per_connection)
+    trusted = None
+    if authorities:
+        trusted = str(authorities.expanduser())
+    relay: MailRelay = smtp.SmtpRelay(host_name, trusted, reuse)
     return relay
 
 
@@ -136,7 +145,9 @@ def hook_named(group: str, name: str | None) -> Callable[..., Any] | None:
         return None
     known = {point.name: point for point in entry_points(group=group)}
     if name not in known:
-        there = f"There are: {', '.join(sorted(known))}." if known else "No installed package has any."
+        there = "No installed package has any."
+        if known:
+            there = f"There are: {', '.join(sorted(known))}."
         raise WrongUse(f"no installed package has an entry point {name!r} in the group {group}", mend=there)
     try:
         hook = known[name].load()

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from mailmend.admin.delivery.connections import asks_of_server
@@ -18,10 +17,10 @@ from mailmend.admin.frame.caller import Caller, Question
 from mailmend.admin.frame.http.desk import HealthStatus, PartHealth, TooManyCalls, WatchedParts
 from mailmend.admin.frame.settings import QueueSettings
 from mailmend.admin.queue.connections import QueueConnections
-from mailmend.delivery.mail.queued import QueuedEntry
+from mailmend.delivery.mail.queued import EntryChange, QueuedEntry
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.explaining import NextSource, SourceExplanation, as_in_file, explain_by, next_source
-from mailmend.delivery.policy.orders import Order, OrderKind
+from mailmend.delivery.policy.orders import Order, OrderKind, PlacedCondition
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.policy.sub_queues import ActiveMail
@@ -29,6 +28,7 @@ from mailmend.delivery.server.explaining import EntryStanding
 from mailmend.delivery.server.serving import DeliveryServer
 from mailmend.mailqueue.prometheus import metrics_text
 from mailmend.model.errors import NotThere, UnsafeRequest
+from mailmend.model.ids import EnqueueId
 from mailmend.model.instants import nanos_of
 from mailmend.model.metrics import MetricSample
 
@@ -60,7 +60,10 @@ class ServerMoment:
 
     def in_file(self, sources: Sequence[SourceExplanation]) -> tuple[SourceExplanation, ...]:
         """As `as_in_file`, with the present run-time conditions."""
-        return as_in_file(sources, self.server.orders.in_force.placed if self.server.orders else ())
+        placed: Sequence[PlacedCondition] = ()
+        if self.server.orders:
+            placed = self.server.orders.in_force.placed
+        return as_in_file(sources, placed)
 
     @property
     def suspensions(self) -> Mapping[str, Order]:
@@ -163,7 +166,9 @@ class DeliveryDesk:
 
     def samples(self) -> Iterable[MetricSample]:
         """What the server, and its listener, tell monitoring."""
-        return chain(self.server.samples(), self.listener.samples() if self.listener else ())
+        yield from self.server.samples()
+        if self.listener:
+            yield from self.listener.samples()
 
     async def explained(self, name: str) -> MailExplanation:
         """Why a mail's recipients wait, or one: as this server has them, else as the queue knows them.
@@ -186,17 +191,19 @@ class DeliveryDesk:
         """Those that have not ended with what is ordered for after their attempts; all by the file's conditions."""
         orders = self.server.orders
         mails = {standing.entry.id.mail for standing in here if not standing.ended}
-        known = {name: await orders.intents_of(name) for name in mails} if orders else {}
-        found = [known.get(standing.entry.id.mail, {}).get(standing.entry.id.number) for standing in here]
-        lasting = [
-            change if change and (change.until is None or change.until > moment.at) else None for change in found
-        ]
-        return tuple(
-            replace(
-                standing, sources=moment.in_file(standing.sources), after_attempt=None if standing.ended else change
-            )
-            for standing, change in zip(here, lasting, strict=True)
-        )
+        known = dict[EnqueueId, Mapping[int, EntryChange]]()
+        if orders:
+            known = {mail: await orders.intents_of(mail) for mail in mails}
+        standings = list[EntryStanding]()
+        for standing in here:
+            change = None
+            if not standing.ended:
+                change = known.get(standing.entry.id.mail, {}).get(standing.entry.id.number)
+            if change and change.until is not None and change.until <= moment.at:
+                change = None
+            sources = moment.in_file(standing.sources)
+            standings.append(replace(standing, sources=sources, after_attempt=change))
+        return tuple(standings)
 
     def explained_by_values(self, values: Mapping[PickupField, str], local_ip: Sequence[str]) -> ValuesExplanation:
         """What would hold for a mail that is not there, among all that goes on; from this server's own addresses.
@@ -227,14 +234,18 @@ class DeliveryDesk:
 
     def health(self) -> Sequence[PartHealth]:
         """As far as the server knows without asking others now."""
-        orders = self.server.orders
-        stale = orders is not None and orders.is_failing
-        return (
-            _part("Queue", "" if self.server.is_ready else "nothing is taken: the server starts, or ends"),
-            _part("Departures", _stuck(self.server.stuck)),
-            _part("Ledger", "what is ordered cannot be read, and stays as it was" if stale else ""),
-            *self.parts.health(),
-        )
+        queue = ""
+        if not self.server.is_ready:
+            queue = "nothing is taken: the server starts, or ends"
+        departures = ""
+        if self.server.stuck:
+            mails = f"{self.server.stuck:,} mails"
+            departures = f"{mails} cannot leave the queue yet: the tables, the broker or the store do not answer"
+        ledger = ""
+        if self.server.orders and self.server.orders.is_failing:
+            ledger = "what is ordered cannot be read, and stays as it was"
+        parts = (_part("Queue", queue), _part("Departures", departures), _part("Ledger", ledger))
+        return (*parts, *self.parts.health())
 
 
 def _log_remark(text: str) -> None:
@@ -245,13 +256,7 @@ def _unconfirmed(question: Question) -> NoReturn:
     raise UnsafeRequest(f"not confirmed: {question}", mend='Look first with "dry_run": true; then say "confirm": true.')
 
 
-def _stuck(mails: int) -> str:
-    return (
-        f"{mails:,} mails cannot leave the queue yet: the tables, the broker or the store do not answer"
-        if mails
-        else ""
-    )
-
-
 def _part(name: str, trouble: str) -> PartHealth:
-    return PartHealth(name, HealthStatus.DEGRADED if trouble else HealthStatus.HEALTHY, trouble)
+    if trouble:
+        return PartHealth(name, HealthStatus.DEGRADED, trouble)
+    return PartHealth(name, HealthStatus.HEALTHY, "")

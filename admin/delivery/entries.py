@@ -1,7 +1,7 @@
 """`mailmend delivery list` and `group`: recipients on their way out, and what shows them."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -23,7 +23,7 @@ from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import QUEUE_ARGUMENT
 from mailmend.admin.queue.request import PAGE_MAILS, QueueAnswer, QueueRequest
 from mailmend.admin.queue.values import queue_document
-from mailmend.delivery.mail.entries import EntryOrder, EntryState
+from mailmend.delivery.mail.entries import EntryId, EntryOrder, EntryState
 from mailmend.delivery.mail.envelopes import queued_entries
 from mailmend.delivery.mail.queued import EntryAction, EntryChange, EntryField, EntryFilter, QueuedEntry
 from mailmend.mailqueue.queue import MailQueue
@@ -79,7 +79,8 @@ async def entries_page(request: EntriesRequest, caller: Caller, connections: Que
                 return EntriesPage(request, await with_intents(connections, caller, found), now, last)
             found += some
             count += bool(some)
-            last = ListingPosition.of(mail) if some else last
+            if some:
+                last = ListingPosition.of(mail)
     return EntriesPage(request, await with_intents(connections, caller, found), now)
 
 
@@ -90,17 +91,25 @@ async def with_intents(
     queue = connections.settings.name
     now = connections.now
     mails = list(dict.fromkeys(entry.entry.id.mail for entry in found if entry.state is EntryState.ACTIVE))
-    orders = existing_orders(connections, DELIVERY_INTENT) if mails else None
+    orders = None
+    if mails:
+        orders = existing_orders(connections, DELIVERY_INTENT)
+    known: Mapping[EntryId, EntryChange] = {}
     try:
-        known = await orders.intents.of_all(queue, mails) if orders and await orders.intents.are_there(queue) else {}
+        if orders and await orders.intents.are_there(queue):
+            known = await orders.intents.of_all(queue, mails)
     except AccessDenied as error:
         caller.remark(f"Orders for the end of attempts are not shown: {error.what}")
-        known = {}
-    lasting = {name: change for name, change in known.items() if change.until is None or change.until > now}
-    return tuple(
-        replace(entry, after_attempt=lasting.get(entry.entry.id)) if entry.state is EntryState.ACTIVE else entry
-        for entry in found
-    )
+    entries = list[QueuedEntry]()
+    for entry in found:
+        if entry.state is not EntryState.ACTIVE:
+            entries.append(entry)
+            continue
+        change = known.get(entry.entry.id)
+        if change and change.until is not None and change.until <= now:
+            change = None
+        entries.append(replace(entry, after_attempt=change))
+    return tuple(entries)
 
 
 @dataclass(slots=True)
@@ -151,8 +160,9 @@ async def entries_grouped(
         where = request.selection.at(connections.now)
         async for entry in matching(queue, where, EVERYTHING, connections.now):
             values = tuple(named.of(entry) for named in request.fields)
-            key = values if values in groups or len(groups) < GROUPS_MAX else ()
-            groups.setdefault(key, EntryGroup()).add(entry)
+            if values not in groups and len(groups) >= GROUPS_MAX:
+                values = ()
+            groups.setdefault(values, EntryGroup()).add(entry)
     ordered = sorted(groups.items(), key=lambda item: (-item[1].states.total(), item[0]))
     return QueueAnswer(request, ordered)
 
@@ -183,13 +193,15 @@ CHANGED_TEXTS: Final = {
 
 
 def entries_document(page: EntriesPage) -> Document:
-    json = {"entries": [entry_json(entry) for entry in page.entries], "next": page.next.token if page.next else None}
+    entries = [entry_json(entry) for entry in page.entries]
     if not page.entries:
-        return queue_document(page, json, ("There are no such recipients.",))
+        return queue_document(page, {"entries": entries, "next": None}, ("There are no such recipients.",))
     body: list[Part] = [entries_grid(f"Recipients in {page.request.queue}", page.entries, page.at)]
+    token = None
     if page.next:
-        body.append(f"There are more: --after {page.next.token}")
-    return queue_document(page, json, body)
+        token = page.next.token
+        body.append(f"There are more: --after {token}")
+    return queue_document(page, {"entries": entries, "next": token}, body)
 
 
 def groups_document(result: QueueAnswer[GroupEntriesRequest, Groups]) -> Document:
@@ -204,29 +216,34 @@ def groups_document(result: QueueAnswer[GroupEntriesRequest, Groups]) -> Documen
 
 
 def entries_grid(title: str, entries: Sequence[QueuedEntry], now: datetime) -> Grid:
-    rows = [
-        (
-            str(entry.entry.id),
-            printable(entry.entry.recipient),
-            days(now - entry.mail.first_seen_at),
-            f"{entry.state.value}, {shown(entry.due_at)}" if entry.due_at else entry.state.value,
-            f"{entry.entry.refusals:,}",
-            printable(EntryField.TRANSPORT.of(entry)),
-            printable(entry.mail.sender or NULL_SENDER),
-            printable(_said(entry)),
-        )
-        for entry in entries
-    ]
-    return Grid(title, _COLUMNS, rows, _WRAPPED)
+    return Grid(title, _COLUMNS, [_entry_row(entry, now) for entry in entries], _WRAPPED)
 
 
-def _said(one: QueuedEntry) -> str:
-    order = one.entry.order
-    if one.after_attempt:
-        return intent_text(one.after_attempt)
+def _entry_row(queued: QueuedEntry, now: datetime) -> tuple[str, ...]:
+    entry = queued.entry
+    mail = queued.mail
+    state = queued.state.value
+    if queued.due_at:
+        state = f"{state}, {shown(queued.due_at)}"
     return (
-        f"{CHANGED_TEXTS[EntryAction(order.kind.value)]} by {order.owner}: {order.reason}" if order else one.entry.reply
+        str(entry.id),
+        printable(entry.recipient),
+        days(now - mail.first_seen_at),
+        state,
+        f"{entry.refusals:,}",
+        printable(EntryField.TRANSPORT.of(queued)),
+        printable(mail.sender or NULL_SENDER),
+        printable(_said(queued)),
     )
+
+
+def _said(queued: QueuedEntry) -> str:
+    order = queued.entry.order
+    if queued.after_attempt:
+        return intent_text(queued.after_attempt)
+    if order:
+        return f"{CHANGED_TEXTS[EntryAction(order.kind.value)]} by {order.owner}: {order.reason}"
+    return queued.entry.reply
 
 
 def intent_text(change: EntryChange) -> str:
@@ -271,15 +288,18 @@ def entry_json(one: QueuedEntry) -> dict[str, Any]:
 
 
 def entry_order_json(order: EntryOrder | None) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = plain(
-        order and {"kind": order.kind, "owner": order.owner, "why": order.reason, "at": order.at}
-    )
+    if order is None:
+        return None
+    found: dict[str, Any] = plain({"kind": order.kind, "owner": order.owner, "why": order.reason, "at": order.at})
     return found
 
 
 def _group_json(by: Sequence[str], values: Sequence[str], group: EntryGroup) -> dict[str, Any]:
+    named = None
+    if values:
+        named = dict(zip(by, values, strict=True))
     return {
-        "values": dict(zip(by, values, strict=True)) if values else None,
+        "values": named,
         "recipients": group.states.total(),
         **{state.value: group.states[state] for state in EntryState},
         **plain({"oldest_at": group.oldest_at, "due_at": group.due_at}),
@@ -287,14 +307,22 @@ def _group_json(by: Sequence[str], values: Sequence[str], group: EntryGroup) -> 
 
 
 def _group_row(count: int, values: Sequence[str], group: EntryGroup) -> tuple[str, ...]:
-    named = [printable(text) or "(none)" for text in values] or ["(others)", *[""] * (count - 1)]
+    named = [printable(text) or "(none)" for text in values]
+    if not values:
+        named = ["(others)", *[""] * (count - 1)]
     return (
         *named,
         f"{group.states.total():,}",
         *(f"{group.states[state]:,}" for state in EntryState),
-        shown(group.oldest_at) if group.oldest_at else "",
-        shown(group.due_at) if group.due_at else "",
+        _cell(group.oldest_at),
+        _cell(group.due_at),
     )
+
+
+def _cell(at: datetime | None) -> str:
+    if at is None:
+        return ""
+    return shown(at)
 
 
 LIST: Final = Command(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mailmend.admin.delivery.connections import made_orders
 from mailmend.admin.delivery.entries import CHANGED_TEXTS, entries_grid, entry_json
@@ -87,7 +87,9 @@ class ChangedEntries:
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.PARTLY_FAILED if self.failed else ExitCode.FINE
+        if self.failed:
+            return ExitCode.PARTLY_FAILED
+        return ExitCode.FINE
 
 
 def hold(request: ChangeEntriesRequest, caller: Caller) -> ChangedEntries:
@@ -143,7 +145,9 @@ async def entries_changed(
     """
     _refuse_unselected(action, request)
     now = connections.now
-    until = now + request.lasts if request.lasts else None
+    until = None
+    if request.lasts:
+        until = now + request.lasts
     owner = caller.name or owner_name()
     change = EntryChange(action=action, at=now, owner=owner, reason=request.why, until=until)
 
@@ -153,9 +157,11 @@ async def entries_changed(
     async with connections.open(dry_run=request.dry_run) as queue:
         if action.is_final and not request.dry_run and not request.yes:
             seen = await one_pass().carried_out(queue, dry_run=True)
-            later = f", and {seen.ordered:,} active ones after their attempts" if seen.ordered else ""
-            forgotten = ", without keeping them" if request.no_keep else ""
-            what = f"{action.value.capitalize()} {seen.count:,} recipients of {request.queue}{later}{forgotten}"
+            what = f"{action.value.capitalize()} {seen.count:,} recipients of {request.queue}"
+            if seen.ordered:
+                what += f", and {seen.ordered:,} active ones after their attempts"
+            if request.no_keep:
+                what += ", without keeping them"
             confirm(f"{what}?", caller, yes=False)
         caller.progress.stage(f"{action.value} {request.queue}")
         return await one_pass().carried_out(queue, dry_run=request.dry_run)
@@ -203,8 +209,9 @@ class _Changing:
             removed = await self._removed(queue, dry_run=dry_run)
             await self._look_at_active(queue, dry_run=dry_run)
         finally:
-            result.kept = self._file.path if self._file.count else None
-            if result.kept:
+            result.kept = None
+            if self._file.count:
+                result.kept = self._file.path
                 self._caller.remark(f"Kept in {result.kept}")
         result.failed = (*changed.failed, *removed)
         return result
@@ -216,16 +223,20 @@ class _Changing:
         result.active = 0
         async with aclosing(queue.browse(WAITING)) as mails:
             async for mail in mails:
-                some = [entry for entry in queued_entries(mail, result.change.at) if self._where.matches(entry)]
-                active = [entry for entry in some if entry.state is EntryState.ACTIVE]
+                active = [
+                    entry
+                    for entry in queued_entries(mail, result.change.at)
+                    if entry.state is EntryState.ACTIVE and self._where.matches(entry)
+                ]
                 result.active += len(active)
                 chosen = [entry for entry in active if entry.entry.id not in self._ordered]
                 if not chosen or not result.request.after_attempt:
                     continue
                 if self._keeps and not dry_run:
                     await self._keep_part(mail, chosen)
-                new |= {entry.entry.id: result.change.after(entry.entry) for entry in chosen}
-                self._ordered.update(entry.entry.id for entry in chosen)
+                for entry in chosen:
+                    new[entry.entry.id] = result.change.after(entry.entry)
+                    self._ordered.add(entry.entry.id)
         if new and not dry_run:
             await made_orders(self._connections).intents.put(queue.name, new, result.change.at)
         result.ordered = len(self._ordered)
@@ -233,9 +244,13 @@ class _Changing:
     def _change(self, mail: Listed) -> ChangedMail | None:
         change = self._result.change
         chosen, behind = changed_mail(mail, self._where, change, change.at)
-        if chosen:
-            meant = self._whole if behind is None else self._meant
-            meant[mail.queued.enqueue_id] = chosen
+        if not chosen:
+            return behind
+        if behind is None:
+            # No recipient is left: the mail is removed.
+            self._whole[mail.queued.enqueue_id] = chosen
+        else:
+            self._meant[mail.queued.enqueue_id] = chosen
         return behind
 
     async def _removed(self, queue: MailQueue, *, dry_run: bool) -> Sequence[Unremoved]:
@@ -279,36 +294,45 @@ class _Changing:
 def changed_document(result: ChangedEntries) -> Document:
     request = result.request
     change = result.change
-    json = {
+    failed = result.failed
+    json: dict[str, Any] = {
         "dry_run": request.dry_run,
-        "changed": 0 if request.dry_run else result.count,
-        "would_change": result.count if request.dry_run else None,
+        "changed": result.count,
+        "would_change": None,
         "mails": result.mails,
         "active": result.active,
-        "after_attempt": 0 if request.dry_run else result.ordered,
-        "would_follow_attempt": result.ordered if request.dry_run else None,
+        "after_attempt": result.ordered,
+        "would_follow_attempt": None,
         "until": change.until,
-        "failed": [{"id": unremoved.enqueue_id, "why": unremoved.why} for unremoved in result.failed],
+        "failed": [{"id": unremoved.enqueue_id, "why": unremoved.why} for unremoved in failed],
         "kept": result.kept,
         "kept_without_content": result.without_content,
-        "entries": [entry_json(entry) for entry in result.listed] if request.dry_run else None,
+        "entries": None,
     }
-    what = CHANGED_TEXTS[change.action] + (f" until {shown(change.until)}" if change.until else "")
+    what = CHANGED_TEXTS[change.action]
+    if change.until:
+        what += f" until {shown(change.until)}"
     count = f"{result.count:,} recipients of {result.mails:,} mails in {request.queue}"
+    will = "will be, within a day,"
     body: list[Part] = []
-    if request.dry_run and result.listed:
-        body.append(entries_grid(f"Would be {what}", result.listed, change.at))
-    body.append(f"{NOTHING_WRITTEN} Would be {what}: {count}." if request.dry_run else f"{count}: {what}.")
+    if request.dry_run:
+        json |= {"changed": 0, "would_change": result.count}
+        json |= {"after_attempt": 0, "would_follow_attempt": result.ordered}
+        json["entries"] = [entry_json(entry) for entry in result.listed]
+        will = "would be"
+        if result.listed:
+            body.append(entries_grid(f"Would be {what}", result.listed, change.at))
+        body.append(f"{NOTHING_WRITTEN} Would be {what}: {count}.")
+    else:
+        body.append(f"{count}: {what}.")
     if result.ordered:
-        will = "would be" if request.dry_run else "will be, within a day,"
         body.append(f"{result.ordered:,} are active: who is not delivered by the attempt {will} {what}.")
     elif result.active:
         body.append(f"{result.active:,} are active: with a server, or on their way to one. They were left alone.")
     if result.kept:
         body.append(f"To put them back: mailmend queue restore {result.kept}")
-    return queue_document(
-        result, json, body, [f"not changed: {unremoved.enqueue_id}: {unremoved.why}" for unremoved in result.failed]
-    )
+    hints = [f"not changed: {unremoved.enqueue_id}: {unremoved.why}" for unremoved in failed]
+    return queue_document(result, json, body, hints)
 
 
 _CHANGE_ABOUT: Final = f"""{CRITERIA} What is active (a server has it, or it is on its way to one) is left alone, and

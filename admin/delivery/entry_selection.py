@@ -32,6 +32,12 @@ class EntrySelection:
     newer_than: timedelta | None = None
 
     def at(self, now: datetime) -> EntryFilter:
+        older_than_at = None
+        if self.older_than:
+            older_than_at = now - self.older_than
+        newer_than_at = None
+        if self.newer_than:
+            newer_than_at = now - self.newer_than
         return EntryFilter(
             ids=frozenset(self.ids),
             texts=self.texts,
@@ -39,8 +45,8 @@ class EntrySelection:
             states=frozenset(self.states),
             refusals_min=self.retries[0],
             refusals_max=self.retries[1],
-            older_than_at=now - self.older_than if self.older_than else None,
-            newer_than_at=now - self.newer_than if self.newer_than else None,
+            older_than_at=older_than_at,
+            newer_than_at=newer_than_at,
         )
 
 
@@ -52,7 +58,9 @@ def parse_retries(text: str) -> tuple[int, int | None]:
     low = int(found[1])
     if not found[2]:
         return low, low
-    return low, int(found[3]) if found[3] else None
+    if not found[3]:
+        return low, None
+    return low, int(found[3])
 
 
 def parse_attribute(text: str) -> tuple[str, str]:

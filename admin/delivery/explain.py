@@ -7,6 +7,7 @@ sentences for people.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -16,15 +17,14 @@ import click
 
 from mailmend.admin.delivery.desk import MailExplanation, ServerMoment, ValuesExplanation
 from mailmend.admin.delivery.entries import entry_order_json, intent_json, intent_text
-from mailmend.admin.delivery.options import MAIL_FIELDS
-from mailmend.admin.delivery.orders_document import order_json, set_text, suspended_text
-from mailmend.admin.delivery.policy_explain import share_json, suspension_numbers, unconsulted
-from mailmend.admin.delivery.policy_paths import policy_path, suspension_path
+from mailmend.admin.delivery.options import MAIL_FIELDS, mail_option
+from mailmend.admin.delivery.orders_document import set_text, suspended_text
+from mailmend.admin.delivery.policy_explain import refusals_json, share_json, suspension_numbers
+from mailmend.admin.delivery.policy_texts import counted_text, policy_path, suspension_path
 from mailmend.admin.delivery.server_client import HttpAnswer, asked, parse_server
 from mailmend.admin.frame.caller import Caller
-from mailmend.admin.frame.command import Command, Shared
+from mailmend.admin.frame.command import Command, Shared, Values
 from mailmend.admin.frame.document import Document, Part
-from mailmend.admin.frame.kinds import ParsedValue
 from mailmend.admin.frame.options import FILE, option
 from mailmend.admin.frame.settings import reason_of
 from mailmend.admin.frame.values import instant_text, printable, shown
@@ -73,7 +73,9 @@ class WaitExplanation:
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.PARTLY_FAILED if self.unreached else ExitCode.FINE
+        if self.unreached:
+            return ExitCode.PARTLY_FAILED
+        return ExitCode.FINE
 
 
 def explain(request: ExplainWaitRequest, _: Caller) -> WaitExplanation:
@@ -103,21 +105,32 @@ def explain(request: ExplainWaitRequest, _: Caller) -> WaitExplanation:
             unreached[url] = error.what
     if not answers:
         raise CannotReach("; ".join(unreached.values()), mend="Is a server there, with --http at that address?")
-    return WaitExplanation(request, dict(_understood(answers)), unreached)
+    return WaitExplanation(request, _understood(answers), unreached)
 
 
-def _understood(answers: Mapping[str, HttpAnswer]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _understood(answers: Mapping[str, HttpAnswer]) -> Mapping[str, Mapping[str, Any]]:
     """The answers of the servers that have the mail, else the first answer."""
     known = {url: answer.body for url, answer in answers.items() if answer.status == HTTPStatus.OK}
     if not known:
-        raise _refusal(*next(iter(answers.items())))
-    have = {url: body for url, body in known.items() if any(entry["here"] for entry in body.get("entries", ()))}
-    by_values = {url: body for url, body in known.items() if "entries" not in body}
-    yield from (have or by_values or dict([next(iter(known.items()))])).items()
+        url, answer = next(iter(answers.items()))
+        raise _refusal(url, answer)
+    have = dict[str, Mapping[str, Any]]()
+    by_values = dict[str, Mapping[str, Any]]()
+    for url, body in known.items():
+        if "entries" not in body:
+            by_values[url] = body
+        elif any(entry["here"] for entry in body["entries"]):
+            have[url] = body
+    if have or by_values:
+        return have or by_values
+    url, body = next(iter(known.items()))
+    return {url: body}
 
 
 def _refusal(url: str, answer: HttpAnswer) -> Exception:
-    said = answer.body if isinstance(answer.body, Mapping) else {}
+    said: Mapping[str, Any] = {}
+    if isinstance(answer.body, Mapping):
+        said = answer.body
     what = f"{url}: {said.get('message') or f'status {answer.status}'}"
     mend = str(said.get("details") or "")
     match answer.status:
@@ -150,21 +163,26 @@ def wait_document(result: WaitExplanation) -> Document:
         "unreached": dict(result.unreached),
         "exit": int(result.exit),
     }
-    body = [part for url, answer in result.answers.items() for part in _parts(url, answer)]
+    body = list[Part]()
+    for url, answer in result.answers.items():
+        body += _parts(url, answer)
     return Document(json, body, result.exit, [printable(reason) for reason in result.unreached.values()])
 
 
 def _parts(url: str, answer: Mapping[str, Any]) -> Iterator[Part]:
-    asked = f"{printable(str(answer['server']))} ({url}), queue {printable(str(answer['queue']))}, {answer['at']}"
-    yield asked
+    yield f"{printable(str(answer['server']))} ({url}), queue {printable(str(answer['queue']))}, {answer['at']}"
     for entry in answer.get("entries", ()):
-        where = entry["stage"] if entry["here"] else f"{entry['stage']}, not with this server"
+        where = entry["stage"]
+        if not entry["here"]:
+            where = f"{where}, not with this server"
         yield f"{printable(entry['id'])}, {printable(entry['recipient'])}: {where}"
-        yield from (f"    {printable(reason)}" for reason in entry["why"])
+        for reason in entry["why"]:
+            yield f"    {printable(reason)}"
     if "entries" not in answer:
         named = ", ".join(f"{name} {text}" for name, text in answer["mail"].items())
         yield printable(f"A mail with {named or 'nothing of its own'}")
-        yield from (f"    {printable(reason)}" for reason in answer["why"])
+        for reason in answer["why"]:
+            yield f"    {printable(reason)}"
 
 
 _AT_WORK: Final = {
@@ -177,11 +195,10 @@ _AT_WORK: Final = {
 def explanation_json(result: MailExplanation) -> dict[str, Any]:
     """A mail's recipients, each with all that is known of why it waits."""
     moment = result.moment
-    queue = result.moment.server.queue.name
-    entries = [_standing_json(standing, moment) for standing in result.here] or [
-        _queued_json(entry) for entry in result.queued
-    ]
-    return {**_head(moment), "queue": queue, "entries": entries}
+    entries = [_standing_json(standing, moment) for standing in result.here]
+    if not entries:
+        entries = [_queued_json(entry) for entry in result.queued]
+    return {**_head(moment), "queue": moment.server.queue.name, "entries": entries}
 
 
 def values_json(result: ValuesExplanation) -> dict[str, Any]:
@@ -202,31 +219,44 @@ def _head(moment: ServerMoment) -> dict[str, Any]:
     return {"server": moment.server.settings.reporter, "at": instant_text(moment.at)}
 
 
-def _standing_json(one: EntryStanding, moment: ServerMoment) -> dict[str, Any]:
-    held = one.held
-    entry = one.entry
-    returns_at = held.taken_at + moment.server.settings.waiting_max.total_seconds() * SECOND
-    waits = bool(one.sources)
+def _standing_json(standing: EntryStanding, moment: ServerMoment) -> dict[str, Any]:
+    held = standing.held
+    entry = standing.entry
+    stage = entry.stage
+    if standing.ended:
+        stage = EntryStage.GONE
+    goes = standing.goes
+    if standing.picked:
+        goes = NextSource(standing.picked.source)
+    counted_as = None
+    if standing.counted:
+        counted_as = _values(standing.counted)
+    returns_at = None
+    ahead = None
+    if standing.sources:
+        waits_until = held.taken_at + moment.server.settings.waiting_max.total_seconds() * SECOND
+        returns_at = instant_text(moment.at_nanos(round(waits_until)))
+        ahead = standing.ahead
     return {
         "id": str(entry.id),
         "recipient": entry.recipient,
         "here": True,
-        "stage": EntryStage.GONE.value if one.ended else entry.stage.value,
+        "stage": stage.value,
         "since": instant_text(moment.at_nanos(held.taken_at)),
-        "returns_at": instant_text(moment.at_nanos(round(returns_at))) if waits else None,
+        "returns_at": returns_at,
         "expires_at": instant_text(moment.at_nanos(held.expires_at)),
         "due_at": None,
         "order": entry_order_json(entry.order),
-        "after_attempt": intent_json(one.after_attempt),
+        "after_attempt": intent_json(standing.after_attempt),
         "retries": entry.refusals,
         "reply": entry.reply or None,
         "host": entry.host or None,
-        "counted_as": _values(one.counted) if one.counted else None,
-        "sources": [_source_json(source, moment) for source in one.sources],
-        **_goes_json(NextSource(one.picked.source) if one.picked else one.goes, moment),
-        "ahead": one.ahead if waits else None,
-        "waits_on": [_place_json(place, moment) for place in one.waits_on],
-        "why": [*_sentences(one, moment), *_intended(one.after_attempt)],
+        "counted_as": counted_as,
+        "sources": [_source_json(source, moment) for source in standing.sources],
+        **_goes_json(goes, moment),
+        "ahead": ahead,
+        "waits_on": [_place_json(place, moment) for place in standing.waits_on],
+        "why": [*_sentences(standing, moment), *_intended(standing.after_attempt)],
     }
 
 
@@ -261,84 +291,101 @@ def _intended(change: EntryChange | None) -> Iterator[str]:
         yield f"If it is not delivered: {intent_text(change)}."
 
 
-def _rests(one: QueuedEntry) -> str:
-    order = one.entry.order
-    entry = one.entry
+def _rests(queued: QueuedEntry) -> str:
+    entry = queued.entry
+    order = entry.order
     if order:
-        what = "Held" if one.state is EntryState.HOLD else "To be bounced by the next server that takes it"
+        what = "To be bounced by the next server that takes it"
+        if queued.state is EntryState.HOLD:
+            what = "Held"
         return f"{what}, by {order.owner} since {shown(order.at)}: {order.reason or 'no reason is given'}."
-    if one.due_at:
-        said = f", after {entry.refusals:,} refusals; the last one: {entry.reply}" if entry.refusals else ""
-        return f"Deferred until {shown(one.due_at)}{said}."
+    if queued.due_at and entry.refusals:
+        said = f"after {entry.refusals:,} refusals; the last one: {entry.reply}"
+        return f"Deferred until {shown(queued.due_at)}, {said}."
+    if queued.due_at:
+        return f"Deferred until {shown(queued.due_at)}."
     return "Active, and not with this server: another one has it, or it is on its way to one."
 
 
-def _sentences(one: EntryStanding, moment: ServerMoment) -> Iterator[str]:
-    if one.ended:
-        yield f"It has ended: {one.ended.end.value}. Its mail is here until its other recipients have ended."
-    elif one.picked:
-        values = one.picked.mail.values
-        source = one.picked.source
-        by = f" from {source}" if source else ""
+def _sentences(standing: EntryStanding, moment: ServerMoment) -> Iterator[str]:
+    if standing.ended:
+        yield f"It has ended: {standing.ended.end.value}. Its mail is here until its other recipients have ended."
+    elif standing.picked:
+        values = standing.picked.mail.values
+        by = ""
+        if standing.picked.source:
+            by = f" from {standing.picked.source}"
         host = values.get(PickupField.REMOTE_MX, "")
         address = values.get(PickupField.REMOTE_IP, "")
         yield f"It is being delivered to {host} ({address}){by}."
-    elif one.sources:
-        yield from _refusals(one.sources, moment)
-        yield from _from_where(one.sources, one.goes, moment)
-        if one.ahead:
-            yield f"Mails that are counted as it is and come before it: {one.ahead:,}."
-        returns_at = moment.at_nanos(one.held.taken_at) + moment.server.settings.waiting_max
+    elif standing.sources:
+        yield from _refusals(standing.sources, moment)
+        yield from _from_where(standing.sources, standing.goes, moment)
+        if standing.ahead:
+            yield f"Mails that are counted as it is and come before it: {standing.ahead:,}."
+        returns_at = moment.at_nanos(standing.held.taken_at) + moment.server.settings.waiting_max
         yield f"If it is not picked until {shown(returns_at)} it goes back to the queue for a while."
     else:
-        yield _AT_WORK.get(one.entry.stage, f"It is at the stage {one.entry.stage.value}.")
+        yield _AT_WORK.get(standing.entry.stage, f"It is at the stage {standing.entry.stage.value}.")
 
 
 def _from_where(sources: Sequence[SourceExplanation], goes: NextSource | None, moment: ServerMoment) -> Iterator[str]:
     if not sources:
         yield "None of our addresses reaches its server."
     elif goes is None:
-        yield f"It is unknown when it may go{', from whichever address' if sources[0].source else ''}."
+        anywhere = ", from whichever address" if sources[0].source else ""
+        yield f"It is unknown when it may go{anywhere}."
     elif goes.clear_at is not None:
         by = f", from {goes.source}" if goes.source else ""
         yield f"The soonest that it may go is {shown(moment.at_nanos(goes.clear_at))}{by}."
     else:
-        yield f"Nothing refuses it{f': it would go from {goes.source} now' if goes.source else ''}."
+        by = f": it would go from {goes.source} now" if goes.source else ""
+        yield f"Nothing refuses it{by}."
         if moment.server.is_full:
             most = moment.server.settings.concurrency
             yield f"All {most:,} attempts that this server may make at once go on: one has to end first."
 
 
 def _goes_json(goes: NextSource | None, moment: ServerMoment) -> dict[str, Any]:
-    return {"goes_from": goes.source if goes else None, "goes_at": _instant(goes.clear_at, moment) if goes else None}
+    if goes is None:
+        return {"goes_from": None, "goes_at": None}
+    return {"goes_from": goes.source, "goes_at": _instant(goes.clear_at, moment)}
 
 
 def _refusals(sources: Sequence[SourceExplanation], moment: ServerMoment) -> Iterator[str]:
     """What refuses it: once where that is the same from every address, else from each."""
-    each = [list(_of_source(explanation, moment)) for explanation in sources]
-    if all(answer == each[0] for answer in each):
-        yield from each[0] if each else ()
+    answers = [list(_of_source(source, moment)) for source in sources]
+    if not answers:
         return
-    for source, some in zip(sources, each, strict=True):
-        yield from (f"From {source.source}: {line}" for line in some)
+    first, *others = answers
+    if all(answer == first for answer in others):
+        yield from first
+        return
+    for source, answer in zip(sources, answers, strict=True):
+        for line in answer:
+            yield f"From {source.source}: {line}"
 
 
-def _of_source(one: SourceExplanation, moment: ServerMoment) -> Iterator[str]:
-    yield from (_of_share(share, moment) for share in one.shares if share.refuses)
-    if not one.has_share:
+def _of_source(source: SourceExplanation, moment: ServerMoment) -> Iterator[str]:
+    for share in source.shares:
+        if share.refuses:
+            yield _of_share(share, moment)
+    if not source.has_share:
         yield "This server does not know its part of shared limits now: see mailmend delivery servers."
-    heeded = moment.suspensions
-    for number in suspension_numbers(one, moment.policies.said):
+    for number in suspension_numbers(source, moment.policies.said):
         yield f"Suspended by the policy file, line {_line(moment, suspension_path(number))}."
-    yield from (suspended_text(heeded[name]) for name in one.suspensions if name in heeded)
+    heeded = moment.suspensions
+    for name in source.suspensions:
+        if name in heeded:
+            yield suspended_text(heeded[name])
 
 
 def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
     policy = moment.policies.said.policies[share.policy]
     threshold = share.threshold
-    named = [f"{field.value} {text or '(empty)'}" for field, text in zip(policy.fields, share.key, strict=True)]
+    counted = counted_text(dict(zip(policy.fields, share.key, strict=True))) or "every mail"
     line = _line(moment, policy_path(share.policy))
-    what = f"Policy {share.policy + 1} (line {line}) counts it as {', '.join(named) or 'every mail'}"
+    what = f"Policy {share.policy + 1} (line {line}) counts it as {counted}"
     if share.set_by:
         what += f", with limits that {set_text(share.set_by)}"
     if share.elsewhere:
@@ -348,9 +395,9 @@ def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
     if threshold.concurrency == 0:
         return f"{what}: none of these may begin."
     if share.clear_at == UNKNOWN:
-        most = (
-            f"{share.delivering:,} of {threshold.concurrency:,} deliveries" if threshold.concurrency else "deliveries"
-        )
+        most = "deliveries"
+        if threshold.concurrency:
+            most = f"{share.delivering:,} of {threshold.concurrency:,} deliveries"
         return f"{what}: {most} go on, and one has to end first."
     until = shown(moment.at_nanos(share.clear_at or moment.nanos))
     rate = threshold.rate
@@ -359,33 +406,20 @@ def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
     return f"{what}: the next connection may begin at {until}."
 
 
-def _source_json(one: SourceExplanation, moment: ServerMoment) -> dict[str, Any]:
-    said = moment.policies.said
-    heeded = moment.suspensions
-
-    def line(path: DocumentPath) -> int:
-        return _line(moment, path)
-
+def _source_json(source: SourceExplanation, moment: ServerMoment) -> dict[str, Any]:
     return {
-        "localip": one.source,
-        "is_left": one.is_left,
-        "has_share": one.has_share,
-        "free_at": _instant(one.clear_at, moment),
-        "policies": [_share_json(share, moment) for share in one.shares],
-        "not_consulted": [
-            {"policy": number + 1, "line": line(policy_path(number))} for number in unconsulted(one, said)
-        ],
-        "suspensions": [
-            {"suspension": number + 1, "line": line(suspension_path(number))}
-            for number in suspension_numbers(one, said)
-        ],
-        "suspended_by": [order_json(heeded[name]) for name in one.suspensions if name in heeded],
+        "localip": source.source,
+        "is_left": source.is_left,
+        "has_share": source.has_share,
+        "free_at": _instant(source.clear_at, moment),
+        "policies": [_share_json(share, moment) for share in source.shares],
+        **refusals_json(source, moment.policies.said, moment.suspensions, partial(_line, moment)),
     }
 
 
 def _share_json(share: PolicyShare, moment: ServerMoment) -> dict[str, Any]:
     return {
-        **share_json(share, moment.policies.said, lambda path: _line(moment, path)),
+        **share_json(share, moment.policies.said, partial(_line, moment)),
         "shared": share.shared,
         "elsewhere": share.elsewhere,
         "delivering": share.delivering,
@@ -413,32 +447,35 @@ def _values(mail: ActiveMail) -> dict[str, str]:
 
 def _instant(nanos: int | None, moment: ServerMoment) -> str | None:
     """null: now, or unknown."""
-    return None if nanos is None or nanos == UNKNOWN else instant_text(moment.at_nanos(nanos))
+    if nanos is None or nanos == UNKNOWN:
+        return None
+    return instant_text(moment.at_nanos(nanos))
 
 
 def _line(moment: ServerMoment, path: DocumentPath) -> int:
-    return moment.policies.read.place_of(path).line if moment.policies.read else 0
+    if moment.policies.read is None:
+        return 0
+    return moment.policies.read.place_of(path).line
+
+
+def _mail_values(own: Values, _others: Values, _context: click.Context) -> dict[str, tuple[str, ...]]:
+    values = dict[str, tuple[str, ...]]()
+    for name, value in own.items():
+        if not value:
+            continue
+        if isinstance(value, tuple):
+            values[name] = value
+        else:
+            values[name] = (value,)
+    return values
 
 
 _OF_A_MAIL: Final = Shared(
     "values",
     {
-        "Of a mail that is not there": tuple(
-            option(
-                f"--{name.replace('_', '-')}",
-                f"{text.partition(';')[0]}. [default: empty]"
-                if name != "local_ip"
-                else "Address that it is sent from; may be given again. [default: the server's]",
-                type=ParsedValue("value", named.normal),
-                multiple=name == "local_ip",
-                metavar="VALUE",
-            )
-            for name, (named, text) in MAIL_FIELDS.items()
-        )
+        "Of a mail that is not there": tuple(map(mail_option, MAIL_FIELDS)),
     },
-    lambda own, _others, _context: {
-        name: value if isinstance(value, tuple) else (value,) for name, value in own.items() if value
-    },
+    _mail_values,
 )
 
 EXPLAIN: Final = Command(

@@ -6,6 +6,7 @@ import click
 from click.core import ParameterSource
 
 from mailmend.admin.frame.command import Command, Shared, Values
+from mailmend.admin.frame.kinds import ParsedValue
 from mailmend.admin.frame.options import flag, option
 from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT, queue_settings
 from mailmend.delivery.policy.orders import OrderKind
@@ -45,6 +46,18 @@ WHY: Final = option("--why", "Reason: shown to operators who find mails waiting.
 def of_kind(kind: OrderKind) -> Shared:
     """The field `kind` of a request: the command itself says it, and no option does."""
     return Shared("kind", {}, lambda _own, _others, _context: kind)
+
+
+def mail_option(name: str) -> click.Option:
+    """The option that names a field of one mail; `name` is a key of `MAIL_FIELDS`."""
+    named, text = MAIL_FIELDS[name]
+    kind = ParsedValue("value", named.normal)
+    if named is PickupField.LOCAL_IP:
+        # A server has several addresses that it may send a mail from.
+        about = "Address that it is sent from; may be given again. [default: the server's]"
+        return option("--local-ip", about, type=kind, multiple=True, metavar="VALUE")
+    about = f"{text.partition(';')[0]}. [default: empty]"
+    return option(f"--{name.replace('_', '-')}", about, type=kind, metavar="VALUE")
 
 
 def list_command(kind: OrderKind, *, summary: str, about: str, examples: str) -> Command:

@@ -145,7 +145,9 @@ class OrderState:
     def parked(self) -> str:
         """Why a condition sets limits on no server; "" where it does on one, or where it is not known."""
         whys = [condition.parked for _, condition in self.servers]
-        return whys[0] if whys and all(whys) else ""
+        if not whys or not all(whys):
+            return ""
+        return whys[0]
 
 
 def add_order(request: AddOrderRequest, caller: Caller) -> QueueAnswer[AddOrderRequest, OrderState]:
@@ -210,15 +212,17 @@ def _refuse_unsaid_mails(request: AddOrderRequest) -> None:
 def _refuse_unsaid_limits(request: AddOrderRequest) -> None:
     threshold = request.threshold
     if bool(request.values) is request.everything:
-        what = "--all is always, and values are given" if request.values else "it is not said for which values"
+        what = "it is not said for which values"
+        if request.values:
+            what = "--all is always, and values are given"
         mend = "Name them, like --if recipientdomain=example.org; for all that the policy counts: --all."
         raise WrongUse(what, mend=mend)
     refuse_negative_limits(threshold)
     limits = (threshold.concurrency, threshold.rate, threshold.connect_interval)
     if request.unlimited is any(limit is not None for limit in limits):
-        what = (
-            "--unlimited is no limit, and one is given" if request.unlimited else "it is not said which limits are set"
-        )
+        what = "it is not said which limits are set"
+        if request.unlimited:
+            what = "--unlimited is no limit, and one is given"
         raise WrongUse(what, mend="Give one, like --concurrency 2 or --rate 100/60; none at all: --unlimited.")
 
 
@@ -250,7 +254,9 @@ async def order_removed(
 ) -> QueueAnswer[RemoveOrderRequest, OrderState]:
     kind = request.kind
     ledger = existing_orders(connections, ORDER_TABLES[kind])
-    found = await ledger.find(kind, request.queue, request.id) if ledger else None
+    found = None
+    if ledger:
+        found = await ledger.find(kind, request.queue, request.id)
     if ledger is None or found is None or found.has_ended(connections.now):
         what = f"{request.queue} has no {kind.value} {request.id}: it has ended, or was removed"
         raise NotThere(what, mend=_look(request))
@@ -307,8 +313,12 @@ async def _keep_record(connections: QueueConnections, event: OrderEvent, order: 
 async def _states(connections: QueueConnections, request: QueueRequest, orders: Sequence[Order]) -> list[OrderState]:
     """What each condition is to each server, by what the servers said that they count by."""
     conditions = [order for order in orders if order.kind is OrderKind.CONDITION]
-    ledger = existing_orders(connections, DELIVERY_POLICIES) if conditions else None
-    said: Sequence[ServedPolicies] = await ledger.policies.of(request.queue) if ledger else ()
+    ledger = None
+    if conditions:
+        ledger = existing_orders(connections, DELIVERY_POLICIES)
+    said: Sequence[ServedPolicies] = ()
+    if ledger:
+        said = await ledger.policies.of(request.queue)
     servers: dict[UUID, list[tuple[str, PlacedCondition]]] = {order.id: [] for order in orders}
     for policies in said:
         _, placed = with_conditions(policies.policies, conditions, policies.algorithm)

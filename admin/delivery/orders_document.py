@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from mailmend.admin.delivery.limits import limits_text
 from mailmend.admin.delivery.orders import WORDS, AddOrderRequest, ListOrdersRequest, OrderState, RemoveOrderRequest
-from mailmend.admin.frame.document import Document, Grid
+from mailmend.admin.delivery.policy_texts import limits_text
+from mailmend.admin.frame.document import Document, Grid, Part
 from mailmend.admin.frame.values import NOTHING_WRITTEN, plain, printable, shown
 from mailmend.admin.queue.request import QueueAnswer
 from mailmend.admin.queue.values import queue_document
@@ -58,9 +58,11 @@ def list_document(result: QueueAnswer[ListOrdersRequest, Sequence[OrderState | O
     if not states:
         return queue_document(result, json, (f"{words.empty} {request.queue}.",))
     rows = [_listed(state) for state in states]
-    grid = Grid(f"{words.title} {request.queue}", tuple(rows[0]), [tuple(row.values()) for row in rows], words.wrapped)
-    unread = [text for state in states for text in _unread_texts(state.order)]
-    return queue_document(result, json, (grid, *unread))
+    cells = [tuple(row.values()) for row in rows]
+    body: list[Part] = [Grid(f"{words.title} {request.queue}", tuple(rows[0]), cells, words.wrapped)]
+    for state in states:
+        body += _unread_texts(state.order)
+    return queue_document(result, json, body)
 
 
 def _listed(state: OrderState) -> dict[str, str]:
@@ -89,30 +91,35 @@ def _history_document(
     queue = result.request.queue
     limit = result.request.limit
     kind = result.request.kind.value
-    json = {
-        "history": [
-            {"id": record.id, "at": record.at, "event": record.event, "by": record.by, kind: order_json(record.order)}
-            for record in records
-        ]
-    }
+    json = {"history": [_record_json(record) for record in records]}
     if not records:
         return queue_document(result, plain(json), (f"No {kind} of {queue} was changed in the last 30 days.",))
     columns = ("when", "what", "by", kind, "ends", "why", "id")
-    rows = [
-        (
-            shown(record.at),
-            record.event.value,
-            printable(record.by),
-            _effect(record.order, _limits_of(record.order)),
-            _end_cell(record.order.ends_at),
-            printable(record.order.reason),
-            str(record.order.id),
-        )
-        for record in records
-    ]
-    grid = Grid(f"What was done to each {kind} of {queue}, newest first", columns, rows, frozenset({"by", kind}))
-    body = (grid, f"These are the newest {limit:,}; more: --changes.") if len(records) == limit else (grid,)
+    rows = [_record_row(record) for record in records]
+    title = f"What was done to each {kind} of {queue}, newest first"
+    body: list[Part] = [Grid(title, columns, rows, frozenset({"by", kind}))]
+    if len(records) == limit:
+        body.append(f"These are the newest {limit:,}; more: --changes.")
     return queue_document(result, plain(json), body)
+
+
+def _record_json(record: OrderRecord) -> dict[str, Any]:
+    order = record.order
+    event = {"id": record.id, "at": record.at, "event": record.event, "by": record.by}
+    return {**event, order.kind.value: order_json(order)}
+
+
+def _record_row(record: OrderRecord) -> tuple[str, ...]:
+    order = record.order
+    return (
+        shown(record.at),
+        record.event.value,
+        printable(record.by),
+        _effect(order, _limits_of(order)),
+        _end_cell(order.ends_at),
+        printable(order.reason),
+        str(order.id),
+    )
 
 
 def _effect(order: Order, limits: str = "") -> str:
@@ -146,12 +153,14 @@ def _unread_texts(order: Order) -> Iterator[str]:
     """What an order does that cannot be read, and how to mend that."""
     if order.kind is OrderKind.SUSPENSION:
         why = "; ".join(order.unread)
-        effect = "holds every mail" if order.holds_every_mail else "holds every mail that its other fields name"
+        effect = "holds every mail that its other fields name"
+        if order.holds_every_mail:
+            effect = "holds every mail"
     else:
         why = order.damage
-        effect = (
-            "lets no such mail begin" if order.has_scope else "sets no limits, and the limits of the policy files hold"
-        )
+        effect = "sets no limits, and the limits of the policy files hold"
+        if order.has_scope:
+            effect = "lets no such mail begin"
     if why:
         words = WORDS[order.kind]
         removal = f"mailmend {words.command} remove {order.queue} {order.id}"
@@ -167,15 +176,17 @@ def _on_servers(state: OrderState) -> Iterator[str]:
         return
     if not state.servers:
         yield "No server of the queue is at work: whether a policy counts by these fields is not known."
-    for why in dict.fromkeys(condition.parked for _, condition in state.servers if condition.parked):
-        where = "" if state.parked else f" on {_names(state, why)}"
+    parked = dict[str, list[str]]()
+    groups = dict[tuple[str, str], None]()
+    for server, condition in state.servers:
+        if condition.parked:
+            parked.setdefault(condition.parked, []).append(server)
+        groups |= dict.fromkeys(condition.groups.items())
+    for why, servers in parked.items():
+        where = "" if state.parked else f" on {', '.join(servers)}"
         yield printable(f"Parked{where}: {why}.")
-    for said, group in dict.fromkeys(pair for _, condition in state.servers for pair in condition.groups.items()):
-        yield printable(f"{said} is counted as {group}: the limits are for the whole group.")
-
-
-def _names(state: OrderState, why: str) -> str:
-    return ", ".join(server for server, condition in state.servers if condition.parked == why)
+    for value, group in groups:
+        yield printable(f"{value} is counted as {group}: the limits are for the whole group.")
 
 
 def until_text(ends_at: datetime | None) -> str:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from mailmend.admin.delivery.connections import policy_file
-from mailmend.admin.delivery.policy_paths import policy_path, quota_path, suspension_path
-from mailmend.admin.frame.values import instant_text
+from mailmend.admin.delivery.policy_texts import policy_path, quota_path, suspension_path
+from mailmend.admin.frame.values import instant_text, plain
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.file.description import INCOMING, POLICY, QUOTA, SUSPENSION
 from mailmend.delivery.policy.file.reading import PolicyFile
-from mailmend.delivery.policy.policies import PickupPolicies
+from mailmend.delivery.policy.policies import DocumentPath, PickupPolicies
 from mailmend.model.errors import WrongUse
 
 Limit = Callable[[PickupPolicies], PolicyChanges]
@@ -35,11 +35,16 @@ class PoliciesInForce:
     changes: PolicyChanges | None = None
 
     def __post_init__(self) -> None:
-        self.read = policy_file(self.file) if self.file else None
+        self.read = self._read_file()
+
+    def _read_file(self) -> PolicyFile | None:
+        if self.file is None:
+            return None
+        return policy_file(self.file)
 
     @property
     def said(self) -> PickupPolicies:
-        return self.read.said if self.read else PickupPolicies()
+        return _said(self.read)
 
     def reload(self, limit: Limit, now: datetime) -> PolicyChanges:
         """Let what the file says now hold, all of it; where it cannot be used, all stays as it was.
@@ -48,8 +53,8 @@ class PoliciesInForce:
             BadPolicyFile: the server cannot use it; the message says where.
             WrongUse: it cannot be read, or asks for what only a new server does.
         """
-        read = policy_file(self.file) if self.file else None
-        found = read.said if read else PickupPolicies()
+        read = self._read_file()
+        found = _said(read)
         if found.algorithm is not self.said.algorithm:
             raise WrongUse("the algorithm of rates has changed", mend="Start the server anew.")
         self.changes = limit(found)
@@ -58,30 +63,45 @@ class PoliciesInForce:
         return self.changes
 
 
+def _said(read: PolicyFile | None) -> PickupPolicies:
+    """What a file says; without one, nothing is limited."""
+    if read is None:
+        return PickupPolicies()
+    return read.said
+
+
 def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
     """The file, when it was read, and what it says, all of it in its order."""
     said = served.said
+    policies = list[Mapping[str, Any]]()
+    for number, policy in enumerate(said.policies):
+        line = _line(served, policy_path(number))
+        policies.append(POLICY.json(policy, policy=number + 1, line=line))
+    suspensions = list[Mapping[str, Any]]()
+    for number, suspension in enumerate(said.suspensions):
+        line = _line(served, suspension_path(number))
+        suspensions.append(SUSPENSION.json(suspension, suspension=number + 1, line=line))
+    incoming = list[Mapping[str, Any]]()
+    for number, rule in enumerate(said.incoming):
+        line = _line(served, ("incoming", number))
+        incoming.append(INCOMING.json(rule, rule=number + 1, line=line))
+    quotas = list[Mapping[str, Any]]()
+    for number, quota in enumerate(said.quotas):
+        line = _line(served, quota_path(number))
+        quotas.append(QUOTA.json(quota, line=line))
+    changes = None
+    if served.changes:
+        changes = changes_json(served.changes)
     return {
-        "file": str(served.file) if served.file else None,
+        "file": plain(served.file),
         "read_at": instant_text(served.read_at),
         "algorithm": said.algorithm.value,
-        "policies": [
-            POLICY.json(policy, policy=number + 1, line=_line(served, *policy_path(number)))
-            for number, policy in enumerate(said.policies)
-        ],
-        "suspends": [
-            SUSPENSION.json(suspension, suspension=number + 1, line=_line(served, *suspension_path(number)))
-            for number, suspension in enumerate(said.suspensions)
-        ],
-        "incoming": [
-            INCOMING.json(rule, rule=number + 1, line=_line(served, "incoming", number))
-            for number, rule in enumerate(said.incoming)
-        ],
-        "quotas": [
-            QUOTA.json(quota, line=_line(served, *quota_path(number))) for number, quota in enumerate(said.quotas)
-        ],
+        "policies": policies,
+        "suspends": suspensions,
+        "incoming": incoming,
+        "quotas": quotas,
         "tenants": dict(said.weights),
-        "reload": changes_json(served.changes) if served.changes else None,
+        "reload": changes,
     }
 
 
@@ -94,5 +114,7 @@ def changes_json(changes: PolicyChanges) -> Mapping[str, Any]:
     }
 
 
-def _line(served: PoliciesInForce, *path: str | int) -> int | None:
-    return served.read.place_of(path).line if served.read else None
+def _line(served: PoliciesInForce, path: DocumentPath) -> int | None:
+    if served.read is None:
+        return None
+    return served.read.place_of(path).line

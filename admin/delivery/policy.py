@@ -48,7 +48,9 @@ class PolicyLintResult:
     def exit(self) -> ExitCode:
         if self.refused:
             return self.refused.exit_code
-        return ExitCode.DRIFT if self.findings else ExitCode.FINE
+        if self.findings:
+            return ExitCode.DRIFT
+        return ExitCode.FINE
 
 
 def schema() -> JsonSchema:
@@ -66,13 +68,13 @@ def lint(file: Path) -> PolicyLintResult:
         read = policy_file(file)
     except BadPolicyFile as error:
         return PolicyLintResult(file, refused=error)
-    found = [
-        PlacedFinding(
-            policy.rule, policy.hit.text, read.place_of(policy.hit.path), tuple(map(read.place_of, policy.hit.because))
-        )
-        for policy in lint_policies(read.said)
-    ]
-    return PolicyLintResult(file, tuple(sorted(found, key=lambda one: (one.place.line, one.place.column))))
+    findings = list[PlacedFinding]()
+    for policy in lint_policies(read.said):
+        hit = policy.hit
+        because = tuple(map(read.place_of, hit.because))
+        findings.append(PlacedFinding(policy.rule, hit.text, read.place_of(hit.path), because))
+    findings.sort(key=lambda finding: (finding.place.line, finding.place.column))
+    return PolicyLintResult(file, tuple(findings))
 
 
 _WRAPPED: Final = frozenset({"what", "what to do"})
@@ -83,34 +85,36 @@ def schema_document(result: JsonSchema) -> Document:
 
 
 def lint_document(result: PolicyLintResult) -> Document:
-    found = result.findings
+    findings = result.findings
     file = printable(str(result.file))
     json = {
         "file": str(result.file),
-        "findings": [_finding_json(finding) for finding in found],
-        "refused": _refused_json(result.refused) if result.refused else [],
+        "findings": [_finding_json(finding) for finding in findings],
+        "refused": [],
         "exit": int(result.exit),
     }
     if result.refused:
+        json["refused"] = _refused_json(result.refused)
         return Document(json, (), result.exit, remarks=(f"mailmend: {result.refused.message}",))
-    if not found:
+    if not findings:
         return Document(json, (f"{file}: nothing found.",), result.exit)
-    rows = [
-        (_place(finding.place), finding.rule.id, printable(_said(finding), instead=" "), finding.rule.fix)
-        for finding in found
-    ]
+    rows = list[tuple[str, ...]]()
+    for finding in findings:
+        place = f"{finding.place.line}:{finding.place.column}"
+        rows.append((place, finding.rule.id, printable(_said(finding), instead=" "), finding.rule.fix))
     body: tuple[Part, ...] = (
         Grid(file, ("place", "rule", "what", "what to do"), rows, _WRAPPED),
-        f"{len(found):,} found. Why each of them matters: docs/lint.md",
+        f"{len(findings):,} found. Why each of them matters: docs/lint.md",
     )
     return Document(json, body, result.exit)
 
 
 def _refused_json(error: BadPolicyFile) -> list[dict[str, Any]]:
-    return [
-        {**fields_json(file.place, "line", "column"), "text": file.problem, "fix": file.mend}
-        for file in error.refused or (error,)
-    ]
+    found = list[dict[str, Any]]()
+    for refused in error.refused or (error,):
+        place = fields_json(refused.place, "line", "column")
+        found.append({**place, "text": refused.problem, "fix": refused.mend})
+    return found
 
 
 def _said(finding: PlacedFinding) -> str:
@@ -120,10 +124,6 @@ def _said(finding: PlacedFinding) -> str:
         return said
     word = "line" if len(lines) == 1 else "lines"
     return f"{said} ({word} {', '.join(map(str, lines))})"
-
-
-def _place(place: Place) -> str:
-    return f"{place.line}:{place.column}"
 
 
 def _finding_json(finding: PlacedFinding) -> dict[str, Any]:

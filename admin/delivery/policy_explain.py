@@ -9,11 +9,19 @@ from typing import Any, Final
 import click
 
 from mailmend.admin.delivery.connections import policy_file
-from mailmend.admin.delivery.limits import threshold_texts
-from mailmend.admin.delivery.options import MAIL_FIELDS
+from mailmend.admin.delivery.options import MAIL_FIELDS, mail_option
 from mailmend.admin.delivery.orders import holding
 from mailmend.admin.delivery.orders_document import order_json, set_text, suspended_text
-from mailmend.admin.delivery.policy_paths import limits_path, policy_path, quota_limit_path, quota_path, suspension_path
+from mailmend.admin.delivery.policy_texts import (
+    counted_text,
+    from_one,
+    limits_path,
+    policy_path,
+    quota_limit_path,
+    quota_path,
+    suspension_path,
+    threshold_texts,
+)
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import TYPED, Command, Shared, Values
 from mailmend.admin.frame.document import Document, Grid, Part
@@ -36,7 +44,7 @@ from mailmend.delivery.policy.explaining import (
 from mailmend.delivery.policy.file.description import QUOTA_LIMIT, THRESHOLD
 from mailmend.delivery.policy.orders import Order, OrderKind, PlacedCondition, with_conditions
 from mailmend.delivery.policy.policies import DocumentPath, PickupPolicies
-from mailmend.delivery.policy.policy import CounterKey, PickupField
+from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.policy.quotas import QueueQuota, QuotaCount, QuotaLimit
 from mailmend.delivery.policy.replaying import LimitKind
 from mailmend.delivery.policy.sub_queues import ANY_SOURCE, ActiveMail
@@ -104,7 +112,9 @@ class PolicyExplanation:
 
     @property
     def queue(self) -> QueueName | None:
-        return self.request.settings.name if self.request.settings else None
+        if self.request.settings is None:
+            return None
+        return self.request.settings.name
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -123,12 +133,18 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
     values = {named: named.normal(text) for named, text in request.values.items()}
     given = tuple(dict.fromkeys(PickupField.LOCAL_IP.normal(address) for address in request.local_ip))
     left = reaching(given, values.get(PickupField.REMOTE_IP, ""))
-    orders = with_queues(request.settings, partial(_orders_of, read.said)) if request.settings else QueueOrders()
+    orders = QueueOrders()
+    if request.settings:
+        orders = with_queues(request.settings, partial(_orders_of, read.said))
     policies, placed = with_conditions(read.said.policies, orders.conditions, read.said.algorithm)
     held = (*read.said.suspensions, *(suspension.suspension(None) for suspension in orders.suspensions))
     beside = replace(read.said, policies=policies, suspensions=held)
-    sources = as_in_file(explain_mail(beside, ActiveMail("", values, left if given else ANY_SOURCE)), placed)
-    named = {*values, *([PickupField.LOCAL_IP] if given else [])}
+    unsaid = _used_fields(read.said) - set(values)
+    mail = ActiveMail("", values, ANY_SOURCE)
+    if given:
+        unsaid.discard(PickupField.LOCAL_IP)
+        mail = ActiveMail("", values, left)
+    sources = as_in_file(explain_mail(beside, mail), placed)
     quotas = explain_quotas(read.said.quotas, values, orders.count)
     return PolicyExplanation(
         request,
@@ -136,7 +152,7 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
         values,
         sources,
         tuple(address for address in given if address not in left),
-        tuple(pickup_field for pickup_field in PickupField if pickup_field in _used_fields(read.said) - named),
+        tuple(pickup_field for pickup_field in PickupField if pickup_field in unsaid),
         {path: read.place_of(path) for path in _spoken_of(read.said, sources, quotas)},
         quotas,
         {str(suspension.id): suspension for suspension in orders.suspensions},
@@ -147,11 +163,12 @@ def explain(request: PolicyExplainRequest, _: Caller) -> PolicyExplanation:
 async def _orders_of(file: PickupPolicies, connections: QueueConnections) -> QueueOrders:
     """What holds now; reading it creates no ledger. The queue is counted where the file has quotas."""
     queue = connections.settings.name
-    return QueueOrders(
-        await holding(connections, OrderKind.CONDITION, queue),
-        await holding(connections, OrderKind.SUSPENSION, queue),
-        await _counted(file.quotas, connections) if file.quotas else None,
-    )
+    conditions = await holding(connections, OrderKind.CONDITION, queue)
+    suspensions = await holding(connections, OrderKind.SUSPENSION, queue)
+    count = None
+    if file.quotas:
+        count = await _counted(file.quotas, connections)
+    return QueueOrders(conditions, suspensions, count)
 
 
 async def _counted(quotas: tuple[QueueQuota, ...], connections: QueueConnections) -> QuotaCount:
@@ -169,9 +186,14 @@ def reaching(sources: Sequence[str], server: str) -> tuple[str, ...]:
 
 
 def _used_fields(file: PickupPolicies) -> set[PickupField]:
-    counted = (named for policy in file.policies for named in policy.fields)
-    by_quotas = (named for quota in file.quotas for named in quota.fields)
-    return {*counted, *by_quotas, *(named for suspension in file.suspensions for named in suspension.patterns)}
+    used = set[PickupField]()
+    for policy in file.policies:
+        used.update(policy.fields)
+    for quota in file.quotas:
+        used.update(quota.fields)
+    for suspension in file.suspensions:
+        used.update(suspension.patterns)
+    return used
 
 
 def _spoken_of(
@@ -179,13 +201,14 @@ def _spoken_of(
 ) -> set[DocumentPath]:
     """The policies and quotas, all of them, and the conditions, defaults and suspensions that count for the mail."""
     paths = {policy_path(number) for number in range(len(file.policies))}
-    held = {suspension for source in sources for suspension in source.suspensions}
-    paths |= {suspension_path(number) for number, suspension in enumerate(file.suspensions) if suspension.id in held}
-    shares = (share for source in sources for share in source.shares)
+    limits = list[DocumentPath | None]()
+    for source in sources:
+        paths.update(map(suspension_path, suspension_numbers(source, file)))
+        limits += [limits_path(file, share.policy, share.condition) for share in source.shares]
     for quota in quotas:
-        limits = quota_limit_path(file, quota)
-        paths |= {quota_path(quota.quota), *([limits] if limits else [])}
-    return paths | {path for share in shares if (path := limits_path(file, share.policy, share.condition))}
+        paths.add(quota_path(quota.quota))
+        limits.append(quota_limit_path(file, quota))
+    return paths | {path for path in limits if path}
 
 
 def explain_document(result: PolicyExplanation) -> Document:
@@ -201,53 +224,67 @@ def explain_document(result: PolicyExplanation) -> Document:
         "parked": [{**order_json(condition.order), "parked": condition.parked} for condition in result.parked],
         "exit": int(ExitCode.FINE),
     }
-    body = tuple(part for source in result.sources for part in _source_parts(source, result))
-    unsaid = ", ".join(field.value for field in result.unsaid)
-    remarks = (f"Not named, so taken as empty: {unsaid}.",) if unsaid else ()
-    return Document(json, (*body, *_quota_parts(result), *_closing_lines(result)), remarks=remarks)
+    body = list[Part]()
+    for source in result.sources:
+        body += _source_parts(source, result)
+    body += _quota_parts(result)
+    body += _closing_lines(result)
+    remarks = list[str]()
+    if result.unsaid:
+        unsaid = ", ".join(field.value for field in result.unsaid)
+        remarks.append(f"Not named, so taken as empty: {unsaid}.")
+    return Document(json, body, remarks=remarks)
 
 
-def _source_parts(one: SourceExplanation, result: PolicyExplanation) -> Iterator[Part]:
+def _source_parts(source: SourceExplanation, result: PolicyExplanation) -> Iterator[Part]:
     columns = ("policy", "counted as", "limits of", "concurrency", "rate", "connect interval")
-    rows = [_share_row(share, result) for share in one.shares]
-    rows += [
-        (_policy_name(number, result), "not consulted", "", "", "", "") for number in unconsulted(one, result.said)
-    ]
+    rows = [_share_row(share, result) for share in source.shares]
+    for number in unconsulted(source, result.said):
+        name = _policy_name(number, result)
+        rows.append((name, "not consulted", "", "", "", ""))
     if rows:
-        yield Grid(f"From {one.source}" if one.source else "Policies", columns, rows, frozenset({"counted as"}))
-    for number in suspension_numbers(one, result.said):
+        title = "Policies"
+        if source.source:
+            title = f"From {source.source}"
+        yield Grid(title, columns, rows, frozenset({"counted as"}))
+    for number in suspension_numbers(source, result.said):
         yield f"Held by the suspension at line {result.places[suspension_path(number)].line}."
-    yield from (suspended_text(result.suspensions[name]) for name in one.suspensions if name in result.suspensions)
+    for name in source.suspensions:
+        if name in result.suspensions:
+            yield suspended_text(result.suspensions[name])
 
 
 def _share_row(share: PolicyShare, result: PolicyExplanation) -> tuple[str, ...]:
     texts = threshold_texts(share.threshold)
-    gap = texts.get(LimitKind.CONNECT_INTERVAL)
-    limits = limits_path(result.said, share.policy, share.condition)
-    made = share.set_by
+    gap = "none"
+    if LimitKind.CONNECT_INTERVAL in texts:
+        gap = f"{texts[LimitKind.CONNECT_INTERVAL]} s"
+    if share.set_by:
+        set_by = f"what {set_text(share.set_by)}"
+    else:
+        set_by = _limits_of(share.condition, limits_path(result.said, share.policy, share.condition), result)
+    counted = dict(zip(result.said.policies[share.policy].fields, share.key, strict=True))
     return (
         _policy_name(share.policy, result),
-        _counted_as(result.said.policies[share.policy].fields, share.key),
-        f"what {set_text(made)}" if made else _limits_of(share.condition, limits, result),
+        printable(counted_text(counted)) or "every mail",
+        set_by,
         texts.get(LimitKind.CONCURRENCY, "no limit"),
         texts.get(LimitKind.RATE, "no limit"),
-        f"{gap} s" if gap else "none",
+        gap,
     )
 
 
-def _counted_as(fields: Sequence[PickupField], key: CounterKey) -> str:
-    named = (f"{field.value} {text or '(empty)'}" for field, text in zip(fields, key, strict=True))
-    return printable(", ".join(named)) or "every mail"
-
-
 def _limits_of(condition: int | None, path: DocumentPath | None, result: PolicyExplanation) -> str:
+    if path is None:
+        return "nothing"
     what = "the default" if condition is None else "the condition"
-    return f"{what} at line {result.places[path].line}" if path else "nothing"
+    return f"{what} at line {result.places[path].line}"
 
 
 def _quota_parts(result: PolicyExplanation) -> Iterator[Part]:
-    counted = ("mails there", "bytes there") if any(quota.used for quota in result.quotas) else ()
-    columns = ("quota", "counted as", "limits of", "mails", "bytes", *counted)
+    columns: tuple[str, ...] = ("quota", "counted as", "limits of", "mails", "bytes")
+    if any(quota.used for quota in result.quotas):
+        columns = (*columns, "mails there", "bytes there")
     rows = [_quota_row(quota, result) for quota in result.quotas]
     if rows:
         yield Grid("Quotas of the queue", columns, rows, frozenset({"counted as"}))
@@ -255,27 +292,39 @@ def _quota_parts(result: PolicyExplanation) -> Iterator[Part]:
 
 def _quota_row(share: QuotaShare, result: PolicyExplanation) -> tuple[str, ...]:
     quota = result.said.quotas[share.quota]
+    counted = dict(zip(quota.fields, share.key, strict=True))
     limit = share.limit or QuotaLimit()
-    return (
+    row = [
         f"{quota.name}, line {result.places[quota_path(share.quota)].line}",
-        _counted_as(quota.fields, share.key),
+        printable(counted_text(counted)) or "every mail",
         _limits_of(share.condition, quota_limit_path(result.said, share), result),
-        *("no limit" if most is None else f"{most:,}" for most in (limit.messages, limit.bytes)),
-        *((f"{share.used.messages:,}", f"{share.used.bytes:,}") if share.used else ()),
-    )
+        _at_most(limit.messages),
+        _at_most(limit.bytes),
+    ]
+    if share.used:
+        row += (f"{share.used.messages:,}", f"{share.used.bytes:,}")
+    return tuple(row)
+
+
+def _at_most(limit: int | None) -> str:
+    if limit is None:
+        return "no limit"
+    return f"{limit:,}"
 
 
 def _quota_json(share: QuotaShare, result: PolicyExplanation) -> dict[str, Any]:
     quota = result.said.quotas[share.quota]
-    limit = share.limit
+    limits_line = None
     path = quota_limit_path(result.said, share)
+    if path:
+        limits_line = result.places[path].line
     return {
         "name": quota.name,
         "line": result.places[quota_path(share.quota)].line,
         "key": {field.value: text for field, text in zip(quota.fields, share.key, strict=True)},
-        "condition": None if share.condition is None else share.condition + 1,
-        "limits_line": result.places[path].line if path else None,
-        **QUOTA_LIMIT.json(limit or QuotaLimit()),
+        "condition": from_one(share.condition),
+        "limits_line": limits_line,
+        **QUOTA_LIMIT.json(share.limit or QuotaLimit()),
         "used": plain(share.used),
         "refuses": share.refuses,
     }
@@ -285,88 +334,103 @@ def _policy_name(number: int, result: PolicyExplanation) -> str:
     return f"{number + 1}, line {result.places[policy_path(number)].line}"
 
 
-def unconsulted(one: SourceExplanation, said: PickupPolicies) -> list[int]:
+def unconsulted(source: SourceExplanation, said: PickupPolicies) -> list[int]:
     """The numbers of the policies behind one that stops."""
-    consulted = {share.policy for share in one.shares}
+    consulted = {share.policy for share in source.shares}
     return [number for number in range(len(said.policies)) if number not in consulted]
 
 
-def suspension_numbers(one: SourceExplanation, said: PickupPolicies) -> list[int]:
+def suspension_numbers(source: SourceExplanation, said: PickupPolicies) -> list[int]:
     """The numbers of the file's suspensions that hold the mail."""
-    return [number for number, suspension in enumerate(said.suspensions) if suspension.id in one.suspensions]
+    return [number for number, suspension in enumerate(said.suspensions) if suspension.id in source.suspensions]
 
 
 def _closing_lines(result: PolicyExplanation) -> Iterator[str]:
     for condition in result.parked:
         yield printable(f"Parked with this file: run-time condition {condition.order.id}: {condition.parked}.")
-    for full in (quota for quota in result.quotas if quota.refuses):
-        yield f"Quota {result.said.quotas[full.quota].name} is full: {result.queue} takes no such mail now."
+    for quota in result.quotas:
+        if quota.refuses:
+            yield f"Quota {result.said.quotas[quota.quota].name} is full: {result.queue} takes no such mail now."
     if result.other_family:
         yield f"Of another family than the server, so nothing is sent from: {', '.join(result.other_family)}."
-    if not result.request.local_ip:
-        yield "Nothing holds it back for good." if result.left else "It is held back, from wherever it is sent."
-    elif result.left:
+    if result.request.local_ip and result.left:
         yield f"It may be sent from: {', '.join(result.left)}."
-    else:
+    elif result.request.local_ip:
         yield "None of these addresses is left to send it from: it is held back."
+    elif result.left:
+        yield "Nothing holds it back for good."
+    else:
+        yield "It is held back, from wherever it is sent."
 
 
-def _source_json(one: SourceExplanation, result: PolicyExplanation) -> dict[str, Any]:
+def _source_json(source: SourceExplanation, result: PolicyExplanation) -> dict[str, Any]:
     def line(path: DocumentPath) -> int:
         return result.places[path].line
 
+    policies = [{**share_json(share, result.said, line), "lets_none": share.refuses} for share in source.shares]
     return {
-        "localip": one.source,
-        "is_left": one.is_left,
-        "policies": [{**share_json(share, result.said, line), "lets_none": share.refuses} for share in one.shares],
-        "not_consulted": [
-            {"policy": number + 1, "line": line(policy_path(number))} for number in unconsulted(one, result.said)
-        ],
-        "suspensions": [
-            {"suspension": number + 1, "line": line(suspension_path(number))}
-            for number in suspension_numbers(one, result.said)
-        ],
-        "suspended_by": [
-            order_json(result.suspensions[name]) for name in one.suspensions if name in result.suspensions
-        ],
+        "localip": source.source,
+        "is_left": source.is_left,
+        "policies": policies,
+        **refusals_json(source, result.said, result.suspensions, line),
     }
 
 
 def share_json(share: PolicyShare, said: PickupPolicies, line: Callable[[DocumentPath], int]) -> dict[str, Any]:
     """What a policy means for a mail; `line` gives the line of a place in the file."""
-    limits = None if share.set_by else limits_path(said, share.policy, share.condition)
+    limits_line = None
+    set_by = None
+    if share.set_by:
+        set_by = order_json(share.set_by)
+    elif limits := limits_path(said, share.policy, share.condition):
+        limits_line = line(limits)
     fields = said.policies[share.policy].fields
     return {
         "policy": share.policy + 1,
         "line": line(policy_path(share.policy)),
         "key": {field.value: text for field, text in zip(fields, share.key, strict=True)},
-        "condition": None if share.condition is None else share.condition + 1,
-        "limits_line": line(limits) if limits else None,
+        "condition": from_one(share.condition),
+        "limits_line": limits_line,
         **THRESHOLD.json(share.threshold),
-        "set_by": order_json(share.set_by) if share.set_by else None,
+        "set_by": set_by,
     }
+
+
+def refusals_json(
+    source: SourceExplanation,
+    said: PickupPolicies,
+    suspensions: Mapping[str, Order],
+    line: Callable[[DocumentPath], int],
+) -> dict[str, Any]:
+    """The policies that are not consulted, and what suspends the mail; `line` as for `share_json`."""
+    not_consulted = list[dict[str, int]]()
+    for number in unconsulted(source, said):
+        policy_line = line(policy_path(number))
+        not_consulted.append({"policy": number + 1, "line": policy_line})
+    by_file = list[dict[str, int]]()
+    for number in suspension_numbers(source, said):
+        suspension_line = line(suspension_path(number))
+        by_file.append({"suspension": number + 1, "line": suspension_line})
+    by_order = [order_json(suspensions[name]) for name in source.suspensions if name in suspensions]
+    return {"not_consulted": not_consulted, "suspensions": by_file, "suspended_by": by_order}
 
 
 FILE_ARGUMENT: Final = click.Argument(["file"], type=FILE, metavar="FILE")
 
 
-_ONE_VALUE: Final = {name: field for name, field in MAIL_FIELDS.items() if field[0] is not PickupField.LOCAL_IP}
+_ONE_VALUE: Final = {name: field for name, (field, _) in MAIL_FIELDS.items() if field is not PickupField.LOCAL_IP}
+
+
+def _mail_values(own: Values, _others: Values, _context: click.Context) -> dict[PickupField, str]:
+    return {field: own[name] for name, field in _ONE_VALUE.items() if own[name] is not None}
+
+
 _MAIL: Final = Shared(
     "values",
     {
-        "Which mail": tuple(
-            option(
-                f"--{name.replace('_', '-')}",
-                f"{text.partition(';')[0]}. [default: empty]",
-                type=ParsedValue("value", named.normal),
-                metavar="VALUE",
-            )
-            for name, (named, text) in _ONE_VALUE.items()
-        )
+        "Which mail": tuple(map(mail_option, _ONE_VALUE)),
     },
-    lambda own, _others, _context: {
-        field: own[name] for name, (field, _) in _ONE_VALUE.items() if own[name] is not None
-    },
+    _mail_values,
 )
 
 

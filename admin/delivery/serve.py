@@ -74,9 +74,13 @@ def allow_open_files(wanted: int) -> int:
     A soft limit that is higher stays. An unlimited number counts as the wanted one.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted if soft == resource.RLIM_INFINITY else soft
-    target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    if soft >= wanted:
+        return soft
+    target = wanted
+    if hard != resource.RLIM_INFINITY:
+        target = min(wanted, hard)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
     except (OSError, ValueError):  # the system has a lower limit for all processes
@@ -218,13 +222,17 @@ class DeliveryRequest(QueueRequest):
         key = self.listen_tls_key
         if certificate and key:
             return listener_tls(certificate, key, self.listen_tls_client_ca)
-        secured = next((str(address) for address in self.listen if address.secured), "")
-        needs = secured or ("--listen-tls required" if self.listen_tls == "required" else "")
-        if certificate or key or needs or self.listen_tls_client_ca:
-            raise WrongUse(
-                f"{needs or 'TLS'} needs a certificate and its key",
-                mend="Give --listen-tls-cert and --listen-tls-key.",
-            )
+        what = ""
+        if certificate or key or self.listen_tls_client_ca:
+            what = "TLS"
+        if self.listen_tls == "required":
+            what = "--listen-tls required"
+        secured = [address for address in self.listen if address.secured]
+        if secured:
+            what = str(secured[0])
+        if what:
+            mend = "Give --listen-tls-cert and --listen-tls-key."
+            raise WrongUse(f"{what} needs a certificate and its key", mend=mend)
         return None
 
 
@@ -242,7 +250,7 @@ class DeliveryEnded:
 
 def served_document(result: DeliveryEnded) -> Document:
     sums = {end.name.lower(): result.ended.get(end, 0) for end in EntryEnd}
-    counted = ", ".join(f"{sums[end.name.lower()]:,} {end.value}" for end in EntryEnd)
+    counted = ", ".join(f"{result.ended.get(end, 0):,} {end.value}" for end in EntryEnd)
     return Document(
         {"queue": result.request.queue, **result.request.home, "recipients": sums, "exit": 0},
         (f"Recipients of {result.request.queue}: {counted}.",),
@@ -311,7 +319,9 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
             where = request.next_hop or "the servers of each domain"
             caller.remark(f"Delivering {request.queue} by {where} until SIGTERM or Ctrl-C.")
             server.limit(limits.policies, limits.suspensions, limits.weights)
-            listener = _listener(queue, connections, request, limits, tls) if request.listen else None
+            listener = None
+            if request.listen:
+                listener = _listener(queue, connections, request, limits, tls)
             desk = DeliveryDesk(server=server, connections=connections, policies=policies_in_force, listener=listener)
 
             def reload() -> None:

@@ -57,8 +57,11 @@ def asked(server: SplitResult, path: str, token: str | None, authorities: Path |
         raise UnsafeRequest(f"the token would go to {place} in the clear", mend="Ask over https://.")
     else:
         connection = http.client.HTTPConnection(host, server.port, timeout=ANSWER_SECONDS)
+    headers = {}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
     try:
-        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+        connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         return HttpAnswer(answer.status, json.loads(answer.read(_ANSWER_BYTES_MAX)))
     except (OSError, http.client.HTTPException) as error:
@@ -74,7 +77,10 @@ def asked(server: SplitResult, path: str, token: str | None, authorities: Path |
 
 
 def _trusted(authorities: Path | None) -> ssl.SSLContext:
+    file = None
+    if authorities:
+        file = str(authorities.expanduser())
     try:
-        return ssl.create_default_context(cafile=str(authorities.expanduser()) if authorities else None)
+        return ssl.create_default_context(cafile=file)
     except (OSError, ssl.SSLError) as error:
         raise BadSettings(f"{authorities} holds no certificates: {error.strerror or error}") from error

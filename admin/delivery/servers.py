@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from mailmend.admin.delivery.connections import existing_orders
 from mailmend.admin.delivery.options import OF_A_QUEUE
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command
-from mailmend.admin.frame.document import Document, Grid
-from mailmend.admin.frame.values import plain, printable, shown
+from mailmend.admin.frame.document import Document, Grid, Part
+from mailmend.admin.frame.values import fields_json, printable, shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import QUEUE_ARGUMENT
 from mailmend.admin.queue.request import QueueAnswer, QueueRequest
@@ -59,8 +59,10 @@ def list_servers(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, 
 
     async def found(connections: QueueConnections) -> QueueAnswer[QueueRequest, QueueServers]:
         orders = existing_orders(connections, DELIVERY_VIEW, DELIVERY_SERVER)
-        members = await orders.servers.members(request.queue) if orders else None
-        if orders is None or members is None:
+        if orders is None:
+            return QueueAnswer(request, QueueServers())
+        members = await orders.servers.members(request.queue)
+        if members is None:
             return QueueAnswer(request, QueueServers())
         return QueueAnswer(request, _servers(members, await orders.servers.memberships(request.queue)))
 
@@ -68,48 +70,56 @@ def list_servers(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, 
 
 
 def _servers(members: Members, memberships: Mapping[ServerName, Membership]) -> QueueServers:
-    share = {
-        name: name in members.since and membership.adopted >= members.epoch for name, membership in memberships.items()
-    }
-    serving = {name for name, membership in memberships.items() if membership.state is MembershipState.SERVING}
-    settled = members.is_complete(memberships) and all(share[name] for name in serving)
-    servers = [QueueServer(memberships[name], share[name]) for name in sorted(memberships)]
-    return QueueServers(members.epoch, settled, servers, [name for name in members.since if name not in memberships])
+    servers = list[QueueServer]()
+    settled = members.is_complete(memberships)
+    for name, membership in sorted(memberships.items()):
+        has_share = name in members.since and membership.adopted >= members.epoch
+        if membership.state is MembershipState.SERVING and not has_share:
+            settled = False
+        servers.append(QueueServer(membership, has_share))
+    absent = [name for name in members.since if name not in memberships]
+    return QueueServers(members.epoch, settled, servers, absent)
 
 
 def servers_document(result: QueueAnswer[QueueRequest, QueueServers]) -> Document:
     queue = result.request.queue
     found = result.found
-    rows = [
-        {
-            "name": server.membership.name,
-            "state": server.state,
-            "has_share": server.has_share,
-            "adopted": server.membership.adopted,
-            "since": server.membership.since,
-            "seen_at": server.membership.seen_at,
-            "owner": server.membership.owner,
-        }
-        for server in found.servers
-    ]
-    json = {"epoch": found.epoch, "settled": found.settled, "absent": list(found.absent), "servers": plain(rows)}
+    servers = [_server_json(server) for server in found.servers]
+    json = {"epoch": found.epoch, "settled": found.settled, "absent": list(found.absent), "servers": servers}
     if not found.epoch:
         return queue_document(result, json, (f"No server has shared limits of {queue} yet.",))
     columns = ("name", "state", "shares", "since", "last seen", "process")
-    cells = [
-        (
-            printable(server.membership.name),
-            server.state,
-            "yes" if server.has_share else "not yet",
-            shown(server.membership.since),
-            shown(server.membership.seen_at),
-            printable(server.membership.owner),
-        )
-        for server in found.servers
+    rows = [_server_row(server) for server in found.servers]
+    negation = "" if found.settled else "not "
+    body: list[Part] = [
+        Grid(f"Servers of {queue}", columns, rows, frozenset({"process"})),
+        f"Limits of {queue} are shared in epoch {found.epoch}, {negation}by all of them.",
     ]
-    lines = [f"Limits of {queue} are shared in epoch {found.epoch}, {'' if found.settled else 'not '}by all of them."]
-    lines += [f"{printable(name)} is absent: its part is kept until the others may have it." for name in found.absent]
-    return queue_document(result, json, (Grid(f"Servers of {queue}", columns, cells, frozenset({"process"})), *lines))
+    body += [f"{printable(name)} is absent: its part is kept until the others may have it." for name in found.absent]
+    return queue_document(result, json, body)
+
+
+def _server_json(server: QueueServer) -> dict[str, Any]:
+    membership = server.membership
+    return {
+        "name": membership.name,
+        "state": server.state,
+        "has_share": server.has_share,
+        "adopted": membership.adopted,
+        **fields_json(membership, "since", "seen_at", "owner"),
+    }
+
+
+def _server_row(server: QueueServer) -> tuple[str, ...]:
+    membership = server.membership
+    return (
+        printable(membership.name),
+        server.state,
+        "yes" if server.has_share else "not yet",
+        shown(membership.since),
+        shown(membership.seen_at),
+        printable(membership.owner),
+    )
 
 
 SERVERS: Final = Command(

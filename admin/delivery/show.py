@@ -65,11 +65,14 @@ async def entry_shown(request: ShowEntryRequest, caller: Caller, connections: Qu
     where = EntryFilter(ids=frozenset((request.id,)))
     async with connections.open(dry_run=True) as queue:
         found = [entry async for entry in matching(queue, where, EVERYTHING, now)]
-    named = found[0].mail.id if found else _first_id(request.id)
+    first_id = _first_id(request.id)
+    if found:
+        first_id = found[0].mail.id
     attempts: Sequence[JournalledAttempt] = ()
     try:
         journal = existing_attempts(connections)
-        attempts = await journal.of(request.queue, named, _number(request.id)) if journal and named else ()
+        if journal and first_id:
+            attempts = await journal.of(request.queue, first_id, _number(request.id))
     except AccessDenied as error:
         caller.remark(f"Earlier attempts cannot be shown: {error.what}")
     if not found and not attempts:
@@ -89,7 +92,9 @@ def _first_id(text: str) -> EnqueueId | None:
 
 def _number(text: str) -> int | None:
     number = text.partition(":")[2]
-    return int(number) if number.isdecimal() else None
+    if not number.isdecimal():
+        return None
+    return int(number)
 
 
 _ATTEMPT_COLUMNS: Final = ("recipient", "began", "took", "server", "from", "stage", "status", "outcome", "tried by")
@@ -117,18 +122,24 @@ def entry_document(found: ShownEntries) -> Document:
     return queue_document(found, json, body)
 
 
-def _attempt_row(one: JournalledAttempt) -> tuple[str, ...]:
-    address = one.fields.get(PickupField.REMOTE_IP, "")
+def _attempt_row(attempt: JournalledAttempt) -> tuple[str, ...]:
+    took = ""
+    if attempt.ended_at:
+        took = f"{(attempt.ended_at - attempt.started_at).total_seconds():.1f} s"
+    server = attempt.host
+    address = attempt.fields.get(PickupField.REMOTE_IP, "")
+    if address not in {"", attempt.host}:
+        server = f"{attempt.host} [{address}]"
     return (
-        f"{one.entry.number}",
-        shown(one.started_at),
-        f"{(one.ended_at - one.started_at).total_seconds():.1f} s" if one.ended_at else "",
-        printable(one.host if address in {"", one.host} else f"{one.host} [{address}]"),
-        printable(one.fields.get(PickupField.LOCAL_IP, "")),
-        one.stage.value if one.stage else "",
-        printable(one.status),
-        one.outcome.value if one.outcome else "not known",
-        printable(one.server),
+        f"{attempt.entry.number}",
+        shown(attempt.started_at),
+        took,
+        printable(server),
+        printable(attempt.fields.get(PickupField.LOCAL_IP, "")),
+        attempt.stage.value if attempt.stage else "",
+        printable(attempt.status),
+        attempt.outcome.value if attempt.outcome else "not known",
+        printable(attempt.server),
     )
 
 

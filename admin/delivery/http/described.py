@@ -31,15 +31,18 @@ def _body(form: FileForm) -> type[BaseModel]:
     if form.body not in _MADE:
         fields = dict[str, Any]()
         for name, answer in form.answers.items():
-            keyword = iskeyword(name)
-            fields[f"{name}_" if keyword else name] = _field(name, answer, sparse=form.sparse)
+            # A keyword cannot be the name of a field: its alias is the name in the answer.
+            own_name = f"{name}_" if iskeyword(name) else name
+            fields[own_name] = _field(name, answer, sparse=form.sparse)
         _MADE[form.body] = create_model(form.body, __base__=StrictBody, __doc__=form.about, **fields)
     return _MADE[form.body]
 
 
 def _field(name: str, answer: FileAnswer, *, sparse: bool) -> tuple[Any, Any]:
     """The type of a field, and what else there is to say of it."""
-    found = _body(answer.type) if isinstance(answer.type, FileForm) else answer.type
+    found = answer.type
+    if isinstance(answer.type, FileForm):
+        found = _body(answer.type)
     if answer.many:
         found = GenericAlias(list, found)
     if answer.optional:

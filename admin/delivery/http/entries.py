@@ -35,6 +35,7 @@ from mailmend.admin.delivery.http.shared import (
 )
 from mailmend.admin.delivery.show import ShowEntryRequest, entry_document, entry_shown
 from mailmend.admin.frame.http.callers import Operator, Reader, log_change
+from mailmend.admin.frame.values import plain
 from mailmend.admin.queue.request import PAGE_MAILS
 from mailmend.delivery.mail.attempts import AttemptStage
 from mailmend.delivery.mail.entries import EntryState
@@ -90,18 +91,30 @@ class SelectionBody(StrictBody):
         texts = dict[EntryField, tuple[str, ...]]()
         for named in EntryField:
             name = named.value.replace("-", "_")
-            texts[named] = tuple(
-                normal_at(f"{place}{name}/{number}", named.wanted, text)
-                for number, text in enumerate(getattr(self, name))
-            )
+            wanted = list[str]()
+            for number, text in enumerate(getattr(self, name)):
+                pointer = f"{place}{name}/{number}"
+                wanted.append(normal_at(pointer, named.wanted, text))
+            if wanted:
+                texts[named] = tuple(wanted)
+        attributes = attributes_of(map(parse_attribute, self.attribute))
+        retries: tuple[int, int | None] = (0, None)
+        if self.retries:
+            retries = parse_retries(self.retries)
+        older_than = None
+        if self.older_than:
+            older_than = parse_duration(self.older_than)
+        newer_than = None
+        if self.newer_than:
+            newer_than = parse_duration(self.newer_than)
         return EntrySelection(
             ids=self.id,
-            texts={named: some for named, some in texts.items() if some},
-            attributes=attributes_of(map(parse_attribute, self.attribute)),
+            texts=texts,
+            attributes=attributes,
             states=self.in_state,
-            retries=parse_retries(self.retries) if self.retries else (0, None),
-            older_than=parse_duration(self.older_than) if self.older_than else None,
-            newer_than=parse_duration(self.newer_than) if self.newer_than else None,
+            retries=retries,
+            older_than=older_than,
+            newer_than=newer_than,
         )
 
 
@@ -244,7 +257,9 @@ class ChangedAnswer(CommandAnswer):
 )
 async def entries(desk: ServerDesk, _: Reader, query: Annotated[EntriesQuery, Query()]) -> Response:
     """As `mailmend delivery list`: held, deferred and active ones."""
-    after = ListingPosition.parse(query.after) if query.after else None
+    after = None
+    if query.after:
+        after = ListingPosition.parse(query.after)
     request = EntriesRequest(settings=desk.settings, selection=query.selection(), limit=query.limit, after=after)
     return answered(entries_document(await desk.read_through(entries_page, request)))
 
@@ -337,17 +352,19 @@ async def _changed(
     )
     result = await desk.read_through(partial(entries_changed, action), asked, by)
     if not given.dry_run:
-        which = given.selection.model_dump_json(exclude_defaults=True)
+        which = "everything"
+        if not given.everything:
+            which = _ADDRESS.sub("(address)", given.selection.model_dump_json(exclude_defaults=True))
         log_change(
             request,
             "recipients were changed",
             action=action.value,
-            which="everything" if given.everything else _ADDRESS.sub("(address)", which),
+            which=which,
             count=result.count,
             mails=result.mails,
             after_attempt=result.ordered,
             failed=len(result.failed),
-            kept=str(result.kept) if result.kept else None,
+            kept=plain(result.kept),
         )
     return answered(changed_document(result))
 

@@ -128,15 +128,13 @@ class Limits(StrictBody):
     )
 
     def threshold(self) -> Threshold:
-        rate = self.rate
-        gap = self.connect_interval_seconds
-        return Threshold(
-            self.concurrency,
-            DeliveryRate(rate.count, round(rate.seconds * SECOND)) if rate else None,
-            round(gap * SECOND) if gap else None,
-            self.stop,
-            self.cluster,
-        )
+        rate = None
+        if self.rate:
+            rate = DeliveryRate(self.rate.count, round(self.rate.seconds * SECOND))
+        gap = None
+        if self.connect_interval_seconds:
+            gap = round(self.connect_interval_seconds * SECOND)
+        return Threshold(self.concurrency, rate, gap, self.stop, self.cluster)
 
 
 class SetLimitsBody(StrictBody):
