@@ -78,7 +78,7 @@ verify: $(STAMP) ## What is generated is up to date
 	$(BIN)/mailmend schema lint --fail-on note cql/migrations
 	$(BIN)/mailmend schema export --check --dir docs --only page --only drawing --keyspace apache_james
 
-mutate: $(STAMP) ## Change the pure core place by place; do the tests notice? make mutate ARGS=mailmend.mailqueue.rules.starts
+mutate: $(STAMP) ## Change the pure core place by place; do the tests notice? make mutate ARGS=mailmend.mailqueue.rules.slices
 	$(BIN)/python -m tests.mutants $(ARGS)
 
 bench: $(STAMP) ## Measure side by side in one run: make bench MESSAGES=100000

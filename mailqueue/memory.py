@@ -9,14 +9,12 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
-from mailmend.mailqueue.arrivals import RemovedMail, RestoreResult
 from mailmend.mailqueue.background import BackgroundJob, run_jobs
 from mailmend.mailqueue.broker import Depth
 from mailmend.mailqueue.codec.admission import admissible, admitted
-from mailmend.mailqueue.codec.attributes import priority_of
+from mailmend.mailqueue.codec.messages import priority_of
 from mailmend.mailqueue.draining import checked_prefetch, next_turn
-from mailmend.mailqueue.health import FigureScope, QueueFigures
-from mailmend.mailqueue.metrics import TrafficSums
+from mailmend.mailqueue.metrics import FigureScope, QueueFigures, TrafficSums
 from mailmend.mailqueue.queue import (
     IDS_MAX,
     PREFETCH,
@@ -28,6 +26,8 @@ from mailmend.mailqueue.queue import (
     OnBroken,
     OnRemoved,
     Removed,
+    RemovedMail,
+    RestoreResult,
     Unremoved,
     all_lack_it,
     due_time,
@@ -35,9 +35,8 @@ from mailmend.mailqueue.queue import (
     refuse_too_many,
     settled_before,
 )
-from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
+from mailmend.mailqueue.rules.filters import EVERYTHING, ListingPosition, MailFilter, is_behind
 from mailmend.mailqueue.rules.mails import PRIORITIES, Listed, Mail, MailBlobs, QueuedMail, Whereabouts
-from mailmend.mailqueue.rules.positions import ListingPosition, is_behind
 from mailmend.mailqueue.rules.size import CountedBy, Size, SizeKind
 from mailmend.mailqueue.upkeep import Redriven, Swept
 from mailmend.model.backoff import RETRY
@@ -431,7 +430,7 @@ class MemoryDequeued:
 
 
 class MemoryArrivals:
-    """Implements `mailqueue.arrivals.Arrivals`."""
+    """Implements `mailqueue.queue.Arrivals`."""
 
     def __init__(self, queue: MemoryMailQueue) -> None:
         self._queue = queue

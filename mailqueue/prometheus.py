@@ -13,8 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from mailmend.mailqueue.broker import Depth
-from mailmend.mailqueue.health import QueueFigures, judged, problems_of
-from mailmend.mailqueue.metrics import QueueCount, QueueRates
+from mailmend.mailqueue.metrics import QueueCount, QueueFigures, QueueRates, judged, problems_of
 from mailmend.mailqueue.rules.health import HealthProblem
 from mailmend.model.ids import QueueName
 from mailmend.model.metrics import Metric, MetricKind, MetricSample

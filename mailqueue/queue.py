@@ -1,6 +1,8 @@
 """The interface of a mail queue, for code that enqueues, dequeues or maintains; independent of what carries it.
 
-Implementations: `mailqueue.rabbitmq.mail_queue` (RabbitMQ with its view in Cassandra), `mailqueue.memory`.
+Mails also come to a queue from elsewhere: removed ones that are restored, and those that leave
+another queue. Implementations: `mailqueue.rabbitmq.mail_queue` (RabbitMQ with its view in
+Cassandra), `mailqueue.memory`.
 """
 
 import asyncio
@@ -8,20 +10,95 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from mailmend.mailqueue.arrivals import Arrivals, Restoring
 from mailmend.mailqueue.codec import BrokenRow
-from mailmend.mailqueue.health import FigureScope, QueueFigures
-from mailmend.mailqueue.metrics import TrafficSums
-from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
-from mailmend.mailqueue.rules.mails import DELAY_MAX, Listed, Mail, QueuedMail, Whereabouts
-from mailmend.mailqueue.rules.positions import ListingPosition
+from mailmend.mailqueue.metrics import FigureScope, QueueFigures, TrafficSums
+from mailmend.mailqueue.rules.filters import EVERYTHING, ListingPosition, MailFilter
+from mailmend.mailqueue.rules.mails import DELAY_MAX, Listed, Mail, MailBlobs, QueuedMail, Whereabouts
 from mailmend.mailqueue.rules.size import Size
 from mailmend.mailqueue.upkeep import Redriven, Upkeep
 from mailmend.model.errors import Delayed, UnsafeRequest, WrongUse
 from mailmend.model.ids import EnqueueId, QueueName
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedMail:
+    """A mail that was removed and is to come back.
+
+    Attributes:
+        was: its id before.
+        due_at: when it is due, if not at once.
+    """
+
+    was: EnqueueId
+    mail: Mail
+    content: bytes
+    due_at: datetime | None = None
+
+
+class RestoreResult(Enum):
+    """What it took to bring a mail back."""
+
+    PUT = "put"  # everything: nothing was there
+    PUBLISH = "publish"  # its message again: its row was there
+    NOTHING = "nothing"  # it is back already, or was and has left since
+    STAYS = "stays"  # it never left
+
+
+class Restoring(Protocol):
+    """Brings removed mails back, each once, however often that is repeated."""
+
+    async def restore(self, removed: RemovedMail) -> RestoreResult:
+        """Bring a mail back under the id that follows from its old one (`model.ids.restored_id`).
+
+        Raises:
+            WrongUse: James could not read such a mail; nothing was put anywhere.
+            Delayed: it is delayed, and delays are not possible here.
+            CannotReach, PublishFailed: some of it may be there; the same again goes on from that.
+        """
+        ...
+
+
+class Arrivals(Protocol):
+    """Takes in mails that leave another queue, each once, however often that is repeated."""
+
+    async def had(self, ids: Collection[EnqueueId]) -> frozenset[EnqueueId]:
+        """Which of them this queue had before: a mail that came under such an id would be taken for a removed one.
+
+        Raises:
+            CannotReach: that cannot be known.
+        """
+        ...
+
+    async def keep(self, content: bytes) -> MailBlobs:
+        """Store a mail's bytes where this queue has them."""
+        ...
+
+    async def put(self, listed: Listed, *, again: bool = False) -> None:
+        """Put a mail under its id, with its story: the same due time, attempts, and time of enqueueing.
+
+        Args:
+            listed: the mail; its bytes are kept.
+            again: whether this may have been done before. Then it is done only if it was not,
+                whichever consumer had the mail since: it must have been named when the arrivals
+                were opened.
+
+        Raises:
+            CannotReach, PublishFailed: it may be there; the same again, with `again`, goes on from that.
+        """
+        ...
+
+    async def end(self) -> None:
+        """Forget what told which mails came: all of them did.
+
+        Raises:
+            CannotReach: that is still kept; the same again forgets it.
+        """
+        ...
+
 
 PREFETCH: Final = 5
 """James's default: how many mails of each level a consumer holds unacked."""
@@ -402,7 +479,7 @@ class MailQueue(Protocol):
         ...
 
     async def figures(self, scope: FigureScope = FigureScope.ALL) -> QueueFigures:
-        """The figures for the queue's health (`mailqueue.health.judged`) and its metrics.
+        """The figures for the queue's health (`mailqueue.metrics.judged`) and its metrics.
 
         Raises:
             CannotReach: the tables do not answer.

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, Protocol
 
-from mailmend.mailqueue.arrivals import Arrivals
 from mailmend.mailqueue.codec.admission import admissible
 from mailmend.mailqueue.concurrency import all_of, ended, next_until
-from mailmend.mailqueue.queue import DELAYED, Dequeued, MailQueue
+from mailmend.mailqueue.queue import DELAYED, Arrivals, Dequeued, MailQueue
 from mailmend.mailqueue.rules.blob_ids import is_deduplicated
 from mailmend.mailqueue.rules.filters import MailFilter
 from mailmend.mailqueue.rules.mails import Listed, QueuedMail

@@ -20,7 +20,7 @@ from pyspark.sql import functions as sf
 
 from mailmend.mailqueue.collection.references import ReferenceSource, TableReferences
 from mailmend.mailqueue.collection.scan import REFERRERS_MAX, BlobLines, Wanted
-from mailmend.mailqueue.rules.blob_collection import SIDE_CAR, ListedBlob, MissingBlob
+from mailmend.mailqueue.rules.blob_ids import SIDE_CAR, ListedBlob, MissingBlob
 from mailmend.mailqueue.rules.slices import EPOCH
 from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
 from mailmend.model.catalog.mail_queue import DELETED_MAILS
@@ -256,7 +256,7 @@ class SparkLook:
 
 
 def _named() -> tuple[Expression, ...]:
-    """The id as `mailqueue.rules.blob_collection.referred_as` has it, and whether it was the id of a side-car."""
+    """The id as `mailqueue.rules.blob_ids.referred_as` has it, and whether it was the id of a side-car."""
     one = sf.col(_ID)
     side = one.startswith(SIDE_CAR)
     plain = sf.when(side, one.substr(len(SIDE_CAR) + 1, _ID_CHARS_MAX)).otherwise(one)

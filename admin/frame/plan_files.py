@@ -32,7 +32,7 @@ from mailmend.admin.frame.plan_lines import (
 )
 from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.whole_files import named_when_refused, whole_file
-from mailmend.mailqueue.rules.blob_collection import ListedBlob
+from mailmend.mailqueue.rules.blob_ids import ListedBlob
 from mailmend.model.durations import format_duration
 from mailmend.model.errors import PlanRefused
 from mailmend.model.ids import EnqueueId, QueueName

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from mailmend.mailqueue.rules.blob_collection import ListedBlob
+from mailmend.mailqueue.rules.blob_ids import ListedBlob
 from mailmend.mailqueue.rules.mails import queue_name
 from mailmend.model.catalog.mail import FAMILIES
 from mailmend.model.ids import BlobId, EnqueueId, QueueName

@@ -23,8 +23,7 @@ from mailmend.admin.messages.options import COUNTERS_AT_ONCE, KEEP_OPTION, REPAI
 from mailmend.admin.messages.runs import affected
 from mailmend.admin.queue.options import STORES_TYPED, Needs, queue_settings
 from mailmend.cql.introspect import live_schema
-from mailmend.mailqueue.rules.blob_collection import AGE_MIN
-from mailmend.mailqueue.rules.blob_ids import BlobNaming
+from mailmend.mailqueue.rules.blob_ids import AGE_MIN, BlobNaming
 from mailmend.model.catalog.ledger import KEEP
 from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.catalog.mail_queue import QUEUE_TABLES

@@ -24,8 +24,7 @@ from mailmend.mailqueue.collection.references import (
 )
 from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
-from mailmend.mailqueue.rules.blob_collection import AGE_MIN
-from mailmend.mailqueue.rules.blob_ids import BlobNaming
+from mailmend.mailqueue.rules.blob_ids import AGE_MIN, BlobNaming
 from mailmend.model.catalog.queue_tables import queue_tables_of
 from mailmend.model.errors import SourceUnread
 from mailmend.model.ids import QueueName

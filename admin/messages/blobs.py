@@ -65,7 +65,7 @@ from mailmend.mailqueue.collection.collecting import (
 )
 from mailmend.mailqueue.collection.scan import blob_fields
 from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
-from mailmend.mailqueue.rules.blob_collection import BlobVerdict, CollectionRule, ListedBlob, MissingBlob
+from mailmend.mailqueue.rules.blob_ids import BlobVerdict, CollectionRule, ListedBlob, MissingBlob
 from mailmend.model.catalog.ledger import KEEP, KeyspaceLease
 from mailmend.model.catalog.mail import MESSAGE_V3
 from mailmend.model.errors import ExitCode, WrongUse, came_of_interruption

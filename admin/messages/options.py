@@ -33,8 +33,7 @@ from mailmend.admin.queue.broker_options import BROKER_OPTIONS, broker_of, pulsa
 from mailmend.admin.queue.options import AGE_MAX, BLOB_OPTIONS, CHECKED_BLOBS, QUEUE_NAME, blobs_of, typed_stores
 from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
-from mailmend.mailqueue.rules.blob_collection import AGE_MIN
-from mailmend.mailqueue.rules.blob_ids import BlobNaming
+from mailmend.mailqueue.rules.blob_ids import AGE_MIN, BlobNaming
 from mailmend.model.catalog.ledger import KEEP as KEEP_DEFAULT
 from mailmend.model.errors import WrongUse
 from mailmend.model.operations import Level

@@ -52,7 +52,7 @@ from mailmend.admin.metrics.of_runs import (
     write_textfile,
 )
 from mailmend.admin.queue.connections import QueueConnections, with_queues
-from mailmend.mailqueue.health import FigureScope
+from mailmend.mailqueue.metrics import FigureScope
 from mailmend.mailqueue.prometheus import metrics_text, samples_in, start_samples
 from mailmend.model.catalog.ledger import KeyspaceLease
 from mailmend.model.errors import AccessDenied, CannotReach, ExitCode, MailmendError

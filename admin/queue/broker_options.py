@@ -32,8 +32,7 @@ from mailmend.admin.frame.settings import (
 from mailmend.mailqueue.broker_tls import BrokerTls
 from mailmend.mailqueue.codec.pulsar import PulsarForm
 from mailmend.mailqueue.pulsar.broker.settings import PulsarAuth, PulsarSettings
-from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, ManagementSettings
-from mailmend.mailqueue.rabbitmq.broker.topology import Form, QueueForm
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Form, ManagementSettings, QueueForm
 from mailmend.model.errors import BadSettings, MailmendError, WrongUse
 
 _ENTRY: Final = re.compile(r"((?:\\.|[^\\\s=:])+)(?:\s*[=:]\s*|\s+|$)(.*)", re.DOTALL)

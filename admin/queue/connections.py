@@ -20,10 +20,8 @@ from mailmend.cql.introspect import live_schema
 from mailmend.cql.introspect import tables_of as table_names
 from mailmend.mailqueue.blobs.stores import content_of
 from mailmend.mailqueue.broker import Broker
-from mailmend.mailqueue.health import marks_that_stay
-from mailmend.mailqueue.metrics import NoCounts, QueueCounts
-from mailmend.mailqueue.pulsar.broker.names import out_subscription, out_topic
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.metrics import NoCounts, QueueCounts, marks_that_stay
+from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings, out_subscription, out_topic
 from mailmend.mailqueue.pulsar.broker.topics import Topics
 from mailmend.mailqueue.pulsar.mail_queue import open_queue as open_pulsar_queue
 from mailmend.mailqueue.pulsar.mail_queue import queue_names as topics_queue_names

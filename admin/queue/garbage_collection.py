@@ -11,7 +11,7 @@ from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.nodetool import Nodetool
 from mailmend.admin.queue.connections import QueueConnections
 from mailmend.admin.queue.request import confirm
-from mailmend.mailqueue.rules.disk import OnDisk, Rewritten, compactions, key_text, on_disk
+from mailmend.mailqueue.rules.size import OnDisk, Rewritten, compactions, key_text, on_disk
 from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from mailmend.model.errors import MailmendError
 from mailmend.model.names import name_of

@@ -17,8 +17,14 @@ from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import ALL, NO_BROKER, QUEUE_ARGUMENT, queue_settings, unless
 from mailmend.admin.queue.request import QueueAnswer, QueueRequest
 from mailmend.admin.queue.values import STARTS
-from mailmend.mailqueue.health import FigureScope, QueueFigures, judged
-from mailmend.mailqueue.metrics import QueueRates, TrafficSums, pace_between
+from mailmend.mailqueue.metrics import (
+    FigureScope,
+    QueueFigures,
+    QueueRates,
+    TrafficSums,
+    judged,
+    pace_between,
+)
 from mailmend.mailqueue.prometheus import gauges_text
 from mailmend.mailqueue.rules.health import HealthReason, TopicFigures
 from mailmend.model.errors import ExitCode

@@ -20,9 +20,9 @@ from mailmend.admin.queue.request import PAGE_MAILS, MailSelection, QueueAnswer,
 from mailmend.admin.queue.values import STARTS, mail_json, mails_table, queue_document
 from mailmend.mailqueue.codec import BrokenRow
 from mailmend.mailqueue.concurrency import in_batches, in_order
-from mailmend.mailqueue.health import FigureScope
+from mailmend.mailqueue.metrics import FigureScope
+from mailmend.mailqueue.rules.filters import ListingPosition
 from mailmend.mailqueue.rules.mails import Listed
-from mailmend.mailqueue.rules.positions import ListingPosition
 from mailmend.mailqueue.rules.size import CountedBy, Size, SizeKind
 from mailmend.model.errors import ExitCode
 from mailmend.model.ids import QueueName

@@ -17,9 +17,8 @@ from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import DRY_RUN, queue_settings, unless
 from mailmend.admin.queue.remove import RemovedMailRecord, RestoredLog, read_removed_mails
 from mailmend.admin.queue.request import DryRunRequest
-from mailmend.mailqueue.arrivals import RemovedMail, RestoreResult, Restoring
 from mailmend.mailqueue.codec.admission import admissible
-from mailmend.mailqueue.queue import MailQueue
+from mailmend.mailqueue.queue import MailQueue, RemovedMail, RestoreResult, Restoring
 from mailmend.mailqueue.rules.mails import Listed
 from mailmend.model.errors import CannotReach, ExitCode, MailmendError, UnsafeRequest, WrongUse
 from mailmend.model.ids import EnqueueId, QueueName, restored_id

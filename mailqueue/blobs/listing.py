@@ -16,7 +16,7 @@ from itertools import groupby
 from string import ascii_letters, digits
 from typing import Final, Protocol
 
-from mailmend.mailqueue.rules.blob_collection import SIDE_CAR
+from mailmend.mailqueue.rules.blob_ids import SIDE_CAR
 from mailmend.model.blobs import StoredBlob
 from mailmend.model.errors import BlobsUnreachable
 

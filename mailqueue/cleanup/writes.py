@@ -14,8 +14,7 @@ from mailmend.mailqueue.rabbitmq.clean_slices import PARTITIONS_AT_ONCE, delete_
 from mailmend.mailqueue.rabbitmq.sweep import Moved, Sweeper
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.mailqueue.rules.cleanup import JudgedQueue, QueuePartition, QueuePlace, ScannedQueue
-from mailmend.mailqueue.rules.slices import Slicing, slice_of
-from mailmend.mailqueue.rules.starts import moved_back
+from mailmend.mailqueue.rules.slices import Slicing, moved_back, slice_of
 from mailmend.model.blobs import Blobs
 from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
 from mailmend.model.errors import MailmendError

@@ -2,7 +2,7 @@
 
 The store is listed, then every reference is read. After the delay the references are read again for the blobs that
 nothing referred to. Only those that still have no reference are removed, as far as the rules of age in
-`mailqueue.rules.blob_collection` allow. Each is on a list on the disk before it is removed. A process may end after any
+`mailqueue.rules.blob_ids` allow. Each is on a list on the disk before it is removed. A process may end after any
 step; the next run begins again with what is still there.
 
 A writer refers to a blob soon after storing it, or never: blobs younger than a day stay. Storing the same bytes again
@@ -26,7 +26,7 @@ from mailmend.mailqueue.blobs.cassandra import CassandraStore
 from mailmend.mailqueue.collection.references import ReferenceSource
 from mailmend.mailqueue.collection.scan import BlobLines, BlobLook, BlobScanner, Wanted
 from mailmend.mailqueue.concurrency import all_of
-from mailmend.mailqueue.rules.blob_collection import BlobVerdict, CollectionRule, ListedBlob, MissingBlob
+from mailmend.mailqueue.rules.blob_ids import BlobVerdict, CollectionRule, ListedBlob, MissingBlob
 from mailmend.mailqueue.rules.slices import EPOCH
 from mailmend.model.blobs import BlobStore
 from mailmend.model.errors import MailmendError, StateUnwritable

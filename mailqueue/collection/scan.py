@@ -15,7 +15,7 @@ from threading import Event
 from typing import IO, Any, Protocol
 
 from mailmend.mailqueue.collection.references import ReferenceSource
-from mailmend.mailqueue.rules.blob_collection import ListedBlob, MissingBlob, referred_as
+from mailmend.mailqueue.rules.blob_ids import ListedBlob, MissingBlob, referred_as
 from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
 from mailmend.model.errors import StateUnwritable
 from mailmend.model.ids import BlobId

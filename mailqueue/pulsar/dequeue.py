@@ -23,18 +23,9 @@ from typing import Any, Final
 from mailmend.mailqueue.blobs.stores import content_of
 from mailmend.mailqueue.codec import priority_of
 from mailmend.mailqueue.concurrency import finished
-from mailmend.mailqueue.content_room import ContentRoom
-from mailmend.mailqueue.draining import Drain
+from mailmend.mailqueue.draining import ContentRoom, Drain
 from mailmend.mailqueue.metrics import QueueCount
-from mailmend.mailqueue.pulsar.broker.messages import (
-    dead_letter,
-    delayed_message,
-    listed_of,
-    origin_of,
-    redriven_from,
-    story_of,
-)
-from mailmend.mailqueue.pulsar.broker.names import (
+from mailmend.mailqueue.pulsar.broker.settings import (
     DEAD_SUBSCRIPTION,
     dead_topic,
     out_subscription,
@@ -42,9 +33,16 @@ from mailmend.mailqueue.pulsar.broker.names import (
     scheduled_subscription,
     scheduled_topic,
 )
-from mailmend.mailqueue.pulsar.broker.topics import TopicDelivery
-from mailmend.mailqueue.pulsar.parts import PulsarParts
-from mailmend.mailqueue.pulsar.view.listing import is_deleted
+from mailmend.mailqueue.pulsar.broker.topics import (
+    TopicDelivery,
+    dead_letter,
+    delayed_message,
+    listed_of,
+    origin_of,
+    redriven_from,
+    story_of,
+)
+from mailmend.mailqueue.pulsar.parts import PulsarParts, is_deleted
 from mailmend.mailqueue.queue import due_time, settled_before
 from mailmend.mailqueue.rules.deletions import DeletedMail
 from mailmend.mailqueue.rules.mails import Listed, Mail, QueuedMail, Whereabouts

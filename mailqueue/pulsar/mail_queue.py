@@ -22,9 +22,8 @@ from mailmend.mailqueue.broker import Depth
 from mailmend.mailqueue.codec.pulsar import PulsarForm
 from mailmend.mailqueue.concurrency import in_batches
 from mailmend.mailqueue.draining import checked_prefetch
-from mailmend.mailqueue.health import FigureScope, QueueFigures
-from mailmend.mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
-from mailmend.mailqueue.pulsar.broker.names import (
+from mailmend.mailqueue.metrics import FigureScope, NoCounts, QueueCounts, QueueFigures, TrafficSums
+from mailmend.mailqueue.pulsar.broker.settings import (
     DEAD_SUBSCRIPTION,
     OWN_SUBSCRIPTION,
     dead_topic,
@@ -34,25 +33,14 @@ from mailmend.mailqueue.pulsar.broker.names import (
     scheduled_topic,
 )
 from mailmend.mailqueue.pulsar.broker.topics import Topics
-from mailmend.mailqueue.pulsar.changes.moving import Mover
-from mailmend.mailqueue.pulsar.changes.redriving import redrive
-from mailmend.mailqueue.pulsar.changes.remove import purge, remove
-from mailmend.mailqueue.pulsar.changes.restoring import (
-    PulsarArrivals,
-    PulsarRestoring,
-    arrivals,
-    restoring,
-)
+from mailmend.mailqueue.pulsar.changes import purge, redrive, remove
+from mailmend.mailqueue.pulsar.deletions import Deletions, checkpoint_message, filter_topics, notices
 from mailmend.mailqueue.pulsar.dequeue import PulsarUnacked, dequeue
-from mailmend.mailqueue.pulsar.enqueue import enqueue
-from mailmend.mailqueue.pulsar.parts import FormOfQueue, PulsarParts
-from mailmend.mailqueue.pulsar.view.deletions import (
-    Deletions,
-    checkpoint_message,
-    filter_topics,
-    notices,
-)
-from mailmend.mailqueue.pulsar.view.listing import (
+from mailmend.mailqueue.pulsar.enqueue import PulsarArrivals, PulsarRestoring, arrivals, enqueue, restoring
+from mailmend.mailqueue.pulsar.moving import Mover
+from mailmend.mailqueue.pulsar.parts import (
+    FormOfQueue,
+    PulsarParts,
     acknowledged,
     backlog_of,
     browse,
@@ -81,11 +69,10 @@ from mailmend.mailqueue.rules.deletions import (
     progress_of,
     tending,
 )
-from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
+from mailmend.mailqueue.rules.filters import EVERYTHING, ListingPosition, MailFilter
 from mailmend.mailqueue.rules.health import TopicFigures, TopicPolicies
 from mailmend.mailqueue.rules.mails import Listed, Mail, Whereabouts
 from mailmend.mailqueue.rules.places import Backlog
-from mailmend.mailqueue.rules.positions import ListingPosition
 from mailmend.mailqueue.rules.size import CountedBy, Size, SizeKind
 from mailmend.mailqueue.upkeep import Redriven, TendedDeletions
 from mailmend.model.blobs import Blobs

@@ -11,8 +11,8 @@ from typing import Final
 
 from mailmend.mailqueue.comparison import BadMessage, LiveMail, Mended, TablesSide
 from mailmend.mailqueue.pulsar.broker.topics import StoredMessage, Topics
-from mailmend.mailqueue.pulsar.view.deletions import Deletions
-from mailmend.mailqueue.pulsar.view.listing import dead_letters, is_deleted, place_of, read_mails
+from mailmend.mailqueue.pulsar.deletions import Deletions
+from mailmend.mailqueue.pulsar.parts import dead_letters, is_deleted, place_of, read_mails
 from mailmend.mailqueue.queue import IDS_MAX, MailQueue, refuse_too_many
 from mailmend.mailqueue.rabbitmq.reconcile import missing_among
 from mailmend.mailqueue.rules.filters import MailFilter

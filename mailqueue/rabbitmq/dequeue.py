@@ -29,16 +29,14 @@ from mailmend.mailqueue.blobs.stores import content_of
 from mailmend.mailqueue.broker import Delivery
 from mailmend.mailqueue.codec import attempts_of, queued_of, slice_of_message
 from mailmend.mailqueue.concurrency import finished
-from mailmend.mailqueue.content_room import ContentRoom
-from mailmend.mailqueue.draining import Drain
+from mailmend.mailqueue.draining import ContentRoom, Drain
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.unacked import Settlement, UnackedMail, row_taken_back
 from mailmend.mailqueue.rabbitmq.verdicts import DeliveryVerdict, LookedUp, RowState, Settling, verdict_of
 from mailmend.mailqueue.rabbitmq.view.marks import MarkLookups
 from mailmend.mailqueue.rules.mails import MailBlobs, QueuedMail
-from mailmend.mailqueue.rules.slices import EPOCH, slice_of
-from mailmend.mailqueue.rules.starts import gone_before, mark_may_have_expired
+from mailmend.mailqueue.rules.slices import EPOCH, gone_before, mark_may_have_expired, slice_of
 from mailmend.model.backoff import LOOK_AGAIN
 from mailmend.model.errors import BadPayload, BlobMissing, BrokerUnreachable, MailmendError
 from mailmend.model.ids import EnqueueId

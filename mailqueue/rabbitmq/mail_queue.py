@@ -14,7 +14,6 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
-from mailmend.mailqueue.arrivals import Restoring
 from mailmend.mailqueue.background import (
     BackgroundJob,
     BackgroundTasks,
@@ -27,8 +26,7 @@ from mailmend.mailqueue.broker import SETTLING, Broker, Depth
 from mailmend.mailqueue.comparison import Mended, Reconciled
 from mailmend.mailqueue.configuration import Configurations
 from mailmend.mailqueue.draining import checked_prefetch
-from mailmend.mailqueue.health import FigureScope, QueueFigures
-from mailmend.mailqueue.metrics import NoCounts, QueueCounts, TrafficSums
+from mailmend.mailqueue.metrics import FigureScope, NoCounts, QueueCounts, QueueFigures, TrafficSums
 from mailmend.mailqueue.queue import (
     IDS_MAX,
     PREFETCH,
@@ -39,27 +37,24 @@ from mailmend.mailqueue.queue import (
     OnBroken,
     OnRemoved,
     Removed,
+    Restoring,
     all_lack_it,
     due_time,
     passed_over,
 )
-from mailmend.mailqueue.rabbitmq.change_due import DueChange
+from mailmend.mailqueue.rabbitmq.changes import DueChange, remove
 from mailmend.mailqueue.rabbitmq.dequeue import Unacked, dequeue
-from mailmend.mailqueue.rabbitmq.enqueue import enqueue
+from mailmend.mailqueue.rabbitmq.enqueue import QueueArrivals, arrivals, enqueue, restoring
 from mailmend.mailqueue.rabbitmq.move_due import DueMover, MoverTurns
 from mailmend.mailqueue.rabbitmq.parts import Parts
-from mailmend.mailqueue.rabbitmq.reconcile_mend import Keeping, MendRequest, mended
-from mailmend.mailqueue.rabbitmq.redrive import redrive, republish
-from mailmend.mailqueue.rabbitmq.remove import remove
-from mailmend.mailqueue.rabbitmq.restore import QueueArrivals, arrivals, restoring
+from mailmend.mailqueue.rabbitmq.redrive import Keeping, MendRequest, mended, redrive, republish
 from mailmend.mailqueue.rabbitmq.sweep import Moved, Sweeper
 from mailmend.mailqueue.rabbitmq.unacked import UnackedMail
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
-from mailmend.mailqueue.rules import starts
+from mailmend.mailqueue.rules import slices as starts
 from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration
-from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
+from mailmend.mailqueue.rules.filters import EVERYTHING, ListingPosition, MailFilter
 from mailmend.mailqueue.rules.mails import Listed, Mail
-from mailmend.mailqueue.rules.positions import ListingPosition
 from mailmend.mailqueue.rules.size import Size, SizeKind
 from mailmend.mailqueue.upkeep import Redriven, Swept
 from mailmend.model.blobs import Blobs
@@ -323,7 +318,7 @@ class RabbitMailQueue:
         return await republish(self._parts, older_than, where, dry_run=dry_run)
 
     async def mend(self, found: Reconciled, request: MendRequest, keeping: Keeping, *, dry_run: bool = False) -> Mended:
-        """Mend what reconciling found, as far as it is asked for (`mailqueue.rabbitmq.reconcile_mend`)."""
+        """Mend what reconciling found, as far as it is asked for (`mailqueue.rabbitmq.redrive`)."""
         return await mended(self._parts, found, request, keeping, dry_run=dry_run)
 
 

@@ -31,9 +31,9 @@ from mailmend.mailqueue.rabbitmq.view.known_queues import QueueState
 from mailmend.mailqueue.rabbitmq.view.marks import RememberedMarks, answered
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.mailqueue.rabbitmq.view.slices import Slices
-from mailmend.mailqueue.rules.slices import Slicing, slice_of, slices_between
-from mailmend.mailqueue.rules.starts import (
+from mailmend.mailqueue.rules.slices import (
     ROUNDS_PER_SLACK,
+    Slicing,
     ageing_before,
     furthest_browse_start,
     live_slices,
@@ -41,6 +41,8 @@ from mailmend.mailqueue.rules.starts import (
     next_browse_start,
     rows_lapsed_before,
     slack_of,
+    slice_of,
+    slices_between,
     slices_to_clean,
 )
 from mailmend.mailqueue.upkeep import Swept

@@ -1,7 +1,7 @@
 """Which rows and marks of a queue are not needed any more, judged from one scan of all of them. Pure.
 
 The online sweep reads slice by slice, and only between the starts that it knows of. A scan also sees slices before the
-content start, and marks without any row. Both judge by the same rules (`mailqueue.rules.starts`). A partition is
+content start, and marks without any row. Both judge by the same rules (`mailqueue.rules.slices`). A partition is
 over, and is removed whole, once each of its rows is marked and the browse start may pass it.
 Source: James's ADR-32; docs/design.md, "Queue".
 """
@@ -13,8 +13,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, NamedTuple, Self
 
-from mailmend.mailqueue.rules.slices import EPOCH, slice_of
-from mailmend.mailqueue.rules.starts import moved_back, next_browse_start
+from mailmend.mailqueue.rules.slices import EPOCH, moved_back, next_browse_start, slice_of
 from mailmend.model.ids import QueueName
 from mailmend.model.operations import Seen
 from mailmend.model.projections.findings import Finding, Suspect

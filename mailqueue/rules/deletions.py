@@ -18,7 +18,7 @@ from typing import Final
 
 from mailmend.mailqueue.rules.mails import Listed, Mail
 from mailmend.mailqueue.rules.places import Backlog, EntryPosition, MessagePlace, TopicPlace
-from mailmend.mailqueue.rules.starts import GRACE_MIN
+from mailmend.mailqueue.rules.slices import GRACE_MIN
 from mailmend.model.ids import EnqueueId
 
 SETTLED: Final = GRACE_MIN + timedelta(minutes=5)

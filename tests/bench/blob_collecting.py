@@ -43,7 +43,7 @@ from mailmend.mailqueue.collection.collecting import (
 from mailmend.mailqueue.collection.references import TableReferences, table_references
 from mailmend.mailqueue.collection.scan import BlobScanner, LocalBlobScanner
 from mailmend.mailqueue.concurrency import all_of
-from mailmend.mailqueue.rules.blob_collection import BlobVerdict, CollectionRule
+from mailmend.mailqueue.rules.blob_ids import BlobVerdict, CollectionRule
 from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
 from mailmend.model.catalog.mail import MESSAGE_V3, SCHEMA
 from mailmend.model.catalog.mail_queue import DELETED_MAILS, QUEUE_TABLES

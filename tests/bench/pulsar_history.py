@@ -16,13 +16,17 @@ from typing import Any
 from mailmend.mailqueue.codec.pulsar import FOR_NO_MAIL, JamesFilter, PulsarForm, deleted_text, filter_text
 from mailmend.mailqueue.concurrency import all_of
 from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.messages import waiting_message
-from mailmend.mailqueue.pulsar.broker.names import OWN_SUBSCRIPTION, filter_topic, out_subscription, out_topic
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
-from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.pulsar.broker.settings import (
+    OWN_SUBSCRIPTION,
+    PulsarSettings,
+    filter_topic,
+    out_subscription,
+    out_topic,
+)
+from mailmend.mailqueue.pulsar.broker.topics import TopicMessage, waiting_message
+from mailmend.mailqueue.pulsar.deletions import DELETED as DELETED_PROPERTY
+from mailmend.mailqueue.pulsar.deletions import FRESH, SLACK
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
-from mailmend.mailqueue.pulsar.view.deletions import DELETED as DELETED_PROPERTY
-from mailmend.mailqueue.pulsar.view.deletions import FRESH, SLACK
 from mailmend.mailqueue.rules.deletions import DeletedMail, FilterKind
 from mailmend.mailqueue.rules.filters import MailFilter
 from mailmend.mailqueue.rules.mails import Listed, MailBlobs, QueuedMail, Whereabouts

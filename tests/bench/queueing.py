@@ -29,8 +29,7 @@ from mailmend.mailqueue.blobs.stores import split
 from mailmend.mailqueue.codec import payload_of, queued_of, row_of
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from mailmend.mailqueue.rabbitmq.broker.topology import headers_to_publish, topology_of
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host, headers_to_publish, topology_of
 from mailmend.mailqueue.rabbitmq.mail_queue import open_queue
 from mailmend.mailqueue.rules.mails import Mail, MailBlobs, QueuedMail
 from mailmend.mailqueue.rules.slices import bucket_of, slice_of

@@ -10,7 +10,7 @@ from operator import methodcaller
 import pytest
 
 from mailmend.mailqueue.broker import ATTEMPTS_HEADER, SLICE_HEADER, Broker, Depth, Message
-from mailmend.mailqueue.rabbitmq.broker.topology import Form, QueueForm
+from mailmend.mailqueue.rabbitmq.broker.settings import Form, QueueForm
 from mailmend.mailqueue.rules.mails import PRIORITIES, PRIORITY_NORMAL
 from mailmend.model.errors import BrokerUnreachable, WrongUse
 from mailmend.model.ids import QueueName

@@ -18,7 +18,7 @@ from uuid import uuid4
 import pytest
 
 from mailmend.cql.driver.session import CassandraCluster
-from mailmend.mailqueue.rules import starts
+from mailmend.mailqueue.rules import slices as starts
 from mailmend.mailqueue.rules.configuration import QueueConfiguration
 from mailmend.mailqueue.rules.slices import Slicing
 from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS

@@ -13,13 +13,12 @@ from uuid import uuid4
 import pytest
 
 from mailmend.cql.driver.session import CassandraCluster
-from mailmend.mailqueue.arrivals import RemovedMail, RestoreResult
 from mailmend.mailqueue.broker import Message
 from mailmend.mailqueue.codec import payload_of, priority_of
-from mailmend.mailqueue.health import FigureScope, judged
 from mailmend.mailqueue.memory import MemoryMailQueue
+from mailmend.mailqueue.metrics import FigureScope, judged
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue
-from mailmend.mailqueue.queue import ChangedMail, Dequeued, MailQueue
+from mailmend.mailqueue.queue import ChangedMail, Dequeued, MailQueue, RemovedMail, RestoreResult
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.mailqueue.rules.filters import MailFilter

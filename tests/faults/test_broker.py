@@ -12,8 +12,7 @@ from mailmend.admin.local.rabbitmq import BrokerCertificates as ServerTls
 from mailmend.mailqueue.broker import Message
 from mailmend.mailqueue.broker_tls import BrokerTls
 from mailmend.mailqueue.rabbitmq.broker.adapter import Management, RabbitBroker
-from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host, ManagementSettings
-from mailmend.mailqueue.rabbitmq.broker.topology import Form, QueueForm
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Form, Host, ManagementSettings, QueueForm
 from mailmend.model.errors import BrokerUnreachable, MailmendError, PublishFailed
 from mailmend.model.ids import QueueName
 from mailmend.repair.clock import SystemClock

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.queue.remove import read_removed_mails
-from mailmend.mailqueue.rabbitmq.broker.topology import topology_of
+from mailmend.mailqueue.rabbitmq.broker.settings import topology_of
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.model.ids import EnqueueId, QueueName, restored_id
 from tests.support.brokers import Broker

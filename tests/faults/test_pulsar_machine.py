@@ -16,9 +16,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from mailmend.mailqueue.codec.pulsar import JamesFilter, filter_text
-from mailmend.mailqueue.pulsar.broker.messages import listed_of
-from mailmend.mailqueue.pulsar.broker.names import DEAD_SUBSCRIPTION, dead_topic, filter_scheduled_topic, filter_topic
-from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.pulsar.broker.settings import (
+    DEAD_SUBSCRIPTION,
+    dead_topic,
+    filter_scheduled_topic,
+    filter_topic,
+)
+from mailmend.mailqueue.pulsar.broker.topics import TopicMessage, listed_of
 from mailmend.mailqueue.pulsar.dequeue import PulsarUnacked
 from mailmend.mailqueue.queue import ChangedMail
 from mailmend.mailqueue.rules.deletions import FilterKind

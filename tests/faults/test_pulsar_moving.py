@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.names import scheduled_topic
+from mailmend.mailqueue.pulsar.broker.settings import scheduled_topic
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
 from mailmend.model.errors import BrokerUnreachable
 from mailmend.model.ids import QueueName

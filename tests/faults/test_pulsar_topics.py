@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from mailmend.mailqueue.codec.pulsar import pulsar_payload_of
-from mailmend.mailqueue.health import judged
+from mailmend.mailqueue.metrics import judged
 from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.names import (
+from mailmend.mailqueue.pulsar.broker.settings import (
     dead_topic,
     filter_scheduled_topic,
     filter_topic,

@@ -17,10 +17,15 @@ from mailmend.mailqueue.codec.pulsar import PulsarForm
 from mailmend.mailqueue.collection.references import BeforeImages, table_references
 from mailmend.mailqueue.collection.scan import BlobLines, LocalBlobScanner, Wanted
 from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.messages import delayed_message, waiting_message
-from mailmend.mailqueue.pulsar.broker.names import dead_topic, out_subscription, out_topic, scheduled_topic
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
-from mailmend.mailqueue.rules.blob_collection import ListedBlob
+from mailmend.mailqueue.pulsar.broker.settings import (
+    PulsarSettings,
+    dead_topic,
+    out_subscription,
+    out_topic,
+    scheduled_topic,
+)
+from mailmend.mailqueue.pulsar.broker.topics import delayed_message, waiting_message
+from mailmend.mailqueue.rules.blob_ids import ListedBlob
 from mailmend.mailqueue.rules.mails import Listed, MailBlobs, QueuedMail, Whereabouts
 from mailmend.mailqueue.rules.places import MessagePlace
 from mailmend.model.catalog.james_tables import ATTACHMENT, BLOB_PARTS, BLOBS, EVENT_STORE

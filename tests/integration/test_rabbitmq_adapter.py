@@ -11,8 +11,7 @@ import pytest
 
 from mailmend.mailqueue.broker import Message
 from mailmend.mailqueue.rabbitmq.broker.adapter import DELIVERY_LIMIT_DEFAULT, Management, RabbitBroker
-from mailmend.mailqueue.rabbitmq.broker.settings import Host, ManagementSettings
-from mailmend.mailqueue.rabbitmq.broker.topology import Form, QueueForm, topology_of
+from mailmend.mailqueue.rabbitmq.broker.settings import Form, Host, ManagementSettings, QueueForm, topology_of
 from mailmend.model.errors import BrokerDenied, BrokerUnreachable, MailmendError, PublishFailed, TopologyMismatch
 from mailmend.model.ids import QueueName
 from mailmend.repair.clock import SystemClock

@@ -9,7 +9,7 @@ import pytest
 
 from mailmend.mailqueue.collection.broker_references import topic_references
 from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.names import out_subscription, out_topic
+from mailmend.mailqueue.pulsar.broker.settings import out_subscription, out_topic
 from mailmend.mailqueue.pulsar.mail_queue import open_queue
 from mailmend.mailqueue.pulsar.reconcile import QueueTopics
 from mailmend.model.errors import BrokerUnreachable, SourceUnread, WrongUse

@@ -8,8 +8,7 @@ from typing import Protocol, TypeVar
 
 from mailmend.mailqueue.broker import Broker, Delivery
 from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
-from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from mailmend.mailqueue.rabbitmq.broker.topology import QueueForm
+from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host, QueueForm
 from mailmend.repair.clock import SystemClock
 from tests.support.brokers import Broker as Server
 from tests.support.memory_broker import MemoryBroker

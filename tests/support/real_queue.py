@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
-from mailmend.mailqueue.rabbitmq.broker.topology import topology_of
+from mailmend.mailqueue.rabbitmq.broker.settings import topology_of
 from mailmend.model.catalog.james_tables import EVENT_STORE
 from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS, QUEUE_TABLES
 from mailmend.model.ids import QueueName

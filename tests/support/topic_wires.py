@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 
 from mailmend.mailqueue.codec.pulsar import JamesFilter, filter_text
-from mailmend.mailqueue.pulsar.broker.names import filter_topic
+from mailmend.mailqueue.pulsar.broker.settings import filter_topic
 from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage, TopicDelivery, TopicMessage
 from mailmend.mailqueue.pulsar.dequeue import PulsarUnacked
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue

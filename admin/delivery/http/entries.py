@@ -42,7 +42,7 @@ from mailmend.delivery.mail.entries import EntryState
 from mailmend.delivery.mail.journal import AttemptOutcome
 from mailmend.delivery.mail.queued import EntryAction, EntryField
 from mailmend.delivery.policy.policy import PickupField
-from mailmend.mailqueue.rules.positions import ListingPosition
+from mailmend.mailqueue.rules.filters import ListingPosition
 from mailmend.model.durations import parse_duration
 
 PAGE_MAX: Final = 1000

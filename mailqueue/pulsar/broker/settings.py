@@ -1,11 +1,20 @@
-"""Settings of Pulsar: the settings of James's `pulsar.properties`, and TLS. Needs no library."""
+"""Which Pulsar: James's settings of `pulsar.properties`, and TLS; and the names of its topics. Needs no library.
 
+Topics and subscriptions of a queue are named as in James (source: its `PulsarMailQueue`). James
+takes every topic whose name begins with `James-` for a queue, its dead letters too; here a dead
+letter topic is not a queue.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from mailmend.mailqueue.broker_tls import BrokerTls
+from mailmend.mailqueue.rules.mails import Whereabouts
 from mailmend.model.errors import WrongUse
+from mailmend.model.ids import QueueName
 
 LOOK_AT_LOGIN: Final = (
     "Look at the token, or the user and password (MAILMEND_BROKER_PASSWORD), or the client's certificate; what it may "
@@ -55,3 +64,107 @@ class PulsarSettings:
     @property
     def place(self) -> str:
         return f"{self.service}, namespace {self.namespace}"
+
+
+_PREFIX: Final = "James-"
+_SCHEDULED: Final = "-scheduled"
+_FILTERS: Final = "pmq-filter-"
+_DEAD: Final = re.compile(r"(?P<queue>.+)-subscription-(?P=queue)-DLQ")
+_DEAD_SCHEDULED: Final = re.compile(r"(?P<queue>.+)-scheduled-scheduled-subscription-(?P=queue)-DLQ")
+DEAD_SUBSCRIPTION: Final = "dead-letter-sub-name"
+OWN_SUBSCRIPTION: Final = "mailmend"
+"""Of topics that James does not have, or keeps no subscription of."""
+
+
+def out_topic(queue: QueueName) -> str:
+    return f"{_PREFIX}{queue}"
+
+
+def out_subscription(queue: QueueName) -> str:
+    return f"subscription-{queue}"
+
+
+def scheduled_topic(queue: QueueName) -> str:
+    return f"{queue}{_SCHEDULED}"
+
+
+def scheduled_subscription(queue: QueueName) -> str:
+    return f"scheduled-subscription-{queue}"
+
+
+def dead_topic(queue: QueueName) -> str:
+    return f"{out_topic(queue)}-{out_subscription(queue)}-DLQ"
+
+
+def filter_topic(queue: QueueName) -> str:
+    return f"{_FILTERS}{queue}"
+
+
+def filter_scheduled_topic(queue: QueueName) -> str:
+    return f"{_FILTERS}scheduled-{queue}"
+
+
+def mover_lease(queue: QueueName) -> str:
+    """The topic whose one producer may move delayed mails of the queue; movers note there what they move."""
+    return f"{queue}-mailmend-mover"
+
+
+def redrive_lease(queue: QueueName) -> str:
+    """The topic whose one producer may put dead letters back; it holds no message."""
+    return f"{queue}-mailmend-redrive"
+
+
+def keeper_lease(queue: QueueName) -> str:
+    """The topic whose one producer keeps the index of what is delayed; it holds no message."""
+    return f"{queue}-mailmend-keeper"
+
+
+def restored_topic(queue: QueueName) -> str:
+    """Ids of mails that were put back, so that none is twice."""
+    return f"{queue}-mailmend-restored"
+
+
+def arrivals_subscription(move: str) -> str:
+    """Keeps what was published since a move into the queue began: so it is known which of its mails came."""
+    return f"mailmend-move-{move}"
+
+
+def queues_among(topics: Iterable[str]) -> list[QueueName]:
+    """The queues whose topics are among these, by name."""
+    names = (topic.removeprefix(_PREFIX) for topic in topics if topic.startswith(_PREFIX))
+    return sorted(QueueName(name) for name in names if name and not _DEAD.fullmatch(name))
+
+
+class MailTopic(NamedTuple):
+    """A topic whose messages are mails, and the subscription that says which of them are done.
+
+    Attributes:
+        whereabouts: of its mails; None: they are dead letters.
+    """
+
+    topic: str
+    subscription: str
+    queue: QueueName
+    whereabouts: Whereabouts | None
+
+
+def mail_topics(topics: Iterable[str]) -> list[MailTopic]:
+    """Every topic among these that may hold mails, whether or not the queue's other topics are there.
+
+    One whose name may mean two things is there twice.
+    """
+    there = frozenset(topics)
+    return [found for name in sorted(there) for found in _mail_topics(name, there)]
+
+
+def _mail_topics(name: str, there: Collection[str]) -> Iterator[MailTopic]:
+    plain = name.removeprefix(_PREFIX)
+    dead = _DEAD.fullmatch(plain) if plain != name else _DEAD_SCHEDULED.fullmatch(name)
+    if dead:
+        yield MailTopic(name, DEAD_SUBSCRIPTION, QueueName(dead["queue"]), None)
+        return
+    if plain not in {name, ""}:
+        yield MailTopic(name, out_subscription(QueueName(plain)), QueueName(plain), Whereabouts.WAITING)
+    queue = QueueName(name.removesuffix(_SCHEDULED))
+    if queue not in {name, ""} and (not name.startswith(_FILTERS) or out_topic(queue) in there):
+        yield MailTopic(name, scheduled_subscription(queue), queue, Whereabouts.DELAYED)

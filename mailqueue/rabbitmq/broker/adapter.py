@@ -29,8 +29,9 @@ from mailmend.mailqueue.broker_tls import BrokerTls
 from mailmend.mailqueue.draining import Drain, checked_prefetch
 from mailmend.mailqueue.rabbitmq.broker.amqp import Channel, Incoming, Link
 from mailmend.mailqueue.rabbitmq.broker.publishing import Declared, Publishing
-from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, ManagementSettings
-from mailmend.mailqueue.rabbitmq.broker.topology import (
+from mailmend.mailqueue.rabbitmq.broker.settings import (
+    BrokerSettings,
+    ManagementSettings,
     Topology,
     died_in,
     headers_beside,

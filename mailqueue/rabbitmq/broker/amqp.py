@@ -21,8 +21,7 @@ from aio_pika.connection import make_url
 from aiormq import ChannelAccessRefused, ChannelLockedResource, ConnectionNotAllowed, abc, spec
 
 from mailmend.mailqueue.broker_tls import context_of, tls_error
-from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from mailmend.mailqueue.rabbitmq.broker.topology import ROUTING_KEY, Argument
+from mailmend.mailqueue.rabbitmq.broker.settings import ROUTING_KEY, Argument, BrokerSettings, Host
 from mailmend.model.errors import BrokerDenied, BrokerUnreachable, MailmendError, TopologyMismatch
 from mailmend.repair.retries import AsyncRetries
 

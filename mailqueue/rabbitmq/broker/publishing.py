@@ -14,7 +14,7 @@ from typing import Final
 
 from mailmend.mailqueue.broker import Message
 from mailmend.mailqueue.rabbitmq.broker.amqp import Answer, Channel, DeclaredQueue, Link
-from mailmend.mailqueue.rabbitmq.broker.topology import (
+from mailmend.mailqueue.rabbitmq.broker.settings import (
     QUEUE_TYPE,
     QUORUM,
     Argument,

@@ -17,8 +17,8 @@ from mailmend.mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMail, DueM
 from mailmend.mailqueue.rabbitmq.view.known_queues import KnownQueues
 from mailmend.mailqueue.rabbitmq.view.marks import Marks
 from mailmend.mailqueue.rabbitmq.view.tallies import Recounted
+from mailmend.mailqueue.rules.filters import ListingPosition
 from mailmend.mailqueue.rules.mails import Listed
-from mailmend.mailqueue.rules.positions import ListingPosition
 from mailmend.mailqueue.rules.size import CountedBy, SliceCount, due_tallied, due_tallies_at
 from mailmend.model.ids import EnqueueId, QueueName
 from mailmend.model.table import Key

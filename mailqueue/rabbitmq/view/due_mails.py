@@ -25,8 +25,7 @@ from mailmend.mailqueue.rabbitmq.view.marks import LOOKED_UP_AT_ONCE, Marks
 from mailmend.mailqueue.rabbitmq.view.tallies import Changes, SliceTallies
 from mailmend.mailqueue.rules.mails import Listed, Whereabouts
 from mailmend.mailqueue.rules.size import due_tallies_at
-from mailmend.mailqueue.rules.slices import EPOCH, bucket_of, slice_of
-from mailmend.mailqueue.rules.starts import GRACE_MIN
+from mailmend.mailqueue.rules.slices import EPOCH, GRACE_MIN, bucket_of, slice_of
 from mailmend.model.catalog.mail_queue import DUE_MAILS, QUEUE_STATE
 from mailmend.model.errors import BadPayload, Contended, DoubtfulWrite, MailmendError
 from mailmend.model.ids import EnqueueId, QueueName

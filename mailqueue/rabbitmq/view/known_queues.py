@@ -17,8 +17,7 @@ from typing import Final, Generic, TypeVar
 from mailmend.mailqueue.configuration import Configurations
 from mailmend.mailqueue.rabbitmq.view.tallies import SliceTallies
 from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration
-from mailmend.mailqueue.rules.slices import EPOCH, SECOND, Slicing, slice_of
-from mailmend.mailqueue.rules.starts import live_slices
+from mailmend.mailqueue.rules.slices import EPOCH, SECOND, Slicing, live_slices, slice_of
 from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, QUEUE_STATE
 from mailmend.model.catalog.queue_tables import OwnTables
 from mailmend.model.errors import Contended, DoubtfulWrite

@@ -31,12 +31,19 @@ from mailmend.mailqueue.rabbitmq.view.known_queues import KnownQueues
 from mailmend.mailqueue.rabbitmq.view.marks import Marks, answered
 from mailmend.mailqueue.rabbitmq.view.slices import SLICES_AT_ONCE, SliceContents, Slices
 from mailmend.mailqueue.rabbitmq.view.tallies import Recounted
-from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
+from mailmend.mailqueue.rules.filters import EVERYTHING, ListingPosition, MailFilter, is_behind
 from mailmend.mailqueue.rules.mails import Listed, QueuedMail, Whereabouts
-from mailmend.mailqueue.rules.positions import ListingPosition, is_behind
 from mailmend.mailqueue.rules.size import CountedBy, Size, SliceCount, WriterTally, size_of, tallied
-from mailmend.mailqueue.rules.slices import EPOCH, Slicing, bucket_of, slice_of
-from mailmend.mailqueue.rules.starts import GRACE_MIN, live_slices, right_slice, slice_for
+from mailmend.mailqueue.rules.slices import (
+    EPOCH,
+    GRACE_MIN,
+    Slicing,
+    bucket_of,
+    live_slices,
+    right_slice,
+    slice_for,
+    slice_of,
+)
 from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
 from mailmend.model.catalog.queue_tables import OwnTables
 from mailmend.model.errors import Contended, MailmendError

@@ -27,8 +27,7 @@ from mailmend.mailqueue.collection.collecting import (
 )
 from mailmend.mailqueue.collection.references import KnownReferences, Reference, ReferenceSource
 from mailmend.mailqueue.collection.scan import LocalBlobScanner
-from mailmend.mailqueue.rules.blob_collection import BlobVerdict, CollectionRule, ListedBlob
-from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
+from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode, BlobVerdict, CollectionRule, ListedBlob
 from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
 from mailmend.model.errors import BlobsUnreachable, LeaseLost, SourceUnread
 from mailmend.model.ids import BlobId

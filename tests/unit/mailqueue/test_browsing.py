@@ -19,9 +19,8 @@ from mailmend.mailqueue.rabbitmq.view import queue_view
 from mailmend.mailqueue.rabbitmq.view import slices as browsing
 from mailmend.mailqueue.rabbitmq.view.marks import Marks
 from mailmend.mailqueue.rabbitmq.view.slices import SliceContents, Slices
-from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.filters import ListingPosition, MailFilter
 from mailmend.mailqueue.rules.mails import Listed, Whereabouts
-from mailmend.mailqueue.rules.positions import ListingPosition
 from mailmend.mailqueue.rules.slices import bucket_of
 from mailmend.model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS
 from mailmend.model.errors import TimedOut

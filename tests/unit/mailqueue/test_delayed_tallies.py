@@ -14,8 +14,7 @@ from mailmend.mailqueue.rabbitmq.move_due import CLOSE_AFTER, TTL_SECONDS
 from mailmend.mailqueue.rabbitmq.view import delayed as module
 from mailmend.mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
 from mailmend.mailqueue.rabbitmq.view.tallies import SILENT_SECONDS
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.positions import ListingPosition
+from mailmend.mailqueue.rules.filters import ListingPosition, MailFilter
 from mailmend.mailqueue.rules.size import DUE_TALLIED, CountedBy, Size, SizeKind, is_of_due
 from mailmend.mailqueue.rules.slices import EPOCH
 from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, SLICE_TALLIES

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from mailmend.mailqueue.metrics import QueueCount
-from mailmend.mailqueue.rabbitmq import remove as removing
+from mailmend.mailqueue.rabbitmq import changes as removing
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.mailqueue.rules.filters import MailFilter
 from mailmend.mailqueue.rules.mails import Listed, Whereabouts

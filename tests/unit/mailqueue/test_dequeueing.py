@@ -9,7 +9,7 @@ import pytest
 
 from mailmend.mailqueue.broker import SLICE_HEADER, Message
 from mailmend.mailqueue.codec import message_of, payload_of, queued_of
-from mailmend.mailqueue.content_room import LOADS_MAX
+from mailmend.mailqueue.draining import LOADS_MAX
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.queue import Dequeued
 from mailmend.mailqueue.rabbitmq.dequeue import HOLD, DeliveryLookup

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mailmend.mailqueue.broker import SETTLING, Depth
-from mailmend.mailqueue.health import judged
-from mailmend.mailqueue.metrics import TrafficSums, pace_between
+from mailmend.mailqueue.metrics import TrafficSums, judged, pace_between
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, figures_of, slack_of, sums_of
 from mailmend.mailqueue.rules.health import HealthProblem
 from mailmend.model.catalog.queue_tables import OwnTables

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mailmend.mailqueue.broker import Depth
-from mailmend.mailqueue.health import BROWSE_START_AGE_MAX, QueueFigures, judged, marks_that_stay
+from mailmend.mailqueue.metrics import BROWSE_START_AGE_MAX, QueueFigures, judged, marks_that_stay
 from mailmend.mailqueue.rules.health import HealthProblem, days
 from mailmend.model.ids import QueueName
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.mailqueue.broker import Depth
-from mailmend.mailqueue.health import QueueFigures
-from mailmend.mailqueue.metrics import QueueCount, QueueRates
+from mailmend.mailqueue.metrics import QueueCount, QueueFigures, QueueRates
 from mailmend.mailqueue.prometheus import PrometheusCounts, gauges_text, metrics_text, samples_in
 from mailmend.model.ids import QueueName
 from mailmend.model.metrics import Metric, MetricSample

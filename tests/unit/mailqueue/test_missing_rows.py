@@ -19,14 +19,15 @@ from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
 from mailmend.mailqueue.rules.filters import MailFilter
 from mailmend.mailqueue.rules.mails import Listed
-from mailmend.mailqueue.rules.slices import EPOCH, slice_of
-from mailmend.mailqueue.rules.starts import (
+from mailmend.mailqueue.rules.slices import (
+    EPOCH,
     GRACE_MIN,
     ageing_before,
     grace_of,
     mark_may_have_expired,
     rows_lapsed_before,
     slack_of,
+    slice_of,
 )
 from mailmend.model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
 from mailmend.model.catalog.queue_tables import OwnTables

@@ -16,7 +16,7 @@ from mailmend.mailqueue.codec.pulsar import (
     progress_in,
     progress_text,
 )
-from mailmend.mailqueue.pulsar.broker.names import (
+from mailmend.mailqueue.pulsar.broker.settings import (
     OWN_SUBSCRIPTION,
     dead_topic,
     filter_topic,
@@ -25,7 +25,7 @@ from mailmend.mailqueue.pulsar.broker.names import (
     scheduled_topic,
 )
 from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage
-from mailmend.mailqueue.pulsar.view.deletions import DELETED, FRESH, Deletions, filter_topics, notice_of
+from mailmend.mailqueue.pulsar.deletions import DELETED, FRESH, Deletions, filter_topics, notice_of
 from mailmend.mailqueue.rules.deletions import SETTLED, WRITTEN, DeletedMail, Deletion, FilterKind, TopicProgress
 from mailmend.mailqueue.rules.filters import MailFilter
 from mailmend.mailqueue.rules.mails import Listed
@@ -163,7 +163,7 @@ async def test_a_mail_in_hand_may_be_finished_and_does_not_come_again(taker: Top
 async def test_a_mail_in_hand_is_remembered_for_longer_than_its_deletion_lives(
     world: TopicWorld, taker: TopicWorker, other: TopicWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mailmend.mailqueue.pulsar.view.deletions.HEARD_MAX", 0)
+    monkeypatch.setattr("mailmend.mailqueue.pulsar.deletions.HEARD_MAX", 0)
     await enqueued(other.queue, "a")
     (one,) = await taker.taken(1, 1)
     await other.queue.purge()
@@ -183,7 +183,7 @@ async def test_deletions_that_lay_there_are_read_once_however_many_they_are(
     world: TopicWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that read them anew each time would know nothing that is fresh, and hand nothing out."""
-    monkeypatch.setattr("mailmend.mailqueue.pulsar.view.deletions.HEARD_MAX", 2)
+    monkeypatch.setattr("mailmend.mailqueue.pulsar.deletions.HEARD_MAX", 2)
     follow, followed = world.topics.follow, list[str]()
 
     async def counted(topic: str, subscription: str) -> Following:

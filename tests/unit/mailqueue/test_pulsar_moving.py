@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from mailmend.mailqueue.pulsar.broker.names import (
+from mailmend.mailqueue.pulsar.broker.settings import (
     OWN_SUBSCRIPTION,
     mover_lease,
     out_subscription,
@@ -17,8 +17,8 @@ from mailmend.mailqueue.pulsar.broker.names import (
     scheduled_topic,
 )
 from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.pulsar.moving import DelayedIndex
 from mailmend.mailqueue.queue import ChangedMail
-from mailmend.mailqueue.rules.delayed_index import DelayedIndex
 from mailmend.mailqueue.rules.deletions import WRITTEN
 from mailmend.mailqueue.rules.filters import MailFilter
 from mailmend.mailqueue.rules.mails import Listed
@@ -149,7 +149,7 @@ async def test_an_index_stands_while_others_flush_delete_and_change(
 async def test_more_than_an_index_has_room_for_comes_in_its_time(
     world: TopicWorld, one: TopicWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mailmend.mailqueue.pulsar.changes.moving.DelayedIndex", partial(DelayedIndex, 4))
+    monkeypatch.setattr("mailmend.mailqueue.pulsar.moving.DelayedIndex", partial(DelayedIndex, 4))
     for number in range(30):
         await one.queue.enqueue(mail(f"{number}"), CONTENT, delay=(number % 3 + 1) * MINUTE)
     for moved in (0, 10, 10, 10):

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from mailmend.mailqueue.pulsar.broker.names import (
+from mailmend.mailqueue.pulsar.broker.settings import (
     DEAD_SUBSCRIPTION,
     dead_topic,
     out_subscription,

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from mailmend.mailqueue.codec import row_of
-from mailmend.mailqueue.rules.starts import ROUNDS_PER_SLACK
+from mailmend.mailqueue.rules.slices import ROUNDS_PER_SLACK
 from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS, LIVES, SLICE_TALLIES
 from mailmend.model.operations import Put, Remove
 from tests.support.queues import (

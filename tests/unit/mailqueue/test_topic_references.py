@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.mailqueue.collection.broker_references import topic_references
-from mailmend.mailqueue.pulsar.broker.names import (
+from mailmend.mailqueue.pulsar.broker.settings import (
     mail_topics,
     out_subscription,
     out_topic,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.mailqueue.rabbitmq.broker.topology import (
+from mailmend.mailqueue.rabbitmq.broker.settings import (
     Form,
     QueueForm,
     died_in,

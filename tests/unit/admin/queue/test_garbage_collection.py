@@ -9,7 +9,7 @@ import pytest
 from mailmend.admin.frame.nodetool import Nodetool
 from mailmend.admin.queue.garbage_collection import GarbageCollection, GarbageCollector, what_it_costs
 from mailmend.cql.memory import MemoryTables
-from mailmend.mailqueue.rules.disk import Rewritten
+from mailmend.mailqueue.rules.size import Rewritten
 from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from mailmend.model.errors import CannotReach, WrongUse
 from mailmend.model.operations import Put

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.queue import connections as queues
-from mailmend.mailqueue.pulsar.broker.names import out_subscription, out_topic
+from mailmend.mailqueue.pulsar.broker.settings import out_subscription, out_topic
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.mailqueue.rules.mails import Listed
 from mailmend.model.ids import EnqueueId, moved_id

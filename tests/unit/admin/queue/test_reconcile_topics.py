@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from mailmend.mailqueue.pulsar.broker.names import out_topic, scheduled_topic
+from mailmend.mailqueue.pulsar.broker.settings import out_topic, scheduled_topic
 from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue
 from mailmend.mailqueue.rules.mails import Listed

@@ -6,14 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mailmend.mailqueue.rules.blob_collection import (
-    BlobName,
-    BlobVerdict,
-    CollectionRule,
-    ListedBlob,
-    blob_name,
-    referred_as,
-)
+from mailmend.mailqueue.rules.blob_ids import BlobName, BlobVerdict, CollectionRule, ListedBlob, blob_name, referred_as
 from mailmend.model.catalog.james_tables import naming_blobs
 from mailmend.model.errors import WrongUse
 from mailmend.model.ids import BlobId

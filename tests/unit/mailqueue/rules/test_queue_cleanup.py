@@ -23,7 +23,7 @@ from mailmend.mailqueue.rules.cleanup import (
     judged,
     why_marks_stay,
 )
-from mailmend.mailqueue.rules.starts import furthest_browse_start
+from mailmend.mailqueue.rules.slices import furthest_browse_start
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.verdicts import QUEUE_VERDICTS, Verdict
 from tests.support.queues import HOUR, NOON, QUEUE

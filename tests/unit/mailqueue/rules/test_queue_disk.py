@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from mailmend.mailqueue.rules.disk import OnDisk, Rewritten, compactions, key_text, on_disk
+from mailmend.mailqueue.rules.size import OnDisk, Rewritten, compactions, key_text, on_disk
 from mailmend.model.errors import BadPayload
 
 STATS = {

@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.mailqueue.rules.slices import slice_of
-from mailmend.mailqueue.rules.starts import (
+from mailmend.mailqueue.rules.slices import (
     GRACE_MIN,
     ageing_before,
     furthest_browse_start,
@@ -20,6 +19,7 @@ from mailmend.mailqueue.rules.starts import (
     rows_lapsed_before,
     slack_of,
     slice_for,
+    slice_of,
     slices_to_clean,
 )
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.mailqueue.rules.delayed_index import DelayedIndex
+from mailmend.mailqueue.pulsar.moving import DelayedIndex
 from mailmend.mailqueue.rules.places import UNPARTITIONED, Backlog, MessagePlace
 
 

@@ -25,7 +25,7 @@ from mailmend.mailqueue.codec.pulsar import (
     progress_text,
 )
 from mailmend.mailqueue.concurrency import finished
-from mailmend.mailqueue.pulsar.broker.names import OWN_SUBSCRIPTION, filter_scheduled_topic, filter_topic
+from mailmend.mailqueue.pulsar.broker.settings import OWN_SUBSCRIPTION, filter_scheduled_topic, filter_topic
 from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage, TopicMessage, Topics
 from mailmend.mailqueue.rules.deletions import (
     Checkpoint,

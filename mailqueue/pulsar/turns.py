@@ -7,8 +7,9 @@ acknowledged. What is noted as moved is never moved again: what of it comes back
 again. What was begun and not noted as moved is looked for among the copies. A mover that has lost
 its lease cannot note anything, and so begins nothing.
 
-A note expires when its messages are acknowledged, and the broker has surely written that. It writes single
-acknowledgements with the rest, up to a number of stretches of them; where there are as many, no note expires.
+A note expires when its messages are acknowledged, and the broker has surely written that. It writes
+single acknowledgements with the rest, up to a number of stretches of them; where there are as many,
+no note expires.
 """
 
 import asyncio
@@ -21,11 +22,9 @@ from itertools import islice
 from typing import Any, Final
 
 from mailmend.mailqueue.concurrency import finished
-from mailmend.mailqueue.pulsar.broker.messages import origin_of
-from mailmend.mailqueue.pulsar.broker.names import OWN_SUBSCRIPTION, mover_lease
-from mailmend.mailqueue.pulsar.broker.topics import StoredMessage, TopicLease, TopicMessage
-from mailmend.mailqueue.pulsar.parts import PulsarParts
-from mailmend.mailqueue.pulsar.view.listing import backlog_of, place_of
+from mailmend.mailqueue.pulsar.broker.settings import OWN_SUBSCRIPTION, mover_lease
+from mailmend.mailqueue.pulsar.broker.topics import StoredMessage, TopicLease, TopicMessage, origin_of
+from mailmend.mailqueue.pulsar.parts import PulsarParts, backlog_of, place_of
 from mailmend.mailqueue.rules.deletions import WRITTEN
 from mailmend.mailqueue.rules.james_json import json_text, object_in
 from mailmend.mailqueue.rules.mails import Whereabouts

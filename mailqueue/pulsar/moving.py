@@ -1,7 +1,7 @@
 """Delayed mails: what is delayed, moving them to the waiting mails, changing them where they are.
 
 Who keeps it has a lease for as long as it does, so that others need not; what is moved does not
-depend on that lease, only on the lease of the turn (`mailqueue.pulsar.changes.turns`). A look at a
+depend on that lease, only on the lease of the turn (`mailqueue.pulsar.turns`). A look at a
 time at which nothing is due costs two requests: how many partitions the delayed topic has, and for
 each whether there is more.
 
@@ -17,46 +17,110 @@ acknowledged; the consumer that settles the copy acknowledges that again before 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from heapq import heapify, heappop, heappush
 from typing import Any, Final, Self
 
 from mailmend.mailqueue.concurrency import finished, in_batches
 from mailmend.mailqueue.metrics import QueueCount
-from mailmend.mailqueue.pulsar.broker.messages import (
-    as_it_is,
-    delayed_message,
-    listed_of,
-    story_of,
-    waiting_message,
-)
-from mailmend.mailqueue.pulsar.broker.names import (
+from mailmend.mailqueue.pulsar.broker.settings import (
     OWN_SUBSCRIPTION,
     keeper_lease,
     mover_lease,
     out_topic,
     scheduled_topic,
 )
-from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage
-from mailmend.mailqueue.pulsar.changes.turns import HeldTurn, KnownMoves, left_over, turn
-from mailmend.mailqueue.pulsar.parts import PulsarParts
-from mailmend.mailqueue.pulsar.view.listing import (
+from mailmend.mailqueue.pulsar.broker.topics import (
+    Following,
+    StoredMessage,
+    as_it_is,
+    delayed_message,
+    listed_of,
+    story_of,
+    waiting_message,
+)
+from mailmend.mailqueue.pulsar.parts import (
     FoundMail,
+    PulsarParts,
     acknowledged,
     backlog_of,
     found,
     is_deleted,
     place_of,
 )
+from mailmend.mailqueue.pulsar.turns import HeldTurn, KnownMoves, left_over, turn
 from mailmend.mailqueue.queue import Changed, Delays, MailChange, OnRemoved
-from mailmend.mailqueue.rules.delayed_index import DelayedIndex
 from mailmend.mailqueue.rules.mails import Listed, Whereabouts
 from mailmend.mailqueue.rules.places import Backlog, MessagePlace
 from mailmend.mailqueue.rules.slices import millis_of
 from mailmend.model.errors import BadPayload, LeaseHeld
+
+KEPT_MAX: Final = 50_000
+"""The number of messages that are kept, at some 300 bytes each."""
+
+
+class DelayedIndex:
+    """Due times, in milliseconds since 1970, by place.
+
+    Attributes:
+        short_from: from when on it does not know all that are due; None: it knows them all.
+    """
+
+    def __init__(self, kept_max: int = KEPT_MAX) -> None:
+        self._kept_max = kept_max
+        self._due_at: dict[MessagePlace, int] = {}
+        self._by_time: list[tuple[int, MessagePlace]] = []
+        self.short_from: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._due_at)
+
+    def add(self, place: MessagePlace, due_at: int) -> None:
+        if self.short_from is not None and due_at >= self.short_from:
+            return
+        self._due_at[place] = due_at
+        heappush(self._by_time, (due_at, place))
+        if len(self._due_at) > self._kept_max or len(self._by_time) > 2 * self._kept_max:
+            self._cut()
+
+    def drop(self, places: Iterable[MessagePlace]) -> None:
+        """Forget some, of which it may know nothing."""
+        for place in places:
+            self._due_at.pop(place, None)
+
+    def has_due(self, now: int) -> bool:
+        """Whether some are due, or may be."""
+        return self.is_short(now) or bool(self._by_time and self._by_time[0][0] <= now)
+
+    def is_short(self, now: int) -> bool:
+        """Whether more may be due than it knows."""
+        return self.short_from is not None and self.short_from <= now
+
+    def take_due(self, now: int) -> list[MessagePlace]:
+        """Those that are due, the first one first; it forgets them."""
+        found = list[MessagePlace]()
+        while self._by_time and self._by_time[0][0] <= now:
+            due_at, place = heappop(self._by_time)
+            if self._due_at.get(place) == due_at:
+                del self._due_at[place]
+                found.append(place)
+        return found
+
+    def _cut(self) -> None:
+        """Keep the half that is due first, if there are too many; forget what was dropped."""
+        entries = sorted((due_at, place) for place, due_at in self._due_at.items())
+        if len(entries) > self._kept_max:
+            kept = entries[: self._kept_max // 2]
+            self.short_from = entries[len(kept)][0]
+            self._due_at = {place: due_at for due_at, place in kept}
+            entries = kept
+        self._by_time = entries
+        heapify(self._by_time)
+
 
 LOOKED_AGAIN_SECONDS: Final = 60.0
 """How long it is believed, without anything due, that no broker has forgotten anything."""

@@ -1,1 +1,0 @@
-"""Changes of mails that wait in Pulsar: moving, redriving, removing, restoring."""

@@ -1,1 +1,0 @@
-"""What a queue over Pulsar holds: its listing, its deletions, its figures."""
