@@ -10,7 +10,7 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from ipaddress import ip_address
@@ -54,25 +54,6 @@ class StageEnded(Exception):
         super().__init__(f"{stage.value}: {reply}")
         self.stage = stage
         self.reply = reply
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionKey:
-    """What two attempts have to have in common to share a connection."""
-
-    host: str
-    address: str
-    port: int
-    source: str
-    helo: str
-    tls: TlsLevel
-    protocol: DeliveryProtocol
-
-    @classmethod
-    def of(cls, attempt: DeliveryAttempt) -> "ConnectionKey":
-        hop = attempt.hop
-        source = attempt.source
-        return cls(hop.host, hop.address, hop.port, source.address, source.helo, attempt.tls, attempt.protocol)
 
 
 class TlsContexts:

@@ -19,11 +19,11 @@ from mailmend.delivery.mail.attempts import (
     DeliveryProtocol,
     RecipientResult,
     SmtpReply,
+    SourceAddress,
     TlsLevel,
     at_once,
 )
 from mailmend.delivery.smtp.outgoing.connections import (
-    ConnectionKey,
     LeavingConnection,
     SmtpConnection,
     StageEnded,
@@ -41,6 +41,9 @@ from mailmend.delivery.smtp.outgoing.esmtp import (
 
 _TOO_MANY_RECIPIENTS: Final = 552
 _LEAVING_MAX: Final = timedelta(seconds=2)
+
+ConnectionKey = tuple[str, str, int, SourceAddress, TlsLevel, DeliveryProtocol]
+"""What two attempts have to have in common to share a connection: the server's host, address and port, and the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ class SmtpRelay:
         refusal = refused_without_tls(attempt.mail, connection.offered, secured=bool(connection.tls))
         if refusal:
             results.all(AttemptStage.TLS, refusal)
-            self._kept.keep(ConnectionKey.of(attempt), connection)
+            self._kept.keep(_key_of(attempt), connection)
             return results.listed()
         try:
             await _Transaction(connection, attempt, results, before_content, self._fitted).carry_out(content)
@@ -103,7 +106,7 @@ class SmtpRelay:
         except BaseException:
             connection.abort()
             raise
-        self._kept.keep(ConnectionKey.of(attempt), connection)
+        self._kept.keep(_key_of(attempt), connection)
         return results.listed()
 
     async def close(self) -> None:
@@ -111,7 +114,7 @@ class SmtpRelay:
 
     async def _connection(self, attempt: DeliveryAttempt) -> SmtpConnection:
         """One that is kept and still answers, else a new one."""
-        while kept := self._kept.take(ConnectionKey.of(attempt)):
+        while kept := self._kept.take(_key_of(attempt)):
             try:
                 reply = await kept.command(AttemptStage.MAIL, attempt.timeouts.command, b"RSET")
             except StageEnded:
@@ -120,6 +123,11 @@ class SmtpRelay:
                 return kept
             self._kept.part_with(kept)
         return await opened(attempt, self._contexts, self._host_name)
+
+
+def _key_of(attempt: DeliveryAttempt) -> ConnectionKey:
+    hop = attempt.hop  # its preference only orders the servers
+    return hop.host, hop.address, hop.port, attempt.source, attempt.tls, attempt.protocol
 
 
 class FittedMails:
