@@ -34,7 +34,7 @@ from mailmend.delivery.mail.attempts import (
     TlsLevel,
     at_once,
 )
-from mailmend.delivery.smtp.outgoing.esmtp import ContentEnd, ContentSender, ServerExtensions, refusing, tls_required
+from mailmend.delivery.smtp.outgoing.esmtp import ContentSender, ServerExtensions, refusing, tls_required
 
 _HELO: Final = re.compile(r"[!-~]+")
 _DATA_READY: Final = 354
@@ -67,7 +67,9 @@ class TlsContexts:
         self._authorities = authorities
 
     def for_level(self, level: TlsLevel) -> ssl.SSLContext:
-        return self._verifying if level is TlsLevel.VERIFIED else self._encrypting
+        if level is TlsLevel.VERIFIED:
+            return self._verifying
+        return self._encrypting
 
     @cached_property
     def _verifying(self) -> ssl.SSLContext:
@@ -95,7 +97,9 @@ class SmtpConnection:
         self._client = client
         self.offered = ServerExtensions(dict(client.esmtp_extensions))
         secured: ssl.SSLObject | None = client.get_transport_info("ssl_object")
-        self.tls = (secured.version() or "") if secured else ""
+        self.tls = ""
+        if secured:
+            self.tls = secured.version() or ""
         self.mails = 0
 
     @property
@@ -112,8 +116,11 @@ class SmtpConnection:
 
     async def content(
         self, lines: bytes, replies: int, timeouts: StageTimeouts, before: BeforeContent = at_once
-    ) -> Sequence[ContentEnd]:
-        """DATA, then `before`, and the lines in blocks; an end for each reply that the server owes.
+    ) -> tuple[Sequence[SmtpReply], bool]:
+        """DATA, then `before`, and the lines in blocks.
+
+        Returns:
+            The replies that the server owes, or what stands for them, and whether all lines were sent.
 
         Raises:
             StageEnded: as `command` does, at DATA.
@@ -121,10 +128,10 @@ class SmtpConnection:
         """
         reply = await self.command(AttemptStage.DATA, timeouts.data, b"DATA")
         if reply.code != _DATA_READY:
-            return [ContentEnd(refusing(reply))] * replies
+            return [refusing(reply)] * replies, False
         await before()
         if not self.is_open:
-            return [ContentEnd(_lost(AttemptStage.DATA))] * replies
+            return [_lost(AttemptStage.DATA)] * replies, False
         transport = cast("asyncio.Transport", self._client.transport)
         protocol = cast("asyncio.Protocol", self._client.protocol)
         sender = ContentSender(transport)
@@ -218,7 +225,9 @@ async def _opened(attempt: DeliveryAttempt, contexts: TlsContexts, host_name: st
 async def _connected(attempt: DeliveryAttempt) -> socket.socket:
     hop = attempt.hop
     source = attempt.source
-    family = socket.AF_INET6 if ":" in hop.address else socket.AF_INET
+    family = socket.AF_INET
+    if ":" in hop.address:
+        family = socket.AF_INET6
     try:
         connecting = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:  # too many open files, or none of this family
@@ -233,7 +242,10 @@ async def _connected(attempt: DeliveryAttempt) -> socket.socket:
         connecting.close()
         if not isinstance(error, OSError):
             raise
-        what = "it did not answer in time" if isinstance(error, TimeoutError) else _said_of(error)
+        if isinstance(error, TimeoutError):
+            what = "it did not answer in time"
+        else:
+            what = _said_of(error)
         text = f"no connection to {hop}: {what}"
         raise StageEnded(AttemptStage.CONNECT, _for_now("4.4.1", text)) from error
     return connecting
@@ -260,7 +272,9 @@ async def _introduced(client: SMTP, protocol: DeliveryProtocol, helo: str, limit
     """EHLO, or HELO where the server does not know that; LHLO for LMTP."""
     stage = AttemptStage.GREETING
     name = helo.encode("ascii")
-    first = b"LHLO" if protocol is DeliveryProtocol.LMTP else b"EHLO"
+    first = b"EHLO"
+    if protocol is DeliveryProtocol.LMTP:
+        first = b"LHLO"
     reply, response = await _answered(client, stage, limit, first, name)
     if reply.positive:
         client.last_ehlo_response = response
@@ -293,7 +307,9 @@ async def _secured(client: SMTP, attempt: DeliveryAttempt, contexts: TlsContexts
         if level is TlsLevel.OPTIONAL and client.is_connected and not reply.closes and not reply.ours:
             return False
         text = f"TLS is required, and the server refuses it: {reply}"
-        refusal = _without_tls(attempt, "4.7.4", text) if reply.permanent else _for_now("4.7.4", text)
+        refusal = _for_now("4.7.4", text)
+        if reply.permanent:
+            refusal = _without_tls(attempt, "4.7.4", text)
         raise StageEnded(stage, refusal) from error
     except ssl.SSLCertVerificationError as error:
         text = f"the server's certificate cannot be trusted: {error.verify_message or error}"
@@ -307,7 +323,9 @@ async def _secured(client: SMTP, attempt: DeliveryAttempt, contexts: TlsContexts
 
 def _without_tls(attempt: DeliveryAttempt, enhanced: str, text: str) -> SmtpReply:
     """For now, as a server may be mended; for good, where the mail's sender has required TLS."""
-    return tls_required(text) if attempt.mail.requires_tls else _for_now(enhanced, text)
+    if attempt.mail.requires_tls:
+        return tls_required(text)
+    return _for_now(enhanced, text)
 
 
 def _name_for_tls(host: str) -> str:
@@ -358,7 +376,9 @@ def _lost(stage: AttemptStage) -> SmtpReply:
 
 def _said_of(error: OSError) -> str:
     """In the system's words; asyncio has others, with the address again."""
-    return os.strerror(error.errno) if error.errno else str(error)
+    if error.errno:
+        return os.strerror(error.errno)
+    return str(error)
 
 
 def _for_now(enhanced: str, text: str) -> SmtpReply:

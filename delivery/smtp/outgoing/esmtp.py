@@ -26,14 +26,6 @@ _REPLY_BYTES_MAX: Final = 32_768
 _LINE: Final = re.compile(rb"([2-5][0-9]{2})(?:([ -])(.*))?", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class ContentEnd:
-    """A reply to the end of the content, or what stands for it; `uncertain` as in a recipient's result."""
-
-    reply: SmtpReply
-    uncertain: bool = False
-
-
 class ReplyParser:
     """Replies out of bytes as they come; what is no reply of RFC 5321 counts as one of ours.
 
@@ -105,55 +97,57 @@ class ContentSender(asyncio.Protocol):
         self._changed = asyncio.Event()
         self.intact = True
 
-    async def send(self, lines: bytes, replies: int, timeouts: StageTimeouts) -> Sequence[ContentEnd]:
-        """Send the lines, and the one of one dot; that many ends follow.
+    async def send(self, lines: bytes, replies: int, timeouts: StageTimeouts) -> tuple[Sequence[SmtpReply], bool]:
+        """Send the lines, and the one of one dot.
 
         Args:
             lines: as the mail has them: dots are added while they are sent.
             replies: how many the server owes.
             timeouts: `data` for each piece, `end` for each reply.
+
+        Returns:
+            That many replies, or what stands for them, and whether all lines were sent.
         """
         refusal = await self._sent(lines, timeouts.data)
         if refusal:
-            return [ContentEnd(refusal)] * replies
+            return [refusal] * replies, False
         ends = [await self._end(timeouts.end) for _ in range(replies)]
         self.intact &= not self._parser.replies
-        return ends
+        return ends, True
 
     async def _sent(self, lines: bytes, limit: timedelta) -> SmtpReply | None:
         """Send; None once all of it is on its way, else what became of it instead: then its end was not sent."""
         for block in transparent_blocks(lines):
             await self._changes(lambda: not self._paused or self._stopped, limit)
-            reply = self._next()
-            if reply or self._lost or self._paused:
-                return self._gives_up(refusing(reply) if reply else self._silence("before the end of the mail"))
+            if self._parser.replies:
+                self.intact = False
+                return refusing(self._parser.replies.popleft())
+            if self._lost or self._paused:
+                return self._silence("before the end of the mail")
             self._transport.write(block)
         return None
 
-    async def _end(self, limit: timedelta) -> ContentEnd:
+    async def _end(self, limit: timedelta) -> SmtpReply:
         await self._changes(lambda: self._stopped, limit)
-        reply = self._next()
-        if reply is None:
-            text = "after the end of the mail: the server may have taken it"
-            return ContentEnd(self._gives_up(self._silence(text)), uncertain=True)
+        if not self._parser.replies:
+            return self._silence("after the end of the mail: the server may have taken it")
+        reply = self._parser.replies.popleft()
         self.intact &= not reply.closes and not reply.ours
-        return ContentEnd(reply, uncertain=reply.ours)
-
-    def _gives_up(self, reply: SmtpReply) -> SmtpReply:
-        self.intact = False
         return reply
 
     def _silence(self, when: str) -> SmtpReply:
-        what = "the connection was lost" if self._lost else "the server took too long"
-        why = f" ({self._lost_by})" if self._lost_by else ""
-        return SmtpReply(451, "4.4.2", f"{what} {when}{why}", ours=True)
+        """What stands for the reply of a server that gives none; the connection is of no more use."""
+        self.intact = False
+        text = f"the server took too long {when}"
+        if self._lost:
+            text = f"the connection was lost {when}"
+        if self._lost_by:
+            text += f" ({self._lost_by})"
+        return SmtpReply(451, "4.4.2", text, ours=True)
 
     @property
     def _stopped(self) -> bool:
         return self._lost or bool(self._parser.replies)
-
-    def _next(self) -> SmtpReply | None:
-        return self._parser.replies.popleft() if self._parser.replies else None
 
     async def _changes(self, condition: Callable[[], bool], limit: timedelta) -> None:
         """Wait until it holds, or for that long."""
@@ -188,7 +182,8 @@ _ADDRESS: Final = re.compile(
     r"""(?P<local>"(?:[^"\\\x00-\x1f\x7f]|\\[^\x00-\x1f\x7f])*"|[^\s"<>@\x00-\x1f\x7f]+)"""
     r"""(?:@(?P<domain>[^\s"<>@\x00-\x1f\x7f]+))?"""
 )
-_XTEXT_PLAIN: Final = re.compile(r"[!-*,-<>-~]")
+_XTEXT_CODED: Final = re.compile(r"[^!-*,-<>-~]")
+_UTF8_XTEXT_CODED: Final = re.compile(r"[^!-*,-<>-\[\]-~]")
 _DIGITS_MAX: Final = 20
 
 
@@ -209,7 +204,9 @@ class ServerExtensions:
     def size_max_bytes(self) -> int | None:
         """The largest mail that it takes; None where it does not say."""
         stated = self.keywords.get("size", "").strip()
-        return int(stated) or None if stated.isascii() and stated.isdigit() and len(stated) <= _DIGITS_MAX else None
+        if not stated.isascii() or not stated.isdigit() or len(stated) > _DIGITS_MAX:
+            return None
+        return int(stated) or None  # SIZE=0 is no limit (RFC 1870)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +220,9 @@ class MailCommands:
 def lines_of(content: bytes) -> bytes:
     """The content as SMTP has it: every line ends with CR and LF, whatever ended it before, the last one too."""
     lines = canonical_lines(content)
-    return lines if lines.endswith(b"\r\n") or not lines else lines + b"\r\n"
+    if lines and not lines.endswith(b"\r\n"):
+        lines += b"\r\n"
+    return lines
 
 
 def transparent(lines: bytes) -> bytes:
@@ -255,7 +254,9 @@ async def fitted_lines(lines: bytes, offered: ServerExtensions) -> bytes | SmtpR
     try:
         return await asyncio.to_thread(fitted, lines, eight_bit=eight_bit)
     except CannotEncode as error:
-        code = 550 if error.status == "5.6.7" else 554
+        code = 554
+        if error.status == "5.6.7":
+            code = 550
         return _refusal(code, error.status, error.what)
 
 
@@ -271,7 +272,9 @@ def commands_for(
     international = mail.is_international or any(not _local_of(address).isascii() for address in addresses)
     if international and "smtputf8" not in offered:
         return _refusal(550, "5.6.7", "the mail needs SMTPUTF8, which the server does not offer")
-    sender = _written(mail.sender, international=international) if mail.sender else b""
+    sender: bytes | None = b""
+    if mail.sender:
+        sender = _written(mail.sender, international=international)
     if sender is None:
         return _refusal(553, "5.1.7", "the sender's address is not valid")
     words = (b"MAIL", b"FROM:<" + sender + b">", *_mail_parameters(mail, lines, offered, international=international))
@@ -310,14 +313,11 @@ def _mail_parameters(
 def _recipient_parameters(wish: NoticeWish, offered: ServerExtensions) -> Iterable[bytes]:
     if "dsn" not in offered:
         return
-    conditions = wish.conditions
-    if conditions:
-        never = NoticeCondition.NEVER in conditions  # goes with no other word
-        words = [
-            condition.value
-            for condition in NoticeCondition
-            if condition in conditions and (condition is NoticeCondition.NEVER) == never
-        ]
+    conditions = wish.conditions or frozenset[NoticeCondition]()
+    if NoticeCondition.NEVER in conditions:  # goes with no other word
+        yield b"NOTIFY=NEVER"
+    elif conditions:
+        words = [condition.value for condition in NoticeCondition if condition in conditions]
         yield f"NOTIFY={','.join(words)}".encode()
     kind, _, address = wish.original.partition(";")
     if address and address.isascii() and re.fullmatch(r"[A-Za-z0-9-]+", kind):
@@ -334,11 +334,15 @@ def _written(address: str, *, international: bool) -> bytes | None:
     local = found["local"]
     domain = found["domain"]
     if domain is None or domain.startswith("["):
-        return address.encode() if address.isascii() else None
+        if not address.isascii():
+            return None
+        return address.encode()
     name = ascii_domain(domain)
     if name is None:
         return None
-    return f"{local}@{domain if international or domain.isascii() else name}".encode()
+    if international or domain.isascii():
+        return f"{local}@{domain}".encode()
+    return f"{local}@{name}".encode()
 
 
 def _local_of(address: str) -> str:
@@ -346,18 +350,12 @@ def _local_of(address: str) -> str:
 
 
 def _xtext(text: str) -> bytes:
-    return "".join(
-        character if _XTEXT_PLAIN.fullmatch(character) else f"+{ord(character):02X}" for character in text
-    ).encode()
+    return _XTEXT_CODED.sub(lambda found: f"+{ord(found[0]):02X}", text).encode()
 
 
 def _utf8_xtext(text: str) -> bytes:
     r"""As RFC 6533 3 writes it where commands have to be ASCII: `\x{E4}`."""
-    plain = (
-        character if _XTEXT_PLAIN.fullmatch(character) and character != "\\" else f"\\x{{{ord(character):02X}}}"
-        for character in text
-    )
-    return "".join(plain).encode()
+    return _UTF8_XTEXT_CODED.sub(lambda found: f"\\x{{{ord(found[0]):02X}}}", text).encode()
 
 
 def _refusal(code: int, enhanced: str, text: str) -> SmtpReply:

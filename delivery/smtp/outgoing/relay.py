@@ -86,28 +86,21 @@ class SmtpRelay:
     ) -> Sequence[RecipientResult]:
         if attempt.mail.requires_tls:
             attempt = replace(attempt, tls=TlsLevel.VERIFIED)
-        results = _Results(attempt)
+        transaction = _Transaction(attempt, before_content, self._fitted)
         try:
             connection = await self._connection(attempt)
         except StageEnded as ended:
-            results.all(ended.stage, ended.reply)
-            return results.listed()
-        results.tls = connection.tls
-        results.tells = "dsn" in connection.offered
-        refusal = refused_without_tls(attempt.mail, connection.offered, secured=bool(connection.tls))
-        if refusal:
-            results.all(AttemptStage.TLS, refusal)
-            self._kept.keep(_key_of(attempt), connection)
-            return results.listed()
+            transaction.end_rest(ended.stage, ended.reply)
+            return transaction.results
         try:
-            await _Transaction(connection, attempt, results, before_content, self._fitted).carry_out(content)
+            await transaction.carry_out(connection, content)
         except StageEnded as ended:
-            results.all(ended.stage, ended.reply)
+            transaction.end_rest(ended.stage, ended.reply)
         except BaseException:
             connection.abort()
             raise
         self._kept.keep(_key_of(attempt), connection)
-        return results.listed()
+        return transaction.results
 
     async def close(self) -> None:
         await self._kept.end()
@@ -230,91 +223,102 @@ class _Kept:
     expiry: asyncio.TimerHandle
 
 
-class _Results:
-    """One result for each recipient: the first result is kept."""
+class _Transaction:
+    """One attempt over one connection, and a result for each recipient: the first result is kept.
 
-    def __init__(self, attempt: DeliveryAttempt) -> None:
+    Every method that talks to the server may raise `StageEnded`.
+    """
+
+    def __init__(self, attempt: DeliveryAttempt, before_content: BeforeContent, fitted: FittedMails) -> None:
         self._attempt = attempt
+        self._before_content = before_content
+        self._fitted = fitted
         self._results: list[RecipientResult | None] = [None] * len(attempt.recipients)
-        self.tls = ""
-        self.tells = False
+        self._tls = ""
+        self._tells = False
 
-    def one(self, place: int, stage: AttemptStage, reply: SmtpReply, *, uncertain: bool = False) -> None:
-        if self._results[place] is None:
-            delivered = stage is AttemptStage.DATA and reply.positive
-            self._results[place] = RecipientResult(
-                recipient=self._attempt.recipients[place].recipient,
-                delivered=delivered,
-                reply=reply,
-                stage=stage,
-                host=self._attempt.hop.host,
-                uncertain=uncertain,
-                tells=delivered and self.tells,
-                tls=self.tls,
-            )
-
-    def all(self, stage: AttemptStage, reply: SmtpReply) -> None:
-        """Of every recipient of which nothing was said yet."""
-        for place in range(len(self._results)):
-            self.one(place, stage, reply)
-
-    def listed(self) -> Sequence[RecipientResult]:
+    @property
+    def results(self) -> Sequence[RecipientResult]:
+        """In the order of the recipients."""
         return [result for result in self._results if result is not None]
 
+    def end_rest(self, stage: AttemptStage, reply: SmtpReply) -> None:
+        """Give every recipient without a result this one."""
+        for place in range(len(self._results)):
+            self._end(place, stage, reply)
 
-@dataclass(frozen=True, slots=True)
-class _Transaction:
-    """One mail over one connection; every method may raise `StageEnded`."""
-
-    connection: SmtpConnection
-    attempt: DeliveryAttempt
-    results: _Results
-    before_content: BeforeContent
-    fitted: "FittedMails"
-
-    async def carry_out(self, content: bytes) -> None:
-        self.connection.mails += 1
-        async with self.fitted.lines(content, self.connection.offered) as lines:
+    async def carry_out(self, connection: SmtpConnection, content: bytes) -> None:
+        offered = connection.offered
+        self._tls = connection.tls
+        self._tells = "dsn" in offered
+        refusal = refused_without_tls(self._attempt.mail, offered, secured=bool(connection.tls))
+        if refusal:
+            self.end_rest(AttemptStage.TLS, refusal)
+            return
+        connection.mails += 1
+        async with self._fitted.lines(content, offered) as lines:
             if isinstance(lines, SmtpReply):
-                self.results.all(AttemptStage.MAIL, lines)
+                self.end_rest(AttemptStage.MAIL, lines)
             else:
-                await self._carried_out(lines)
+                await self._carried_out(connection, lines)
 
-    async def _carried_out(self, lines: bytes) -> None:
-        commands = commands_for(self.attempt.mail, self.attempt.recipients, lines, self.connection.offered)
+    async def _carried_out(self, connection: SmtpConnection, lines: bytes) -> None:
+        commands = commands_for(self._attempt.mail, self._attempt.recipients, lines, connection.offered)
         if isinstance(commands, SmtpReply):
-            self.results.all(AttemptStage.MAIL, commands)
+            self.end_rest(AttemptStage.MAIL, commands)
             return
-        limit = self.attempt.timeouts.command
-        reply = await self.connection.command(AttemptStage.MAIL, limit, *commands.mail)
+        limit = self._attempt.timeouts.command
+        reply = await connection.command(AttemptStage.MAIL, limit, *commands.mail)
         if not reply.positive:
-            self.results.all(AttemptStage.MAIL, reply)
+            self.end_rest(AttemptStage.MAIL, reply)
             return
-        accepted = await self._accepted(commands)
+        accepted = await self._accepted(connection, commands)
         if accepted:
-            await self._content(lines, accepted)
+            await self._content(connection, lines, accepted)
 
-    async def _accepted(self, commands: MailCommands) -> Sequence[int]:
+    async def _accepted(self, connection: SmtpConnection, commands: MailCommands) -> Sequence[int]:
         """The places of the recipients that the server accepts."""
         stage = AttemptStage.RECIPIENT
         accepted = list[int]()
         for place, words in enumerate(commands.recipients):
             if isinstance(words, SmtpReply):
-                self.results.one(place, stage, words)
+                self._end(place, stage, words)
                 continue
-            reply = await self.connection.command(stage, self.attempt.timeouts.command, *words)
+            reply = await connection.command(stage, self._attempt.timeouts.command, *words)
             if reply.positive:
                 accepted.append(place)
-            else:
-                self.results.one(place, stage, _too_many(reply) if accepted else reply)
+                continue
+            if accepted:
+                reply = _too_many(reply)
+            self._end(place, stage, reply)
         return accepted
 
-    async def _content(self, lines: bytes, accepted: Sequence[int]) -> None:
-        is_lmtp = self.attempt.protocol is DeliveryProtocol.LMTP
-        replies = len(accepted) if is_lmtp else 1
-        ends = await self.connection.content(lines, replies, self.attempt.timeouts, self.before_content)
-        for place, end in zip(accepted, ends if is_lmtp else [*ends] * len(accepted), strict=True):
-            self.results.one(place, AttemptStage.DATA, end.reply, uncertain=end.uncertain)
+    async def _content(self, connection: SmtpConnection, lines: bytes, accepted: Sequence[int]) -> None:
+        is_lmtp = self._attempt.protocol is DeliveryProtocol.LMTP
+        owed = 1
+        if is_lmtp:
+            owed = len(accepted)
+        replies, is_sent = await connection.content(lines, owed, self._attempt.timeouts, self._before_content)
+        if not is_lmtp:
+            replies = [*replies] * len(accepted)
+        for place, reply in zip(accepted, replies, strict=True):
+            # The server has all of the mail: where it gives no usable reply, it may have taken the mail.
+            self._end(place, AttemptStage.DATA, reply, uncertain=is_sent and reply.ours)
+
+    def _end(self, place: int, stage: AttemptStage, reply: SmtpReply, *, uncertain: bool = False) -> None:
+        if self._results[place] is not None:
+            return
+        delivered = stage is AttemptStage.DATA and reply.positive
+        self._results[place] = RecipientResult(
+            recipient=self._attempt.recipients[place].recipient,
+            delivered=delivered,
+            reply=reply,
+            stage=stage,
+            host=self._attempt.hop.host,
+            uncertain=uncertain,
+            tells=delivered and self._tells,
+            tls=self._tls,
+        )
 
 
 def _too_many(reply: SmtpReply) -> SmtpReply:
