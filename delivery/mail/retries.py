@@ -29,14 +29,6 @@ class RetryInterval:
 
 
 @dataclass(frozen=True, slots=True)
-class RetryDecision:
-    """A mail is tried again at an instant, or has expired then; `notify` as in its interval."""
-
-    at: datetime
-    notify: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class RetrySchedule:
     """The waits between attempts, and how long a mail is tried.
 
@@ -70,8 +62,8 @@ class RetrySchedule:
         """When a mail has failed; its own expiry counts, whether it is sooner or later."""
         return own or first_seen_at + self.longest_age
 
-    def after(self, refusals: int, now: datetime, expires_at: datetime, spread: float) -> RetryDecision | None:
-        """What follows an attempt that was refused for now; None where that was the last.
+    def after(self, refusals: int, now: datetime, expires_at: datetime, spread: float) -> datetime | None:
+        """When a mail is tried again that was refused for now, or has expired; None where that was the last attempt.
 
         Args:
             refusals: attempts that were refused for now, this one included.
@@ -81,8 +73,8 @@ class RetrySchedule:
         """
         if now >= expires_at or (self.count is not None and refusals > self.count):
             return None
-        interval = self.interval(refusals)
-        return RetryDecision(min(now + interval.wait * (1 + self.jitter * spread), expires_at), interval.notify)
+        wait = self.interval(refusals).wait * (1 + self.jitter * spread)
+        return min(now + wait, expires_at)
 
 
 DEFAULT_SCHEDULE: Final = RetrySchedule(

@@ -15,7 +15,7 @@ from mailmend.delivery.mail.entries import (
 )
 from mailmend.delivery.mail.notices import NoticeKind, RecipientNotice
 from mailmend.delivery.mail.queued import EntryChange, QueuedEntry
-from mailmend.delivery.mail.retries import RetryDecision, RetrySchedule, spread_of
+from mailmend.delivery.mail.retries import RetrySchedule, spread_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,12 @@ def as_ordered(mail: OutgoingMail, entry: DeliveryEntry, change: EntryChange, no
     behind = change.of(QueuedEntry(entry, mail, mail.id, EntryState.ACTIVE))
     if behind is None:
         return EndedEntry(entry, EntryEnd.DELETED, now, why=change.reason)
-    ended = without_attempt(behind, now, HELD_FOR + now) if behind != entry else None
-    return replace(ended, why=change.reason, changed=True) if ended else None
+    if behind == entry:
+        return None
+    ended = without_attempt(behind, now, HELD_FOR + now)
+    if ended is None:
+        return None
+    return replace(ended, why=change.reason, changed=True)
 
 
 def all_as_ordered(
@@ -76,8 +80,11 @@ def all_as_ordered(
     found = list[EndedEntry]()
     for entry in ended:
         change = changes.get(entry.entry.id.number)
-        decision, counted = _next(mail, entry, schedule, now, expires_at)
-        found.append((as_ordered(mail, counted, change, now) if change and decision else None) or entry)
+        again_at, counted = _next(mail, entry, schedule, now, expires_at)
+        ordered = None
+        if change and again_at:
+            ordered = as_ordered(mail, counted, change, now)
+        found.append(ordered or entry)
     return found
 
 
@@ -98,13 +105,15 @@ def settlement_of(
     entries = list(ended)
     refused_at = _refused_at(entries)
     for entry in entries:
-        since = refused_at[entry.entry.refusals, entry.journalled] if entry.end is EntryEnd.REFUSED else now
-        decision, counted = _next(mail, entry, schedule, since, expires_at)
-        if decision:
-            again.setdefault(_whole_second(decision.at), []).append(counted)
+        since = now
+        if entry.end is EntryEnd.REFUSED:
+            since = refused_at[entry.entry.refusals, entry.journalled]
+        again_at, counted = _next(mail, entry, schedule, since, expires_at)
+        if again_at:
+            again.setdefault(_whole_second(again_at), []).append(counted)
         elif entry.end not in {EntryEnd.DELIVERED, EntryEnd.DELETED}:
             failed.append(entry)
-        kind = _kind_of(entry, decision)
+        kind = _kind_of(entry, schedule, again_at)
         if kind and mail.sender and entry.entry.wish.wants(kind):
             notices.append(_notice(kind, entry, expires_at))
         if kind is NoticeKind.FAILED and not mail.sender:
@@ -124,43 +133,52 @@ def _refused_at(ended: Iterable[EndedEntry]) -> Mapping[tuple[int, bool], dateti
 
 def _whole_second(at: datetime) -> datetime:
     """Rounded up."""
-    return at if at.microsecond == 0 else at.replace(microsecond=0) + timedelta(seconds=1)
+    if at.microsecond == 0:
+        return at
+    return at.replace(microsecond=0) + timedelta(seconds=1)
 
 
 def _next(
     mail: OutgoingMail, ended: EndedEntry, schedule: RetrySchedule, now: datetime, expires_at: datetime
-) -> tuple[RetryDecision | None, DeliveryEntry]:
+) -> tuple[datetime | None, DeliveryEntry]:
     """When it comes again, if it does, and the entry as it comes."""
     entry = ended.entry
     match ended.end:
         case EntryEnd.REFUSED:
             counted = replace(entry, refusals=entry.refusals + 1, due_at=None)
             if ended.wait is not None and now < expires_at:
-                return RetryDecision(min(now + ended.wait, expires_at)), counted
+                return min(now + ended.wait, expires_at), counted
             spread = spread_of(mail.id, counted.refusals)
             return schedule.after(counted.refusals, now, expires_at, spread), counted
         case EntryEnd.RETURNED if entry.is_held:  # the only state in which nothing expires
-            return RetryDecision(ended.at + (ended.wait or HELD_FOR)), entry
+            return ended.at + (ended.wait or HELD_FOR), entry
         case EntryEnd.RETURNED:
-            return RetryDecision(max(now, min(ended.at + (ended.wait or timedelta()), expires_at))), entry
+            due_at = ended.at + (ended.wait or timedelta())
+            return max(now, min(due_at, expires_at)), entry
         case EntryEnd.DELIVERED | EntryEnd.FAILED | EntryEnd.EXPIRED | EntryEnd.DELETED:
             return None, entry
 
 
-def _kind_of(ended: EndedEntry, decision: RetryDecision | None) -> NoticeKind | None:
+def _kind_of(ended: EndedEntry, schedule: RetrySchedule, again_at: datetime | None) -> NoticeKind | None:
+    """What the sender is told of an entry that comes again then, or never."""
     match ended.end:
         case EntryEnd.DELETED:
             return None
         case EntryEnd.DELIVERED:
             if ended.arrived:
                 return NoticeKind.DELIVERED
-            return None if ended.tells else NoticeKind.RELAYED
+            if ended.tells:
+                return None
+            return NoticeKind.RELAYED
         case EntryEnd.FAILED | EntryEnd.EXPIRED:
             return NoticeKind.FAILED
         case EntryEnd.REFUSED | EntryEnd.RETURNED:
-            if decision is None:
+            if again_at is None:
                 return NoticeKind.FAILED
-            return NoticeKind.DELAYED if decision.notify else None
+            waits_by_schedule = ended.end is EntryEnd.REFUSED and ended.wait is None
+            if waits_by_schedule and schedule.interval(ended.entry.refusals + 1).notify:
+                return NoticeKind.DELAYED
+            return None
 
 
 def _notice(kind: NoticeKind, ended: EndedEntry, expires_at: datetime) -> RecipientNotice:
