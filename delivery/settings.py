@@ -66,6 +66,18 @@ MAIL_WAIT_MAX: Final = timedelta(minutes=5)
 COMMANDS_MAX: Final = 100
 ERRORS_MAX: Final = 20
 
+LEAVING: Final = timedelta(seconds=2)
+"""How long a client may take to take what was said to it last."""
+
+HANDSHAKE_SECONDS: Final = 10
+"""How long a client may take to secure its connection, from its first byte or by STARTTLS."""
+
+GIVES_WAY_AFTER: Final = timedelta(seconds=5)
+"""How long a connection has no mail under way before another client gets its place, where all are taken."""
+
+RECIPIENTS_BEYOND: Final = 1000
+"""RCPT commands of one mail beyond its maximum of recipients that are answered before they count as commands."""
+
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
@@ -83,8 +95,13 @@ class ListenAddress:
     secured: bool = False
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.protocol.value}{'s' if self.secured else ''}://{host}:{self.port}"
+        host = self.host
+        if ":" in host:
+            host = f"[{host}]"
+        scheme = self.protocol.value
+        if self.secured:
+            scheme += "s"
+        return f"{scheme}://{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

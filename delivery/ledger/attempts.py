@@ -54,7 +54,9 @@ class LedgerAttempts:
 
     async def of(self, queue: QueueName, mail: EnqueueId, number: int | None = None) -> Sequence[JournalledAttempt]:
         """The attempts of a mail, by its first id, or of one of its recipients: by recipient, in their order."""
-        key = (self.keyspace, queue, mail) if number is None else (self.keyspace, queue, mail, number)
+        key: tuple[object, ...] = (self.keyspace, queue, mail)
+        if number is not None:
+            key = (*key, number)
         return [_attempt(stored.row) for stored in await self.tables.read(Read(DELIVERY_ATTEMPT, key))]
 
     async def _put(self, queue: QueueName, attempt: JournalledAttempt, cells: Row) -> None:
@@ -64,11 +66,10 @@ class LedgerAttempts:
 
 
 def _cells(attempt: JournalledAttempt) -> Row:
+    fields = {field.value: cut(text, _FIELD_BYTES_MAX) for field, text in attempt.fields.items() if text}
     return {
         "mail": attempt.mail,
-        "fields": json.dumps(
-            {field.value: cut(text, _FIELD_BYTES_MAX) for field, text in attempt.fields.items() if text}
-        ),
+        "fields": json.dumps(fields),
         "sources": json.dumps(attempt.sources),
         "readyat": attempt.ready_at,
         "startedat": attempt.started_at,
@@ -81,10 +82,16 @@ def _cells(attempt: JournalledAttempt) -> Row:
 
 
 def _end_cells(attempt: JournalledAttempt) -> Row:
+    outcome = None
+    if attempt.outcome:
+        outcome = attempt.outcome.value
+    stage = None
+    if attempt.stage:
+        stage = attempt.stage.value
     return {
         "endedat": attempt.ended_at,
-        "outcome": attempt.outcome.value if attempt.outcome else None,
-        "stage": attempt.stage.value if attempt.stage else None,
+        "outcome": outcome,
+        "stage": stage,
         "status": noted(attempt.status, _WORD_BYTES_MAX) or None,
     }
 
@@ -92,8 +99,12 @@ def _end_cells(attempt: JournalledAttempt) -> Row:
 def _attempt(row: Row) -> JournalledAttempt:
     """A row of which only the end is there, as its beginning has expired, is one too."""
     fields = json.loads(row.get("fields") or "{}")
-    outcome = row.get("outcome")
-    stage = row.get("stage")
+    outcome = None
+    if row.get("outcome"):
+        outcome = AttemptOutcome(row["outcome"])
+    stage = None
+    if row.get("stage"):
+        stage = AttemptStage(row["stage"])
     return JournalledAttempt(
         entry=EntryId(EnqueueId(row["firstmail"]), row["number"]),
         mail=EnqueueId(row.get("mail") or row["firstmail"]),
@@ -102,8 +113,8 @@ def _attempt(row: Row) -> JournalledAttempt:
         sources=tuple(json.loads(row.get("sources") or "[]")),
         ready_at=row.get("readyat"),
         ended_at=row.get("endedat"),
-        outcome=AttemptOutcome(outcome) if outcome else None,
-        stage=AttemptStage(stage) if stage else None,
+        outcome=outcome,
+        stage=stage,
         status=row.get("status") or "",
         host=row.get("host") or "",
         content_bytes=row.get("bytes") or 0,

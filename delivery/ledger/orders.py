@@ -121,7 +121,9 @@ class LedgerOrders:
 
     async def find(self, kind: OrderKind, queue: QueueName, order_id: UUID) -> Order | None:
         seen = await self.tables.read(Read(ORDER_TABLES[kind], (self.keyspace, queue, order_id)))
-        return _order_of(kind, seen[0].row) if seen else None
+        if not seen:
+            return None
+        return _order_of(kind, seen[0].row)
 
     async def remove(self, order: Order, now: datetime) -> None:
         """Remove it, also where another host's clock is ahead; `now` is the time of the call.
@@ -184,14 +186,18 @@ def _cells(order: Order) -> Row:
 
 
 def _limits(threshold: Threshold) -> Mapping[str, Any]:
-    rate = threshold.rate
-    return {
+    rate = None
+    if threshold.rate:
+        rate = [threshold.rate.count, threshold.rate.interval]
+    limits: dict[str, Any] = {
         "concurrency": threshold.concurrency,
-        "rate": [rate.count, rate.interval] if rate else None,
+        "rate": rate,
         "connect_interval": threshold.connect_interval,
         "stop": threshold.stop,
-        **({} if threshold.cluster else {"cluster": False}),  # versions that do not know it refuse only what needs it
     }
+    if not threshold.cluster:  # versions that do not know it refuse only what needs it
+        limits["cluster"] = False
+    return limits
 
 
 def _order_of(kind: OrderKind, row: Row) -> Order:
@@ -240,11 +246,14 @@ def _threshold_in(limits: Any) -> Threshold:
         raise _UnreadRow("its limits are damaged")
     if unknown := sorted(limits.keys() - _LIMITS):
         raise _UnreadRow(f"it has limits that are not known here: {', '.join(unknown)}")
-    rate = limits.get("rate")
+    given = limits.get("rate")
     try:
+        rate = None
+        if given is not None:
+            rate = DeliveryRate(_whole(given[0]), _whole(given[1]))
         return Threshold(
             concurrency=_count_in(limits.get("concurrency")),
-            rate=DeliveryRate(_whole(rate[0]), _whole(rate[1])) if rate is not None else None,
+            rate=rate,
             connect_interval=_count_in(limits.get("connect_interval")),
             stop=bool(limits.get("stop")),
             cluster=bool(limits.get("cluster", True)),
@@ -254,7 +263,9 @@ def _threshold_in(limits: Any) -> Threshold:
 
 
 def _count_in(given: Any) -> int | None:
-    return None if given is None else _whole(given)
+    if given is None:
+        return None
+    return _whole(given)
 
 
 def _whole(given: Any) -> int:

@@ -56,12 +56,15 @@ class SmtpReply:
         """Of a server's code and text. What is no reply of RFC 5321 counts as one that refuses for now."""
         lines = text.splitlines()
         found = _ENHANCED.match(text)
-        enhanced = found[1] if found and found[1][0] == str(code)[0] else ""
-        if enhanced:
+        enhanced = ""
+        if found and found[1][0] == str(code)[0]:
+            enhanced = found[1]
             lines = [line.removeprefix(enhanced).lstrip() for line in lines]
         joined = " ".join(filter(None, (line.strip() for line in lines)))
         if code not in _CODES:
-            said = f"{code} {text}" if code >= 0 else text
+            said = text
+            if code >= 0:
+                said = f"{code} {text}"
             return cls(451, "4.5.0", f"the server answered what is no reply: {said}".rstrip(), ours=True)
         return cls(code, enhanced, joined)
 
@@ -92,7 +95,9 @@ class SmtpReply:
             return self.enhanced
         if self.positive:
             return "2.0.0"
-        return "5.0.0" if self.permanent else "4.0.0"
+        if self.permanent:
+            return "5.0.0"
+        return "4.0.0"
 
     def __str__(self) -> str:
         return " ".join(filter(None, (str(self.code), self.enhanced, self.text)))
@@ -142,8 +147,11 @@ class NextHop:
     preference: int = 0
 
     def __str__(self) -> str:
-        address = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{self.host}[{self.address}]:{self.port}" if self.host != self.address else f"{address}:{self.port}"
+        if self.host != self.address:
+            return f"{self.host}[{self.address}]:{self.port}"
+        if ":" in self.address:
+            return f"[{self.address}]:{self.port}"
+        return f"{self.address}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)

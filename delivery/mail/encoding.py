@@ -132,13 +132,19 @@ class _Encoder:
         if not boundary:
             raise CannotEncode(f"a part of the mail is {kind}, and names no boundary")
         delimiter = re.compile(rb"^--" + re.escape(boundary) + rb"(--)?[ \t]*\r$\n?", re.MULTILINE)
-        default_kind = "message/rfc822" if kind == "multipart/digest" else "text/plain"
+        default_kind = "text/plain"
+        if kind == "multipart/digest":
+            default_kind = "message/rfc822"
         pieces = list[bytes]()
         at = 0
         is_inside = False
         for found in delimiter.finditer(body):
-            part = body[at : found.start()]
-            pieces += [self._part(part, default_kind, depth) if is_inside else self._aside(part), found[0]]
+            piece = body[at : found.start()]
+            if is_inside:
+                piece = self._part(piece, default_kind, depth)
+            else:
+                piece = self._aside(piece)
+            pieces += [piece, found[0]]
             at = found.end()
             is_inside = found[1] is None
             if found[1]:
@@ -146,7 +152,11 @@ class _Encoder:
         if not pieces:
             raise CannotEncode(f"a part of the mail is {kind}, and its boundary is nowhere")
         rest = body[at:]
-        pieces.append(self._part(rest, default_kind, depth) if is_inside else self._aside(rest))
+        if is_inside:
+            rest = self._part(rest, default_kind, depth)
+        else:
+            rest = self._aside(rest)
+        pieces.append(rest)
         return b"".join(pieces)
 
     def _part(self, part: bytes, default_kind: str, depth: int) -> bytes:
@@ -162,8 +172,9 @@ class _Encoder:
         """The text before the first part and after the last one: no program shows it."""
         if self._fits(text):
             return text
-        plain = text if self.eight_bit else _HIGH.sub(b"?", text)
-        return b"".join(_broken(line, b"\r\n") for line in plain.splitlines(keepends=True))
+        if not self.eight_bit:
+            text = _HIGH.sub(b"?", text)
+        return b"".join(_broken(line, b"\r\n") for line in text.splitlines(keepends=True))
 
     def field(self, field: bytes) -> bytes:
         """A field of a header; its long lines are folded."""
@@ -208,13 +219,13 @@ class _Header:
         return b"".join(map(encoder.field, self.fields)) + self.gap
 
     def _values(self, name: str) -> Sequence[str]:
-        found = [_FIELD.fullmatch(field if field.endswith(b"\r\n") else field + b"\r\n") for field in self.fields]
         wanted = name.lower().encode()
-        return [
-            match[2].decode("latin-1").replace("\r\n", "").strip()
-            for match in found
-            if match and match[1].lower() == wanted
-        ]
+        values = list[str]()
+        for field in self.fields:
+            found = _FIELD.fullmatch(_with_line_end(field))
+            if found and found[1].lower() == wanted:
+                values.append(found[2].decode("latin-1").replace("\r\n", "").strip())
+        return values
 
     def _content_type(self) -> Message | None:
         for value in self._values("Content-Type"):
@@ -225,21 +236,28 @@ class _Header:
 
     def kind(self, default: str) -> str:
         known = self._content_type()
-        return known.get_content_type() if known else default
+        if known is None:
+            return default
+        return known.get_content_type()
 
     def boundary(self) -> bytes:
         known = self._content_type()
+        if known is None:
+            return b""
         try:
-            found = known.get_boundary() if known else None
+            found = known.get_boundary() or ""
         except (MessageError, ValueError):
-            found = None
-        return (found or "").encode("latin-1", "ignore")
+            return b""
+        return found.encode("latin-1", "ignore")
 
     def encoding(self) -> str:
-        for value in self._values("Content-Transfer-Encoding"):
-            found = _TOKEN.search(value)
-            return found[0].lower() if found else ""
-        return ""
+        values = self._values("Content-Transfer-Encoding")
+        if not values:
+            return ""
+        found = _TOKEN.search(values[0])
+        if not found:
+            return ""
+        return found[0].lower()
 
     def set_encoding(self, encoding: str) -> None:
         self._remove("Content-Transfer-Encoding")
@@ -271,6 +289,12 @@ class _Header:
         self.fields = [field for field in self.fields if not field.replace(b" ", b"").lower().startswith(prefix)]
 
 
+def _with_line_end(field: bytes) -> bytes:
+    if field.endswith(b"\r\n"):
+        return field
+    return field + b"\r\n"
+
+
 def _charset(body: bytes) -> str:
     if body.isascii():
         return "us-ascii"
@@ -289,7 +313,9 @@ def _encoded(body: bytes, header: _Header, *, is_text: bool) -> bytes:
         return quoted(body)
     header.set_encoding("base64")
     coded = encodebytes(body).replace(b"\n", b"\r\n")
-    return coded if body.endswith(b"\r\n") else coded.removesuffix(b"\r\n")
+    if body.endswith(b"\r\n"):
+        return coded
+    return coded.removesuffix(b"\r\n")
 
 
 def quoted(body: bytes) -> bytes:
@@ -299,7 +325,8 @@ def quoted(body: bytes) -> bytes:
     while at < len(body):
         # Python's other threads, the event loop's among them, wait while one piece is encoded.
         stop = body.rfind(b"\r\n", at, at + _PIECE_BYTES) + 2
-        stop = stop if stop > at + 1 else len(body)
+        if stop <= at + 1:  # no line ends within the piece
+            stop = len(body)
         pieces.append(_DASHES.sub(b"=2D-", _BARE_LF.sub(b"\r\n", b2a_qp(body[at:stop], istext=True))))
         at = stop
     return b"".join(pieces)
@@ -326,7 +353,8 @@ def _soft_broken(line: bytes) -> bytes:
     while len(text) - at > _ENCODED_LINE:
         stop = at + _ENCODED_LINE - 1
         escape = text.rfind(b"=", stop - 2, stop)  # an escape stays whole
-        stop = escape if escape >= 0 else stop
+        if escape >= 0:
+            stop = escape
         pieces.append(text[at:stop] + b"=\r\n")
         at = stop
     return b"".join(pieces) + text[at:] + line[len(text) :]
@@ -345,12 +373,18 @@ def _broken(line: bytes, end: bytes, length: int = LINE_BYTES_MAX) -> bytes:
     at = 0
     room = length
     while len(text) - at > room:
-        blank = max(text.rfind(b" ", at + 1, at + room), text.rfind(b"\t", at + 1, at + room)) if begins else -1
-        is_inner = blank > at and bool(text[at:blank].strip())
-        stop = blank if is_inner else at + room
-        pieces.append(text[at:stop] + (b"\r\n" if is_inner else end))
-        at = stop
-        room = length - (0 if is_inner else len(begins))
+        blank = -1
+        if begins:
+            blank = max(text.rfind(b" ", at + 1, at + room), text.rfind(b"\t", at + 1, at + room))
+        if blank > at and text[at:blank].strip():
+            pieces.append(text[at:blank] + b"\r\n")  # the blank itself continues the line
+            at = blank
+            room = length
+        else:
+            stop = at + room
+            pieces.append(text[at:stop] + end)
+            at = stop
+            room = length - len(begins)
     return b"".join(pieces) + text[at:] + line[len(text) :]
 
 
@@ -360,7 +394,7 @@ def _ascii_field(field: bytes) -> bytes:
     Raises:
         CannotEncode: it holds an address that only SMTPUTF8 can carry.
     """
-    found = _FIELD.fullmatch(field if field.endswith(b"\r\n") else field + b"\r\n")
+    found = _FIELD.fullmatch(_with_line_end(field))
     if not found:
         return _HIGH.sub(b"?", field)
     name = found[1].decode()
@@ -369,7 +403,9 @@ def _ascii_field(field: bytes) -> bytes:
         header = _HEADERS.header_factory(name, value)
         addresses: Iterable[object] = getattr(header, "addresses", ())
         is_writable = all(str(getattr(address, "addr_spec", "")).isascii() for address in addresses)
-        written = header.fold(policy=_HEADERS).encode("ascii") if is_writable else b""
+        written = b""
+        if is_writable:
+            written = header.fold(policy=_HEADERS).encode("ascii")
     except (MessageError, ValueError, LookupError, AttributeError, TypeError, IndexError) as error:
         raise CannotEncode(f"the field {name} has 8-bit bytes and cannot be read") from error
     if not is_writable:

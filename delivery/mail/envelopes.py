@@ -68,24 +68,26 @@ def queued_entries(listed: Listed, now: datetime) -> tuple[QueuedEntry, ...]:
     found = []
     for entry in entries:
         due_at = max((at for at in (listed.due_at, entry.due_at) if at), default=now)
-        rests = listed.due_at is not None or due_at > now
+        deferred_until = None
         if entry.is_held:
             state = EntryState.HOLD
-        elif rests:
+        elif listed.due_at is not None or due_at > now:
             state = EntryState.DEFER
+            deferred_until = due_at
         else:
             state = EntryState.ACTIVE
-        is_due = due_at if state is EntryState.DEFER else None
-        found.append(QueuedEntry(entry, outgoing, enqueue_id, state, is_due, attributes))
+        found.append(QueuedEntry(entry, outgoing, enqueue_id, state, deferred_until, attributes))
     return tuple(found)
 
 
 def counted_mail(mail: Mail, size: int | None = None) -> CountedMail:
     """As quotas count it; without `size` by its noted bytes, which are 0 where they were not noted."""
-    fields = {field: text for field in FIELDS if (text := _text(_value(mail, field.value)))}
+    fields = _fields(mail)
     domains = dict.fromkeys(_domain(recipient) for recipient in mail.recipients)
     values = tuple({**fields, PickupField.RECIPIENT_DOMAIN: domain} for domain in domains)
-    return CountedMail(values, _number(_value(mail, BYTES), 0) if size is None else size)
+    if size is None:
+        size = _number(_value(mail, BYTES), 0)
+    return CountedMail(values, size)
 
 
 def with_bytes(mail: Mail, content: bytes) -> Mail:
@@ -95,8 +97,14 @@ def with_bytes(mail: Mail, content: bytes) -> Mail:
 
 def plain_attributes(mail: Mail) -> Mapping[str, str]:
     """The attributes of a mail that are texts, numbers or flags, but for our own."""
-    values = {name: _value(mail, name) for name in mail.attributes if name not in {REMEMBERED, BYTES}}
-    return {wellformed(name): wellformed(str(value)) for name, value in values.items() if isinstance(value, str | int)}
+    plain = dict[str, str]()
+    for name in mail.attributes:
+        if name in {REMEMBERED, BYTES}:
+            continue
+        value = _value(mail, name)
+        if isinstance(value, str | int):
+            plain[wellformed(name)] = wellformed(str(value))
+    return plain
 
 
 def changed_mail(
@@ -107,12 +115,19 @@ def changed_mail(
     Where no entry is changed there is no mail either: it stays as it is.
     """
     entries = queued_entries(listed, now)
-    behind = [change.of(entry) if where.matches(entry) else entry.entry for entry in entries]
-    chosen = [entry for entry, now_is in zip(entries, behind, strict=True) if now_is != entry.entry]
-    left = [entry for entry in behind if entry]
+    chosen = list[QueuedEntry]()
+    left = list[DeliveryEntry]()
+    for entry in entries:
+        behind: DeliveryEntry | None = entry.entry
+        if where.matches(entry):
+            behind = change.of(entry)
+        if behind != entry.entry:
+            chosen.append(entry)
+        if behind:
+            left.append(behind)
     if not chosen or not left or not listed.due_at:
         return chosen, None
-    timed = [entry if entry.due_at else replace(entry, due_at=listed.due_at) for entry in left]
+    timed = [replace(entry, due_at=entry.due_at or listed.due_at) for entry in left]
     due_at = min(entry.due_at or listed.due_at for entry in timed)
     return chosen, ChangedMail(mail_again(listed.queued.mail, entries[0].mail, timed), due_at)
 
@@ -134,7 +149,7 @@ def _outgoing(mail: Mail, enqueue_id: EnqueueId, now: datetime) -> tuple[Outgoin
         sender=mail.sender,
         first_seen_at=_instant(remembered.get("first_seen_at")) or mail.last_updated or now,
         expires_at=_instant(_value(mail, EXPIRES)),
-        fields={field: text for field in FIELDS if (text := _text(_value(mail, field.value)))},
+        fields=_fields(mail),
         envelope_id=_decoded(_text(_value(mail, "dsn-envid"))),
         returned=_returned(_text(_value(mail, "dsn-ret"))),
         urgent=priority_of(mail) > PRIORITY_NORMAL,
@@ -157,19 +172,24 @@ def mail_again(
         "first_seen_at": outgoing.first_seen_at.isoformat(),
         "entries": [_remembered(entry, note_bytes) for entry in entries],
     }
-    reply = next((noted(entry.reply) for entry in entries if entry.reply), None)
+    error_message = mail.error_message
+    for entry in entries:
+        if entry.reply:
+            error_message = noted(entry.reply) or error_message
+            break
+    attributes = dict(mail.attributes)
+    for name, text in _kept(given or {}).items():
+        attributes[name] = attribute(text)
+    attributes[REMEMBERED] = attribute(remembered)
+    recipients = tuple(entry.recipient for entry in entries)
+    known = frozenset(recipients)
+    headers = tuple(header for header in mail.recipient_headers if header.recipient in known)
     return replace(
         mail,
-        recipients=tuple(entry.recipient for entry in entries),
-        recipient_headers=tuple(
-            header for header in mail.recipient_headers if header.recipient in {entry.recipient for entry in entries}
-        ),
-        error_message=reply or mail.error_message,
-        attributes={
-            **mail.attributes,
-            **{name: attribute(text) for name, text in _kept(given or {}).items()},
-            REMEMBERED: attribute(remembered),
-        },
+        recipients=recipients,
+        recipient_headers=headers,
+        error_message=error_message,
+        attributes=attributes,
     )
 
 
@@ -187,7 +207,9 @@ def lacking_mail(queued: QueuedMail, attempts: Iterable[JournalledAttempt], now:
     left = [entry for entry in entries if entry.id.number not in had]
     if len(left) == len(entries):
         return mail
-    return mail_again(mail, outgoing, left) if left else None
+    if not left:
+        return None
+    return mail_again(mail, outgoing, left)
 
 
 def first_id(queued: QueuedMail) -> EnqueueId:
@@ -197,7 +219,9 @@ def first_id(queued: QueuedMail) -> EnqueueId:
 
 def without_notes(entry: DeliveryEntry) -> DeliveryEntry:
     """The entry without what anybody said of it: what is left decides when and whether it is tried."""
-    order = replace(entry.order, owner="", reason="") if entry.order else None
+    order = entry.order
+    if order:
+        order = replace(order, owner="", reason="")
     return replace(entry, reply="", host="", order=order)
 
 
@@ -239,17 +263,23 @@ def _remembered(entry: DeliveryEntry, note_bytes: int) -> Mapping[str, Any]:
 
 def _order(of_it: Mapping[str, Any]) -> EntryOrder | None:
     """One without an instant, or of a kind that is not known, was written by another program: the entry is tried."""
-    kind = next((order_kind for order_kind in EntryOrderKind if order_kind.value == of_it.get("order")), None)
     at = _instant(of_it.get("at"))
-    return EntryOrder(kind, _text(of_it.get("owner")), _text(of_it.get("reason")), at) if kind and at else None
+    for kind in EntryOrderKind:
+        if at and kind.value == of_it.get("order"):
+            return EntryOrder(kind, _text(of_it.get("owner")), _text(of_it.get("reason")), at)
+    return None
 
 
 def _entries(mail: Mail, mail_id: EnqueueId, remembered: Any) -> Iterable[DeliveryEntry]:
-    known = remembered if isinstance(remembered, list) and len(remembered) == len(mail.recipients) else None
+    known: Sequence[Any] = ()
+    if isinstance(remembered, list) and len(remembered) == len(mail.recipients):
+        known = remembered
     notify = _mapping(mail, "dsn-notify")
     original = _mapping(mail, "dsn-orcpt")
     for place, recipient in enumerate(mail.recipients):
-        of_it = known[place] if known and isinstance(known[place], Mapping) else {}
+        of_it: Mapping[str, Any] = {}
+        if known and isinstance(known[place], Mapping):
+            of_it = known[place]
         yield DeliveryEntry(
             EntryId(mail_id, _number(of_it.get("number"), place)),
             recipient,
@@ -272,12 +302,26 @@ def _value(mail: Mail, name: str) -> Any:
 
 def _mapping(mail: Mail, name: str) -> Mapping[str, Any]:
     value = _value(mail, name)
-    return value if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return value
+    return {}
+
+
+def _fields(mail: Mail) -> Mapping[PickupField, str]:
+    """The texts of a mail that policies count it by."""
+    fields = dict[PickupField, str]()
+    for field in FIELDS:
+        text = _text(_value(mail, field.value))
+        if text:
+            fields[field] = text
+    return fields
 
 
 def _text(value: Any) -> str:
     """A text or number of an attribute, as every store takes it: JSON may hold halves of surrogate pairs."""
-    return wellformed(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        return wellformed(str(value))
+    return ""
 
 
 def _domain(address: str) -> str:
@@ -289,12 +333,15 @@ def _domain(address: str) -> str:
 
 
 def _priority_said(value: Any) -> int | None:
-    is_said = isinstance(value, int) and not isinstance(value, bool) and value in _PRIORITIES_SAID
-    return value if is_said else None
+    if isinstance(value, int) and not isinstance(value, bool) and value in _PRIORITIES_SAID:
+        return value
+    return None
 
 
 def _number(value: Any, otherwise: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else otherwise
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    return otherwise
 
 
 def _instant(value: Any) -> datetime | None:
@@ -302,7 +349,9 @@ def _instant(value: Any) -> datetime | None:
         at = datetime.fromisoformat(_text(value))
     except ValueError:
         return None
-    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    if at.tzinfo:
+        return at.astimezone(UTC)
+    return at.replace(tzinfo=UTC)
 
 
 def _id(value: Any) -> EnqueueId | None:
@@ -318,7 +367,10 @@ def _decoded(text: str) -> str:
 
 
 def _returned(text: str) -> ReturnedPart | None:
-    return next((part for part in ReturnedPart if part.value == text.upper()), None)
+    for part in ReturnedPart:
+        if part.value == text.upper():
+            return part
+    return None
 
 
 def _conditions(text: str) -> frozenset[NoticeCondition] | None:
@@ -328,4 +380,6 @@ def _conditions(text: str) -> frozenset[NoticeCondition] | None:
 
 
 def _original(address: str) -> str:
-    return f"rfc822;{address}" if address and ";" not in address else address
+    if address and ";" not in address:
+        return f"rfc822;{address}"
+    return address

@@ -104,7 +104,9 @@ class JournalledAttempt:
     def doubt(self) -> str:
         """Who may have the mail, for people."""
         address = self.fields.get(PickupField.REMOTE_IP)
-        known = f"{self.host} [{address}]" if address and address != self.host else self.host
+        known = self.host
+        if address and address != self.host:
+            known = f"{self.host} [{address}]"
         began = f"{self.started_at:%Y-%m-%d %H:%M:%S} UTC"
         return f"{known} may have the mail: an attempt of {began} has no known outcome (by {self.server})"
 
@@ -129,4 +131,6 @@ def decisive(attempts: Iterable[JournalledAttempt], passage: EnqueueId) -> Journ
             return attempt
         if attempt.mail == passage:
             last = attempt
-    return None if last is None or last.outcome is AttemptOutcome.RETURNED else last
+    if last and last.outcome is AttemptOutcome.RETURNED:
+        return None
+    return last

@@ -159,7 +159,10 @@ class RecipientNotice:
             yield "Original-Recipient", self.original
         yield "Final-Recipient", _typed_address(self.recipient)
         yield "Action", self.kind.value
-        yield "Status", _EXPIRED_STATUS if self.expired else self.status
+        if self.expired:
+            yield "Status", _EXPIRED_STATUS
+        else:
+            yield "Status", self.status
         if self.host:
             yield "Remote-MTA", f"dns; {self.host}"
         if self.reply:
@@ -236,7 +239,9 @@ class StatusNotification:
 
     @property
     def _subject(self) -> str:
-        return "A report could not be delivered" if self.to_postmaster else _SUBJECTS[self._worst]
+        if self.to_postmaster:
+            return "A report could not be delivered"
+        return _SUBJECTS[self._worst]
 
     @property
     def _returns_all(self) -> bool:
@@ -252,8 +257,12 @@ class StatusNotification:
             whole = _seven_bit(self.content)
             if whole is not None:
                 return "message/rfc822", "7bit", whole
-        ends = [at for gap in (b"\r\n\r\n", b"\n\n") if (at := self.content.find(gap, 0, HEADER_BYTES_MAX)) >= 0]
-        header = self.content[: min(ends, default=HEADER_BYTES_MAX)] + b"\r\n"
+        end = HEADER_BYTES_MAX
+        for gap in (b"\r\n\r\n", b"\n\n"):
+            at = self.content.find(gap, 0, HEADER_BYTES_MAX)
+            if at >= 0:
+                end = min(end, at)
+        header = self.content[:end] + b"\r\n"
         if fits(header, eight_bit=False):
             return "text/rfc822-headers", "7bit", header
         return "text/rfc822-headers", "quoted-printable", quoted(header)
@@ -277,7 +286,8 @@ class StatusNotification:
             some = [recipient for recipient in self.recipients if recipient.kind is kind]
             if some:
                 yield from ("", kind.sentence, "")
-                yield from (line for notice in some for line in notice.lines())
+                for notice in some:
+                    yield from notice.lines()
 
     def _report(self) -> Iterable[str]:
         if self.envelope_id:
@@ -286,7 +296,8 @@ class StatusNotification:
         yield f"Arrival-Date: {format_datetime(self.arrived_at)}"
         for recipient in self.recipients:
             yield ""
-            yield from (f"{name}: {text}" for name, text in recipient.fields())
+            for name, text in recipient.fields():
+                yield f"{name}: {text}"
 
 
 def _text_part(lines: Iterable[str]) -> bytes:

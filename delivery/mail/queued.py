@@ -71,7 +71,9 @@ class EntryField(Enum):
             return wanted_domain(text, read_server)
         if self in {EntryField.SENDER, EntryField.RECIPIENT}:
             return wanted_mailbox(text)
-        return text if self is EntryField.REPLY else read_name(text, self.value)
+        if self is EntryField.REPLY:
+            return text
+        return read_name(text, self.value)
 
     @property
     def has_cases(self) -> bool:
@@ -130,22 +132,26 @@ class EntryFilter:
     def matches(self, one: QueuedEntry) -> bool:
         entry = one.entry
         seen_at = one.mail.first_seen_at
-        return (
+        fits = (
             (not self.states or one.state in self.states)
             and (not self.ids or not self.ids.isdisjoint((str(entry.id), str(entry.id.mail), str(one.enqueue_id))))
             and entry.refusals >= self.refusals_min
             and (self.refusals_max is None or entry.refusals <= self.refusals_max)
             and (self.older_than_at is None or seen_at < self.older_than_at)
             and (self.newer_than_at is None or seen_at >= self.newer_than_at)
-            and all(
-                any(text_fits(text, named.of(one), any_case=not named.has_cases) for text in some)
-                for named, some in self.texts.items()
-            )
-            and all(
-                name in one.attributes and any(text_fits(text, one.attributes[name]) for text in some)
-                for name, some in self.attributes.items()
-            )
         )
+        if not fits:
+            return False
+        for named, patterns in self.texts.items():
+            own = named.of(one)
+            if not any(text_fits(pattern, own, any_case=not named.has_cases) for pattern in patterns):
+                return False
+        for name, patterns in self.attributes.items():
+            if name not in one.attributes:
+                return False
+            if not any(text_fits(pattern, one.attributes[name]) for pattern in patterns):
+                return False
+        return True
 
 
 class EntryAction(Enum):
@@ -189,7 +195,9 @@ class EntryChange:
         if self.action is EntryAction.DELETE:
             return None
         behind = self._behind(one)
-        return behind if behind == one.entry else replace(behind, changed_at=self.after(one.entry).at)
+        if behind == one.entry:
+            return behind
+        return replace(behind, changed_at=self.after(one.entry).at)
 
     def after(self, entry: DeliveryEntry) -> "EntryChange":
         """The same change, given later than the entry's last one: that one may be by a clock that is ahead."""
@@ -217,7 +225,8 @@ class EntryChange:
                 behind = replace(entry, due_at=self.at)
             case EntryAction.DEFER if order is None and self.until:
                 until = min(self.until, one.mail.expires_at or self.until)
-                behind = replace(entry, due_at=until) if one.due_at != until else entry
+                if one.due_at != until:
+                    behind = replace(entry, due_at=until)
             case _:
                 pass
         return behind

@@ -162,22 +162,17 @@ def _next(
 def _kind_of(ended: EndedEntry, schedule: RetrySchedule, again_at: datetime | None) -> NoticeKind | None:
     """What the sender is told of an entry that comes again then, or never."""
     match ended.end:
-        case EntryEnd.DELETED:
-            return None
-        case EntryEnd.DELIVERED:
-            if ended.arrived:
-                return NoticeKind.DELIVERED
-            if ended.tells:
-                return None
+        case EntryEnd.DELIVERED if ended.arrived:
+            return NoticeKind.DELIVERED
+        case EntryEnd.DELIVERED if not ended.tells:
             return NoticeKind.RELAYED
         case EntryEnd.FAILED | EntryEnd.EXPIRED:
             return NoticeKind.FAILED
-        case EntryEnd.REFUSED | EntryEnd.RETURNED:
-            if again_at is None:
-                return NoticeKind.FAILED
-            waits_by_schedule = ended.end is EntryEnd.REFUSED and ended.wait is None
-            if waits_by_schedule and schedule.interval(ended.entry.refusals + 1).notify:
-                return NoticeKind.DELAYED
+        case EntryEnd.REFUSED | EntryEnd.RETURNED if again_at is None:
+            return NoticeKind.FAILED
+        case EntryEnd.REFUSED if ended.wait is None and schedule.interval(ended.entry.refusals + 1).notify:
+            return NoticeKind.DELAYED
+        case EntryEnd.DELIVERED | EntryEnd.REFUSED | EntryEnd.RETURNED | EntryEnd.DELETED:
             return None
 
 

@@ -174,11 +174,15 @@ class EntryAttempts:
         ready = ReadyEntry(held, entry, wanted, wanted.sources or self.settings.sources)
         if entry.id.number in held.active:
             ready.entry = held.move(entry.id.number, EntryStage.DNS)
+        known = self.next_hops
+        if wanted.host:
+            known = SmartHost(wanted.host, wanted.port)
         try:
-            known = SmartHost(wanted.host, wanted.port) if wanted.host else self.next_hops
             hops = await known.of(ready.domain)
         except NoNextHop as error:
-            end = EntryEnd.FAILED if error.reply.permanent else EntryEnd.REFUSED
+            end = EntryEnd.REFUSED
+            if error.reply.permanent:
+                end = EntryEnd.FAILED
             ended = EndedEntry(ready.entry, end, self.now(), error.reply.status, error.reply.text)
             return await self._after(held, ended, None)
         ready.hops = [hop for hop in hops if ready.addresses_for(hop)]
@@ -209,7 +213,10 @@ class EntryAttempts:
             if result is None:
                 why = "this server is cut off from the others"
                 return self.cut_off(held, EndedEntry(entry, EntryEnd.RETURNED, self.now(), why=why, wait=held.away))
-            entry = replace(entry, reply="" if result.reply.ours else str(result.reply), host=result.host)
+            reply = ""
+            if not result.reply.ours:
+                reply = str(result.reply)
+            entry = replace(entry, reply=reply, host=result.host)
             recorded = replace(recorded, ended_at=self.now(), stage=result.stage, status=result.reply.status)
             if result.stage not in _OF_THE_SERVER or place == len(ready.hops):
                 entry = replace(entry, stage=held.move(number, EntryStage.POST_DELIVERY).stage)
@@ -227,7 +234,9 @@ class EntryAttempts:
     def cut_off(self, held: HeldMail, otherwise: EndedEntry) -> EndedEntry:
         """How an entry ends whose attempt came to no end here: `otherwise`, unless its server may have the mail."""
         begun = held.begun.pop(otherwise.entry.id.number, None)
-        return (self.journal.doubted(otherwise.entry, begun) if begun else None) or otherwise
+        if begun is None:
+            return otherwise
+        return self.journal.doubted(otherwise.entry, begun) or otherwise
 
     async def _tried(
         self, begun: Picked, attempt: DeliveryAttempt, content: bytes, before_content: BeforeContent
@@ -261,7 +270,9 @@ class EntryAttempts:
         if not self.orders or not self.orders.intended:
             return None
         change = (await self.orders.intents_of(held.mail.id)).get(entry.id.number)
-        return as_ordered(held.mail, entry, change, self.now()) if change else None
+        if change is None:
+            return None
+        return as_ordered(held.mail, entry, change, self.now())
 
     async def _known_end(self, held: HeldMail, entry: DeliveryEntry) -> EndedEntry | None:
         """How it has ended by the journal, where its mail was had before; None: it is to be tried."""
@@ -278,7 +289,9 @@ class EntryAttempts:
         self, held: HeldMail, entry: DeliveryEntry, result: RecipientResult, recorded: JournalledAttempt
     ) -> EndedEntry:
         """How an entry ends behind an attempt; the journal has it before anything follows from it."""
-        doubted = self.journal.doubted(entry, recorded) if result.uncertain else None
+        doubted = None
+        if result.uncertain:
+            doubted = self.journal.doubted(entry, recorded)
         judged = ended = doubted or self._judged(result, entry, recorded.ended_at or self.now())
         if ended.end is EntryEnd.RETURNED:
             await self.journal.end(held, recorded)
@@ -286,7 +299,9 @@ class EntryAttempts:
         delivered = ended.end is EntryEnd.DELIVERED
         if not delivered:
             ended = await self._after(held, ended, result.stage)
-        await self.journal.end(held, replace(recorded, outcome=None if doubted else OUTCOMES[ended.end]))
+        if not doubted:
+            recorded = replace(recorded, outcome=OUTCOMES[ended.end])
+        await self.journal.end(held, recorded)
         if delivered:
             return await self._after(held, ended, result.stage)
         is_as_journalled = ended is judged and not doubted
@@ -295,10 +310,14 @@ class EntryAttempts:
     def _judged(self, result: RecipientResult, entry: DeliveryEntry, at: datetime) -> EndedEntry:
         """How an entry ends by a result, at the time that the journal has."""
         reply = result.reply
-        end = EntryEnd.FAILED if reply.permanent else EntryEnd.REFUSED
+        end = EntryEnd.REFUSED
         if result.delivered:
             end = EntryEnd.DELIVERED
-        why = reply.text if reply.ours else ""
+        elif reply.permanent:
+            end = EntryEnd.FAILED
+        why = ""
+        if reply.ours:
+            why = reply.text
         arrived = self.settings.protocol is DeliveryProtocol.LMTP
         return EndedEntry(entry, end, at, reply.status, why, result.tells and not arrived, arrived)
 
@@ -310,7 +329,9 @@ class EntryAttempts:
         attempt = HookedAttempt(seen, ended.end, ended.status, entry.reply, ended.why, entry.host, stage, is_last)
         decided = await self.hooks.after(attempt)
         held.give(decided.attributes)
-        return ended if decided.decision is None else self._decided(held, entry, decided.decision, ended.status)
+        if decided.decision is None:
+            return ended
+        return self._decided(held, entry, decided.decision, ended.status)
 
     def _decided(
         self,
@@ -323,7 +344,9 @@ class EntryAttempts:
             case PutOffDelivery(counts=True):
                 return EndedEntry(entry, EntryEnd.REFUSED, self.now(), status, decision.reason, wait=decision.delay)
             case PutOffDelivery():
-                wait = held.away if decision.delay is None else decision.delay
+                wait = decision.delay
+                if wait is None:
+                    wait = held.away
                 return EndedEntry(entry, EntryEnd.RETURNED, self.now(), status, decision.reason, wait=wait)
             case HoldRecipient(reason):
                 held_now = replace(entry, order=EntryOrder(EntryOrderKind.HOLD, "a hook", reason, self.now()))

@@ -47,12 +47,14 @@ def standings_of(
     name: str, mails: Iterable[HeldMail], ready: Mapping[str, ReadyEntry], engine: PickupEngine, now: int
 ) -> list[EntryStanding]:
     """The entries of a mail by any of its ids, or one as `mail:number`; `ready` has waiting entries, by their name."""
-    return [
-        _standing_of(held, entry, ready.get(held.name_of(entry.id.number)), engine, now)
-        for held in mails
-        for entry in (*held.active.values(), *(ended_entry.entry for ended_entry in held.ended))
-        if name in held.names_of(entry)
-    ]
+    standings = list[EntryStanding]()
+    for held in mails:
+        entries = [*held.active.values(), *(ended.entry for ended in held.ended)]
+        for entry in entries:
+            if name in held.names_of(entry):
+                waiting = ready.get(held.name_of(entry.id.number))
+                standings.append(_standing_of(held, entry, waiting, engine, now))
+    return standings
 
 
 def _standing_of(
@@ -60,20 +62,27 @@ def _standing_of(
 ) -> EntryStanding:
     """The state of an entry of a mail; `ready` is there while it waits."""
     number = entry.id.number
-    ended = next((ended_entry for ended_entry in held.ended if ended_entry.entry.id.number == number), None)
-    if ended:
-        return EntryStanding(held=held, entry=entry, ended=ended)
+    for ended in held.ended:
+        if ended.entry.id.number == number:
+            return EntryStanding(held=held, entry=entry, ended=ended)
     if entry.stage is EntryStage.WAITING and ready and ready.counted:
         queue = engine.place_of(ready.counted)
         sources = explain_by(engine, ready.counted, now)
+        ahead = 0
+        waits_on: Sequence[tuple[int, CounterKey]] = ()
+        if queue:
+            ahead = queue.ahead_of(ready.counted)
+            waits_on = [wait.place for wait in queue.waits_on]
         return EntryStanding(
             held=held,
             entry=entry,
             counted=ready.counted,
             sources=sources,
             goes=next_source(engine, ready.counted, sources),
-            ahead=queue.ahead_of(ready.counted) if queue else 0,
-            waits_on=[wait.place for wait in queue.waits_on] if queue else (),
+            ahead=ahead,
+            waits_on=waits_on,
         )
     picked = engine.delivering(held.name_of(number))
-    return EntryStanding(held=held, entry=entry, picked=picked, counted=picked.mail if picked else None)
+    if picked is None:
+        return EntryStanding(held=held, entry=entry)
+    return EntryStanding(held=held, entry=entry, picked=picked, counted=picked.mail)

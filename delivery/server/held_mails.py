@@ -70,7 +70,8 @@ class HeldMail:
         """Set attributes of the mail."""
         if attributes:
             own = plain_attributes(self.dequeued.mail)
-            self.given = {name: text for name, text in {**self.given, **attributes}.items() if own.get(name) != text}
+            given = {**self.given, **attributes}
+            self.given = {name: text for name, text in given.items() if own.get(name) != text}
 
     @property
     def changed(self) -> bool:
@@ -93,8 +94,10 @@ class HeldMail:
 
     def names_of(self, entry: DeliveryEntry) -> frozenset[str]:
         """The ids by which an entry is found: ids of its mail, at first and now, and of the entry."""
-        ids = (str(self.mail.id), str(self.dequeued.enqueue_id))
-        return frozenset((*ids, *(f"{name}:{entry.id.number}" for name in ids)))
+        number = entry.id.number
+        first = str(self.mail.id)
+        present = str(self.dequeued.enqueue_id)
+        return frozenset({first, present, f"{first}:{number}", f"{present}:{number}"})
 
     @property
     def waits(self) -> bool:
@@ -178,18 +181,27 @@ class MailDepartures:
 
     async def _give_back(self, held: HeldMail, wait: timedelta) -> None:
         """Nothing of the mail has changed: it is delayed as it is, its bytes stay where they are."""
-        why = next((entry.why for entry in held.ended if entry.why), None)
+        note = None
+        for entry in held.ended:
+            if entry.why:
+                note = noted(entry.why)
+                break
         try:
-            await held.dequeued.retry(max(wait, timedelta(seconds=1)), noted(why) if why else None)
+            await held.dequeued.retry(max(wait, timedelta(seconds=1)), note)
         except Exception as error:  # noqa: BLE001 - the broker has it again
             _log_failure("a mail comes again at once", held, error)
 
     def _again(self, held: HeldMail, settlement: MailSettlement) -> Iterable[LeavingStep]:
         """Recipients that the journal knows come apart from others: the same ones come together after a crash."""
-        journalled = {entry.entry.id.number for entry in held.ended if entry.journalled}
+        journalled = {ended.entry.id.number for ended in held.ended if ended.journalled}
         for at, entries in settlement.again.items():
-            known = [entry for entry in entries if entry.id.number in journalled]
-            others = [entry for entry in entries if entry.id.number not in journalled]
+            known = list[DeliveryEntry]()
+            others = list[DeliveryEntry]()
+            for entry in entries:
+                if entry.id.number in journalled:
+                    known.append(entry)
+                else:
+                    others.append(entry)
             for some in filter(None, (known, others)):
                 yield partial(self._put_off, held, some, at)
 
@@ -202,14 +214,19 @@ class MailDepartures:
         content = held.dequeued.content
         known_as = put_off_id(held.dequeued.enqueue_id, [entry.id.number for entry in entries])
         build = partial(mail_again, mail, held.mail, entries, held.given)
-        again = with_bytes(await asyncio.to_thread(build) if len(entries) > _MANY else build(), content)
+        if len(entries) > _MANY:
+            again = await asyncio.to_thread(build)
+        else:
+            again = build()
+        again = with_bytes(again, content)
         try:
             await self.queue.enqueue(again, content, at=at, known_as=known_as, was_queued=True)
         except CannotReach:
             raise
         except (MailmendError, ValueError, TypeError) as error:  # the latter two: a store that cannot encode a text
             _log_failure("a mail is put off without the notes about it", held, error)
-            bare = with_bytes(mail_again(mail, held.mail, [without_notes(entry) for entry in entries]), content)
+            plain = [without_notes(entry) for entry in entries]
+            bare = with_bytes(mail_again(mail, held.mail, plain), content)
             await self.queue.enqueue(bare, content, at=at, known_as=known_as, was_queued=True)
 
     def _report(self, held: HeldMail, settlement: MailSettlement, now: datetime) -> Iterable[LeavingStep]:
@@ -256,7 +273,9 @@ class MailDepartures:
     ) -> Iterable[LeavingStep]:
         """Count a report that cannot be delivered, and tell the postmaster, unless the postmaster did not get it."""
         is_its_own = all(notice.recipient.lower() == self.postmaster.lower() for notice in notices)
-        reader = ReportReader.POSTMASTER if self.postmaster and not is_its_own else ReportReader.NOBODY
+        reader = ReportReader.NOBODY
+        if self.postmaster and not is_its_own:
+            reader = ReportReader.POSTMASTER
         self.lost_reports[reader] += 1
         _LOG.error("a report could not be delivered", extra={"mail": str(held.mail.id), "told": reader.value})
         if reader is ReportReader.POSTMASTER:
@@ -276,7 +295,9 @@ def _log_failure(event: str, held: HeldMail, error: Exception) -> None:
 
 
 def _what(error: Exception) -> str:
-    return error.what if isinstance(error, MailmendError) else type(error).__name__
+    if isinstance(error, MailmendError):
+        return error.what
+    return type(error).__name__
 
 
 _ADDRESS: Final = re.compile(r"(?<!\S)\S+@\S+")

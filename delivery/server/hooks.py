@@ -115,13 +115,19 @@ async def _called(hook: Callable[[Any], Any], seen: Any) -> object:
     if inspect.iscoroutinefunction(hook):
         return await hook(seen)
     decided = await asyncio.to_thread(hook, seen)
-    return await decided if isinstance(decided, Awaitable) else decided
+    if isinstance(decided, Awaitable):
+        return await decided
+    return decided
 
 
 def _result(returned: Any) -> HookResult[Any]:
-    return returned if isinstance(returned, HookResult) else HookResult(returned)
+    if isinstance(returned, HookResult):
+        return returned
+    return HookResult(returned)
 
 
 def _log_failure(entry: EntryId, decided: object) -> None:
-    why = decided if isinstance(decided, str) else f"it returned {type(decided).__name__}, which is no decision"
+    why = f"it returned {type(decided).__name__}, which is no decision"
+    if isinstance(decided, str):
+        why = decided
     _LOG.warning("a hook decided nothing", extra={"mail": str(entry), "why": why})

@@ -77,8 +77,10 @@ class AttemptJournal:
         self._unwritten.discard(attempt.id)
         for tries in count(1):
             try:
-                if self.ledger:
-                    await (self.ledger.put_end if is_written else self.ledger.put)(self.queue, attempt)
+                if self.ledger and is_written:
+                    await self.ledger.put_end(self.queue, attempt)
+                elif self.ledger:
+                    await self.ledger.put(self.queue, attempt)
             except MailmendError as error:
                 self._say_once(error)
                 if self.policy.doubles or not (begun or doubtful):
@@ -112,7 +114,9 @@ class AttemptJournal:
         _LOG.info("an attempt of before has its outcome", extra=_fields(last) | {"outcome": last.outcome.value})
         end = ENDS[last.outcome]
         at = last.ended_at or last.started_at
-        why = "" if end is EntryEnd.DELIVERED else _WORDS_LOST
+        why = _WORDS_LOST
+        if end is EntryEnd.DELIVERED:
+            why = ""
         return EndedEntry(replace(entry, reply="", host=last.host), end, at, last.status, why, journalled=True)
 
     def doubted(self, entry: DeliveryEntry, attempt: JournalledAttempt) -> EndedEntry | None:
@@ -134,7 +138,9 @@ class AttemptJournal:
 
     def _say_once(self, error: MailmendError) -> None:
         if not self._failing:
-            what = "deliveries go on without a journal" if self.policy.doubles else "the journal is waited for"
+            what = "the journal is waited for"
+            if self.policy.doubles:
+                what = "deliveries go on without a journal"
             _LOG.error(what, extra={"error": str(error)})
         self._failing = True
 

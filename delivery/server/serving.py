@@ -22,6 +22,7 @@ from mailmend.delivery.ledger.servers import LedgerServers
 from mailmend.delivery.mail.attempts import MailRelay, NextHops
 from mailmend.delivery.mail.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage
 from mailmend.delivery.mail.envelopes import outgoing_of
+from mailmend.delivery.mail.queued import EntryChange
 from mailmend.delivery.mail.settling import all_as_ordered, settlement_of, without_attempt
 from mailmend.delivery.metrics import (
     delivery_samples,
@@ -224,7 +225,10 @@ class DeliveryServer:
     ) -> PolicyChanges:
         """Let these policies, suspensions and tenants' weights of a file hold from now on, in place of those before."""
         now = self._work.nanos()
-        changes = self.orders.in_force.limit(policies) if self.orders else self.engine.reload(policies, now)
+        if self.orders:
+            changes = self.orders.in_force.limit(policies)
+        else:
+            changes = self.engine.reload(policies, now)
         for suspension in self._suspended:
             self.engine.lift(suspension.id, now)
         for suspension in suspensions:
@@ -259,7 +263,9 @@ class DeliveryServer:
         held = HeldMail(dequeued, mail, active, now, now + nanos_in(expires_at - self._work.now()))
         self._held[dequeued.enqueue_id] = held
         self._bytes_held += len(dequeued.content)
-        limit = self.settings.crowded_max if self._is_crowded else self.settings.waiting_max
+        limit = self.settings.waiting_max
+        if self._is_crowded:
+            limit = self.settings.crowded_max
         self._check_at = min(self._check_at, held.expires_at, now + nanos_in(limit))
         if not entries:
             self._begin(self._settling, self._settled(held))
@@ -340,8 +346,12 @@ class DeliveryServer:
             idle = [held for held in stay if held.waits and held.taken_at + crowded <= now]
             for held in idle[: (len(idle) + 1) // 2]:
                 self._end_waiting(held, EntryEnd.RETURNED, now)
-        limits = [min(held.expires_at, held.taken_at + longest) for held in stay]
-        self._check_at = min([*limits, now + crowded if self._is_crowded else UNKNOWN])
+        check_at = UNKNOWN
+        if self._is_crowded:
+            check_at = now + crowded
+        for held in stay:
+            check_at = min(check_at, held.expires_at, held.taken_at + longest)
+        self._check_at = check_at
 
     def _end_waiting(self, held: HeldMail, end: EntryEnd, now: int) -> None:
         at = self._work.now()
@@ -366,7 +376,10 @@ class DeliveryServer:
 
     def _rest(self) -> timedelta:
         """How long nothing can happen unless the server is woken."""
-        soonest = min(self._check_at, UNKNOWN if (at := self.engine.next_at()) is None else at)
+        soonest = self._check_at
+        picks_at = self.engine.next_at()
+        if picks_at is not None:
+            soonest = min(soonest, picks_at)
         return min(_LOOK_EVERY, span_of(max(0, soonest - self._work.nanos())))
 
     # Mails go out
@@ -392,13 +405,16 @@ class DeliveryServer:
     async def _settled(self, held: HeldMail) -> None:
         schedule = self.settings.schedule(held.mail.transport)
         shared = self.orders
-        changes = await shared.intents_after(held.mail.id, held.ended) if shared else {}
+        changes: Mapping[int, EntryChange] = {}
+        if shared:
+            changes = await shared.intents_after(held.mail.id, held.ended)
         now = self._work.now()
         if changes:
             before = held.ended
             held.ended = all_as_ordered(held.mail, held.ended, changes, schedule, now)
-            for entry in [ended for ended in held.ended if ended not in before]:
-                log_ended(entry)
+            for ended in held.ended:
+                if ended not in before:
+                    log_ended(ended)
         await self._departures.leave(held, settlement_of(held.mail, held.ended, schedule, now), now)
         if shared and changes:
             await shared.forget_intents(held.mail.id, changes.keys() & {entry.entry.id.number for entry in held.ended})
@@ -414,7 +430,9 @@ class DeliveryServer:
         await cancelled(self._attempts)
         at = self._work.now()
         for held in list(self._held.values()):
-            for entry in list(held.active.values()) if held.ended else ():
+            if not held.ended:
+                continue
+            for entry in list(held.active.values()):
                 self._end(held, self._work.cut_off(held, EndedEntry(entry, EntryEnd.RETURNED, at)))
         await self._waited(self._settling, until + grace)
         await cancelled(self._settling)

@@ -71,8 +71,10 @@ class EngineOrders:
         gone = [order for order in gone if order.id in self._ends]  # a condition without an entry is over already
         self.holding[kind] = found
         if new or gone:
-            lasting = {name: at for name, at in self._ends.items() if name in found}
-            self._ends = lasting | {order.id: self._end_of(order) for order in new}
+            ends = {name: at for name, at in self._ends.items() if name in found}
+            for order in new:
+                ends[order.id] = self._end_of(order)
+            self._ends = ends
             for order in gone:
                 _log_end(kind, order.id)
             self._reload()
@@ -164,8 +166,9 @@ def _log_placed(placed: PlacedCondition) -> None:
         what = "a condition cannot be read, and lets nothing begin of the mails that it names"
         _LOG.warning(what, extra={**shown, "error": order.damage})
     else:
-        groups = {"counted_as": ", ".join(placed.groups.values())} if placed.groups else {}
-        _LOG.info("a condition sets limits", extra={**shown, **groups})
+        if placed.groups:
+            shown["counted_as"] = ", ".join(placed.groups.values())
+        _LOG.info("a condition sets limits", extra=shown)
 
 
 @dataclass(slots=True, eq=False)
@@ -246,7 +249,9 @@ class HookOrders:
         for order in ended:
             self._unwritten.pop(order.id, None)
             self._unremoved[order.id] = order
-        return [order for order in lasting if order not in ended] if ended else None
+        if not ended:
+            return None
+        return [order for order in lasting if order not in ended]
 
     async def _record(self, ledger: LedgerOrders, event: OrderEvent, order: Order) -> None:
         """Keep in the history what was done; where that fails it is done all the same."""
@@ -292,7 +297,9 @@ class SharedOrders:
     def apply_hook_orders(self, orders: Sequence[HookOrder], owner: str) -> None:
         """Let what a hook has ordered hold from now on; the ledger is told of it in parallel to the deliveries."""
         for given in orders:
-            kind = OrderKind.SUSPENSION if isinstance(given, SuspendMails) else OrderKind.CONDITION
+            kind = OrderKind.CONDITION
+            if isinstance(given, SuspendMails):
+                kind = OrderKind.SUSPENSION
             holding = self._hooks.ordered(given, owner, self.in_force.holding[kind].values())
             if holding is not None and self.in_force.apply(kind, holding):
                 self._ordered.set()
@@ -304,12 +311,15 @@ class SharedOrders:
         Raises:
             CannotReach: the ledger does not answer.
         """
-        read = {kind: await self.ledger.of(kind, self.queue) for kind in OrderKind}
+        read = dict[OrderKind, Sequence[Order]]()
+        for kind in OrderKind:
+            read[kind] = await self.ledger.of(kind, self.queue)
         self.intended = await self.ledger.intents.are_there(self.queue)
-        beside = {kind: self._hooks.beside(orders, kind) for kind, orders in read.items()}
-        changed = [self.in_force.apply(kind, orders) for kind, orders in beside.items()]
+        has_changed = False
+        for kind, orders in read.items():
+            has_changed |= self.in_force.apply(kind, self._hooks.beside(orders, kind))
         self.read_micros = self.clock.micros()
-        if any(changed):
+        if has_changed:
             self.wake()
 
     async def keep_current(self, stop: asyncio.Event) -> None:
@@ -333,8 +343,10 @@ class SharedOrders:
 
         A ledger that cannot be read orders nothing.
         """
+        if self._failing:
+            return {}
         try:
-            return {} if self._failing else await self.ledger.intents.of(self.queue, mail)
+            return await self.ledger.intents.of(self.queue, mail)
         except Exception as error:  # noqa: BLE001 - the mail goes on as it would
             _LOG.warning("what is ordered of a mail is not read", extra={"mail": str(mail), "error": str(error)})
             return {}
@@ -342,7 +354,9 @@ class SharedOrders:
     async def intents_after(self, mail: EnqueueId, ended: Iterable[EndedEntry]) -> Mapping[int, EntryChange]:
         """The same changes when a mail ends. The ledger is read where a server refused, or where any were ordered."""
         looks = self.intended or any(entry.end is EntryEnd.REFUSED for entry in ended)
-        return await self.intents_of(mail) if looks else {}
+        if not looks:
+            return {}
+        return await self.intents_of(mail)
 
     async def forget_intents(self, mail: EnqueueId, numbers: Iterable[int]) -> None:
         """Remove changes that were carried out or came too late. Where this fails, they are void until they expire."""
@@ -381,7 +395,9 @@ class SharedOrders:
             await step()
         except Exception as error:  # noqa: BLE001 - deliveries go on
             if otherwise not in self._failing:
-                trace = None if isinstance(error, MailmendError) else error
+                trace: Exception | None = error
+                if isinstance(error, MailmendError):
+                    trace = None
                 _LOG.warning(otherwise, extra={"error": str(error)}, exc_info=trace)
             self._failing.add(otherwise)
             return False

@@ -86,7 +86,9 @@ class QueueQuotas:
             await self.count()
         except Exception as error:  # noqa: BLE001 - mails are taken whatever the listing says
             if not self._failing:
-                trace = None if isinstance(error, MailmendError) else error
+                trace: Exception | None = error
+                if isinstance(error, MailmendError):
+                    trace = None
                 _LOG.warning("quotas stay as they were counted", extra={"error": str(error)}, exc_info=trace)
             self._failing = True
         else:
@@ -99,7 +101,9 @@ class QueueQuotas:
         while not stop.is_set():
             self._wanted.clear()
             rest = rest_seconds(took, soon=not self._failing and (self.usage.is_short or self.usage.is_new))
-            left = ended + rest - self.clock.monotonic() if self.usage.quotas else _IDLE.total_seconds()
+            left = _IDLE.total_seconds()
+            if self.usage.quotas:
+                left = ended + rest - self.clock.monotonic()
             if left <= 0:
                 return
             await paused(self.clock, timedelta(seconds=left), stop, self._wanted)

@@ -77,7 +77,10 @@ class RememberedRates:
             except Exception:  # noqa: BLE001 - what has no such rates goes on whatever the ledger holds
                 _LOG.exception("rates cannot be kept")
                 self._failing = True
-            await paused(self.clock, LOOK_EVERY, stop, *([] if self._failing else [self._woken]))
+            if self._failing:
+                await paused(self.clock, LOOK_EVERY, stop)
+            else:
+                await paused(self.clock, LOOK_EVERY, stop, self._woken)
 
     async def take_up(self, membership: Membership, members: Members, known: int | None) -> int | None:
         """Claim what the last process of this server left, once for each membership.
@@ -112,14 +115,20 @@ class RememberedRates:
             self._not_before(max((found.seen, *(row.seen for row in rows))), now)
         if not goes_on:
             self._begin_anew(now)
-            known = known if known == 0 and not found else None
+            if known != 0 or found:
+                known = None
         elif found and not is_ours:
             saved = {row.name: row.rate.moved(self._to_clock(now)) for row in rows}
             self.engine.resume(_moved(found.changes, self._to_clock(now)), found.number, saved, now)
             known = found.epoch
-        span = found.span if found and goes_on else membership.claim
-        stamp = max(self.clock.micros(), found.stamp + STAMPS_APART if found else 0)
-        if not await self._change(membership, found.claim if found else None, span, stamp, known or members.epoch):
+        before = None
+        span = membership.claim
+        stamp = self.clock.micros()
+        if found:
+            before = found.claim
+            span = found.span if goes_on else span
+            stamp = max(stamp, found.stamp + STAMPS_APART)
+        if not await self._change(membership, before, span, stamp, known or members.epoch):
             raise CannotReach("another process of this server has just begun to count")
         self._has_counted = True
         self._stamp = stamp
@@ -136,8 +145,10 @@ class RememberedRates:
     async def save(self, most: int = ROUND_MAX) -> bool:
         """Write counters that are to be written; whether another round at once will find more."""
         kept = self.engine.share.kept
-        due = kept.due(self.nanos(), most) if kept else []
-        return await self._write(due, self.nanos()) and bool(kept and kept.due(self.nanos(), 1))
+        if kept is None:
+            return False
+        due = kept.due(self.nanos(), most)
+        return await self._write(due, self.nanos()) and bool(kept.due(self.nanos(), 1))
 
     async def end(self) -> None:
         """Write all counters, because nothing more begins; a counter that is not written counts as fully used."""
@@ -147,7 +158,8 @@ class RememberedRates:
             return
         for memory in kept.living.values():
             memory.ahead = 0
-        left = [*(memory for memory in kept.living.values() if memory.saved >= 0), *kept.closing.values()][:ENDING_MAX]
+        saved = [memory for memory in kept.living.values() if memory.saved >= 0]
+        left = [*saved, *kept.closing.values()][:ENDING_MAX]
         try:
             while left and await self._write(left[:ROUND_MAX], now, ends=True):
                 left = left[ROUND_MAX:]
@@ -164,7 +176,9 @@ class RememberedRates:
         rows = list[SavedRow]()
         begun = [memory.begun for memory in memories]
         for memory in memories:
-            ahead = 0 if ends else memory.may_begin
+            ahead = 0
+            if not ends:
+                ahead = memory.may_begin
             memory.ahead = min(memory.ahead, ahead)
             self._stamp += 1
             rate = saved_rate(memory, ahead, number).moved(self._to_wall(now))
@@ -210,8 +224,10 @@ class RememberedRates:
     def _wall(self, now: int) -> int:
         """The wall clock at an instant of ours, in microseconds; it is never set back."""
         offset = self.clock.micros() - self.nanos() // 1000
-        self._offset = offset if self._offset is None else max(self._offset, offset)
-        return now // 1000 + self._offset
+        if self._offset is not None:
+            offset = max(self._offset, offset)
+        self._offset = offset
+        return now // 1000 + offset
 
     def _not_before(self, micros: int, now: int) -> None:
         """The wall clock was there once already."""

@@ -163,7 +163,10 @@ class SharedLimits:
                     self._say_once(error)
                 else:
                     self._failing = False
-                await paused(self.clock, EVERY if self._settled else HURRY, stop)
+                rest = HURRY
+                if self._settled:
+                    rest = EVERY
+                await paused(self.clock, rest, stop)
         finally:
             for task in beside:
                 task.cancel()
@@ -176,7 +179,11 @@ class SharedLimits:
             ServerNameTaken: another live server has the name.
             CannotReach: the ledger does not answer; the membership lives on for its time.
         """
-        if not await (self._take() if self.membership is None else self._renew(self.membership)):
+        if self.membership is None:
+            is_member = await self._take()
+        else:
+            is_member = await self._renew(self.membership)
+        if not is_member:
             return False
         members = await self.ledger.members(self.queue)
         memberships = await self.ledger.memberships(self.queue)
@@ -221,7 +228,9 @@ class SharedLimits:
 
     def misplaced(self) -> list[ActiveMail]:
         """Mails that wait here, and that other servers of the queue may send."""
-        return [] if self.alone else list(self.engine.elsewhere())
+        if self.alone:
+            return []
+        return list(self.engine.elsewhere())
 
     @property
     def state(self) -> ShareState:
@@ -229,7 +238,9 @@ class SharedLimits:
             return ShareState.WAITS
         if self.membership is None or self._nanos() >= (self.renewed_at or 0) + nanos_in(BEGINS_FOR):
             return ShareState.CUT_OFF
-        return ShareState.HAS_SHARE if self._settled else ShareState.WAITS
+        if self._settled:
+            return ShareState.HAS_SHARE
+        return ShareState.WAITS
 
     def check(self) -> None:
         """Break off what is under way where the server may be taken for dead at any moment."""
@@ -335,7 +346,9 @@ class SharedLimits:
 
     def _say_once(self, error: Exception) -> None:
         if not self._failing:
-            trace = None if isinstance(error, MailmendError) else error
+            trace: Exception | None = error
+            if isinstance(error, MailmendError):
+                trace = None
             _LOG.warning("the membership of this server cannot be kept", extra={"error": str(error)}, exc_info=trace)
         self._failing = True
 
@@ -345,7 +358,9 @@ class SharedLimits:
     @property
     def servers(self) -> int:
         """How many share the limits, by the list that was read last."""
-        return len(self.members.since) if self.members else 0
+        if self.members is None:
+            return 0
+        return len(self.members.since)
 
     @property
     def _shown(self) -> dict[str, object]:

@@ -12,13 +12,12 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Final
 
 from aiosmtpd.smtp import SMTP
 
 from mailmend.delivery.mail.attempts import DeliveryProtocol, SmtpReply
-from mailmend.delivery.settings import ListenerSettings
+from mailmend.delivery.settings import GIVES_WAY_AFTER, HANDSHAKE_SECONDS, LEAVING, RECIPIENTS_BEYOND, ListenerSettings
 from mailmend.delivery.smtp.incoming import replies
 from mailmend.delivery.smtp.incoming.client_input import COMMAND_BYTES_MAX, ClientInput, NotSmtp, begin_tls
 from mailmend.delivery.smtp.incoming.intake import MailIntake
@@ -32,18 +31,6 @@ from mailmend.delivery.smtp.incoming.reception import (
     too_large,
 )
 from mailmend.model.client_addresses import counted_address
-
-LEAVING: Final = timedelta(seconds=2)
-"""How long a client may take to take what was said to it last."""
-
-HANDSHAKE_SECONDS: Final = 10
-"""How long a client may take to secure its connection, from its first byte or by STARTTLS."""
-
-GIVES_WAY_AFTER: Final = timedelta(seconds=5)
-"""How long a connection has no mail under way before another client gets its place, where all are taken."""
-
-RECIPIENTS_BEYOND: Final = 1000
-"""RCPT commands of one mail beyond its maximum of recipients that are answered before they count as commands."""
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 logging.getLogger("mail.log").setLevel(logging.CRITICAL + 1)
@@ -153,8 +140,8 @@ class ClientConnection(SMTP):
             None,
             enable_SMTPUTF8=True,
             hostname=self._settings.host_name,
-            ident=f"{'LMTP' if self._lmtp else 'ESMTP'} mailmend",
-            tls_context=together.tls.context if together.tls else None,
+            ident="LMTP mailmend" if self._lmtp else "ESMTP mailmend",
+            tls_context=together.tls and together.tls.context,
             timeout=min(limits.idle_max, limits.mail_wait_max, limits.mail_time_max).total_seconds(),
             loop=asyncio.get_running_loop(),
         )
@@ -287,15 +274,18 @@ class ClientConnection(SMTP):
             self._reset_timeout()
             return
         line_by = self._heard_at + self._settings.idle_max.total_seconds()
-        begins_by = self.waits_since + self._settings.mail_wait_max.total_seconds()
-        mail_by = self._ends_by if self.has_mail else begins_by
+        mail_by = self.waits_since + self._settings.mail_wait_max.total_seconds()
+        if self.has_mail:
+            mail_by = self._ends_by
         left = min(line_by, mail_by) - now
         if left > 0:
             self._reset_timeout(left)
         elif mail_by > now:
             self.end(replies.IDLE)
+        elif self.has_mail:
+            self.end(replies.SLOW)
         else:
-            self.end(replies.SLOW if self.has_mail else replies.NO_MAIL)
+            self.end(replies.NO_MAIL)
 
     @property
     def has_sender(self) -> bool:
@@ -325,15 +315,18 @@ class ClientConnection(SMTP):
     # Commands
 
     async def smtp_HELO(self, arg: str | None) -> None:
-        await (self.push(replies.NOT_HERE) if self._lmtp else self._greet(arg, extended=False))
+        await self._greet(arg, extended=False, lmtp=False)
 
     async def smtp_EHLO(self, arg: str | None) -> None:
-        await (self.push(replies.NOT_HERE) if self._lmtp else self._greet(arg, extended=True))
+        await self._greet(arg, extended=True, lmtp=False)
 
     async def smtp_LHLO(self, arg: str | None) -> None:
-        await (self._greet(arg, extended=True) if self._lmtp else self.push(replies.NOT_HERE))
+        await self._greet(arg, extended=True, lmtp=True)
 
-    async def _greet(self, name: str | None, *, extended: bool) -> None:
+    async def _greet(self, name: str | None, *, extended: bool, lmtp: bool) -> None:
+        if lmtp is not self._lmtp:
+            await self.push(replies.NOT_HERE)
+            return
         if not name:
             await self.push(SmtpReply(501, "5.5.4", "say your name", ours=True))
             return
@@ -341,11 +334,12 @@ class ClientConnection(SMTP):
         assert self.session is not None
         self.session.host_name = name
         self.session.extended_smtp = extended
-        size = f"SIZE {self._settings.mail_bytes_max}"
-        secure = ("STARTTLS",) if self._may_secure else ()
-        offers = (size, "8BITMIME", "PIPELINING", "DSN", "ENHANCEDSTATUSCODES", *secure) if extended else ()
-        lines = (self._settings.host_name, *offers)
-        texts = [f"250{'-' if place < len(lines) else ' '}{line}" for place, line in enumerate(lines, 1)]
+        lines = [self._settings.host_name]
+        if extended:
+            lines += [f"SIZE {self._settings.mail_bytes_max}", "8BITMIME", "PIPELINING", "DSN", "ENHANCEDSTATUSCODES"]
+        if extended and self._may_secure:
+            lines.append("STARTTLS")
+        texts = [*(f"250-{line}" for line in lines[:-1]), f"250 {lines[-1]}"]
         await super().push("\r\n".join(texts))
 
     async def smtp_MAIL(self, arg: str | None) -> None:
@@ -404,7 +398,10 @@ class ClientConnection(SMTP):
                 answers = await self._together.intake.take(sender, recipients, origin, content)
         finally:
             self._release()
-        for answer in answers if self._lmtp else [max(answers, key=lambda one: one.code)]:
+        said = answers
+        if not self._lmtp:  # SMTP knows one answer: the worst
+            said = [max(answers, key=lambda answer: answer.code)]
+        for answer in said:
             await self.push(answer)
         self.has_mail = False
         self._commands = 0
@@ -480,8 +477,10 @@ class ClientConnection(SMTP):
         await self._not_here(arg)
 
     async def smtp_STARTTLS(self, arg: str | None) -> None:
-        if self._is_secured or not self._may_secure:
-            await self.push(replies.SECURED if self._is_secured else replies.NOT_HERE)
+        if self._is_secured:
+            await self.push(replies.SECURED)
+        elif not self._may_secure:
+            await self.push(replies.NOT_HERE)
         elif arg:
             await self.push(SmtpReply(501, "5.5.4", "STARTTLS takes no parameters", ours=True))
         else:

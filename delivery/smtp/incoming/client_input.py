@@ -128,7 +128,9 @@ class ClientInput:
                 yield _without_dots(lines[:whole], line_end)
                 line_end = b"\r\n"
             elif len(self._pending) > _LINE_PART_BYTES:
-                kept = b"\r" if lines.endswith(b"\r") else b""
+                kept = b""
+                if lines.endswith(b"\r"):
+                    kept = b"\r"
                 self._pending = bytearray(kept)
                 yield _without_dots(lines.removesuffix(kept), line_end)
                 line_end = b""
@@ -150,11 +152,11 @@ def _without_dots(lines: bytes, line_end: bytes) -> bytes:
 def _check_first_word(line: bytes | bytearray) -> None:
     """Raise NotSmtp unless the bytes, which may be the begin of a line, can begin a command or an empty line."""
     end = _FIRST_WORD_END.search(line)
-    word = bytes(line[: end.start() if end else COMMAND_BYTES_MAX]).upper()
     if end is None:
-        fits = any(verb.startswith(word) for verb in CLIENT_VERBS)
-    elif word:
-        fits = word in CLIENT_VERBS
+        begin = bytes(line[:COMMAND_BYTES_MAX]).upper()
+        fits = any(verb.startswith(begin) for verb in CLIENT_VERBS)
+    elif end.start() > 0:
+        fits = bytes(line[: end.start()]).upper() in CLIENT_VERBS
     else:
         fits = bytes(line[:COMMAND_BYTES_MAX]).lstrip(b"\r")[:1] in {b"", b"\n"}
     if not fits:

@@ -86,12 +86,16 @@ class MailIntake:
         if not self.quotas.usage.quotas:
             return None
         rules, later = rules_before_header(self.rules)
-        known = {quota_field for quota_field in QUOTA_FIELDS if later is not None and quota_field.value not in later}
+        known = {PickupField.RECIPIENT_DOMAIN}
+        if later is not None:
+            known |= {quota_field for quota_field in QUOTA_FIELDS if quota_field.value not in later}
         at = instant_of(self.clock.micros())
         outcome = outcome_of(rules, incoming_values(sender, recipient, origin, {}), at)
         mail = _with_attributes(incoming_mail("", sender, [recipient], origin, at), outcome)
-        found = self.quotas.refusal([counted_mail(mail, sender.size)], {*known, PickupField.RECIPIENT_DOMAIN})
-        return _refused(found, origin) if found else None
+        found = self.quotas.refusal([counted_mail(mail, sender.size)], known)
+        if found is None:
+            return None
+        return _refused(found, origin)
 
     async def take(
         self, sender: NamedSender, recipients: Sequence[NamedRecipient], origin: MailOrigin, content: bytes
@@ -118,7 +122,8 @@ class MailIntake:
             return [replies.LONG_HEADER for _ in recipients]
         if goes_in_a_circle(content):
             return [replies.CIRCLE for _ in recipients]
-        mail_id, at = str(self.clock.random_uuid()), instant_of(self.clock.micros())
+        mail_id = str(self.clock.random_uuid())
+        at = instant_of(self.clock.micros())
         received = received_field(origin, self.host_name, mail_id, at)
 
         def made(outcome: IncomingOutcome, some: Sequence[NamedRecipient]) -> Mail:
@@ -136,9 +141,9 @@ class MailIntake:
         with ExitStack() as putting:
             kept, by_address = self._within_quotas(parts, made, len(received) + len(content), origin, putting)
             answers = await all_of(kept, put, AT_ONCE)
-        by_address |= {
-            recipient.address: said for (_, some), said in zip(kept, answers, strict=True) for recipient in some
-        }
+        for (_, some), answer in zip(kept, answers, strict=True):
+            for recipient in some:
+                by_address[recipient.address] = answer
         return [by_address[recipient.address] for recipient in recipients]
 
     def _within_quotas(
@@ -155,7 +160,10 @@ class MailIntake:
             whole = [counted_mail(made(*part), size) for part in parts]
             if found := self.quotas.refusal(whole):
                 answer = _refused(found, origin)
-                return (), {recipient.address: answer for _, some in parts for recipient in some}
+                for _, some in parts:
+                    for recipient in some:
+                        refused[recipient.address] = answer
+                return (), refused
             putting.enter_context(usage.putting(whole))
             return parts, refused
         for outcome, some in parts:
@@ -176,7 +184,9 @@ class MailIntake:
         """The recipients for whom rules come to the same, together."""
         now = instant_of(self.clock.micros())
         rules = self.rules
-        asked = {name for rule in rules for named, name in rule.patterns if named is IncomingField.HEADER}
+        asked = set[str]()
+        for rule in rules:
+            asked |= {name for named, name in rule.patterns if named is IncomingField.HEADER}
         header = header_values(content, asked)
         parts = dict[IncomingOutcome, list[NamedRecipient]]()
         for recipient in recipients:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from mailmend.delivery.metrics import listener_samples, quota_samples
-from mailmend.delivery.settings import ListenAddress, ListenerSettings
+from mailmend.delivery.settings import LEAVING, ListenAddress, ListenerSettings
 from mailmend.delivery.smtp.incoming import replies
-from mailmend.delivery.smtp.incoming.client_connections import LEAVING, ClientConnection, ClientConnections
+from mailmend.delivery.smtp.incoming.client_connections import ClientConnection, ClientConnections
 from mailmend.delivery.smtp.incoming.intake import MailIntake
 from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
 from mailmend.mailqueue.background import paused
@@ -57,11 +57,12 @@ class MailListener:
         except BaseException:
             self._deafen()
             raise
-        self.places = tuple(
-            replace(place, host=socket.getsockname()[0], port=socket.getsockname()[1])
-            for server, place in zip(self._servers, self.settings.addresses, strict=True)
-            for socket in server.sockets
-        )
+        places = list[ListenAddress]()
+        for server, place in zip(self._servers, self.settings.addresses, strict=True):
+            for socket in server.sockets:
+                host, port, *_ = socket.getsockname()
+                places.append(replace(place, host=host, port=port))
+        self.places = tuple(places)
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Take mails until asked to stop; those whose bytes are coming then have some time to end."""

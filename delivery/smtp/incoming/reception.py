@@ -133,8 +133,11 @@ def too_large(mail_bytes_max: int) -> SmtpReply:
 
 def goes_in_a_circle(content: bytes) -> bool:
     """Whether it has passed the number of servers that marks a loop."""
-    end = _HEADER_END.search(content)
-    return len(_RECEIVED.findall(content, 0, end.start() + 1 if end else len(content))) > RECEIVED_MAX
+    end = len(content)
+    found = _HEADER_END.search(content)
+    if found:
+        end = found.start() + 1
+    return len(_RECEIVED.findall(content, 0, end)) > RECEIVED_MAX
 
 
 def has_long_header(content: bytes) -> bool:
@@ -147,31 +150,42 @@ def header_values(content: bytes, names: Collection[str]) -> Mapping[str, str]:
 
     What is long, no UTF-8, or holds characters that cannot be shown is left out, as if it were not there.
     """
+    if not names:
+        return {}
     found = dict[str, bytes]()
-    for field in _header_fields(content) if names else ():
+    for field in _header_fields(content):
         name = field[1].lower().decode()
         if name in names:
             found.setdefault(name, field[2])
-    values = {
-        name: _FOLD.sub("", value.decode(errors="replace")).strip().replace("\t", " ") for name, value in found.items()
-    }
-    return {name: text for name, text in values.items() if len(text) <= FIELD_READ_MAX and _can_be_shown(text)}
+    values = dict[str, str]()
+    for name, value in found.items():
+        text = _FOLD.sub("", value.decode(errors="replace")).strip().replace("\t", " ")
+        if len(text) <= FIELD_READ_MAX and _can_be_shown(text):
+            values[name] = text
+    return values
 
 
 def without_fields(content: bytes, names: Collection[str]) -> bytes:
     """The mail without these header fields, which are named in small letters."""
+    if not names:
+        return content
     kept = bytearray()
     end = 0
-    for field in _header_fields(content) if names else ():
+    for field in _header_fields(content):
         if field[1].lower().decode() in names:
             kept += content[end : field.start()]
             end = field.end()
-    return bytes(kept + content[end:]) if end else content
+    if not end:
+        return content
+    return bytes(kept + content[end:])
 
 
 def _header_fields(content: bytes) -> Iterator[re.Match[bytes]]:
+    end = min(len(content), HEADER_READ_MAX)
     found = _HEADER_END.search(content, 0, HEADER_READ_MAX)
-    return _FIELD.finditer(content, 0, found.start() + 1 if found else min(len(content), HEADER_READ_MAX))
+    if found:
+        end = found.start() + 1
+    return _FIELD.finditer(content, 0, end)
 
 
 def _can_be_shown(text: str) -> bool:
@@ -192,13 +206,17 @@ def incoming_values(
         IncomingField.RECIPIENT: to,
         IncomingField.RECIPIENT_DOMAIN: to.rpartition("@")[2],
     }
-    fields = {(IncomingField.HEADER, name): text for name, text in header.items()}
-    return {**{(named, ""): named.of(text) for named, text in said.items()}, **fields}
+    values = {(named, ""): named.of(text) for named, text in said.items()}
+    for name, text in header.items():
+        values[IncomingField.HEADER, name] = text
+    return values
 
 
 def received_field(origin: MailOrigin, host_name: str, mail_id: str, at: datetime) -> bytes:
     """The header field that tells that a mail came, to stand before all others; `at` in UTC."""
-    name = origin.greeted_as if _HOST_NAME.fullmatch(origin.greeted_as) else "unknown"
+    name = "unknown"
+    if _HOST_NAME.fullmatch(origin.greeted_as):
+        name = origin.greeted_as
     text = (
         f"Received: from {name} ({_literal(origin.client)})\r\n\tby {host_name} with {origin.protocol} id {mail_id};"
         f"\r\n\t{format_datetime(at)}\r\n"
@@ -262,4 +280,6 @@ def _literal(client: str) -> str:
         address = ip_address(client.partition("%")[0])
     except ValueError:
         return "unknown"
-    return f"[IPv6:{address}]" if isinstance(address, IPv6Address) else f"[{address}]"
+    if isinstance(address, IPv6Address):
+        return f"[IPv6:{address}]"
+    return f"[{address}]"

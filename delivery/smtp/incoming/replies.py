@@ -51,7 +51,9 @@ def over_quota(name: str) -> SmtpReply:
 
 def refusal_in(text: str) -> str | None:
     """The enhanced status code of a reply that refuses; None of another."""
-    return text.split(" ", 2)[1] if text[:1] in {"4", "5"} else None
+    if text[:1] not in {"4", "5"}:
+        return None
+    return text.split(" ", 2)[1]
 
 
 def with_status(text: str) -> str:

@@ -33,18 +33,17 @@ def family_of(address: str) -> IpFamily:
 def reachable_families(sources: Iterable[SourceAddress]) -> frozenset[IpFamily]:
     """Of the addresses that these sources can reach; one that is the system's choice, those that it has a route to."""
     listed = list(sources)
-    stated = {family_of(source.address) for source in listed if source.address}
-    routed = (
-        {family for family in IpFamily if _has_route(family)}
-        if not all(address.address for address in listed)
-        else set()
-    )
-    return frozenset(stated | routed) or BOTH_FAMILIES
+    families = {family_of(source.address) for source in listed if source.address}
+    if not all(source.address for source in listed):
+        families |= {family for family in IpFamily if _has_route(family)}
+    return frozenset(families) or BOTH_FAMILIES
 
 
 def _has_route(family: IpFamily) -> bool:
     """Whether the system knows where such packets go; a UDP socket is connected without sending any."""
-    kind = socket.AF_INET6 if family is IpFamily.IPV6 else socket.AF_INET
+    kind = socket.AF_INET
+    if family is IpFamily.IPV6:
+        kind = socket.AF_INET6
     try:
         with socket.socket(kind, socket.SOCK_DGRAM) as asking:
             asking.connect((_ANYWHERE[family], SMTP_PORT))
@@ -98,7 +97,9 @@ def is_internal(address: IpAddress) -> bool:
     """
     if any(address in network for network in _INTERNAL):
         return True
-    inner = _inner(address) if isinstance(address, IPv6Address) else None
+    if not isinstance(address, IPv6Address):
+        return False
+    inner = _inner(address)
     return inner is not None and is_internal(inner)
 
 
@@ -122,7 +123,9 @@ def is_of_interface(address: IpAddress) -> bool:
     """
     if address.is_loopback:
         return address in {IPv4Address("127.0.0.1"), IPv6Address("::1")}
-    kind = socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
+    kind = socket.AF_INET
+    if isinstance(address, IPv6Address):
+        kind = socket.AF_INET6
     try:
         with socket.socket(kind, socket.SOCK_DGRAM) as asking:
             if _binds_anywhere(kind):
@@ -136,7 +139,9 @@ def is_of_interface(address: IpAddress) -> bool:
 
 def _binds_anywhere(kind: socket.AddressFamily) -> bool:
     """Whether the system gives sockets at addresses that it does not have (`ip_nonlocal_bind`)."""
-    family = IpFamily.IPV6 if kind is socket.AF_INET6 else IpFamily.IPV4
+    family = IpFamily.IPV4
+    if kind is socket.AF_INET6:
+        family = IpFamily.IPV6
     try:
         with socket.socket(kind, socket.SOCK_DGRAM) as asking:
             asking.bind((_ANYWHERE[family], 0))

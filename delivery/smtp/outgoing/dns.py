@@ -117,7 +117,11 @@ class DnsNextHops:
         if not servers.hosts:
             raise NoNextHop(domain, servers.refusal)
         hosts = sorted(servers.hosts, key=lambda host: (host.preference, self._clock.chance()))
-        return [NextHop(host.name, address, preference=host.preference) for host in hosts for address in host.addresses]
+        hops = list[NextHop]()
+        for host in hosts:
+            for host_address in host.addresses:
+                hops.append(NextHop(host.name, host_address, preference=host.preference))
+        return hops
 
     def _literal(self, domain: str, address: str) -> NextHop:
         """The server at an address that is given instead of a domain.
@@ -375,7 +379,9 @@ def _exchanges(answer: _Answered) -> list[tuple[int, str]]:
 def _seconds_of(answer: Answer) -> float:
     """How long an answer holds; that there are no records, not for long."""
     seconds = float(answer.chaining_result.minimum_ttl)
-    return seconds if answer.rrset is not None else min(seconds, _MISSING_SECONDS_MAX)
+    if answer.rrset is None:
+        return min(seconds, _MISSING_SECONDS_MAX)
+    return seconds
 
 
 def _seconds_of_missing(error: NXDOMAIN) -> float:

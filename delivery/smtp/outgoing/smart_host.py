@@ -20,7 +20,9 @@ class SmartHost:
     port: int = SMTP_PORT
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        if ":" in self.host:
+            return f"[{self.host}]:{self.port}"
+        return f"{self.host}:{self.port}"
 
     async def of(self, domain: str) -> Sequence[NextHop]:
         loop = asyncio.get_running_loop()

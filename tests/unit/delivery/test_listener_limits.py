@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mailmend.delivery.metrics import CONNECTIONS, REFUSED, TAKEN
+from mailmend.delivery.settings import RECIPIENTS_BEYOND
 from mailmend.delivery.smtp.incoming import client_connections, listener
-from mailmend.delivery.smtp.incoming.client_connections import RECIPIENTS_BEYOND
 from mailmend.delivery.smtp.incoming.replies import CROWDED_ADDRESS, FAULTY, IDLE, NO_MAIL, REFUSALS, TALKATIVE
 from mailmend.model.errors import BrokerUnreachable
 from tests.support.mail_clients import MAIL, RCPT, entrance

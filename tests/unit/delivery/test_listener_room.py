@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from mailmend.delivery.smtp.incoming.client_connections import GIVES_WAY_AFTER
+from mailmend.delivery.settings import GIVES_WAY_AFTER
 from tests.support.mail_clients import MAIL, RCPT, MailClient, MailEntrance, entrance
 
 CONTENT = b"Subject: hello\r\n\r\nThe body.\r\n"

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from mailmend.delivery.mail.attempts import DeliveryProtocol
-from mailmend.delivery.settings import ListenAddress, ListenerSettings
+from mailmend.delivery.settings import GIVES_WAY_AFTER, ListenAddress, ListenerSettings
 from mailmend.delivery.smtp.incoming import client_connections
-from mailmend.delivery.smtp.incoming.client_connections import GIVES_WAY_AFTER
 from mailmend.delivery.smtp.incoming.listener import MailListener
 from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
 from mailmend.model.errors import WrongUse
