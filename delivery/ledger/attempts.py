@@ -66,7 +66,10 @@ class LedgerAttempts:
 
 
 def _cells(attempt: JournalledAttempt) -> Row:
-    fields = {field.value: cut(text, _FIELD_BYTES_MAX) for field, text in attempt.fields.items() if text}
+    fields = dict[str, str]()
+    for field, text in attempt.fields.items():
+        if text:
+            fields[field.value] = cut(text, _FIELD_BYTES_MAX)
     return {
         "mail": attempt.mail,
         "fields": json.dumps(fields),

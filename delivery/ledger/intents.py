@@ -56,10 +56,10 @@ class LedgerIntents:
         await put_order(self.tables, Put(DELIVERY_INTENT, there, ttl_seconds=2 * seconds), micros_at(now))
         entries = sorted(changes, key=lambda entry: (entry.mail.bytes, entry.number))
         for place in range(0, len(entries), _TOGETHER):
-            puts = [
-                Put(DELIVERY_INTENT, self._row(queue, entry, changes[entry]), clear=True, ttl_seconds=seconds)
-                for entry in entries[place : place + _TOGETHER]
-            ]
+            puts = list[Put]()
+            for entry in entries[place : place + _TOGETHER]:
+                row = self._row(queue, entry, changes[entry])
+                puts.append(Put(DELIVERY_INTENT, row, clear=True, ttl_seconds=seconds))
             await put_orders(self.tables, puts, micros_at(now))
 
     async def are_there(self, queue: QueueName) -> bool:
@@ -77,9 +77,8 @@ class LedgerIntents:
         for mail, seen in zip(mails, found, strict=True):
             if isinstance(seen, MailmendError):
                 raise seen
-            changes |= {
-                EntryId(mail, number): change for number, change in _changes([stored.row for stored in seen]).items()
-            }
+            for number, change in _changes([stored.row for stored in seen]).items():
+                changes[EntryId(mail, number)] = change
         return changes
 
     async def remove(self, queue: QueueName, mail: EnqueueId, numbers: Iterable[int]) -> None:
@@ -89,11 +88,10 @@ class LedgerIntents:
         """
         chosen = frozenset(numbers)
         read = Read(DELIVERY_INTENT, (self.keyspace, queue, mail), times=True)
-        removals = [
-            Remove(DELIVERY_INTENT, DELIVERY_INTENT.key_of(seen.row), at=seen.newest)
-            for seen in await self.tables.read(read)
-            if seen.row["number"] in chosen
-        ]
+        removals = list[Remove]()
+        for seen in await self.tables.read(read):
+            if seen.row["number"] in chosen:
+                removals.append(Remove(DELIVERY_INTENT, DELIVERY_INTENT.key_of(seen.row), at=seen.newest))
         _raise_first(await self.tables.write_all(removals))
 
     def _row(self, queue: QueueName, entry: EntryId, change: EntryChange) -> Row:
@@ -112,17 +110,18 @@ class LedgerIntents:
 def _changes(rows: Iterable[Row]) -> Mapping[int, EntryChange]:
     """Orders with an unknown action come from a later version: they are left to it."""
     known = {action.value: action for action in EntryAction}
-    return {
-        row["number"]: EntryChange(
+    changes = dict[int, EntryChange]()
+    for row in rows:
+        if row.get("action") not in known:
+            continue
+        changes[row["number"]] = EntryChange(
             action=known[row["action"]],
             at=row["madeat"],
             owner=row.get("owner") or "",
             reason=row.get("reason") or "",
             until=row.get("untilat"),
         )
-        for row in rows
-        if row.get("action") in known
-    }
+    return changes
 
 
 def _raise_first(errors: Iterable[MailmendError | None]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mailmend.delivery.policy.covering import pattern_text
 from mailmend.delivery.policy.orders import ServedPolicies
-from mailmend.delivery.policy.policy import CounterPolicy, FieldGroup, field_named, kept_pattern
+from mailmend.delivery.policy.policy import CounterPolicy, FieldGroup, PickupField, field_named, kept_pattern
 from mailmend.delivery.policy.rates import RateAlgorithm
 from mailmend.model.catalog.ledger import DELIVERY_POLICIES
 from mailmend.model.errors import WrongUse
@@ -65,10 +65,9 @@ class LedgerPolicies:
 
 
 def _cells(policy: CounterPolicy) -> Mapping[str, Any]:
-    groups = {
-        named.value: [[group.name, [pattern_text(pattern) for pattern in group.patterns]] for group in some]
-        for named, some in policy.groups.items()
-    }
+    groups = dict[str, list[Any]]()
+    for named, some in policy.groups.items():
+        groups[named.value] = [[group.name, list(map(pattern_text, group.patterns))] for group in some]
     return {"fields": [named.value for named in policy.fields], "groups": groups}
 
 
@@ -82,10 +81,11 @@ def _said(row: Row) -> ServedPolicies:
 
 
 def _policy(cells: Mapping[str, Any]) -> CounterPolicy:
-    groups = {
-        (named := field_named(name)): tuple(
-            FieldGroup(group, tuple(kept_pattern(named, text) for text in patterns)) for group, patterns in some
-        )
-        for name, some in cells["groups"].items()
-    }
+    groups = dict[PickupField, tuple[FieldGroup, ...]]()
+    for name, some in cells["groups"].items():
+        named = field_named(name)
+        read = list[FieldGroup]()
+        for group, texts in some:
+            read.append(FieldGroup(group, tuple(kept_pattern(named, text) for text in texts)))
+        groups[named] = tuple(read)
     return CounterPolicy(tuple(map(field_named, cells["fields"])), groups)

@@ -62,7 +62,9 @@ class LedgerRates:
     async def remembered(self, queue: QueueName, server: ServerName) -> RememberedMembership | None:
         """What the last process of a server left; None: none did, or nothing that can be read."""
         seen = await self.tables.read(Read(DELIVERY_LIFE, (self.keyspace, queue, server), Level.SERIAL))
-        return _remembered(seen[0].row) if seen else None
+        if not seen:
+            return None
+        return _remembered(seen[0].row)
 
     async def change(
         self, queue: QueueName, server: ServerName, before: UUID | None, remembered: RememberedMembership
@@ -104,7 +106,12 @@ class LedgerRates:
 
 
 def _cells(remembered: RememberedMembership) -> dict[str, object]:
-    changes = [[None if at == LONG_AGO else at, share.places] for at, share in remembered.changes]
+    changes = list[tuple[int | None, tuple[tuple[int, int], ...]]]()
+    for at, share in remembered.changes:
+        if at == LONG_AGO:
+            changes.append((None, share.places))
+        else:
+            changes.append((at, share.places))
     return {
         "claim": remembered.claim,
         "span": remembered.span,
@@ -129,10 +136,14 @@ def _remembered(row: Row) -> RememberedMembership:
 
 
 def _changes(text: str) -> ShareChanges:
-    return tuple(
-        (LONG_AGO if at is None else at, LimitShare(tuple((number, count) for number, count in places)))
-        for at, places in json.loads(text)
-    )
+    changes = list[tuple[int, LimitShare]]()
+    for at, places in json.loads(text):
+        share = LimitShare(tuple((number, count) for number, count in places))
+        if at is None:
+            changes.append((LONG_AGO, share))
+        else:
+            changes.append((at, share))
+    return tuple(changes)
 
 
 def _saved(row: Row) -> SavedRow:

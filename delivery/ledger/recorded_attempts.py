@@ -66,8 +66,14 @@ class LocalAttempts:
 
     @property
     def lasting(self) -> int | None:
-        known = [lasted for attempt in self.held if (lasted := attempt.lasted) is not None]
-        return int(median(known)) if known else None
+        known = list[int]()
+        for attempt in self.held:
+            lasted = attempt.lasted
+            if lasted is not None:
+                known.append(lasted)
+        if not known:
+            return None
+        return int(median(known))
 
     def replay(self, said: PickupPolicies, top: int) -> ReplaySums:
         sums = ReplaySums()
@@ -113,10 +119,7 @@ def attempt_of(row: Row) -> RecordedAttempt:
     """An attempt from its row."""
     name = f"{row['firstmail']}:{row['number']}:{row['attempt']}"
     mail = ActiveMail(name, values_of(row["fields"]), sources_of(row["sources"]), bool(row["urgent"]))
-    ended_at = row["endedat"]
-    return RecordedAttempt(
-        mail,
-        millis_of(row["readyat"]),
-        millis_of(row["startedat"]),
-        None if ended_at is None else millis_of(ended_at),
-    )
+    ended_at = None
+    if row["endedat"] is not None:
+        ended_at = millis_of(row["endedat"])
+    return RecordedAttempt(mail, millis_of(row["readyat"]), millis_of(row["startedat"]), ended_at)

@@ -63,7 +63,9 @@ class LedgerServers:
         expected = {"claim": held.claim, "state": held.state.value}
         change = ChangeIf(DELIVERY_SERVER, key, expected, _cells(membership), ttl_seconds=MEMBERSHIP_SECONDS)
         answer = await self._attempt(change, membership, queue)
-        return membership if answer.applied else None
+        if not answer.applied:
+            return None
+        return membership
 
     async def renew(self, queue: QueueName, membership: Membership) -> bool:
         """Keep a membership from now on as it is here; False: another server has it now, or no server."""
@@ -79,13 +81,19 @@ class LedgerServers:
     async def memberships(self, queue: QueueName) -> Mapping[ServerName, Membership]:
         """All that live, by name."""
         seen = await self.tables.read(Read(DELIVERY_SERVER, (self.keyspace, queue), Level.SERIAL))
-        found = (_membership(stored.row) for stored in seen)
-        return {membership.name: membership for membership in found if membership}
+        found = dict[ServerName, Membership]()
+        for stored in seen:
+            membership = _membership(stored.row)
+            if membership:
+                found[membership.name] = membership
+        return found
 
     async def members(self, queue: QueueName) -> Members | None:
         """The list that holds; None: no server ever shared the limits of this queue."""
         seen = await self.tables.read(Read(DELIVERY_VIEW, (self.keyspace, queue), Level.SERIAL))
-        return _members(seen[0].row) if seen else None
+        if not seen:
+            return None
+        return _members(seen[0].row)
 
     async def change_members(self, queue: QueueName, members: Members) -> bool:
         """Have this list follow the one before it; False: another one did."""
@@ -108,7 +116,9 @@ class LedgerServers:
         except DoubtfulWrite:
             key = (self.keyspace, queue, wanted.name)
             seen = await self.tables.read(Read(DELIVERY_SERVER, key, Level.SERIAL))
-            row = seen[0].row if seen else None
+            row = None
+            if seen:
+                row = seen[0].row
             found = _membership(row)
             if found is None or (found.claim == wanted.claim and _cells(found) != _cells(wanted)):
                 raise  # it lives on as it was, or expired meanwhile: the next heartbeat says more

@@ -46,15 +46,18 @@ class PickupCounters:
 
     def place(self, mail: ActiveMail) -> tuple[object, ...]:
         """The same for mails that all counters count alike, and that share their source addresses."""
-        sources = dict.fromkeys(mail.sources)
-        return (mail.sources, *((self.keys(mail, source), *self._suspended_by(mail, source)) for source in sources))
+        place: list[object] = [mail.sources]
+        for source in dict.fromkeys(mail.sources):
+            place.append((self.keys(mail, source), *self._suspended_by(mail, source)))
+        return tuple(place)
 
     def of(self, mail: ActiveMail) -> Mapping[str, tuple[CounterEntry, ...]]:
         """All that count a mail, or hold it back, by source address."""
-        return {
-            source: (*self._gated(self.keys(mail, source)), *self._suspended_by(mail, source).values())
-            for source in dict.fromkeys(mail.sources)
-        }
+        found = dict[str, tuple[CounterEntry, ...]]()
+        for source in dict.fromkeys(mail.sources):
+            counting = self._gated(self.keys(mail, source))
+            found[source] = (*counting, *self._suspended_by(mail, source).values())
+        return found
 
     def keys(self, mail: ActiveMail, source: str) -> tuple[CounterPlace, ...]:
         values = {**mail.values, PickupField.LOCAL_IP: source}
@@ -72,7 +75,9 @@ class PickupCounters:
         return entry
 
     def suspend(self, suspension: Suspension) -> None:
-        ends_at = UNKNOWN if suspension.ends_at is None else suspension.ends_at
+        ends_at = suspension.ends_at
+        if ends_at is None:
+            ends_at = UNKNOWN
         self._suspensions[suspension.id] = (suspension, CounterEntry((-1, (suspension.id,)), closed_until=ends_at))
 
     def lift(self, suspension_id: str) -> bool:
@@ -81,21 +86,20 @@ class PickupCounters:
 
     def drop_ended(self, now: int) -> None:
         """Forget the suspensions that have ended."""
-        self._suspensions = {
-            name: (suspension, entry)
-            for name, (suspension, entry) in self._suspensions.items()
-            if entry.closed_until > now
-        }
+        for name, (_, entry) in list(self._suspensions.items()):
+            if entry.closed_until <= now:
+                del self._suspensions[name]
 
     def replace(self, policies: Sequence[CounterPolicy], now: int) -> PolicyChanges:
         """Count by these policies: the counters of policies that stay get their new places and limits, others go."""
         before = list(enumerate(self.policies))
         kept = dict[int, int]()
         for number, policy in enumerate(policies):
-            same = next((pair for pair in before if pair[1].counts_as(policy)), None)
-            if same:
-                before.remove(same)
-                kept[same[0]] = number
+            for pair in before:
+                if pair[1].counts_as(policy):
+                    before.remove(pair)
+                    kept[pair[0]] = number
+                    break
         new = tuple(number for number in range(len(policies)) if number not in kept.values())
         self.policies = tuple(policies)
         if self.share:
@@ -119,22 +123,27 @@ class PickupCounters:
 
     def limit_anew(self) -> Iterable[CounterEntry]:
         """Limit all shared ones as if they were new, one after the other: nothing has begun under them yet."""
-        for entry in [counter_entry for counter_entry in self.entries.values() if self.share and counter_entry.shared]:
-            entry.rates, entry.threshold = (), Threshold()
-            if self.share:
-                self.share.limit_new(entry, self.policies[entry.place[0]], self.algorithm)
+        if self.share is None:
+            return
+        shared = [entry for entry in self.entries.values() if entry.shared]
+        for entry in shared:
+            entry.rates = ()
+            entry.threshold = Threshold()
+            self.share.limit_new(entry, self.policies[entry.place[0]], self.algorithm)
             yield entry
 
     def written(self, memory: CounterMemory) -> CounterEntry | None:
         """The counter of which this is kept, if it is there yet."""
         entry = self.entries.get(memory.place)
-        return entry if entry is not None and entry.memory is memory else None
+        if entry is None or entry.memory is not memory:
+            return None
+        return entry
 
     def fit(self, counted: Iterable[CounterEntry], share: LimitShare) -> bool:
         """Whether what these count now is within this share."""
-        return self.share is None or all(
-            self.share.fits(entry, self.policies[entry.place[0]], share) for entry in counted
-        )
+        if self.share is None:
+            return True
+        return all(self.share.fits(entry, self.policies[entry.place[0]], share) for entry in counted)
 
     def forget(self, entry: CounterEntry) -> None:
         if self.entries.get(entry.place) is entry:  # else it was forgotten before, and another has its place
@@ -150,7 +159,9 @@ class PickupCounters:
 
     def _gated(self, keys: Iterable[CounterPlace]) -> tuple[CounterEntry, ...]:
         counted = tuple(self._counted(keys))
-        return (*counted, self.share.gate) if self.share and any(entry.shared for entry in counted) else counted
+        if self.share and any(entry.shared for entry in counted):
+            return (*counted, self.share.gate)
+        return counted
 
     def _counted(self, keys: Iterable[CounterPlace]) -> Iterable[CounterEntry]:
         for place in keys:

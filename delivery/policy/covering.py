@@ -89,8 +89,7 @@ def _wider(pattern: ValuePattern) -> Iterator[ValuePattern]:
     elif isinstance(pattern, DomainsBelow):
         yield from _domains_above(pattern.domain)
     elif isinstance(pattern, AddressRange):
-        network = pattern.network
-        yield from (AddressRange(network.supernet(new_prefix=length)) for length in range(network.prefixlen))
+        yield from _networks_above(pattern.network)
 
 
 def _domains_above(name: str) -> Iterator[DomainsBelow]:
@@ -104,8 +103,13 @@ def _networks_around(value: str) -> Iterator[AddressRange]:
         network = ipaddress.ip_network(value)
     except ValueError:
         return
-    yield from (AddressRange(network.supernet(new_prefix=length)) for length in range(network.prefixlen))
+    yield from _networks_above(network)
     yield AddressRange(network)
+
+
+def _networks_above(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> Iterator[AddressRange]:
+    for length in range(network.prefixlen):
+        yield AddressRange(network.supernet(new_prefix=length))
 
 
 @dataclass(slots=True)

@@ -107,10 +107,11 @@ class PickupEngine:
                     self._seen(queue, picked, now)
                 if queue.woken_by or tenant in self._waking:
                     self._hand_on(queue, now)
-            self._ready.end(turn, self._span(tenant) if picked else 0)
             if picked is not None:
+                self._ready.end(turn, self._span(tenant))
                 self._picks += 1
                 return picked
+            self._ready.end(turn)
         return None
 
     def end(self, picked: Picked, now: int) -> None:
@@ -125,8 +126,11 @@ class PickupEngine:
         if self._share:
             self._share.check(now)
         queue = self._new_queue(mail)
-        usable = [source for source in queue.counters if source not in queue.refusing(now)]
-        picked = self._begin(queue, mail, usable, now) if usable else None
+        refusing = queue.refusing(now)
+        usable = [source for source in queue.counters if source not in refusing]
+        picked = None
+        if usable:
+            picked = self._begin(queue, mail, usable, now)
         self._release(queue, now)
         return picked
 
@@ -172,10 +176,10 @@ class PickupEngine:
             for entry in added:
                 entry.delivering += 1
             going_on = [entry for entry in counters if entry is known.get(entry.place)]
-            self._delivering[picked] = (
-                *going_on,
-                *(counter_entry for counter_entry in added if counter_entry not in going_on),
-            )
+            for entry in added:
+                if entry not in going_on:
+                    going_on.append(entry)
+            self._delivering[picked] = tuple(going_on)
         self._place_again(now)
         return changes
 
@@ -216,7 +220,11 @@ class PickupEngine:
 
     def fits(self, share: LimitShare) -> bool:
         """Whether what is being delivered under shared limits is within this share of them."""
-        counted = {id(entry): entry for counters in self._delivering.values() for entry in counters if entry.shared}
+        counted = dict[int, CounterEntry]()
+        for counters in self._delivering.values():
+            for entry in counters:
+                if entry.shared:
+                    counted[id(entry)] = entry
         return self._counters.fit(counted.values(), share)
 
     def is_shared(self, picked: Picked) -> bool:
@@ -225,16 +233,18 @@ class PickupEngine:
 
     def elsewhere(self) -> Sequence[ActiveMail]:
         """The mails that wait, and that only other servers may send: from each address, a limit has no part for us."""
-        found = (
-            queue
-            for queue in self._sub_queues.values()
-            if all(any(entry.elsewhere for entry in counters) for counters in queue.counters.values())
-        )
-        return [mail for queue in found for mail in (*queue.urgent, *queue.normal)]
+        found = list[ActiveMail]()
+        for queue in self._sub_queues.values():
+            if all(any(entry.elsewhere for entry in counters) for counters in queue.counters.values()):
+                found += queue.urgent
+                found += queue.normal
+        return found
 
     def next_at(self) -> int | None:
         """When a pick may find more than now, unless a mail is added or a delivery ends before; None: never."""
-        return self._timers[0][0] if self._timers else None
+        if not self._timers:
+            return None
+        return self._timers[0][0]
 
     def figures(self, now: int) -> PickupFigures:
         """For monitoring: it looks at each counter."""
@@ -256,16 +266,23 @@ class PickupEngine:
     def place_of(self, mail: ActiveMail) -> SubQueue | None:
         """Where a mail waits; None where it does not."""
         queue = self._sub_queues.get(self._place(mail))
-        return queue if queue and (mail in queue.urgent or mail in queue.normal) else None
+        if queue is None or (mail not in queue.urgent and mail not in queue.normal):
+            return None
+        return queue
 
     def delivering(self, mail_id: str) -> Picked | None:
         """The delivery of a mail that goes on; None where none does."""
-        return next((picked for picked in self._delivering if picked.mail.id == mail_id), None)
+        for picked in self._delivering:
+            if picked.mail.id == mail_id:
+                return picked
+        return None
 
     def next_source(self, mail: ActiveMail, usable: Sequence[str]) -> str | None:
         """From where a mail would be sent now; None where no address is usable."""
+        if not usable:
+            return None
         pool = self._pools.get(mail.sources) or SourcePool(mail.sources)
-        return pool.next_of(usable) if usable else None
+        return pool.next_of(usable)
 
     def _place(self, mail: ActiveMail) -> tuple[object, ...]:
         return (mail.values.get(PickupField.TENANT_ID, ""), *self._counters.place(mail))
@@ -281,10 +298,14 @@ class PickupEngine:
     def _place_again(self, now: int) -> None:
         """Sort all mails that wait into sub-queues anew: the cost of a change, which no pick has to bear then."""
         self._counters.drop_ended(now)
-        waiting = [mail for queue in self._sub_queues.values() for mail in (*queue.urgent, *queue.normal)]
-        for entry in {
-            id(counter): counter for queue in self._sub_queues.values() for counter in queue.all_counters
-        }.values():
+        waiting = list[ActiveMail]()
+        counters = dict[int, CounterEntry]()
+        for queue in self._sub_queues.values():
+            waiting += queue.urgent
+            waiting += queue.normal
+            for entry in queue.all_counters:
+                counters[id(entry)] = entry
+        for entry in counters.values():
             entry.users = 0
             entry.waking = False
             if entry.waiting:

@@ -125,9 +125,11 @@ def as_in_file(
     sources: Sequence[SourceExplanation], placed: Sequence[PlacedCondition]
 ) -> tuple[SourceExplanation, ...]:
     """What holds in addition to run-time conditions, with the numbers that the file's own conditions have there."""
-    return tuple(
-        replace(source, shares=tuple(_in_file(share, placed) for share in source.shares)) for source in sources
-    )
+    numbered = list[SourceExplanation]()
+    for source in sources:
+        shares = tuple(_in_file(share, placed) for share in source.shares)
+        numbered.append(replace(source, shares=shares))
+    return tuple(numbered)
 
 
 def _in_file(share: PolicyShare, placed: Sequence[PlacedCondition]) -> PolicyShare:
@@ -143,49 +145,63 @@ def explain_by(engine: PickupEngine, mail: ActiveMail, now: int) -> tuple[Source
     """What all that an engine counts and holds back now means for a mail, whether it waits there or not."""
     queue = engine.sub_queue(mail, now)
     refusing = queue.refusing(now)
-    return tuple(
-        SourceExplanation(
-            source,
-            tuple(_share(engine, entry, now) for entry in counters if entry.place[0] >= 0),
-            tuple(entry.place[1][0] for entry in counters if entry.place[0] == SUSPENDED),
-            refusing[source].clear_at() if source in refusing else None,
-            all(entry.place[0] != GATE or entry.clear_at() <= now for entry in counters),
-        )
-        for source, counters in queue.counters.items()
-    )
+    explanations = list[SourceExplanation]()
+    for source, counters in queue.counters.items():
+        shares = list[PolicyShare]()
+        suspensions = list[str]()
+        has_share = True
+        for entry in counters:
+            number, key = entry.place
+            if number >= 0:
+                shares.append(_share(engine, entry, now))
+            elif number == SUSPENDED:
+                suspensions.append(key[0])
+            elif number == GATE and entry.clear_at() > now:
+                has_share = False
+        clear_at = None
+        if source in refusing:
+            clear_at = refusing[source].clear_at()
+        explanations.append(SourceExplanation(source, tuple(shares), tuple(suspensions), clear_at, has_share))
+    return tuple(explanations)
 
 
 def next_source(engine: PickupEngine, mail: ActiveMail, sources: Sequence[SourceExplanation]) -> NextSource | None:
     """The address whose turn it is among the remaining ones, else among the first clear ones; None: unknown."""
     known = [explanation for explanation in sources if explanation.clear_at != UNKNOWN]
     first = min(((explanation.clear_at or LONG_AGO) for explanation in known), default=UNKNOWN)
-    usable = {
-        explanation.source: explanation.clear_at for explanation in known if (explanation.clear_at or LONG_AGO) == first
-    }
+    usable = dict[str, int | None]()
+    for explanation in known:
+        if (explanation.clear_at or LONG_AGO) == first:
+            usable[explanation.source] = explanation.clear_at
     source = engine.next_source(mail, tuple(usable))
-    return None if source is None else NextSource(source, usable[source])
+    if source is None:
+        return None
+    return NextSource(source, usable[source])
 
 
 def explain_quotas(
     quotas: Sequence[QueueQuota], values: Mapping[PickupField, str], count: QuotaCount | None = None
 ) -> tuple[QuotaShare, ...]:
     """What each quota makes of a mail with these values, in their normal form, and of what was counted of its queue."""
-    keys = [quota.key(values) for quota in quotas]
-    return tuple(
-        QuotaShare(
-            number,
-            key,
-            quota.condition(key),
-            quota.threshold(key),
-            count.found.get((quota.name, key), QueuedAmount()) if count else None,
-        )
-        for number, (quota, key) in enumerate(zip(quotas, keys, strict=True))
-    )
+    shares = list[QuotaShare]()
+    for number, quota in enumerate(quotas):
+        key = quota.key(values)
+        used = None
+        if count:
+            used = count.found.get((quota.name, key), QueuedAmount())
+        shares.append(QuotaShare(number, key, quota.condition(key), quota.threshold(key), used))
+    return tuple(shares)
 
 
 def _share(engine: PickupEngine, entry: CounterEntry, now: int) -> PolicyShare:
     number, key = entry.place
-    rates = (rate.next_at() for rate in entry.rates)
+    rates = iter(entry.rates)  # the limit's own, then the one of connections, where it has them
+    rate_at = None
+    if entry.threshold.rate:
+        rate_at = _later(next(rates).next_at(), now)
+    connect_at = None
+    if entry.threshold.connects:
+        connect_at = _later(next(rates).next_at(), now)
     return PolicyShare(
         number,
         key,
@@ -193,12 +209,14 @@ def _share(engine: PickupEngine, entry: CounterEntry, now: int) -> PolicyShare:
         entry.threshold,
         entry.delivering,
         _later(entry.clear_at(), now),
-        _later(next(rates), now) if entry.threshold.rate else None,
-        _later(next(rates), now) if entry.threshold.connects else None,
+        rate_at,
+        connect_at,
         entry.shared,
         entry.elsewhere,
     )
 
 
 def _later(at: int, now: int) -> int | None:
-    return at if at > now else None
+    if at > now:
+        return at
+    return None

@@ -95,9 +95,7 @@ class IncomingRule:
         """The groups of its expressions, by name and number; None where it does not hold."""
         groups = dict[str, str]()
         for key, some in self.patterns.items():
-            found = next(
-                (chosen for chosen in (_groups(each, values.get(key, "")) for each in some) if chosen is not None), None
-            )
+            found = _first_groups(some, values.get(key, ""))
             if found is None:
                 return None
             groups |= found
@@ -105,16 +103,25 @@ class IncomingRule:
 
     def covers(self, other: "IncomingRule") -> bool:
         """Whether it certainly holds for every mail for which the other does."""
-        return all(
-            key in other.patterns and all(any(covers(value, two) for value in some) for two in other.patterns[key])
-            for key, some in self.patterns.items()
-        )
+        for key, some in self.patterns.items():
+            if key not in other.patterns:
+                return False
+            for wanted in other.patterns[key]:
+                if not any(covers(pattern, wanted) for pattern in some):
+                    return False
+        return True
 
 
-def _groups(pattern: ValuePattern, value: str) -> Mapping[str, str] | None:
-    if not isinstance(pattern, RegexValues):
-        return {} if pattern.matches(value) else None
-    return groups_found(pattern.expression, value)
+def _first_groups(patterns: Iterable[ValuePattern], value: str) -> Mapping[str, str] | None:
+    """The groups of the first pattern that matches the value; None where none does."""
+    for pattern in patterns:
+        if isinstance(pattern, RegexValues):
+            found = groups_found(pattern.expression, value)
+            if found is not None:
+                return found
+        elif pattern.matches(value):
+            return {}
+    return None
 
 
 def unknown_name(template: ValueTemplate, expressions: Sequence[RegexValues]) -> str | None:
@@ -182,11 +189,18 @@ def rules_before_header(rules: Iterable[IncomingRule]) -> tuple[tuple[IncomingRu
 
     Of these attributes nothing is known before; None: of all, as one of those rules may stop the others.
     """
-    some = tuple(rules)
-    of_header = [rule for rule in some if any(named is IncomingField.HEADER for named, _ in rule.patterns)]
-    names = frozenset(name for rule in of_header for name in rule.sets)
-    stops = any(rule.stop for rule in of_header)
-    return tuple(rule for rule in some if rule not in of_header), None if stops else names
+    before = list[IncomingRule]()
+    names = set[str]()
+    stops = False
+    for rule in rules:
+        if any(named is IncomingField.HEADER for named, _ in rule.patterns):
+            names.update(rule.sets)
+            stops |= rule.stop
+        else:
+            before.append(rule)
+    if stops:
+        return tuple(before), None
+    return tuple(before), frozenset(names)
 
 
 def checked_value(name: str, text: str, now: datetime) -> str | int:
@@ -214,18 +228,26 @@ def idle_because(rules: Sequence[IncomingRule], number: int) -> tuple[int, ...] 
     if not rule.sets and not rule.removes and not rule.stop:
         return ()
     before = [other for other in range(number) if rules[other].covers(rule)]
-    stops = next((other for other in before if rules[other].stop), None)
-    if stops is not None:
-        return (stops,)
+    for other in before:
+        if rules[other].stop:
+            return (other,)
     setters = list(_setters(rules, before, rule))
-    done = {name for other in before for name in rules[other].removes}
+    done = set[str]()
+    for other in before:
+        done |= rules[other].removes
     if rule.stop or None in setters or not rule.removes <= done:
         return None
-    removers = (other for other in before if rules[other].removes & rule.removes)
-    return tuple(sorted({*(setter for setter in setters if setter is not None), *removers}))
+    because = {setter for setter in setters if setter is not None}
+    because |= {other for other in before if rules[other].removes & rule.removes}
+    return tuple(sorted(because))
 
 
 def _setters(rules: Sequence[IncomingRule], before: Sequence[int], rule: IncomingRule) -> Iterator[int | None]:
     """The first of those before that sets each attribute of a rule."""
     for name in rule.sets:
-        yield next((other for other in before if name in rules[other].sets), None)
+        first = None
+        for other in before:
+            if name in rules[other].sets:
+                first = other
+                break
+        yield first

@@ -5,7 +5,7 @@ Source: docs/design.md, "Pickup" (2, 4).
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, starmap
 from math import prod
 from typing import Any, Final
 
@@ -86,7 +86,9 @@ def _policies(file: PickupPolicies) -> Iterator[tuple[DocumentPath, CountedToget
 
 
 def _no_limits(policy: CountedTogether[Any]) -> Threshold | QuotaLimit:
-    return QuotaLimit() if isinstance(policy, QueueQuota) else Threshold()
+    if isinstance(policy, QueueQuota):
+        return QuotaLimit()
+    return Threshold()
 
 
 @_rule(
@@ -103,7 +105,9 @@ def shadowed_condition(file: PickupPolicies) -> Iterator[PolicyHit]:
             if not _never_holds(policy, condition):
                 earlier = _covered_by(index, condition.patterns)
                 if earlier:
-                    holds = "an earlier one holds" if len(earlier) == 1 else "earlier ones hold"
+                    holds = "earlier ones hold"
+                    if len(earlier) == 1:
+                        holds = "an earlier one holds"
                     places = tuple((*path, "conditions", position) for position in earlier)
                     yield PolicyHit((*path, "conditions", number), f"{holds} for all of its mails", places)
             index.add(number, condition.patterns)
@@ -139,22 +143,30 @@ def like_the_default(file: PickupPolicies) -> Iterator[PolicyHit]:
             if condition.threshold != default:
                 others.add(number, condition.patterns)
             elif limits and not _never_holds(policy, condition) and _is_apart(policy, condition, others):
-                said = "says the same as the default" if policy.default else "sets no limits, and there is no default"
-                because = ((*path, "default"),) if policy.default else ()
-                yield PolicyHit((*path, "conditions", number), f"it {said}", because)
+                place = (*path, "conditions", number)
+                if policy.default:
+                    yield PolicyHit(place, "it says the same as the default", ((*path, "default"),))
+                else:
+                    yield PolicyHit(place, "it sets no limits, and there is no default")
 
 
 def _is_apart(policy: CountedTogether[Any], condition: ThresholdCondition[Any], others: CoverIndex) -> bool:
     """Whether certainly no mail can fall under the condition and one of the others."""
     numbers = others.may_meet(condition.patterns)
-    return len(numbers) <= OVERLAPS_MAX and all(
-        any(
-            all(never_meet(value, two) for value in some for two in policy.conditions[number].patterns[named])
-            for named, some in condition.patterns.items()
-            if named in policy.conditions[number].patterns
-        )
-        for number in numbers
-    )
+    if len(numbers) > OVERLAPS_MAX:
+        return False
+    return all(_are_apart(condition.patterns, policy.conditions[number].patterns) for number in numbers)
+
+
+def _are_apart(patterns: FieldPatterns, others: FieldPatterns) -> bool:
+    """Whether a field has patterns in both that certainly never match one value."""
+    shared = patterns.keys() & others.keys()
+    return any(_none_meet(patterns[named], others[named]) for named in shared)
+
+
+def _none_meet(patterns: Sequence[ValuePattern], others: Sequence[ValuePattern]) -> bool:
+    """Whether certainly no value is matched by one pattern of each."""
+    return all(starmap(never_meet, product(patterns, others)))
 
 
 @_rule(
@@ -174,10 +186,10 @@ def unreached_default(file: PickupPolicies) -> Iterator[PolicyHit]:
 
 def _always(policy: CountedTogether[Any]) -> int | None:
     """The number of the first condition that holds for every mail."""
-    numbered = enumerate(policy.conditions)
-    return next(
-        (n for n, condition in numbered if all(any(map(is_always_found, s)) for s in condition.patterns.values())), None
-    )
+    for number, condition in enumerate(policy.conditions):
+        if all(any(map(is_always_found, some)) for some in condition.patterns.values()):
+            return number
+    return None
 
 
 @_rule(
@@ -217,20 +229,23 @@ def _impossible(
 def _why_impossible(named: MatchedField, pattern: ValuePattern, groups: Sequence[FieldGroup]) -> str:
     names = [group.name for group in groups]
     if isinstance(pattern, GroupName):
-        return "" if pattern.name in names else f"is no group of {named.value} here"
-    group = next(
-        (field_group for field_group in groups if any(covers(member, pattern) for member in field_group.patterns)), None
-    )
-    if group is None or any(pattern.matches(f"#{name}") for name in names):
+        if pattern.name in names:
+            return ""
+        return f"is no group of {named.value} here"
+    if any(pattern.matches(f"#{name}") for name in names):
         return ""
-    return f"is counted as #{group.name}, and never alone"
+    for group in groups:
+        if any(covers(member, pattern) for member in group.patterns):
+            return f"is counted as #{group.name}, and never alone"
+    return ""
 
 
 def _never_holds(policy: CountedTogether[Any], condition: ThresholdCondition[Any]) -> bool:
-    return any(
-        all(_why_impossible(named, pattern, policy.groups.get(named, ())) for pattern in some)
-        for named, some in condition.patterns.items()
-    )
+    for named, some in condition.patterns.items():
+        groups = policy.groups.get(named, ())
+        if all(_why_impossible(named, pattern, groups) for pattern in some):
+            return True
+    return False
 
 
 @_rule(
@@ -275,13 +290,14 @@ def _place_of(path: DocumentPath, policy: CountedTogether[Any], named: PickupFie
 
 def _is_idle(policy: CountedTogether[Any], named: PickupField, group: FieldGroup, later: Sequence[FieldGroup]) -> bool:
     """Whether neither the group nor, without it, any of its values could have limits, or belong to a later group."""
-    wanted = [condition.patterns.get(named) for condition in policy.conditions]
+    if (policy.default or _no_limits(policy)) != _no_limits(policy):
+        return False
     own = (GroupName(group.name), *group.patterns)
-    return (
-        (policy.default or _no_limits(policy)) == _no_limits(policy)
-        and all(some is not None and all(never_meet(value, two) for value in own for two in some) for some in wanted)
-        and all(never_meet(pattern, two) for pattern in group.patterns for other in later for two in other.patterns)
-    )
+    for condition in policy.conditions:
+        wanted = condition.patterns.get(named)
+        if wanted is None or not _none_meet(own, wanted):
+            return False
+    return all(_none_meet(group.patterns, other.patterns) for other in later)
 
 
 @_rule(
@@ -296,7 +312,9 @@ def repeated_suspension(file: PickupPolicies) -> Iterator[PolicyHit]:
     for number, suspension in enumerate(file.suspensions):
         index.add(number, suspension.patterns)
     for number, suspension in enumerate(file.suspensions):
-        for other in index.covering(suspension.patterns) if all(suspension.patterns.values()) else ():
+        if not all(suspension.patterns.values()):
+            continue
+        for other in index.covering(suspension.patterns):
             is_alike = number in index.covering(file.suspensions[other].patterns)
             if other < number or not is_alike:
                 yield PolicyHit(("suspends", number), "another one holds all of its mails", (("suspends", other),))
@@ -314,9 +332,9 @@ def unreached_rate(file: PickupPolicies) -> Iterator[PolicyHit]:
     """A rate that a connect interval or a concurrency never lets deliveries exceed."""
     for number, policy in enumerate(file.policies):
         path = ("policies", number)
-        numbered = enumerate(policy.conditions)
-        thresholds: list[tuple[DocumentPath, Threshold]]
-        thresholds = [((*path, "conditions", number, "then"), condition.threshold) for number, condition in numbered]
+        thresholds = list[tuple[DocumentPath, Threshold]]()
+        for position, condition in enumerate(policy.conditions):
+            thresholds.append(((*path, "conditions", position, "then"), condition.threshold))
         if policy.default:
             thresholds.append(((*path, "default"), policy.default))
         for place, threshold in thresholds:
@@ -337,9 +355,12 @@ def unreached_rate(file: PickupPolicies) -> Iterator[PolicyHit]:
 )
 def unconsulted_policy(file: PickupPolicies) -> Iterator[PolicyHit]:
     """A policy behind one of which all limits stop."""
-    stops = next((number for number, policy in enumerate(file.policies) if all(t.stop for t in _reached(policy))), None)
-    for number in range(len(file.policies) if stops is None else stops + 1, len(file.policies)):
-        yield PolicyHit(("policies", number), "an earlier one stops every mail", (("policies", stops or 0),))
+    stops: int | None = None
+    for number, policy in enumerate(file.policies):
+        if stops is not None:
+            yield PolicyHit(("policies", number), "an earlier one stops every mail", (("policies", stops),))
+        elif all(threshold.stop for threshold in _reached(policy)):
+            stops = number
 
 
 def _reached(policy: CountedTogether[Any]) -> list[Any]:
@@ -380,7 +401,9 @@ def idle_incoming_rule(file: PickupPolicies) -> Iterator[PolicyHit]:
         because = idle_because(file.incoming, number)
         if because is not None:
             places = tuple(("incoming", index) for index in because)
-            said = "earlier ones leave it nothing to do" if because else "it neither sets, removes nor stops anything"
+            said = "it neither sets, removes nor stops anything"
+            if because:
+                said = "earlier ones leave it nothing to do"
             yield PolicyHit(("incoming", number), said, places)
 
 
@@ -415,4 +438,8 @@ POLICY_RULES: Final = (
 
 def lint_policies(file: PickupPolicies, rules: Sequence[PolicyRule] = POLICY_RULES) -> tuple[PolicyFinding, ...]:
     """What the rules find, by rule."""
-    return tuple(PolicyFinding(rule, hit) for rule in rules for hit in rule.check(file))
+    findings = list[PolicyFinding]()
+    for rule in rules:
+        for hit in rule.check(file):
+            findings.append(PolicyFinding(rule, hit))
+    return tuple(findings)

@@ -73,7 +73,11 @@ class Suspension:
     ends_at: int | None = None
 
     def holds(self, values: Mapping[PickupField, str]) -> bool:
-        return all(any(value.matches(values.get(named, "")) for value in some) for named, some in self.patterns.items())
+        for named, some in self.patterns.items():
+            value = values.get(named, "")
+            if not any(pattern.matches(value) for pattern in some):
+                return False
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +167,9 @@ class Order:
     def _readable(self) -> tuple[Mapping[PickupField, tuple[ValuePattern, ...]], tuple[str, ...]]:
         """The patterns of each field that can be read, and why the other fields cannot."""
         patterns = dict[PickupField, tuple[ValuePattern, ...]]()
-        unread = [self.damage] if self.damage else []
+        unread = list[str]()
+        if self.damage:
+            unread.append(self.damage)
         for name, texts in self.values.items():
             try:
                 named, some = _read_values(name, texts)
@@ -199,9 +205,14 @@ def new_order(
     order_id = new_id
     made_at = instant_of(micros_of(new_id))
     if kind is OrderKind.CONDITION:
-        hook = owner if owner.startswith(HOOK_OWNER) else ""
+        hook = ""
+        if owner.startswith(HOOK_OWNER):
+            hook = owner
         order_id = condition_id(queue, fields, values, hook)
         made_at = now
+    ends_at = None
+    if lasts is not None:
+        ends_at = now + lasts
     return Order(
         kind=kind,
         id=order_id,
@@ -212,7 +223,7 @@ def new_order(
         owner=owner,
         reason=reason,
         made_at=made_at,
-        ends_at=None if lasts is None else now + lasts,
+        ends_at=ends_at,
     )
 
 
@@ -317,32 +328,61 @@ def with_conditions(
     before = [list[ThresholdCondition[Threshold]]() for _ in policies]
     placed = list[PlacedCondition]()
     for condition in sorted(orders, key=lambda order: order.rank):
-        if not condition.has_scope:
-            placed.append(PlacedCondition(condition, parked=f"it cannot be read: {condition.damage}"))
-            continue
-        try:
-            patterns = condition.patterns
-            counted_by = condition.counted_by
-        except WrongUse as error:
-            placed.append(PlacedCondition(condition, parked=f"it cannot be read: {error.what}"))
-            continue
-        found = list[int]()
-        groups = dict[str, str]()
-        why = _refused(condition.threshold, algorithm)
-        for number in _counting_by(counted_by, policies) if not why else ():
-            why = _lacking_group(policies[number], patterns)
-            if not why:
-                counted = {named: _as_counted(policies[number], named, some) for named, some in patterns.items()}
-                known = {named: tuple(dict.fromkeys(some.values())) for named, some in counted.items()}
-                before[number].append(ThresholdCondition(known, condition.threshold))
-                pairs = (pair for some in counted.values() for pair in some.items())
-                groups |= {pattern_text(said): pattern_text(now) for said, now in pairs if said != now}
-                found.append(number)
-        why = "" if found else why or f"no policy counts by exactly {', '.join(condition.fields) or 'no field'}"
-        placed.append(PlacedCondition(condition, tuple(found), groups, why))
-    together = zip(policies, before, strict=True)
-    merged = (replace(policy, conditions=(*some, *policy.conditions)) if some else policy for policy, some in together)
+        placed.append(_placed(condition, policies, before, algorithm))
+    merged = list[CounterPolicy]()
+    for policy, some in zip(policies, before, strict=True):
+        if some:
+            merged.append(replace(policy, conditions=(*some, *policy.conditions)))
+        else:
+            merged.append(policy)
     return tuple(merged), tuple(placed)
+
+
+def _placed(
+    condition: Order,
+    policies: Sequence[CounterPolicy],
+    before: Sequence[list[ThresholdCondition[Threshold]]],
+    algorithm: RateAlgorithm,
+) -> PlacedCondition:
+    """Add a condition to those before the conditions of each policy whose limits it sets; what became of it."""
+    if not condition.has_scope:
+        return PlacedCondition(condition, parked=f"it cannot be read: {condition.damage}")
+    try:
+        patterns = condition.patterns
+        counted_by = condition.counted_by
+    except WrongUse as error:
+        return PlacedCondition(condition, parked=f"it cannot be read: {error.what}")
+    why = _refused(condition.threshold, algorithm)
+    if why:
+        return PlacedCondition(condition, parked=why)
+    found = list[int]()
+    groups = dict[str, str]()
+    for number in _counting_by(counted_by, policies):
+        why = _lacking_group(policies[number], patterns)
+        if not why:
+            known, grouped = _as_policy_counts(policies[number], patterns)
+            before[number].append(ThresholdCondition(known, condition.threshold))
+            groups |= grouped
+            found.append(number)
+    if found:
+        return PlacedCondition(condition, tuple(found), groups)
+    named = ", ".join(condition.fields) or "no field"
+    return PlacedCondition(condition, parked=why or f"no policy counts by exactly {named}")
+
+
+def _as_policy_counts(
+    policy: CounterPolicy, patterns: Mapping[PickupField, Sequence[ValuePattern]]
+) -> tuple[Mapping[PickupField, tuple[ValuePattern, ...]], Mapping[str, str]]:
+    """The patterns that a policy compares for these, and by each value that it counts as a group, that group."""
+    known = dict[PickupField, tuple[ValuePattern, ...]]()
+    groups = dict[str, str]()
+    for named, some in patterns.items():
+        counted = _as_counted(policy, named, some)
+        known[named] = tuple(dict.fromkeys(counted.values()))
+        for pattern, counted_pattern in counted.items():
+            if pattern != counted_pattern:
+                groups[pattern_text(pattern)] = pattern_text(counted_pattern)
+    return known, groups
 
 
 def _counting_by(fields: frozenset[PickupField], policies: Sequence[CounterPolicy]) -> list[int]:
@@ -374,10 +414,11 @@ def _as_counted(
     """For each pattern the group as which all of its values are counted; itself without a group."""
     found = dict[ValuePattern, ValuePattern]()
     for pattern in patterns:
-        group = next(
-            (field_group for field_group in policy.groups.get(named, ()) if _holds_all(field_group, pattern)), None
-        )
-        found[pattern] = GroupName(group.name) if group else pattern
+        found[pattern] = pattern
+        for group in policy.groups.get(named, ()):
+            if _holds_all(group, pattern):
+                found[pattern] = GroupName(group.name)
+                break
     return found
 
 

@@ -69,7 +69,9 @@ class MatchedField(Enum):
             pass
         if self.is_address:
             return ""
-        return value.lower() if self.is_domain or self.value in _MAILBOXES else value
+        if self.is_domain or self.value in _MAILBOXES:
+            return value.lower()
+        return value
 
 
 class PickupField(MatchedField):
@@ -210,9 +212,9 @@ def _domains_below(text: str) -> DomainsBelow:
         raise WrongUse("'*' is no domain", mend="Every value is '/.*/', and every domain below another is '*.domain'.")
     if "*" in domain:
         bare = domain.removeprefix("*")
-        meant = (
-            f"Did you mean '*.{bare}'?" if ascii_domain(bare) else "Write a regular expression, like '/^mx[0-9]+[.]/'."
-        )
+        meant = "Write a regular expression, like '/^mx[0-9]+[.]/'."
+        if ascii_domain(bare):
+            meant = f"Did you mean '*.{bare}'?"
         raise WrongUse(f"{text!r} is no domain: a star stands for whole parts, and first", mend=meant)
     return DomainsBelow(read_domain(domain))
 
@@ -254,7 +256,9 @@ class Threshold:
     @property
     def connects(self) -> DeliveryRate | None:
         """How often connections may begin."""
-        return DeliveryRate(1, self.connect_interval) if self.connect_interval else None
+        if not self.connect_interval:
+            return None
+        return DeliveryRate(1, self.connect_interval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,15 +304,23 @@ class CountedTogether(Generic[L]):
     def threshold(self, key: CounterKey) -> L | None:
         """The limits of what has this key; None without limits."""
         number = self.condition(key)
-        return self.default if number is None else self.conditions[number].threshold
+        if number is None:
+            return self.default
+        return self.conditions[number].threshold
 
     def condition(self, key: CounterKey) -> int | None:
         """The number of the condition that sets the limits of what has this key, from 0; None: the default does."""
         values = dict(zip(self.fields, key, strict=True))
-        return next((number for number, condition in enumerate(self.conditions) if condition.holds(values)), None)
+        for number, condition in enumerate(self.conditions):
+            if condition.holds(values):
+                return number
+        return None
 
     def _counted_as(self, one: PickupField, value: str) -> str:
-        return next((f"#{group.name}" for group in self.groups.get(one, ()) if group.holds(value)), value)
+        for group in self.groups.get(one, ()):
+            if group.holds(value):
+                return f"#{group.name}"
+        return value
 
 
 @dataclass(frozen=True, slots=True)

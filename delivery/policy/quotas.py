@@ -55,8 +55,13 @@ class QuotaLimit:
 
     def share(self, amount: QueuedAmount) -> float:
         """How much of it is used: 1.0 where it is full, more where it is exceeded."""
-        limited = ((some, most) for some, most in self._sides(amount) if most is not None)
-        return max((some / most if most else float(some > 0) for some, most in limited), default=0.0)
+        share = 0.0
+        for some, most in self._sides(amount):
+            if most:
+                share = max(share, some / most)
+            elif most == 0:
+                share = max(share, float(some > 0))
+        return share
 
     def is_half_taken(self, counted: QueuedAmount, since: QueuedAmount) -> bool:
         """Whether what came since a count has taken half of what was left by it, or more."""
@@ -151,16 +156,18 @@ class QuotaUsage:
         """
         more = Amounts()
         known = frozenset(fields)
-        asked = tuple(quota for quota in self.quotas if quota.name in self._known and known.issuperset(quota.fields))
+        asked = dict[str, QueueQuota]()
+        for quota in self.quotas:
+            if quota.name in self._known and known.issuperset(quota.fields):
+                asked[quota.name] = quota
         for mail in mails:
-            _add(more, asked, mail)
-        by_name = {quota.name: quota for quota in asked}
+            _add(more, asked.values(), mail)
         for (name, key), amount in more.items():
-            limit = by_name[name].threshold(key)
-            if limit and not limit.allows(self.used(by_name[name], key) + amount):
+            limit = asked[name].threshold(key)
+            if limit and not limit.allows(self.used(asked[name], key) + amount):
                 self.refused[name] += 1
                 self.is_short = True
-                return by_name[name]
+                return asked[name]
         return None
 
     @contextmanager
@@ -205,9 +212,14 @@ class QuotaUsage:
         """
         if quotas == self.quotas:
             return
-        before = {new.name: next((old for old in self.quotas if old.counts_as(new)), None) for new in quotas}
-        kept = {name: old.name for name, old in before.items() if old}
-        self._counted, self._since = _renamed(self._counted, kept), _renamed(self._since, kept)
+        kept = dict[str, str]()
+        for new in quotas:
+            for old in self.quotas:
+                if old.counts_as(new):
+                    kept[new.name] = old.name
+                    break
+        self._counted = _renamed(self._counted, kept)
+        self._since = _renamed(self._since, kept)
         self._known = frozenset(name for name, old in kept.items() if old in self._known)
         self.is_counted = self.is_counted or not self.quotas
         self.quotas = quotas
@@ -231,12 +243,18 @@ class QuotaUsage:
 
 def rest_seconds(took: float, *, soon: bool) -> float:
     """How long nothing is counted after a count that took so long: counting takes a tenth of the time at most."""
-    return max(SOON_SECONDS_MIN if soon else REST_SECONDS_MIN, _REST_TIMES * took)
+    least = REST_SECONDS_MIN
+    if soon:
+        least = SOON_SECONDS_MIN
+    return max(least, _REST_TIMES * took)
 
 
 def _add(amounts: Amounts, quotas: Iterable[QueueQuota], mail: CountedMail) -> set[QuotaKey]:
     """Count a mail; the keys that it has."""
-    places = {(quota.name, quota.key(values)) for quota in quotas for values in mail.values}
+    places = set[QuotaKey]()
+    for quota in quotas:
+        for values in mail.values:
+            places.add((quota.name, quota.key(values)))
     for place in places:
         amounts[place] = amounts.get(place, _NOTHING) + mail.amount
     return places
@@ -247,4 +265,8 @@ def _renamed(amounts: Amounts, kept: Mapping[str, str]) -> Amounts:
     of_one = dict[str, list[tuple[CounterKey, QueuedAmount]]]()
     for (name, key), amount in amounts.items():
         of_one.setdefault(name, []).append((key, amount))
-    return {(new, key): amount for new, old in kept.items() for key, amount in of_one.get(old, ())}
+    renamed = Amounts()
+    for new, old in kept.items():
+        for key, amount in of_one.get(old, ()):
+            renamed[new, key] = amount
+    return renamed

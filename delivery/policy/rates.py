@@ -118,7 +118,9 @@ class FixedWindow:
         self._begun = 0
 
     def next_at(self) -> int:
-        return self.forgotten_at() if self._begun >= self.rate.count else LONG_AGO
+        if self._begun < self.rate.count:
+            return LONG_AGO
+        return self.forgotten_at()
 
     def begin(self, now: int) -> None:
         if now >= self.forgotten_at():
@@ -130,7 +132,9 @@ class FixedWindow:
         self.rate = rate
 
     def spend(self, many: int, now: int) -> None:
-        self._begun = many + (self._begun if now < self.forgotten_at() else 0)
+        if now >= self.forgotten_at():
+            self._begun = 0
+        self._begun += many
         self._opened_at = max(now, self._opened_at)
 
     def forgotten_at(self) -> int:
@@ -157,7 +161,10 @@ class SlidingWindow:
         # Those that are no longer known may have been many: none begins within an interval of the newest of them.
         known = self._begun_at
         count = self.rate.count
-        return (known[len(known) - count] if len(known) >= count else self._newest_dropped) + self.rate.interval
+        first = self._newest_dropped
+        if len(known) >= count:
+            first = known[len(known) - count]
+        return first + self.rate.interval
 
     def begin(self, now: int) -> None:
         known = self._begun_at
@@ -170,12 +177,17 @@ class SlidingWindow:
         self.rate = _remembered(rate)
 
     def spend(self, many: int, now: int) -> None:
-        at = max(now, self._begun_at[-1]) if self._begun_at else now
+        at = now
+        if self._begun_at:
+            at = max(now, self._begun_at[-1])
         for _ in range(many):
             self.begin(at)
 
     def forgotten_at(self) -> int:
-        return (self._begun_at[-1] if self._begun_at else LONG_AGO) + self.rate.interval
+        newest = LONG_AGO
+        if self._begun_at:
+            newest = self._begun_at[-1]
+        return newest + self.rate.interval
 
     def spent(self) -> "Spent":
         """Those that began within a hundredth of the interval are one item, at the instant of the last of them."""
@@ -192,7 +204,9 @@ class SlidingWindow:
 
     def take_up(self, spent: "Spent") -> None:
         (self._newest_dropped, _), *begun = spent
-        self._begun_at = deque(at for at, many in begun for _ in range(many))
+        self._begun_at = deque[int]()
+        for at, many in begun:
+            self._begun_at.extend([at] * many)
 
 
 def _remembered(rate: DeliveryRate) -> DeliveryRate:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from mailmend.delivery.policy.policies import PickupPolicies
-from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
+from mailmend.delivery.policy.policy import CounterPolicy, FieldGroup, PickupField, Threshold
 from mailmend.delivery.policy.sub_queues import ANY_SOURCE, ActiveMail
 
 MILLI: Final = 1_000_000
@@ -43,7 +43,9 @@ class RecordedAttempt:
 
     @property
     def lasted(self) -> int | None:
-        return None if self.ended_at is None else max(0, self.ended_at - self.started_at)
+        if self.ended_at is None:
+            return None
+        return max(0, self.ended_at - self.started_at)
 
 
 @lru_cache(_TEXTS_KEPT)
@@ -71,11 +73,17 @@ def groups_of(said: PickupPolicies, *, several_sources: bool) -> CounterPolicy:
         several_sources: whether any attempt of the record might be made from more than one address.
     """
     tenant = PickupField.TENANT_ID
-    kinds = {found for policy in said.policies if (found := policy.groups.get(tenant))}
+    kinds = set[tuple[FieldGroup, ...]]()
+    for policy in said.policies:
+        groups = policy.groups.get(tenant)
+        if groups:
+            kinds.add(groups)
     is_shared = all(tenant in policy.fields for policy in said.policies) and len(kinds) <= 1
     if not is_shared or (several_sources and tells_sources(said)):
         return CounterPolicy(groups={})
-    return CounterPolicy((tenant,), {tenant: kinds.pop()} if kinds else {})
+    if not kinds:
+        return CounterPolicy((tenant,), {})
+    return CounterPolicy((tenant,), {tenant: kinds.pop()})
 
 
 def tells_sources(said: PickupPolicies) -> bool:

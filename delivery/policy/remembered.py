@@ -61,7 +61,12 @@ class SavedRate:
 
     def encoded(self) -> str:
         rate = [self.rate.count, self.rate.interval]
-        spent = [[None if at == LONG_AGO else at, many] for at, many in self.spent]
+        spent = list[tuple[int | None, int]]()
+        for at, many in self.spent:
+            if at == LONG_AGO:
+                spent.append((None, many))
+            else:
+                spent.append((at, many))
         found = {
             "algorithm": self.algorithm.value,
             "rate": rate,
@@ -79,9 +84,14 @@ class SavedRate:
             ValueError, KeyError, TypeError, AttributeError: it was not.
         """
         found = json.loads(text)
-        spent = tuple((LONG_AGO if at is None else int(at), int(many)) for at, many in found["spent"])
+        spent = list[tuple[int, int]]()
+        for at, many in found["spent"]:
+            if at is None:
+                spent.append((LONG_AGO, int(many)))
+            else:
+                spent.append((int(at), int(many)))
         rate = DeliveryRate(*map(int, found["rate"]))
-        return cls(RateAlgorithm(found["algorithm"]), rate, spent, int(found["ahead"]), int(found["number"]))
+        return cls(RateAlgorithm(found["algorithm"]), rate, tuple(spent), int(found["ahead"]), int(found["number"]))
 
 
 @dataclass(slots=True, eq=False)
@@ -129,7 +139,9 @@ class CounterMemory:
     @property
     def may_begin(self) -> int:
         """How many the next row should let begin."""
-        return 0 if self.gone else self.most
+        if self.gone:
+            return 0
+        return self.most
 
     def is_written(self, row: SavedRate, begun: int, now: int) -> None:
         """A row was made at that time, when this number had begun."""
@@ -184,7 +196,9 @@ class KeptRates:
             found = CounterMemory(self, name, place, state)
             self.living[name] = found
             self.closing.pop(name, None)
-        found.place, found.state, found.most = place, state, max(1, state.rate.count // AHEAD)
+        found.place = place
+        found.state = state
+        found.most = max(1, state.rate.count // AHEAD)
         if found.rate != state.rate:
             found.rate = state.rate
             found.ahead = 0
@@ -194,8 +208,12 @@ class KeptRates:
     def due(self, now: int, most: int) -> list[CounterMemory]:
         """The counters to be written now, up to a maximum; counters under which nothing begins come first."""
         urgent = sorted(self.unsaved, key=lambda one: one.ahead)
-        late = [memory for memory in self.changed if memory.saved_at + memory.state.rate.interval // AHEAD <= now]
-        return [*urgent, *(memory for memory in late if memory not in self.unsaved), *self.closing.values()][:most]
+        late = list[CounterMemory]()
+        for memory in self.changed:
+            is_late = memory.saved_at + memory.state.rate.interval // AHEAD <= now
+            if is_late and memory not in self.unsaved:
+                late.append(memory)
+        return [*urgent, *late, *self.closing.values()][:most]
 
 
 def saved_rate(memory: CounterMemory, ahead: int, number: int) -> SavedRate:
@@ -216,4 +234,6 @@ def policy_names(policies: Sequence[CounterPolicy]) -> tuple[str, ...]:
 
 
 def _moved(at: int, instants: Instants) -> int:
-    return at if at == LONG_AGO else instants(at)
+    if at == LONG_AGO:
+        return at
+    return instants(at)

@@ -56,8 +56,12 @@ class WaitSums:
         return None
 
     def _widen(self, last_begun: int, last_ended: int, longest: int) -> None:
-        self.last_begun = last_begun if self.last_begun is None else max(self.last_begun, last_begun)
-        self.last_ended = last_ended if self.last_ended is None else max(self.last_ended, last_ended)
+        if self.last_begun is not None:
+            last_begun = max(self.last_begun, last_begun)
+        if self.last_ended is not None:
+            last_ended = max(self.last_ended, last_ended)
+        self.last_begun = last_begun
+        self.last_ended = last_ended
         self.longest = max(self.longest, longest)
 
 
@@ -108,7 +112,7 @@ class PolicyUse:
     most: int = 0
 
     def count(self, use: CounterUse) -> None:
-        self.add(PolicyUse(1, 1 if use.refusals else 0, use.refusals, use.held, use.most))
+        self.add(PolicyUse(1, int(bool(use.refusals)), use.refusals, use.held, use.most))
 
     def add(self, other: "PolicyUse") -> None:
         self.counters += other.counters
@@ -196,17 +200,25 @@ class ReplaySums:
     def _recorded(self, one: RecordedAttempt, lasting: int) -> None:
         self.without_end += one.ended_at is None
         self._ready(one.ready_at)
-        ended_at = one.started_at + lasting if one.ended_at is None else one.ended_at
+        ended_at = one.ended_at
+        if ended_at is None:
+            ended_at = one.started_at + lasting
         self.recorded.count(one.ready_at, one.started_at, ended_at)
 
     def _ready(self, at: int) -> None:
-        self.first_ready = at if self.first_ready is None else min(self.first_ready, at)
+        if self.first_ready is None or at < self.first_ready:
+            self.first_ready = at
 
     def _delayed(self, one: RecordedAttempt, later: int | None) -> None:
         """`later` than recorded, in milliseconds; None: it never begins."""
-        never = later is None
-        late = later or 0
-        found = DelayedValue(1, 1 if never or late else 0, 1 if never else 0, late, late)
+        found = DelayedValue(attempts=1)
+        if later is None:
+            found.delayed = 1
+            found.never = 1
+        elif later:
+            found.delayed = 1
+            found.later = later
+            found.latest = later
         self.total.add(found)
         for named in LOOKED_AT:
             if value := one.mail.values.get(named):
@@ -217,13 +229,13 @@ def most_delayed(values: Mapping[tuple[PickupField, str], DelayedValue], top: in
     """Field by field the values that were delayed most; those that never begin come first."""
     found = DelayedValues()
     for named in LOOKED_AT:
-        some = [
-            (value, delayed_value)
-            for (field_, value), delayed_value in values.items()
-            if field_ is named and delayed_value.delayed
-        ]
+        some = list[tuple[str, DelayedValue]]()
+        for (value_field, value), delayed in values.items():
+            if value_field is named and delayed.delayed:
+                some.append((value, delayed))
         some.sort(key=lambda pair: (-pair[1].never, -pair[1].later, -pair[1].delayed, pair[0]))
-        found.update({(named, value): delayed_value for value, delayed_value in some[:top]})
+        for value, delayed in some[:top]:
+            found[named, value] = delayed
     return found
 
 

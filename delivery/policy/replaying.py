@@ -139,7 +139,9 @@ class AttemptReplay:
                 following = next(coming, None)
             while picked := engine.pick(now):
                 recorded = self._ready.pop(picked.mail.id)
-                lasts = self.lasting if (lasted := recorded.lasted) is None else lasted
+                lasts = recorded.lasted
+                if lasts is None:
+                    lasts = self.lasting
                 begun = BegunAttempt(recorded, now, now + lasts * MILLI, picked.source)
                 number += 1
                 heappush(ends, (begun.ends_at, number, picked))
@@ -212,9 +214,15 @@ class AttemptReplay:
 
 def _soonest(following: RecordedAttempt | None, ends: list[tuple[int, int, Picked]], engine: PickupEngine) -> int:
     """When the next thing happens; UNKNOWN: nothing does."""
-    arrival = following.ready_at * MILLI if following else UNKNOWN
+    soonest = UNKNOWN
+    if following:
+        soonest = following.ready_at * MILLI
+    if ends:
+        soonest = min(soonest, ends[0][0])
     timer = engine.next_at()
-    return min(arrival, ends[0][0] if ends else UNKNOWN, UNKNOWN if timer is None else timer)
+    if timer is not None:
+        soonest = min(soonest, timer)
+    return soonest
 
 
 def _refusing(entry: CounterEntry) -> LimitKind:
@@ -223,11 +231,19 @@ def _refusing(entry: CounterEntry) -> LimitKind:
     if most is not None and entry.delivering >= most:
         return LimitKind.CONCURRENCY
     first_is_longest = entry.rates[0].next_at() >= entry.clear_at()
-    return LimitKind.RATE if entry.threshold.rate and first_is_longest else LimitKind.CONNECT_INTERVAL
+    if entry.threshold.rate and first_is_longest:
+        return LimitKind.RATE
+    return LimitKind.CONNECT_INTERVAL
 
 
 def most_refusing(uses: Mapping[tuple[int, CounterKey], CounterUse], top: int) -> list[CounterUse]:
     """Those that held back most attempts, then those that counted most deliveries at once; suspensions all of them."""
     ordered = sorted(uses.values(), key=lambda one: (-one.held, -one.refused_for, -one.most, one.place))
-    kept = [use for use in ordered if use.place[0] >= 0][:top]
-    return [use for use in ordered if use.place[0] < 0] + kept
+    suspensions = list[CounterUse]()
+    counters = list[CounterUse]()
+    for use in ordered:
+        if use.place[0] < 0:
+            suspensions.append(use)
+        else:
+            counters.append(use)
+    return suspensions + counters[:top]

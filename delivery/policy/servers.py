@@ -115,7 +115,10 @@ class Members:
         is_new = self.since.get(name) == self.epoch
         if complete or (is_new and not self.before):
             return now
-        return now.least(NO_SHARE if is_new else _share_among(self.before, name))
+        before = NO_SHARE
+        if not is_new:
+            before = _share_among(self.before, name)
+        return now.least(before)
 
     def place(self, name: ServerName) -> LimitShare:
         """What the server has once all have adopted this list."""
@@ -131,11 +134,10 @@ class Members:
         if not self.is_complete(memberships):
             return None
         stay = {name: since for name, since in self.since.items() if name in memberships or name not in absent}
-        new = sorted(
-            name
-            for name, membership in memberships.items()
-            if name not in stay and membership.state is MembershipState.SERVING
-        )
+        new = list[ServerName]()
+        for name in sorted(memberships):
+            if name not in stay and memberships[name].state is MembershipState.SERVING:
+                new.append(name)
         if not new and len(stay) == len(self.since):
             return None
         epoch = self.epoch + 1
@@ -151,4 +153,6 @@ def _goes_by(membership: Membership | None, epoch: int) -> bool:
 
 
 def _share_among(names: tuple[ServerName, ...], name: ServerName) -> LimitShare:
-    return LimitShare(((names.index(name), len(names)),)) if name in names else NO_SHARE
+    if name not in names:
+        return NO_SHARE
+    return LimitShare(((names.index(name), len(names)),))

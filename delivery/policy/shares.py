@@ -64,18 +64,21 @@ def shared(threshold: Threshold, share: LimitShare, turn: int) -> Threshold:
     """
     if not threshold.is_shared:
         return threshold
-    rate = threshold.rate
-    apart = threshold.connect_interval
-    concurrency = None if threshold.concurrency is None else share.of(threshold.concurrency, turn)
-    count = share.of(rate.count, turn) if rate else 1
-    if not share.places or not count:
+    if not share.places:
         return Threshold(0, stop=threshold.stop)
-    return Threshold(
-        concurrency,
-        DeliveryRate(count, rate.interval) if rate else None,
-        apart * share.servers if apart else None,
-        threshold.stop,
-    )
+    concurrency = threshold.concurrency
+    if concurrency is not None:
+        concurrency = share.of(concurrency, turn)
+    rate = threshold.rate
+    if rate:
+        count = share.of(rate.count, turn)
+        if not count:
+            return Threshold(0, stop=threshold.stop)
+        rate = DeliveryRate(count, rate.interval)
+    apart = None
+    if threshold.connect_interval:
+        apart = threshold.connect_interval * share.servers
+    return Threshold(concurrency, rate, apart, threshold.stop)
 
 
 ShareChanges = tuple[tuple[int, LimitShare], ...]
@@ -117,12 +120,18 @@ class ServerShare:
 
         All this by the clock of this process, which must have counted nothing yet.
         """
-        self._had, self.number, self.kept = list(changes), number, KeptRates(saved, now)
+        self._had = list(changes)
+        self.number = number
+        self.kept = KeptRates(saved, now)
 
     def change(self, share: LimitShare, now: int, *, spent: bool) -> None:
         """Have another share from now on; not `spent`: it is as if it had always had this one."""
-        kept = [*self._had, (now, share)][-_CHANGES_MAX:] if spent else [(LONG_AGO, share)]
-        self._had = kept if kept[0][0] == LONG_AGO else [(LONG_AGO, NO_SHARE), *kept]
+        kept = [(LONG_AGO, share)]
+        if spent:
+            kept = [*self._had, (now, share)][-_CHANGES_MAX:]
+        if kept[0][0] != LONG_AGO:
+            kept = [(LONG_AGO, NO_SHARE), *kept]
+        self._had = kept
         self.number += 1
 
     def hold_until(self, at: int, now: int) -> None:
@@ -154,11 +163,16 @@ class ServerShare:
         So was what an earlier process may have spent. Of a rate that it kept, its row says how much, and knows of all
         changes of the share up to its number.
         """
-        saved = self.kept.saved.get(self._name(entry)) if self.kept else None
-        known = len(self._had) - max(0, self.number - saved.number) if saved else 0
+        saved = None
+        resumed_at = None
+        if self.kept:
+            saved = self.kept.saved.get(self._name(entry))
+            resumed_at = self.kept.resumed_at
+        known = 0
+        if saved:
+            known = len(self._had) - max(0, self.number - saved.number)
         self._set(entry, policy, algorithm, self._had[:1], spent=False)
         self._set(entry, policy, algorithm, self._had[1 : max(1, known)], spent=True)
-        resumed_at = self.kept.resumed_at if self.kept else None
         is_known = saved is not None and known > 0 and saved.algorithm is algorithm
         if saved and is_known and resumed_at is not None and entry.threshold.rate:
             entry.take_up(saved.state(resumed_at), algorithm, resumed_at)
@@ -179,7 +193,9 @@ class ServerShare:
     ) -> None:
         key = entry.place[1]
         threshold = policy.threshold(key) or Threshold()
-        turn = turn_of(policy, key) if threshold.is_shared else 0
+        turn = 0
+        if threshold.is_shared:
+            turn = turn_of(policy, key)
         for at, share in changes:
             entry.limit(shared(threshold, share, turn), algorithm, at, gain_spent=spent)
         entry.shared = threshold.is_shared

@@ -90,13 +90,16 @@ class CounterEntry:
         With `gain_spent` what a rate allows more than before counts as begun now.
         """
         known = iter(self.rates)
-        rate = next(known) if self.threshold.rate else None
+        rate = None
+        if self.threshold.rate:
+            rate = next(known)
         gap = next(known, None)
         states = (
             _continued(rate, threshold.rate, algorithm, now, gain_spent=gain_spent),
             _continued(gap, threshold.connects, RateAlgorithm.TOKEN_BUCKET, now, gain_spent=gain_spent),
         )
-        self.threshold, self.rates = threshold, tuple(state for state in states if state is not None)
+        self.threshold = threshold
+        self.rates = tuple(state for state in states if state is not None)
 
     def take_up(self, state: RateState, algorithm: RateAlgorithm, now: int) -> None:
         """Have this state of its rate; what the rate allows more than the state's own counts as begun then."""
@@ -122,10 +125,11 @@ def _continued(
 ) -> RateState | None:
     if rate is None:
         return None
-    gained = rate.count - (state.rate.count if state else 0)
+    gained = rate.count
     if state is None:
         state = algorithm.state(rate)
     else:
+        gained -= state.rate.count
         state.change(rate, now)
     if gain_spent and gained > 0:
         state.spend(gained, now)
@@ -161,7 +165,7 @@ class SubQueue:
         return chain.from_iterable(self.counters.values())
 
     def add(self, mail: ActiveMail) -> None:
-        (self.urgent if mail.urgent else self.normal).append(mail)
+        self._mails_like(mail).append(mail)
 
     def take(self) -> ActiveMail:
         if self.urgent and not (self.normal and self.urgent_in_a_row >= URGENT_IN_A_ROW):
@@ -171,11 +175,18 @@ class SubQueue:
         return self.normal.popleft()
 
     def remove(self, mail: ActiveMail) -> None:
-        (self.urgent if mail.urgent else self.normal).remove(mail)
+        self._mails_like(mail).remove(mail)
+
+    def _mails_like(self, mail: ActiveMail) -> deque[ActiveMail]:
+        if mail.urgent:
+            return self.urgent
+        return self.normal
 
     def ahead_of(self, mail: ActiveMail) -> int:
         """How many mails come before one that is here, if no urgent one comes meanwhile."""
-        return self.urgent.index(mail) if mail.urgent else len(self.urgent) + self.normal.index(mail)
+        if mail.urgent:
+            return self.urgent.index(mail)
+        return len(self.urgent) + self.normal.index(mail)
 
     def refusing(self, now: int) -> dict[str, CounterEntry]:
         """By source address, the counter that refuses it for longest; a source that may be used is not there."""

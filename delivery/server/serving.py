@@ -192,7 +192,9 @@ class DeliveryServer:
 
     def samples(self) -> Iterable[MetricSample]:
         """What monitoring is told of the present moment."""
-        stages = Counter(entry.stage for held in self._held.values() for entry in held.active.values())
+        stages = Counter[EntryStage]()
+        for held in self._held.values():
+            stages.update(entry.stage for entry in held.active.values())
         yield from delivery_samples(self.queue.name, self.ended, stages, len(self._held), self.clock.micros())
         yield from pickup_samples(self.queue.name, self.engine.figures(self._work.nanos()))
         yield from uncertain_samples(self.queue.name, self._work.journal.uncertain)

@@ -217,7 +217,9 @@ class HookOrders:
         for order in list(self._unwritten.values()):
             if not order.has_ended(self._now):
                 await ledger.put(order, self._now)
-                event = OrderEvent.RENEWED if order.id in self._renewed else OrderEvent.ADDED
+                event = OrderEvent.ADDED
+                if order.id in self._renewed:
+                    event = OrderEvent.RENEWED
                 await self._record(ledger, event, order)
             if self._unwritten.get(order.id) is order:
                 del self._unwritten[order.id]

@@ -16,7 +16,7 @@ from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.rates import LONG_AGO
 from mailmend.delivery.policy.remembered import CounterMemory, Instants, KeptRates, saved_rate
 from mailmend.delivery.policy.servers import Members, Membership, RememberedMembership, ServerName
-from mailmend.delivery.policy.shares import NO_SHARE, ShareChanges
+from mailmend.delivery.policy.shares import NO_SHARE, LimitShare, ShareChanges
 from mailmend.mailqueue.background import paused
 from mailmend.model.errors import CannotReach, MailmendError
 from mailmend.model.ids import QueueName
@@ -244,4 +244,10 @@ class RememberedRates:
 
 
 def _moved(changes: ShareChanges, instants: Instants) -> ShareChanges:
-    return tuple((at if at == LONG_AGO else instants(at), share) for at, share in changes)
+    moved = list[tuple[int, LimitShare]]()
+    for at, share in changes:
+        if at == LONG_AGO:
+            moved.append((at, share))
+        else:
+            moved.append((instants(at), share))
+    return tuple(moved)

@@ -262,9 +262,8 @@ class SharedLimits:
             _LOG.info("limits are shared among other servers than before", extra=shown)
         self.members = members
         self._known = members.epoch
-        self.alone = all(
-            other.name == membership.name or other.state is MembershipState.ENDED for other in memberships.values()
-        )
+        others = [other for other in memberships.values() if other.name != membership.name]
+        self.alone = all(other.state is MembershipState.ENDED for other in others)
         self._settled = complete and since is not None and membership.adopted >= members.epoch
         self.wake()
         return membership.adopted < members.epoch and self.engine.fits(members.place(membership.name))
@@ -272,9 +271,11 @@ class SharedLimits:
     def _absent(self, members: Members, memberships: Mapping[ServerName, Membership]) -> frozenset[ServerName]:
         """Members whose memberships have been missed for long enough."""
         now = self._nanos()
-        self._absent_since = {
-            name: self._absent_since.get(name, now) for name in members.since if name not in memberships
-        }
+        absent_since = dict[ServerName, int]()
+        for name in members.since:
+            if name not in memberships:
+                absent_since[name] = self._absent_since.get(name, now)
+        self._absent_since = absent_since
         return frozenset(name for name, at in self._absent_since.items() if now - at >= nanos_in(ABSENT_FOR))
 
     async def _take(self) -> bool:

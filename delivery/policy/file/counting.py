@@ -21,8 +21,8 @@ from mailmend.delivery.policy.file.nodes import (
 )
 from mailmend.delivery.policy.policy import (
     CounterPolicy,
+    ExactValue,
     FieldGroup,
-    GroupName,
     PickupField,
     Threshold,
     ThresholdCondition,
@@ -116,12 +116,19 @@ def _counted_together(
         BadPolicyFile: one of them cannot be used.
     """
     fields = dict[PickupField, tuple[FieldGroup, ...]]()
-    listed = list(parts["fields"].listed("fields")) if "fields" in parts else []
+    listed = list[PolicyNode]()
+    if "fields" in parts:
+        listed = list(parts["fields"].listed("fields"))
     for node, (named, grouped) in read_each(listed, lambda node: (node, _field(node, known))):
         if named in fields:
             node.fail(f"{named.value} is counted by twice")
-        fields[named] = tuple(_groups(named, grouped)) if grouped else ()
-    condition = partial(_condition, fields if len(fields) == len(listed) else None, limit)
+        fields[named] = ()
+        if grouped:
+            fields[named] = tuple(_groups(named, grouped))
+    known_fields: GroupedFields | None = None
+    if len(fields) == len(listed):
+        known_fields = fields
+    condition = partial(_condition, known_fields, limit)
     conditions = read_part(parts, "conditions", lambda node: tuple(read_each(node.listed("conditions"), condition)), ())
     return {
         "fields": tuple(fields),
@@ -195,9 +202,10 @@ def _refuse_unknown(named: PickupField, node: PolicyNode, groups: Sequence[Field
 
 def _refuse_members(node: PolicyNode, patterns: Iterable[ValuePattern], groups: Sequence[FieldGroup]) -> None:
     """A value that belongs to a group is counted as that: no condition on it alone would ever hold."""
-    for pattern in patterns if groups else ():
-        value = None if isinstance(pattern, GroupName) else getattr(pattern, "value", None)
-        holding = [group for group in groups if value and group.holds(value)]
-        if holding:
-            name = holding[0].name
-            node.note(f"{value} is counted as #{name}, and never alone", f"Write '#{name}'.")
+    for pattern in patterns:
+        if not isinstance(pattern, ExactValue) or not pattern.value:
+            continue
+        for group in groups:
+            if group.holds(pattern.value):
+                node.note(f"{pattern.value} is counted as #{group.name}, and never alone", f"Write '#{group.name}'.")
+                break

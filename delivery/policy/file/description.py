@@ -19,6 +19,7 @@ from mailmend.delivery.policy.file.forms import (
     Scalar,
     by_name,
     defined,
+    described,
     list_schema,
     object_schema,
     one_or_more,
@@ -112,7 +113,9 @@ _NO_GROUP: Final[JsonSchema] = {"not": {"type": "string", "pattern": "^#"}}
 
 
 def _value(field: MatchedField) -> JsonSchema:
-    return _ADDRESS if field.is_address else ANY_VALUE
+    if field.is_address:
+        return _ADDRESS
+    return ANY_VALUE
 
 
 def _patterns(fields: Iterable[MatchedField]) -> dict[str, JsonSchema]:
@@ -158,13 +161,10 @@ def _condition(body: str, limits: FileForm, key: str, fields: Iterable[PickupFie
 
 def _counted(fields: tuple[PickupField, ...], condition: str, limits: str) -> tuple[FilePart, ...]:
     """What a policy and a quota say alike: what is counted together, and its limits."""
-    groups = {
-        field.value: {
-            "description": "Values that are counted as one, by the name of their group.",
-            **by_name(list_schema(_value(field)), GROUP_NAME),
-        }
-        for field in fields
-    }
+    groups = dict[str, JsonSchema]()
+    for field in fields:
+        described_group = by_name(list_schema(_value(field)), GROUP_NAME)
+        groups[field.value] = described("Values that are counted as one, by the name of their group.", described_group)
     grouped = {**object_schema(groups), "minProperties": 1, "maxProperties": 1}
     named = {"enum": [field.value for field in fields]}
     return (
@@ -193,7 +193,9 @@ def _field_names(fields: Iterable[PickupField]) -> list[str]:
 
 
 def _seconds(nanos: int | None) -> float | None:
-    return nanos / SECOND if nanos else None
+    if not nanos:
+        return None
+    return nanos / SECOND
 
 
 def _rate() -> JsonSchema:

@@ -27,7 +27,9 @@ class BadPolicyFile(WrongUse):
         self, file: str, place: Place, problem: str, *, mend: str = "", refused: Sequence["BadPolicyFile"] = ()
     ) -> None:
         what = f"{file}, line {place.line}, column {place.column}: {problem}\n{place.pointed}"
-        super().__init__(_shown(refused) if refused else what, mend=mend)
+        if refused:
+            what = _shown(refused)
+        super().__init__(what, mend=mend)
         self.file = file
         self.place = place
         self.problem = problem
@@ -38,6 +40,8 @@ def _shown(refused: Sequence[BadPolicyFile]) -> str:
     lines = [str(error) for error in refused[:REFUSED_SHOWN]]
     more = len(refused) - REFUSED_SHOWN
     if more > 0:
-        stopped = "; the rest of the file was not read" if len(refused) >= REFUSED_MAX else ""
+        stopped = ""
+        if len(refused) >= REFUSED_MAX:
+            stopped = "; the rest of the file was not read"
         lines.append(f"and {more} more{stopped}")
     return "\n".join(lines)

@@ -160,7 +160,9 @@ class FileForm:
 
 
 def described(text: str, schema: JsonSchema) -> JsonSchema:
-    return {"description": text, **schema} if text else schema
+    if not text:
+        return schema
+    return {"description": text, **schema}
 
 
 def object_schema(parts: Mapping[str, JsonSchema]) -> JsonSchema:
@@ -170,8 +172,11 @@ def object_schema(parts: Mapping[str, JsonSchema]) -> JsonSchema:
 
 def by_name(schema: JsonSchema, name: Scalar | None = None) -> JsonSchema:
     """A mapping of things by their name."""
-    names = {"propertyNames": whole(name.pattern)} if name else {}
-    return {"type": "object", **names, "additionalProperties": schema}
+    found: dict[str, Any] = {"type": "object"}
+    if name:
+        found["propertyNames"] = whole(name.pattern)
+    found["additionalProperties"] = schema
+    return found
 
 
 def list_schema(items: JsonSchema) -> JsonSchema:

@@ -44,7 +44,9 @@ def _rule(node: PolicyNode) -> IncomingRule:
     patterns = read_part(parts, "if", lambda part: dict(_patterns(part)), {})
     values = chain.from_iterable(patterns.values())
     expressions = [value for value in values if isinstance(value, RegexValues)]
-    known = expressions if len(node.refused) == refused_before else None
+    known: Expressions = None
+    if len(node.refused) == refused_before:
+        known = expressions
     rest = read_parts(parts, INCOMING, set=lambda part: dict(_set(part, known)), remove=_removed)
     return IncomingRule(patterns, **rest)
 
@@ -99,7 +101,9 @@ def _set(node: PolicyNode, expressions: Expressions) -> SetValues:
 
 
 def _attributes(node: PolicyNode, expressions: Expressions) -> SetValues:
-    own = {**SET_ATTRIBUTES, **{name: name for name in SET_ATTRIBUTES.values()}}
+    own = dict(SET_ATTRIBUTES)
+    for name in SET_ATTRIBUTES.values():
+        own[name] = name
     for name, key, value in node.items("attributes"):
         if name in own:
             mend = f"Write it as {own[name]}: below set."
@@ -114,9 +118,10 @@ def _attributes(node: PolicyNode, expressions: Expressions) -> SetValues:
 
 def _template(name: str, expressions: Expressions, node: PolicyNode) -> ValueTemplate:
     template = node.parsed(ValueTemplate.parse, "a value")
-    why = unknown_name(template, expressions) if expressions is not None else ""
-    if why:
-        node.fail(why)
+    if expressions is not None:
+        why = unknown_name(template, expressions)
+        if why:
+            node.fail(why)
     if not template.names:
         node.parsed(lambda text: checked_value(name, text, _SOME_TIME), "a value")
     return template

@@ -59,8 +59,10 @@ class ValueLists:
     def named(self, name: str, field: MatchedField, node: "PolicyNode") -> tuple[ValuePattern, ...]:
         """The values of a list, which are read once for each field; `node` names the list."""
         if name not in self.values:
-            meant = f"Did you mean {name!r}? " if ascii_domain(name) and "." in name else ""
-            node.fail(f"there is no list '@{name}'", f"{meant}There are: {', '.join(self.values) or 'none'}.")
+            mend = f"There are: {', '.join(self.values) or 'none'}."
+            if ascii_domain(name) and "." in name:
+                mend = f"Did you mean {name!r}? {mend}"
+            node.fail(f"there is no list '@{name}'", mend)
         self.used.add(name)
         self.count += len(self.values[name])
         if self.count > PATTERNS_MAX:
@@ -101,8 +103,10 @@ class PolicyNode:
         except UnicodeEncodeError as error:
             raise BadPolicyFile(file, _place(lines, 0, 0), "half a character is in it") from error
         except yaml.MarkedYAMLError as error:
+            place = _place(lines, 0, 0)
             mark = error.problem_mark
-            place = _place(lines, mark.line, mark.column) if mark else _place(lines, 0, 0)
+            if mark:
+                place = _place(lines, mark.line, mark.column)
             raise BadPolicyFile(file, place, f"this is not YAML: {error.problem}") from error
         except yaml.YAMLError as error:
             raise BadPolicyFile(file, _place(lines, 0, 0), f"this is not YAML: {error}") from error
@@ -339,11 +343,13 @@ class _Composer:
             return self._repeated(event)
         if event.anchor in self.anchors:
             self._fail(event, f"the anchor &{event.anchor} is there twice")
-        kind = yaml.MappingNode if isinstance(event, yaml.MappingStartEvent) else yaml.SequenceNode
+        node: yaml.Node
         if isinstance(event, yaml.ScalarEvent):
             node = yaml.ScalarNode(event.tag, event.value, event.start_mark, event.end_mark, event.style)
+        elif isinstance(event, yaml.MappingStartEvent):
+            node = yaml.MappingNode(event.tag, [], event.start_mark, event.end_mark)
         else:
-            node = kind(event.tag, [], event.start_mark, event.end_mark)
+            node = yaml.SequenceNode(event.tag, [], event.start_mark, event.end_mark)
         if event.anchor:
             self.anchors[event.anchor] = node
             if isinstance(event, yaml.ScalarEvent):

@@ -39,7 +39,9 @@ class PolicyFile:
 
     def place_of(self, path: DocumentPath) -> Place:
         """Where that is; a file that is a list alone is one of policies."""
-        return self.top.place_of(path[1:] if self.top.is_list else path)
+        if self.top.is_list:
+            path = path[1:]
+        return self.top.place_of(path)
 
 
 def read_policies(file: Path) -> PolicyFile:
@@ -58,7 +60,9 @@ def read_policies(file: Path) -> PolicyFile:
             )
         text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        why: str | None = "it is not UTF-8"
+        if isinstance(error, OSError):
+            why = error.strerror
         raise WrongUse(f"the policy file {file} cannot be read: {why}") from error
     return policies_of(text, str(file))
 
@@ -79,7 +83,9 @@ def policies_of(text: str, file: str) -> PolicyFile:
 
 
 def _said(top: PolicyNode) -> PickupPolicies:
-    parts = {"policies": top} if top.is_list else top.parts(FILE)
+    parts: Mapping[str, PolicyNode] = {"policies": top}
+    if not top.is_list:
+        parts = top.parts(FILE)
     if "lists" in parts:
         top.lists.values = dict(_lists(parts["lists"]))
     algorithm = read_part(parts, "rate", _algorithm, RateAlgorithm.TOKEN_BUCKET)

@@ -141,7 +141,7 @@ class ClientConnection(SMTP):
             enable_SMTPUTF8=True,
             hostname=self._settings.host_name,
             ident="LMTP mailmend" if self._lmtp else "ESMTP mailmend",
-            tls_context=together.tls and together.tls.context,
+            tls_context=together.tls.context if together.tls else None,
             timeout=min(limits.idle_max, limits.mail_wait_max, limits.mail_time_max).total_seconds(),
             loop=asyncio.get_running_loop(),
         )
@@ -393,7 +393,7 @@ class ClientConnection(SMTP):
         self._set_post_data_state()
         try:
             if isinstance(content, SmtpReply):
-                answers: Sequence[SmtpReply] = [content for _ in recipients]
+                answers: Sequence[SmtpReply] = [content] * len(recipients)
             else:
                 answers = await self._together.intake.take(sender, recipients, origin, content)
         finally:

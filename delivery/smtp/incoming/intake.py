@@ -105,7 +105,7 @@ class MailIntake:
         Rules and the queue get the lines of the mail as `canonical_lines` has them. A mail with NUL bytes is refused.
         """
         if b"\0" in content:
-            return [replies.NUL for _ in recipients]
+            return [replies.NUL] * len(recipients)
         put = asyncio.ensure_future(self._taken(sender, recipients, origin, canonical_lines(content)))
         self._puts.add(put)
         put.add_done_callback(self._has_put)
@@ -119,9 +119,9 @@ class MailIntake:
         self, sender: NamedSender, recipients: Sequence[NamedRecipient], origin: MailOrigin, content: bytes
     ) -> Sequence[SmtpReply]:
         if has_long_header(content):
-            return [replies.LONG_HEADER for _ in recipients]
+            return [replies.LONG_HEADER] * len(recipients)
         if goes_in_a_circle(content):
-            return [replies.CIRCLE for _ in recipients]
+            return [replies.CIRCLE] * len(recipients)
         mail_id = str(self.clock.random_uuid())
         at = instant_of(self.clock.micros())
         received = received_field(origin, self.host_name, mail_id, at)

@@ -228,11 +228,18 @@ def incoming_mail(
     mail_id: str, sender: NamedSender, recipients: Sequence[NamedRecipient], origin: MailOrigin, at: datetime
 ) -> Mail:
     """The envelope as a queue holds it, with the sender's wishes where James keeps them."""
+    notify = dict[str, str]()
+    original = dict[str, str]()
+    for recipient in recipients:
+        if recipient.notify:
+            notify[recipient.address] = recipient.notify
+        if recipient.original:
+            original[recipient.address] = recipient.original
     wishes: dict[str, Any] = {
         "dsn-ret": sender.returned,
         "dsn-envid": sender.envelope_id,
-        "dsn-notify": {recipient.address: recipient.notify for recipient in recipients if recipient.notify},
-        "dsn-orcpt": {recipient.address: recipient.original for recipient in recipients if recipient.original},
+        "dsn-notify": notify,
+        "dsn-orcpt": original,
     }
     return Mail(
         f"Mail-{mail_id}",

@@ -112,7 +112,11 @@ def _inner(address: IPv6Address) -> IPv4Address | None:
 def loopback_of(sources: Iterable[SourceAddress]) -> tuple[IpNetwork, ...]:
     """The networks of loopback that these sources are in: a server that sends from there reaches nothing else."""
     addresses = [ip_of(source.address) for source in sources if source.address]
-    return tuple(network for network in LOOPBACK if any(address in network for address in addresses))
+    found = list[IpNetwork]()
+    for network in LOOPBACK:
+        if any(address in network for address in addresses):
+            found.append(network)
+    return tuple(found)
 
 
 def is_of_interface(address: IpAddress) -> bool:

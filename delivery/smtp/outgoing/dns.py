@@ -276,7 +276,10 @@ class _Lookups:
     async def _of_hosts(self, domain: str, wanted: Sequence[tuple[int, str]], named: _Answered) -> DomainServers:
         """The first hosts by preference that can be reached; those behind them are asked for where none can."""
         own = self._settings.own
-        limit = min((preference for preference, host in wanted if own.is_named(host)), default=math.inf)
+        limit = math.inf
+        for preference, host in wanted:
+            if own.is_named(host):
+                limit = min(limit, preference)
         before = [(preference, host) for preference, host in wanted if preference < limit]
         search = _HostSearch(self._settings, limit, named.seconds, named.exists)
         count = self._settings.hosts_max

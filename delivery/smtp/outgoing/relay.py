@@ -195,11 +195,9 @@ class KeptConnections:
     def part_with(self, connection: SmtpConnection) -> None:
         """End it; the server's side of that is waited for at the end."""
         leaving = connection.quit()
-        self._leaving = [
-            leaving_connection
-            for leaving_connection in (*self._leaving, leaving)
-            if leaving_connection and not leaving_connection.is_gone
-        ]
+        self._leaving = [other for other in self._leaving if not other.is_gone]
+        if leaving:
+            self._leaving.append(leaving)
 
     async def end(self) -> None:
         for kept in list(self._kept):
