@@ -39,11 +39,6 @@ _ENTRY: Final = re.compile(r"((?:\\.|[^\\\s=:])+)(?:\s*[=:]\s*|\s+|$)(.*)", re.D
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _CONTINUED: Final = re.compile(r"(?<!\\)(?:\\\\)*\\\n\s*")
 _CHARACTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_LOGINS: Final = {
-    PulsarAuth.NONE: (),
-    PulsarAuth.TOKEN: ("authentication.token",),
-    PulsarAuth.BASIC: ("authentication.basic.userId", "authentication.basic.password"),
-}
 
 
 def parse_pulsar_properties(text: str) -> PulsarSettings:
@@ -56,8 +51,12 @@ def parse_pulsar_properties(text: str) -> PulsarSettings:
 
     def value_of(name: str) -> str:
         value = found.get(name, "")
-        if not value or "${" in value:
-            why = "is to be filled in by James" if value else "is missing"
+        why = ""
+        if not value:
+            why = "is missing"
+        elif "${" in value:
+            why = "is to be filled in by James"
+        if why:
             raise BadSettings(f"{name} {why} in pulsar.properties", mend="Write the value there, or use --broker.")
         return value
 
@@ -67,24 +66,39 @@ def parse_pulsar_properties(text: str) -> PulsarSettings:
             "authentication.type in pulsar.properties is not one that James knows",
             mend="Write no-auth, token or basic.",
         )
-    login = [value_of(name) for name in _LOGINS[PulsarAuth(kind)]]
+    username = ""
+    password = ""
+    match PulsarAuth(kind):
+        case PulsarAuth.NONE:
+            pass
+        case PulsarAuth.TOKEN:
+            password = value_of("authentication.token")
+        case PulsarAuth.BASIC:
+            username = value_of("authentication.basic.userId")
+            password = value_of("authentication.basic.password")
     try:
         settings = replace(
             parse_pulsar(value_of("broker.uri")),
             admin=parse_management(value_of("admin.uri")),
             namespace=value_of("namespace"),
-            username=login[0] if len(login) > 1 else "",
+            username=username,
         )
     except MailmendError as error:
         raise BadSettings(f"pulsar.properties: {error.what}", mend=error.mend) from error
-    return with_password(settings, login[-1] if login else "")
+    return with_password(settings, password)
 
 
 def properties_in(text: str) -> Mapping[str, str]:
     """A file of Java properties."""
     lines = _CONTINUED.sub(lambda found: found[0].partition("\\\n")[0], text.replace("\r\n", "\n")).split("\n")
-    entries = (_ENTRY.fullmatch(line.strip()) for line in lines if line.strip()[:1] not in {"", "#", "!"})
-    return {_unescaped(found[1]): _unescaped(found[2]) for found in entries if found}
+    properties = dict[str, str]()
+    for line in lines:
+        stripped = line.strip()
+        if stripped.startswith(("#", "!")):
+            continue
+        if found := _ENTRY.fullmatch(stripped):
+            properties[_unescaped(found[1])] = _unescaped(found[2])
+    return properties
 
 
 def _unescaped(text: str) -> str:
@@ -92,7 +106,9 @@ def _unescaped(text: str) -> str:
 
 
 def _character(escape: str) -> str:
-    return chr(int(escape[1:], 16)) if len(escape) > 1 else _CHARACTERS.get(escape, escape)
+    if len(escape) > 1:
+        return chr(int(escape[1:], 16))
+    return _CHARACTERS.get(escape, escape)
 
 
 TABLE: Final = "queue"
@@ -149,8 +165,12 @@ Local = Callable[[str], Mapping[str, str] | None]
 
 def broker_of(options: Mapping[str, Any], context: click.Context, local: Local) -> BrokerSettings:
     """The broker from options, environment and files together."""
-    contacts = {} if options["broker"] else contacts_of(local, "rabbitmq", "no message broker is named", _NAME_BROKER)
-    url = options["broker"] or contacts["amqp"]
+    url = options["broker"]
+    local_api = None
+    if not url:
+        contacts = contacts_of(local, "rabbitmq", "no message broker is named", _NAME_BROKER)
+        url = contacts["amqp"]
+        local_api = contacts.get("management")
     _refuse_typed_password(url, context)
     found = parse_broker(url)
     password = _broker_password(options, context, found.password)
@@ -160,13 +180,14 @@ def broker_of(options: Mapping[str, Any], context: click.Context, local: Local) 
             mend="Set MAILMEND_BROKER_PASSWORD, or name a --broker-password-file.",
         )
     password = password or GUEST
-    management = options["broker_management"]
-    api = management or contacts.get("management")
+    management = None
+    if api := options["broker_management"] or local_api:
+        management = ManagementSettings(api, found.username, password)
     return replace(
         found,
         password=password,
         tls=_broker_tls(options, secure=found.tls is not None),
-        management=ManagementSettings(api, found.username, password) if api else None,
+        management=management,
         form=QueueForm(Form(options["broker_form"]), options["broker_replicas"]),
     )
 
@@ -202,12 +223,16 @@ def _pulsar_named(url: str) -> PulsarSettings:
 def target_of(options: Mapping[str, Any], context: click.Context) -> BrokerSettings | PulsarSettings:
     """The broker of a second queue: by `--to-broker` and its companions, and MAILMEND_TO_PASSWORD."""
     url = options["to_broker"]
-    file = options["to_password_file"]
     authority = existing(options["to_tls_ca"])
     _refuse_typed_password(url, context, "to_broker")
     found = _pulsar_named(url) if is_pulsar(url) else parse_broker(url)
-    password = (first_line(file) if file else "") or os.environ.get("MAILMEND_TO_PASSWORD") or found.password
-    tls = replace(found.tls, ca=authority) if found.tls and authority else found.tls
+    password = ""
+    if options["to_password_file"]:
+        password = first_line(options["to_password_file"])
+    password = password or os.environ.get("MAILMEND_TO_PASSWORD") or found.password
+    tls = found.tls
+    if tls and authority:
+        tls = replace(tls, ca=authority)
     management = options["to_management"]
     if isinstance(found, PulsarSettings):
         return replace(with_password(found, password), admin=management or found.admin, tls=tls)
@@ -217,7 +242,9 @@ def target_of(options: Mapping[str, Any], context: click.Context) -> BrokerSetti
             mend="Set MAILMEND_TO_PASSWORD, or name a --to-password-file.",
         )
     password = password or GUEST
-    api = ManagementSettings(management, found.username, password) if management else None
+    api = None
+    if management:
+        api = ManagementSettings(management, found.username, password)
     form = QueueForm(Form(options["broker_form"]), options["broker_replicas"])
     return replace(found, password=password, tls=tls, management=api, form=form)
 
@@ -248,13 +275,17 @@ def _broker_password(options: Mapping[str, Any], context: click.Context, in_url:
 
 
 def _broker_tls(options: Mapping[str, Any], *, secure: bool) -> BrokerTls | None:
-    authority, certificate, key = (existing(options[f"broker_tls_{file}"]) for file in ("ca", "cert", "key"))
-    if any((authority, certificate, key)) and not secure:
+    authority = existing(options["broker_tls_ca"])
+    certificate = existing(options["broker_tls_cert"])
+    key = existing(options["broker_tls_key"])
+    if secure:
+        return BrokerTls(authority, certificate, key)
+    if authority or certificate or key:
         raise WrongUse(
             "files for TLS are named, but the broker's address begins with amqp: or pulsar:",
             mend="Write amqps:// or pulsar+ssl:// .",
         )
-    return BrokerTls(authority, certificate, key) if secure else None
+    return None
 
 
 def existing(file: Path | None) -> Path | None:

@@ -119,7 +119,9 @@ async def _checked_topics(
     clock = opened.clock
     topics = wired.topics_behind(pulsar, clock)
     blobs = wired.blobs_behind(store, wired.tables_of(opened.mail), clock, makes=False)
-    seconds = 0.0 if request.no_recheck else request.delay.total_seconds()
+    seconds = 0.0
+    if not request.no_recheck:
+        seconds = request.delay.total_seconds()
     try:
         with Workshop() as workshop:
             mails, found = await without_blobs(
@@ -127,8 +129,11 @@ async def _checked_topics(
             )
     finally:
         await topics.close()
-    named = [line.rsplit(" ", 2) for line in found]
-    return CheckedTopics(topics.namespace, mails, tuple((topic, place, mail) for topic, place, mail in named))
+    lacking = list[tuple[str, str, str]]()
+    for line in found:
+        topic, place, mail = line.rsplit(" ", 2)
+        lacking.append((topic, place, mail))
+    return CheckedTopics(topics.namespace, mails, tuple(lacking))
 
 
 def _checked_tables(
@@ -161,10 +166,11 @@ def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster |
         )
 
     async def both(connections: QueueConnections) -> MendingResult:
-        collector = collector_for(request.nodetool, connections) if request.garbagecollect else None
+        if not request.garbagecollect:
+            return await _cleaned(request, connections, caller)
+        collector = collector_for(request.nodetool, connections)
         if collector is None:
-            if request.garbagecollect:
-                caller.remark("No garbage is collected: rows and marks expire here, and their SSTables go whole.")
+            caller.remark("No garbage is collected: rows and marks expire here, and their SSTables go whole.")
             return await _cleaned(request, connections, caller)
         cost = await agreed(collector, connections, caller, dry_run=request.only_looks, yes=request.yes)
         result = await _cleaned(request, connections, caller)
@@ -177,41 +183,61 @@ def repair_queues(request: CleanupRequest, caller: Caller, opened: OpenCluster |
     return with_queues(request.settings, both, opened, makes=False)
 
 
-async def _cleaned(request: CleanupRequest, connections: QueueConnections, caller: Caller) -> MendingResult:
-    opened = connections.cluster
-    connection = request.settings.connection
-    scan = request.scanning
-    skew = scan.clock_skew.total_seconds()
-    dates = request.kind is not RunKind.CHECK
-    timing = Timing(request.margin.total_seconds() if dates else 0, skew, no_writers=not dates)
+def _as_of(request: CleanupRequest, opened: OpenCluster) -> int:
+    """T: what is written later is left alone. The T of an approved plan is not passed."""
+    skew = request.scanning.clock_skew.total_seconds()
+    if request.kind is RunKind.CHECK:
+        # A check dates nothing, so no margin has to cover the skew.
+        timing = Timing(0, skew, no_writers=True)
+    else:
+        timing = Timing(request.margin.total_seconds(), skew)
     as_of = take_as_of(opened.clock, opened.cluster, timing)
-    began = opened.clock.monotonic()
-    if approved := request.approved:
-        as_of = min(as_of, approved.head.as_of)
-    engine = chosen_engine(opened, scan, caller.remark, DELETED_MAILS)
-    settings = CleanupSettings(
+    if request.approved:
+        return min(as_of, request.approved.head.as_of)
+    return as_of
+
+
+def _cleanup_settings(request: CleanupRequest, as_of: int) -> CleanupSettings:
+    planned = None
+    if request.approved:
+        planned = _planned_in(request.approved)
+    return CleanupSettings(
         as_of,
-        scan.delay.total_seconds(),
+        request.scanning.delay.total_seconds(),
         MarksRule(request.marks),
         request.marks_age or timedelta(),
         recheck=not request.no_recheck,
-        planned=_planned_in(approved) if approved else None,
+        planned=planned,
     )
+
+
+async def _cleaned(request: CleanupRequest, connections: QueueConnections, caller: Caller) -> MendingResult:
+    opened = connections.cluster
+    scan = request.scanning
+    as_of = _as_of(request, opened)
+    began = opened.clock.monotonic()
+    engine = chosen_engine(opened, scan, caller.remark, DELETED_MAILS)
+    settings = _cleanup_settings(request, as_of)
     result = RepairResult(opened.mail.name, request.kind, engine=engine)
     examples = Examples(caller)
-    pressed = connection.is_pressed(scan.pace)
-    ledger = None if request.only_looks else opened.ledger(request.keep)
-    timed = ENQUEUED_MAILS if pressed else None
+    timed = ENQUEUED_MAILS if request.settings.connection.is_pressed(scan.pace) else None
+    ledger = None
+    if not request.only_looks:
+        ledger = opened.ledger(request.keep)
     throttle = throttle_of(opened, scan.rows_per_second, timed, scan.level, ledger)
     pace = Pace(scan.rows_per_second, opened.clock, throttle)
     view = connections.view_over(PacedAsyncTables(connections.tables, pace))
     scanner = queue_scanner(opened, engine, scan.level, pace)
-    blobs = connections.blobs if request.settings.blobs else None
+    blobs = None
+    if request.settings.blobs:
+        blobs = connections.blobs
     parts = (view, scanner, caller.progress, blobs, connections.broker)
     if ledger is None:
         with plan_wanted(request.plan, lambda: _head_of(request, opened, as_of)) as plan:
-            queues = await QueueCleanup(*parts, on_mark=_adder(plan) if plan else None).run(settings)
-            if plan:
+            if plan is None:
+                queues = await QueueCleanup(*parts).run(settings)
+            else:
+                queues = await QueueCleanup(*parts, on_mark=_adder(plan)).run(settings)
                 _add_to(plan, queues)
         _sum_up(result, queues, examples.take)
     else:
@@ -219,19 +245,23 @@ async def _cleaned(request: CleanupRequest, connections: QueueConnections, calle
             sweeper = Sweeper(view, connections.blobs, connections.broker)
             queues = await QueueCleanup(*parts).run(settings, sweeper, record)
             _sum_up(result, queues, examples.take)
-    if not approved and blobs is None and any(queue.judged.scanned.waiting for queue in queues):
+    if not request.approved and blobs is None and any(queue.judged.scanned.waiting for queue in queues):
         why = "--no-blobs" if request.no_blobs else "no store is known (--blobs)"
         result.unseen = f"Whether mails that wait have their blobs was not looked at: {why}."
-    result.pace = throttle.as_json() if throttle else None
+    if throttle:
+        result.pace = throttle.as_json()
     result.seconds = {"queues": opened.clock.monotonic() - began}
-    options = ""
-    file = request.plan
-    if approved:
-        options = approved.head.options
-        file = approved.file
-    elif request.plan:
-        options = _typed_again(request)
+    options, file = _plan_of(request)
     return MendingResult(result, examples.sorted(), options, file, tuple(queues), stores=request.typed)
+
+
+def _plan_of(request: CleanupRequest) -> tuple[str, Path | None]:
+    """The plan that was applied or written: its options, and its file."""
+    if request.approved:
+        return request.approved.head.options, request.approved.file
+    if request.plan:
+        return _typed_again(request), request.plan
+    return "", None
 
 
 def _typed_again(request: CleanupRequest) -> str:
@@ -267,9 +297,13 @@ def _head_of(request: CleanupRequest, opened: OpenCluster, as_of: int) -> PlanHe
         **seconds_of(marks_age=request.marks_age),
         "marks": request.marks,
         "no_blobs": request.no_blobs,
-        "broker": settings.broker.place if settings.broker else "",
-        "blobs": settings.blobs.place if settings.blobs else "",
+        "broker": "",
+        "blobs": "",
     }
+    if settings.broker:
+        policy["broker"] = settings.broker.place
+    if settings.blobs:
+        policy["blobs"] = settings.blobs.place
     tables = opened.identity(QUEUE_TABLES)
     options = _typed_again(request)
     return PlanHead(kind=PlanKind.QUEUES, keyspace=opened.mail.name, tables=tables, options=options, policy=policy)
@@ -287,12 +321,13 @@ def _recorded(
 ) -> Iterator[FindingsRecord]:
     """A run under a lease, in the ledger: the choices, then the findings, then the sums."""
     name = opened.mail.name
-    options = {
-        "marks": request.marks,
-        "marks_age": format_duration(request.marks_age) if request.marks_age else "",
-        "engine": result.engine.name if result.engine else request.scanning.engine,
-        **(request.approved.recorded if request.approved else {}),
-    }
+    options = {"marks": request.marks, "marks_age": "", "engine": request.scanning.engine}
+    if request.marks_age:
+        options["marks_age"] = format_duration(request.marks_age)
+    if result.engine:
+        options["engine"] = result.engine.name
+    if request.approved:
+        options |= request.approved.recorded
     command = RunKind.QUEUES.value
     with opened.leases().held(KeyspaceLease.QUEUES.of(name), command):
         close_killed(ledger, name, command, opened.mail)

@@ -34,10 +34,16 @@ class ConfigureRequest:
     dry_run: bool = False
 
     def on(self, current: QueueConfiguration) -> QueueConfiguration:
-        slicing = current.slicing
-        window = slicing.window if self.slice_window is None else self.slice_window
-        buckets = slicing.buckets if self.buckets is None else self.buckets
-        return QueueConfiguration(Slicing(window, buckets), current.pace if self.pace is None else self.pace)
+        window = current.slicing.window
+        if self.slice_window is not None:
+            window = self.slice_window
+        buckets = current.slicing.buckets
+        if self.buckets is not None:
+            buckets = self.buckets
+        pace = current.pace
+        if self.pace is not None:
+            pace = self.pace
+        return QueueConfiguration(Slicing(window, buckets), pace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,10 @@ def configure(request: ConfigureRequest, _: Caller) -> ConfigureResult:
 
 async def _configured(configurations: Configurations, request: ConfigureRequest) -> ConfigureResult:
     history = await configurations.history()
-    before = after = history[-1].configuration if history else None
+    before = None
+    if history:
+        before = history[-1].configuration
+    after = before
     if (request.slice_window, request.buckets, request.pace) != (None, None, None):
         if request.dry_run:
             after = change(before, request.on(before or DEFAULT))

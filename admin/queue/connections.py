@@ -86,7 +86,9 @@ class QueueConnections:
     def marks_about(self) -> int | None:
         """How many marks all queues have, by the nodes' estimates."""
         size = self.cluster.sizes().get(DELETED_MAILS.name)
-        return size.partitions if size else None
+        if size is None:
+            return None
+        return size.partitions
 
     @property
     def view(self) -> QueueView:
@@ -103,7 +105,9 @@ class QueueConnections:
     @property
     def marks_stay(self) -> str | None:
         """What is to be said of marks of removed mails that never expire; None where they do."""
-        return None if self.own.marks_expire else marks_that_stay(self.marks_about)
+        if self.own.marks_expire:
+            return None
+        return marks_that_stay(self.marks_about)
 
     @asynccontextmanager
     async def open(
@@ -137,7 +141,9 @@ class QueueConnections:
 
     async def names(self, *, everything: bool) -> list[QueueName]:
         """The queue in the settings, or every queue of the keyspace."""
-        return await queue_names(self.tables, self.clock, self.own) if everything else [self.settings.name]
+        if not everything:
+            return [self.settings.name]
+        return await queue_names(self.tables, self.clock, self.own)
 
     def asks(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         """What the queue is connected to, by name, and a small question to each."""
@@ -191,7 +197,10 @@ class QueueConnections:
         except BlobMissing as missing:
             return MailContent(None, BlobId(missing.blob_id))
         except BadPayload:  # what is no id of a blob names none
-            return MailContent(None, blobs.body if is_blob_id(blobs.header) else blobs.header)
+            missing_id = blobs.header
+            if is_blob_id(blobs.header):
+                missing_id = blobs.body
+            return MailContent(None, missing_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +250,9 @@ class PulsarConnections(QueueConnections):
         return {"Pulsar": partial(self.topics.backlog, out_topic(name), out_subscription(name))}
 
     async def names(self, *, everything: bool) -> list[QueueName]:
-        return await topics_queue_names(self.topics) if everything else [self.settings.name]
+        if not everything:
+            return [self.settings.name]
+        return await topics_queue_names(self.topics)
 
 
 def tables_lacking() -> WrongUse:
@@ -275,7 +286,9 @@ def with_queues(
         clock, tables = opened.clock, tables_of(opened.mail)
 
         async def connected() -> T:
-            broker = broker_behind(settings.broker, clock) if settings.broker else cast("Broker", _NO_BROKER)
+            broker = cast("Broker", _NO_BROKER)
+            if settings.broker:
+                broker = broker_behind(settings.broker, clock)
             blobs = cast("Blobs", _NO_BLOBS)
             if settings.blobs:
                 blobs = blobs_behind(settings.blobs, tables, clock, makes=makes)

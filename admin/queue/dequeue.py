@@ -188,7 +188,9 @@ async def _run(words: list[str], mail: Dequeued, environment: Mapping[str, str],
             process.kill()
             await process.wait()
         raise
-    return process.returncode if process.returncode is not None else -1
+    if process.returncode is None:
+        return -1
+    return process.returncode
 
 
 def _write_both(folder: Path, mail: Dequeued) -> None:
@@ -243,10 +245,14 @@ class DequeueRequest(DryRunRequest):
                 "it is not said what becomes of the mails",
                 mend="Give --dir DIR, or --exec COMMAND. To see them without taking them: mailmend queue browse",
             )
+        consumer = None
         if self.command is not None:
             consumer = consumer_in_command(self.command, self.queue, to_stderr=to_stderr)
-            return None if self.dry_run else consumer
-        return consumer_in_folder(self.folder) if self.folder and not self.dry_run else None
+        if self.dry_run:
+            return None
+        if self.folder:
+            consumer = consumer_in_folder(self.folder)
+        return consumer
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +282,9 @@ class DequeueResult:
     def exit(self) -> ExitCode:
         if self.unsettled:
             return ExitCode.PARTLY_FAILED
-        return ExitCode.DRIFT if self.settled.get(ConsumerOutcome.REJECTED) else ExitCode.FINE
+        if self.settled.get(ConsumerOutcome.REJECTED):
+            return ExitCode.DRIFT
+        return ExitCode.FINE
 
 
 def dequeue(request: DequeueRequest, caller: Caller) -> DequeueResult:
@@ -330,7 +338,10 @@ class _Taking:
         async with asyncio.TaskGroup() as working:
             while not stop.is_set() and (limit is None or self.begun < limit):
                 await room.acquire()
-                mail = await next_until(mails, stop, None if self.request.forever else self._idle())
+                idle = None
+                if not self.request.forever:
+                    idle = self._idle()
+                mail = await next_until(mails, stop, idle)
                 if mail is None:
                     return
                 self.begun += 1
@@ -370,8 +381,10 @@ def dequeue_document(result: DequeueResult) -> Document:
     json = {"dry_run": request.dry_run, "taken": result.total, **counts, "unsettled": result.unsettled}
     if not request.dry_run:
         named = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-        line = f"Took {result.total:,} mails from {request.queue}" + (f": {named}." if named else ".")
-        return queue_document(result, json, (line,))
+        line = f"Took {result.total:,} mails from {request.queue}"
+        if named:
+            line += f": {named}"
+        return queue_document(result, json, (f"{line}.",))
     json |= {"would_take": [mail_json(mail, result.at) for mail in result.listed], "more": result.more}
     if not result.listed:
         return queue_document(result, json, (f"Nothing was taken. No mail waits in {request.queue}.",))

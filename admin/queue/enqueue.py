@@ -32,6 +32,7 @@ from mailmend.mailqueue.codec import attribute, with_priority
 from mailmend.mailqueue.codec.admission import admissible, check_room, parted
 from mailmend.mailqueue.concurrency import all_of
 from mailmend.mailqueue.queue import MailQueue, due_time, no_due_mails
+from mailmend.mailqueue.rules.filters import NULL_SENDER
 from mailmend.mailqueue.rules.mails import DELAY_MAX, PRIORITIES, Mail
 from mailmend.model.errors import BadMail, CannotReach, ExitCode, MailmendError, QuotaFull, WrongUse
 from mailmend.model.ids import EnqueueId, keyed_id, part_id
@@ -121,8 +122,9 @@ class EnqueueResult:
     def exit(self) -> ExitCode:
         if not self.failed:
             return ExitCode.FINE
-        unreachable = not self.succeeded and all(isinstance(file.error, CannotReach) for file in self.failed)
-        return ExitCode.CANNOT_REACH if unreachable else ExitCode.PARTLY_FAILED
+        if not self.succeeded and all(isinstance(file.error, CannotReach) for file in self.failed):
+            return ExitCode.CANNOT_REACH
+        return ExitCode.PARTLY_FAILED
 
 
 def enqueue(request: EnqueueRequest, _: Caller) -> EnqueueResult:
@@ -140,8 +142,11 @@ def enqueue(request: EnqueueRequest, _: Caller) -> EnqueueResult:
     if request.due_in is not None and request.at is not None:
         raise WrongUse("--due-in and --at say the same thing", mend="Give one of them.")
     request = replace(request, recipients=_recipients(request), recipients_file=None)
-    letters, limits = letters_in(request.files), policies_in(request.policies).quotas
-    settings = replace(request.settings, broker=None, blobs=None) if request.dry_run else request.settings
+    letters = letters_in(request.files)
+    limits = policies_in(request.policies).quotas
+    settings = request.settings
+    if request.dry_run:
+        settings = replace(settings, broker=None, blobs=None)
     return with_queues(settings, lambda connections: _enqueued(connections, letters, request, limits))
 
 
@@ -202,10 +207,13 @@ def _envelope(connections: QueueConnections, request: EnqueueRequest) -> _Envelo
     Raises:
         WrongUse: James could not read one, or no queue has room for it.
     """
+    sender = request.sender or None
+    if sender == NULL_SENDER:
+        sender = None
     mail = Mail(
         request.name or "Mail",
         request.recipients,
-        sender=None if request.sender in {None, "", "<>"} else request.sender,
+        sender=sender,
         state=request.state,
         attributes={key: attribute(value) for key, value in request.attributes},
     )
@@ -302,17 +310,20 @@ def enqueue_document(result: EnqueueResult) -> Document:
     if request.dry_run:
         would = [{"file": file.file, "bytes": file.content_bytes} for file in done]
         json = {"dry_run": True, "enqueued": [], "failed": not_done, "would_enqueue": would, "due_at": result.due_at}
-        due = f"due at {shown(result.due_at)}" if result.due_at else "due at once"
+        due = "due at once"
+        if result.due_at:
+            due = f"due at {shown(result.due_at)}"
         size = sum(file.content_bytes for file in done)
         line = f"Nothing was enqueued. {len(done):,} mails ({size:,} bytes) would go into {request.queue}, {due}."
         remarks = [f"would not be enqueued: {file.file}: {file.error}" for file in failed]
         return queue_document(result, json, (line,), remarks)
-    enqueued = [
-        {"file": file.file, "id": str(file.enqueue_ids[0]), "ids": [str(enqueue_id) for enqueue_id in file.enqueue_ids]}
-        for file in done
-    ]
+    enqueued = list[dict[str, Any]]()
+    body = list[str]()
+    for file in done:
+        ids = [str(enqueue_id) for enqueue_id in file.enqueue_ids]
+        enqueued.append({"file": file.file, "id": ids[0], "ids": ids})
+        body += [f"{enqueue_id}  {file.file}" for enqueue_id in ids]
     json = {"dry_run": False, "enqueued": enqueued, "failed": not_done}
-    body = [f"{enqueue_id}  {file.file}" for file in done for enqueue_id in file.enqueue_ids]
     body.append(f"{len(body):,} mails are in {request.queue}.")
     remarks = [f"not enqueued: {file.file}: {file.error}" for file in failed]
     return queue_document(result, json, body, remarks)
@@ -326,11 +337,16 @@ def _attribute(value: Any) -> tuple[str, str]:
 
 
 def _instant(value: Any) -> datetime:
-    try:
-        at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    except ValueError as error:
-        raise WrongUse(f"{value!r} is not a time", mend="Write it like 2026-05-01T08:00:00Z.") from error
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    if isinstance(value, datetime):
+        at = value
+    else:
+        try:
+            at = datetime.fromisoformat(str(value))
+        except ValueError as error:
+            raise WrongUse(f"{value!r} is not a time", mend="Write it like 2026-05-01T08:00:00Z.") from error
+    if at.tzinfo is None:
+        return at.replace(tzinfo=UTC)
+    return at
 
 
 ENQUEUE: Final = Command(

@@ -53,7 +53,9 @@ class GarbageCollection:
 
     @property
     def seconds_about(self) -> float | None:
-        return self.measured.seconds_for(self.before) if self.measured else None
+        if self.measured is None:
+            return None
+        return self.measured.seconds_for(self.before)
 
     @property
     def failed(self) -> bool:
@@ -82,8 +84,10 @@ class GarbageCollector:
         """Rewrite one SSTable, of the first table and on the first node that has one."""
         for table in self.tables:
             key = await _some_key(rows, table)
-            for node in [collected_node.node for collected_node in cost.nodes] if key else ():
-                if measured := await self._rewritten(node, table, key):
+            if not key:
+                continue
+            for node in cost.nodes:
+                if measured := await self._rewritten(node.node, table, key):
                     return replace(cost, measured=measured)
         return cost
 
@@ -95,28 +99,33 @@ class GarbageCollector:
             nodes.append(await self._collected(node))
         return replace(cost, nodes=tuple(nodes))
 
-    async def _collected(self, one: CollectedNode) -> CollectedNode:
+    async def _collected(self, node: CollectedNode) -> CollectedNode:
         async def work() -> OnDisk:
-            await self.tool.run(one.node, "flush", self.keyspace, *self._names)
-            await self.tool.run(one.node, "garbagecollect", self.keyspace, *self._names)
-            return await self._on_disk(one.node)
+            await self.tool.run(node.node, "flush", self.keyspace, *self._names)
+            await self.tool.run(node.node, "garbagecollect", self.keyspace, *self._names)
+            return await self._on_disk(node.node)
 
         try:
             after, seconds = await self._timed(work)
         except MailmendError as error:
-            return replace(one, failed=error.what)
-        return replace(one, after=after, seconds=seconds)
+            return replace(node, failed=error.what)
+        return replace(node, after=after, seconds=seconds)
 
     async def _rewritten(self, node: str, table: Table, key: str) -> Rewritten | None:
         """Cassandra rewrites an SSTable that is named as it compacts; less the time that nodetool itself takes."""
         await self.tool.run(node, "flush", self.keyspace, table.name)
-        files = [word for word in (await self._ask(node, "getsstables", table.name, key)).split() if "-Data.db" in word]
+        answer = await self._ask(node, "getsstables", table.name, key)
+        files = [word for word in answer.split() if "-Data.db" in word]
         if not files:
             return None
         before, idle = await self._timed(lambda: self._compactions(node, table))
         _, seconds = await self._timed(lambda: self.tool.run(node, "compact", "--user-defined", files[0]))
-        new = [read for compaction, read in (await self._compactions(node, table)).items() if compaction not in before]
-        return Rewritten(new[0], max(seconds - idle, 0.0)) if len(new) == 1 and new[0] else None
+        after = await self._compactions(node, table)
+        new = [read for compaction, read in after.items() if compaction not in before]
+        # With another compaction at work it is not known which of them was this one.
+        if len(new) != 1 or not new[0]:
+            return None
+        return Rewritten(new[0], max(seconds - idle, 0.0))
 
     async def _compactions(self, node: str, table: Table) -> dict[str, int]:
         answer = await self.tool.ask(node, "compactionhistory", "--format", "json")
@@ -143,7 +152,9 @@ async def _some_key(rows: AsyncTables, table: Table) -> str:
     """The key of some partition; "" in an empty table."""
     names = tuple(column.name for column in table.key if column.kind is Kind.PARTITION)
     row = await anext(rows.scan(Scan(table, names, Level.ONE)), None)
-    return key_text(tuple(row[name] for name in names)) if row else ""
+    if row is None:
+        return ""
+    return key_text(tuple(row[name] for name in names))
 
 
 def collector_for(command: str, connections: QueueConnections) -> GarbageCollector | None:
@@ -156,7 +167,9 @@ def collector_for(command: str, connections: QueueConnections) -> GarbageCollect
     own = connections.own
     lives = ((ENQUEUED_MAILS, own.row_ttl_seconds), (DELETED_MAILS, own.mark_ttl_seconds))
     tables = tuple(table for table, seconds in lives if not seconds)
-    return GarbageCollector(tool, connections.clock, name_of(connections.cluster.mail.name), tables) if tables else None
+    if not tables:
+        return None
+    return GarbageCollector(tool, connections.clock, name_of(connections.cluster.mail.name), tables)
 
 
 async def agreed(
@@ -184,7 +197,9 @@ def what_it_costs(cost: GarbageCollection) -> str:
         f"Garbage collection rewrites {before.bytes / MIB:,.1f} MiB in {before.sstables:,} SSTables on "
         f"{nodes} node{'s' * (nodes > 1)}, one after the other"
     )
-    left_out = f" Left out, as they are down: {', '.join(cost.down)}." if cost.down else ""
+    left_out = ""
+    if cost.down:
+        left_out = f" Left out, as they are down: {', '.join(cost.down)}."
     if cost.measured is None:
         return f"{rewrites}; how long that takes is not known before an SSTable was rewritten.{left_out}"
     one = cost.measured

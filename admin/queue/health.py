@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command
-from mailmend.admin.frame.document import Document, Verbatim
+from mailmend.admin.frame.document import Document, Part, Verbatim
 from mailmend.admin.frame.kinds import Duration
 from mailmend.admin.frame.options import FILE, option
 from mailmend.admin.frame.values import fields_json, plain
@@ -43,7 +43,9 @@ class HealthRequest(QueueRequest):
 
     @property
     def scope(self) -> FigureScope:
-        return FigureScope.MAILS if self.no_broker else FigureScope.ALL
+        if self.no_broker:
+            return FigureScope.MAILS
+        return FigureScope.ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,9 @@ def queue_health(request: HealthRequest, caller: Caller) -> QueueAnswer[HealthRe
         for unread in {health.figures.topics.unread for health in found if health.figures.topics}:
             if unread:
                 caller.remark(f"Whether the broker drops mail by a policy was not looked at: {unread}")
-        unwell = any(health.reasons for health in found)
-        return QueueAnswer(request, found, ExitCode.DRIFT if unwell else ExitCode.FINE)
+        if any(health.reasons for health in found):
+            return QueueAnswer(request, found, ExitCode.DRIFT)
+        return QueueAnswer(request, found)
 
     return with_queues(request.settings, judged_queues)
 
@@ -91,19 +94,23 @@ def queue_metrics(request: MetricsRequest, _: Caller) -> QueueAnswer[MetricsRequ
     async def measured(connections: QueueConnections) -> QueueAnswer[MetricsRequest, Sequence[MeasuredQueue]]:
         names = await connections.names(everything=request.everything)
         before = dict[QueueName, TrafficSums | None]()
-        for name in names if request.over else ():
-            async with connections.open(name, dry_run=True) as queue:
-                before[name] = await queue.traffic_sums()
+        if request.over:
+            for name in names:
+                async with connections.open(name, dry_run=True) as queue:
+                    before[name] = await queue.traffic_sums()
         if before:
             await connections.clock.pause(request.over.total_seconds())
         found = list[MeasuredQueue]()
         for name in names:
             first = before.get(name)
+            rates = None
             async with connections.open(name, dry_run=True) as queue:
-                rates = pace_between(first, await queue.traffic_sums(first)) if first else None
+                if first:
+                    rates = pace_between(first, await queue.traffic_sums(first))
                 found.append((await queue.figures(request.scope), rates))
-        incomplete = any(figures.broker_away for figures, _ in found)
-        return QueueAnswer(request, found, ExitCode.PARTLY_FAILED if incomplete else ExitCode.FINE)
+        if any(figures.broker_away for figures, _ in found):
+            return QueueAnswer(request, found, ExitCode.PARTLY_FAILED)
+        return QueueAnswer(request, found)
 
     if request.output:
         refuse_unwritable(request.output)
@@ -119,22 +126,27 @@ def health_document(result: QueueAnswer[HealthRequest, Sequence[QueueHealth]]) -
         "queues": [_health_json(health) for health in result.found],
         "exit": int(result.exit),
     }
-    return Document(json, [line for health in result.found for line in _lines(health)], result.exit)
+    lines = list[str]()
+    for health in result.found:
+        lines += _lines(health)
+    return Document(json, lines, result.exit)
 
 
-def _health_json(one: QueueHealth) -> dict[str, Any]:
-    figures = one.figures
+def _health_json(health: QueueHealth) -> dict[str, Any]:
+    figures = health.figures
     json = {
         "queue": figures.queue,
-        "healthy": not one.reasons,
-        "reasons": [plain(reason) for reason in one.reasons],
+        "healthy": not health.reasons,
+        "reasons": [plain(reason) for reason in health.reasons],
         **fields_json(figures, "mails", "delayed", "exact", "oldest_at"),
         "broker": plain(figures.depth),
     }
-    if not figures.tabled:
-        return json | {"topics": _topics_json(figures.topics) if figures.topics else None}
-    starts = fields_json(figures, *STARTS, "furthest_start")
-    return json | starts | fields_json(figures, "lacking", "marks_expire")
+    if figures.tabled:
+        return json | fields_json(figures, *STARTS, "furthest_start", "lacking", "marks_expire")
+    json["topics"] = None
+    if figures.topics:
+        json["topics"] = _topics_json(figures.topics)
+    return json
 
 
 def _topics_json(topics: TopicFigures) -> dict[str, Any]:
@@ -145,21 +157,25 @@ def _topics_json(topics: TopicFigures) -> dict[str, Any]:
     }
 
 
-def _lines(one: QueueHealth) -> list[str]:
-    figures = one.figures
-    about = "" if one.figures.exact else "about "
-    delayed = figures.delayed or 0
-    if not one.reasons:
+def _lines(health: QueueHealth) -> list[str]:
+    figures = health.figures
+    about = "" if figures.exact else "about "
+    if not health.reasons:
+        delayed = figures.delayed or 0
         return [f"{figures.queue} is well: {about}{figures.mails:,} mails wait, {delayed:,} are delayed."]
-    reasons = [f"  {reason.what}\n    -> {reason.mend}" for reason in one.reasons]
-    wait = "how many mails wait is not known" if figures.mails is None else f"{about}{figures.mails:,} mails wait"
+    wait = "how many mails wait is not known"
+    if figures.mails is not None:
+        wait = f"{about}{figures.mails:,} mails wait"
+    reasons = [f"  {reason.what}\n    -> {reason.mend}" for reason in health.reasons]
     return [f"{figures.queue} is not well ({wait}):", *reasons]
 
 
 def metrics_document(result: QueueAnswer[MetricsRequest, Sequence[MeasuredQueue]]) -> Document:
     away = {figures.broker_away for figures, _ in result.found if figures.broker_away}
     remarks = [f"the broker's figures are missing: {why}" for why in sorted(away)]
-    body = () if result.request.output else (Verbatim(gauges_text(result.found)),)
+    body = list[Part]()
+    if not result.request.output:
+        body.append(Verbatim(gauges_text(result.found)))
     return Document(None, body, result.exit, remarks)
 
 

@@ -40,7 +40,9 @@ class Letter:
         Raises:
             BadMail: it cannot be read, or is empty.
         """
-        return self.held if self.held is not None else await asyncio.to_thread(_content, Path(self.name))
+        if self.held is not None:
+            return self.held
+        return await asyncio.to_thread(_content, Path(self.name))
 
 
 def letters_in(files: Sequence[Path]) -> list[Letter]:
@@ -51,7 +53,7 @@ def letters_in(files: Sequence[Path]) -> list[Letter]:
     """
     if sum(map(_is_stdin, files)) > 1:
         raise BadMail("standard input can be read only once", mend=f"{_BEFORE} Name - once.")
-    return [_held() if _is_stdin(file) else _looked_at(file) for file in files]
+    return [_looked_at(file) for file in files]
 
 
 def _is_stdin(file: Path) -> bool:
@@ -67,9 +69,13 @@ def _held() -> Letter:
 
 def _looked_at(file: Path) -> Letter:
     """A pipe is not checked: what is read from it is gone."""
+    if _is_stdin(file):
+        return _held()
+    start = None
     try:
         mode = file.stat().st_mode
-        start = _start(file) if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else None
+        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+            start = _start(file)
     except OSError as error:
         raise _unreadable(file, error, _BEFORE) from error
     if start is not None and len(start) < FIRST_BYTES and not start.strip():

@@ -25,13 +25,13 @@ from mailmend.admin.queue.options import (
     QUEUE_ARGUMENT,
     QUEUE_NAME,
     blobs_of,
+    james_of,
     local_service,
     queue_settings,
     unless,
 )
 from mailmend.admin.queue.request import DryRunRequest
 from mailmend.admin.queue.values import queue_document
-from mailmend.mailqueue.codec.pulsar import PulsarForm
 from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
 from mailmend.mailqueue.queue import MailQueue, no_due_mails
 from mailmend.mailqueue.queue_move import QueueMove, Unmoved
@@ -91,7 +91,9 @@ class MoveResult:
     def exit(self) -> ExitCode:
         if self.stay:
             return ExitCode.PARTLY_FAILED
-        return ExitCode.DRIFT if self.left else ExitCode.FINE
+        if self.left:
+            return ExitCode.DRIFT
+        return ExitCode.FINE
 
 
 def move(request: MoveRequest, caller: Caller) -> MoveResult:
@@ -107,12 +109,11 @@ def move(request: MoveRequest, caller: Caller) -> MoveResult:
         async with source.open(dry_run=request.dry_run) as queue, target.open(dry_run=request.dry_run) as into:
             if not target.can_delay:
                 raise no_due_mails()
-            figures = await queue.figures()
-            depth = figures.depth
+            depth = (await queue.figures()).depth
             before = await queue.size()
-            result = MoveResult(
-                request, before, dead=depth.dead if depth else None, consumers=depth.consumers if depth else 0
-            )
+            result = MoveResult(request, before)
+            if depth:
+                result = replace(result, dead=depth.dead, consumers=depth.consumers)
             if request.dry_run:
                 return replace(result, resumed=_taken_before(request))
             if result.consumers and not request.force:
@@ -123,15 +124,15 @@ def move(request: MoveRequest, caller: Caller) -> MoveResult:
             with MoveJournalFile(_journal_of(request, source.now)) as journal:
                 caller.remark(f"Journal: {journal.path}")
                 caller.progress.stage(f"move {queue.name}", before.mails + before.delayed + len(journal.left))
-                one = await _carried_out(request, caller, (queue, into), source.clock, journal)
+                done = await _carried_out(request, caller, (queue, into), source.clock, journal)
                 return replace(
                     result,
                     left=len([mail async for mail in queue.browse()]),
-                    waiting=one.waiting,
-                    delayed=one.delayed,
-                    resumed=one.resumed,
-                    renamed=one.renamed,
-                    stay=tuple(one.stay.values()),
+                    waiting=done.waiting,
+                    delayed=done.delayed,
+                    resumed=done.resumed,
+                    renamed=done.renamed,
+                    stay=tuple(done.stay.values()),
                     journal=journal.path,
                 )
 
@@ -146,14 +147,21 @@ def _with_both(
     makes: bool,
 ) -> MoveResult:
     """Connect to two queues, one of which is over Pulsar and the other is not."""
-    tabled, over_topics = (target, source) if source.pulsar else (source, target)
+    if source.pulsar:
+        from_pulsar = source.pulsar
 
-    async def connected(tables: QueueConnections) -> MoveResult:
-        assert over_topics.pulsar, "one of the queues is over Pulsar"
-        async with topics_of(over_topics, over_topics.pulsar, tables.clock, makes=makes) as topics:
-            return await (carry_out(topics, tables) if source.pulsar else carry_out(tables, topics))
+        async def out_of_pulsar(tables: QueueConnections) -> MoveResult:
+            async with topics_of(source, from_pulsar, tables.clock, makes=makes) as topics:
+                return await carry_out(topics, tables)
 
-    return with_queues(tabled, connected, makes=makes)
+        return with_queues(target, out_of_pulsar, makes=makes)
+
+    async def into_pulsar(tables: QueueConnections) -> MoveResult:
+        assert target.pulsar, "one of the queues is over Pulsar"
+        async with topics_of(target, target.pulsar, tables.clock, makes=makes) as topics:
+            return await carry_out(tables, topics)
+
+    return with_queues(source, into_pulsar, makes=makes)
 
 
 async def _carried_out(
@@ -164,18 +172,18 @@ async def _carried_out(
     doubtful = [mail.listed.queued.enqueue_id for mail in journal.left.values()]
     arrivals = await target.arrivals(journal.move, doubtful)
     shares_store = request.settings.blobs == request.to.blobs
-    one = QueueMove(source, target.name, arrivals, journal, clock, shares_store, caller.progress.advance)
+    moving = QueueMove(source, target.name, arrivals, journal, clock, shares_store, caller.progress.advance)
     with stop_signal() as stop:
-        await one.resume()
+        await moving.resume()
         found = -1
-        while one.count > found and not stop.is_set():
-            found = one.count
-            await one.move_delayed()
-            await one.move_waiting(request.wait, stop)
+        while moving.count > found and not stop.is_set():
+            found = moving.count
+            await moving.move_delayed()
+            await moving.move_waiting(request.wait, stop)
         if not stop.is_set():
             await arrivals.end()
             journal.finish()
-    return one
+    return moving
 
 
 def _journal_of(request: MoveRequest, now: datetime) -> Path:
@@ -196,9 +204,12 @@ def _place_of(settings: QueueSettings) -> str:
     """A queue's name and where it is, without secrets."""
     if settings.pulsar:
         return f"{settings.name} at {settings.pulsar.place}"
-    broker = settings.broker
-    hosts = ", ".join(f"{host.name}:{host.port}" for host in broker.hosts) if broker else ""
-    return f"{settings.name} at {hosts}, {broker.vhost if broker else ''}, keyspace {settings.connection.keyspace}"
+    hosts = ""
+    vhost = ""
+    if settings.broker:
+        hosts = ", ".join(f"{host.name}:{host.port}" for host in settings.broker.hosts)
+        vhost = settings.broker.vhost
+    return f"{settings.name} at {hosts}, {vhost}, keyspace {settings.connection.keyspace}"
 
 
 def move_document(result: MoveResult) -> Document:
@@ -215,7 +226,7 @@ def move_document(result: MoveResult) -> Document:
         "left": result.left,
         "dead_letters": result.dead,
         "consumers": result.consumers,
-        "journal": str(result.journal) if result.journal else None,
+        "journal": result.journal,
     }
     if request.dry_run:
         about = "" if before.kind is SizeKind.EXACT else "about "
@@ -280,8 +291,7 @@ def _target(own: Values, _others: Values, context: click.Context) -> QueueSettin
     name = own["to_queue"] or given["queue_named"] or given["queue"]
     blobs = blobs_of({**given, "blobs": own["to_blobs"] or given["blobs"]}, context, local_service)
     if isinstance(broker, PulsarSettings):
-        james = PulsarForm(given["broker_james"]) if given["broker_james"] else None
-        return QueueSettings(connection, name, blobs=blobs, pulsar=broker, james=james)
+        return QueueSettings(connection, name, blobs=blobs, pulsar=broker, james=james_of(given))
     return QueueSettings(connection, name, broker, blobs)
 
 

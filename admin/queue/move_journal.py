@@ -195,18 +195,24 @@ def _line(mail: MovingMail) -> str:
         "was": str(mail.was),
         "payload": payload_of(listed.queued).decode(),
         "enqueued_at": listed.enqueued_at.isoformat(),
-        "due_at": listed.due_at.isoformat() if listed.due_at else None,
+        "due_at": None,
         "attempts": listed.attempts,
     }
+    if listed.due_at:
+        document["due_at"] = listed.due_at.isoformat()
     return json.dumps(document, ensure_ascii=False) + "\n"
 
 
 def _mail_of(document: dict[str, Any]) -> MovingMail:
-    due_at = instant_in(document["due_at"]) if document["due_at"] else None
+    due_at = None
+    whereabouts = Whereabouts.WAITING
+    if document["due_at"]:
+        due_at = instant_in(document["due_at"])
+        whereabouts = Whereabouts.DELAYED
     listed = Listed(
         queued_of(document["payload"].encode()),
         instant_in(document["enqueued_at"]),
-        Whereabouts.DELAYED if due_at else Whereabouts.WAITING,
+        whereabouts,
         due_at=due_at,
         attempts=document["attempts"],
     )

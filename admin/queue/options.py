@@ -166,6 +166,9 @@ def typed_stores(context: click.Context) -> list[str]:
 STORES_TYPED: Final = Shared("typed", {}, lambda _own, _others, context: shlex.join(typed_stores(context)))
 """The words of `typed_stores` as one command line, as `typed` of the request."""
 
+NameOf = Callable[[Values, Values, click.Context], QueueName]
+"""The name of the queue by the options that are given."""
+
 Needs = Callable[[Mapping[str, Any]], bool]
 """Whether a command needs the broker, or the blobs, by its other options."""
 
@@ -207,41 +210,43 @@ def queue_settings(
         "Broker": BROKER_OPTIONS,
         "Blobs": BLOB_OPTIONS if blobs else (),
     }
+    name_of = _queue_named if named else _queue_default
 
     def build(own: Values, others: Values, context: click.Context) -> QueueSettings:
         if check:
             check(others, context)
         connection = CONNECTION.build(own, others, context)
         local = local_for(connection)
-        store = None
         if is_pulsar(own["broker"] or ""):
-            return _over_pulsar(own, others, context, named=named, ledger=ledger, blobs=blobs or blobs_if_named)
-        carrier = broker_of(own, context, local) if broker and broker(others) else None
-        if blobs and blobs(others):
+            return _over_pulsar(own, others, context, name_of=name_of, ledger=ledger, blobs=blobs or blobs_if_named)
+        carrier = None
+        if broker and broker(others):
+            carrier = broker_of(own, context, local)
+        store = None
+        if (blobs and blobs(others)) or (blobs_if_named and blobs_if_named(others) and own["blobs"]):
             store = blobs_of(own, context, local)
-        elif blobs_if_named and blobs_if_named(others):
-            store = blobs_of(own, context, local) if own["blobs"] else None
-        return QueueSettings(
-            connection,
-            _queue_named(own, others, context) if named else QueueName(QUEUE_DEFAULT),
-            carrier,
-            store,
-        )
+        return QueueSettings(connection, name_of(own, others, context), carrier, store)
 
     return Shared("settings", {**groups, **CONNECTION.groups}, build)
 
 
 def _over_pulsar(
-    own: Values, others: Values, context: click.Context, *, named: bool, ledger: bool, blobs: Needs | None
+    own: Values, others: Values, context: click.Context, *, name_of: NameOf, ledger: bool, blobs: Needs | None
 ) -> QueueSettings:
     """Of a queue over Pulsar; without a ledger only what is typed of the tables' connection is looked at."""
-    return QueueSettings(
-        connection_of({name: own[name] for name in CONNECTION_NAMES}, context, asks=ledger),
-        _queue_named(own, others, context) if named else QueueName(QUEUE_DEFAULT),
-        blobs=blobs_of(own, context, local_service) if blobs and blobs(others) else None,
-        pulsar=pulsar_of(own, context),
-        james=PulsarForm(own["broker_james"]) if own["broker_james"] else None,
-    )
+    connection = connection_of({name: own[name] for name in CONNECTION_NAMES}, context, asks=ledger)
+    name = name_of(own, others, context)
+    store = None
+    if blobs and blobs(others):
+        store = blobs_of(own, context, local_service)
+    return QueueSettings(connection, name, blobs=store, pulsar=pulsar_of(own, context), james=james_of(own))
+
+
+def james_of(options: Mapping[str, Any]) -> PulsarForm | None:
+    """The James that a queue over Pulsar is written for; None: what lies in its topics says it."""
+    if not options["broker_james"]:
+        return None
+    return PulsarForm(options["broker_james"])
 
 
 def _checked_blobs(own: Values, others: Values, context: click.Context) -> BlobsSettings | None:
@@ -265,7 +270,9 @@ CHECKED_BLOBS: Final = Shared("blobs", {"Blobs": BLOB_OPTIONS}, _checked_blobs)
 
 
 def _message_blobs(own: Values, _: Values, context: click.Context) -> BlobsSettings | None:
-    return blobs_of(own, context, lambda _name: None) if own["blobs"] is not None else None
+    if own["blobs"] is None:
+        return None
+    return blobs_of(own, context, lambda _name: None)
 
 
 MESSAGE_BLOBS: Final = Shared("blobs", {"Blobs": BLOB_OPTIONS}, _message_blobs)
@@ -280,6 +287,11 @@ def _queue_named(own: Values, others: Values, context: click.Context) -> QueueNa
     if argument and typed and argument != option:
         raise WrongUse(f"two queues are named: {argument} and --queue {option}", mend="Name one of them.")
     return argument or option
+
+
+def _queue_default(_own: Values, _others: Values, _context: click.Context) -> QueueName:
+    """A command about all queues is about no name."""
+    return QueueName(QUEUE_DEFAULT)
 
 
 _NAME_BLOBS: Final = (
@@ -313,7 +325,9 @@ def blobs_of(options: Mapping[str, Any], context: click.Context, local: Local) -
 
 def local_for(connection: ConnectionSettings) -> Local:
     """Local servers only for a cluster on this machine; another cluster's mail is not put into them unasked."""
-    return local_service if all(map(is_here, connection.hosts)) else lambda _: None
+    if all(map(is_here, connection.hosts)):
+        return local_service
+    return lambda _: None
 
 
 def local_service(name: str) -> Mapping[str, str] | None:
@@ -321,8 +335,12 @@ def local_service(name: str) -> Mapping[str, str] | None:
     from mailmend.admin.local import ServerState, local_servers  # noqa: PLC0415 - only where no server is named
 
     run = local_servers().services.get(name)
-    found = run.status() if run and run.exists else None
-    return found.contacts if found and found.state is ServerState.UP else None
+    if not run or not run.exists:
+        return None
+    found = run.status()
+    if found.state is not ServerState.UP:
+        return None
+    return found.contacts
 
 
 def local_blobs(contacts: Mapping[str, str]) -> BlobsSettings:
@@ -356,7 +374,9 @@ def _s3_keys(options: Mapping[str, Any], context: click.Context) -> tuple[str, s
         return _in_file(file)
     if is_typed("s3_profile"):
         return "", "", ""
-    return _in_file(file) if file and not all(keys[:2]) else keys
+    if file and not all(keys[:2]):
+        return _in_file(file)
+    return keys
 
 
 def _in_file(file: Path) -> tuple[str, str, str]:

@@ -110,7 +110,9 @@ class BrowseResult:
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.PARTLY_FAILED if self.broken else ExitCode.FINE
+        if self.broken:
+            return ExitCode.PARTLY_FAILED
+        return ExitCode.FINE
 
 
 def browse(request: BrowseRequest, caller: Caller) -> BrowseResult:
@@ -119,14 +121,18 @@ def browse(request: BrowseRequest, caller: Caller) -> BrowseResult:
         found = list[BrowsedMail]()
         broken = list[BrokenRow]()
         count = 0
-        most = request.limit or (None if request.lines else PAGE_MAILS)
+        most = request.limit
+        if not request.lines:
+            most = most or PAGE_MAILS
         wanted = request.selection.at(connections.now)
         async with connections.open(dry_run=True) as queue:
             listing = queue.browse(wanted, request.after, on_broken=broken.append)
             async with aclosing(_with_content(connections, listing, wanted=request.with_content)) as mails:
                 async for mail in mails:
                     if count == most:
-                        behind = ListingPosition.of(found[-1].listed) if found else None
+                        behind = None
+                        if found:
+                            behind = ListingPosition.of(found[-1].listed)
                         return BrowseResult(request, tuple(found), behind, tuple(broken))
                     count += 1
                     if request.lines:
@@ -156,14 +162,17 @@ _QUEUE_COLUMNS: Final = ("queue", "waiting", "delayed", "counted", "browse start
 
 def list_document(result: QueueAnswer[QueueRequest, Sequence[QueueOverview]]) -> Document:
     place = result.request.place
-    tabled = "keyspace" in result.request.home
-    queues = [
-        {"queue": overview.name, **_size_json(overview.size), **(fields_json(overview, *STARTS) if tabled else {})}
-        for overview in result.found
-    ]
+    columns: tuple[str, ...] = _QUEUE_COLUMNS
+    starts: tuple[str, ...] = STARTS
+    if "keyspace" not in result.request.home:
+        columns = _QUEUE_COLUMNS[: -len(STARTS)]
+        starts = ()
+    queues = list[dict[str, Any]]()
+    for overview in result.found:
+        size = _size_json(overview.size)
+        queues.append({"queue": overview.name, **size, **fields_json(overview, *starts)})
     body: Part = f"{place} has no queue yet: nothing was ever enqueued."
     if result.found:
-        columns = _QUEUE_COLUMNS if tabled else _QUEUE_COLUMNS[: -len(STARTS)]
         body = Grid(f"Queues of {place}", columns, [_cells(overview)[: len(columns)] for overview in result.found])
     return Document({**result.request.home, "queues": queues, "exit": 0}, (body,))
 
@@ -175,17 +184,20 @@ def _size_json(size: Size) -> dict[str, Any]:
     return json
 
 
-def _cells(one: QueueOverview) -> tuple[str, ...]:
-    about = "" if one.size.kind is SizeKind.EXACT else "about "
-    starts = [shown(at) if at else "" for at in (one.browse_start, one.content_start, one.swept_at)]
-    return (one.name, f"{about}{one.size.mails:,}", f"{one.size.delayed:,}", one.size.counted_by.value, *starts)
+def _cells(overview: QueueOverview) -> tuple[str, ...]:
+    size = overview.size
+    about = "" if size.kind is SizeKind.EXACT else "about "
+    starts = [shown(at) if at else "" for at in (overview.browse_start, overview.content_start, overview.swept_at)]
+    return (overview.name, f"{about}{size.mails:,}", f"{size.delayed:,}", size.counted_by.value, *starts)
 
 
 def size_document(result: QueueAnswer[SizeRequest, Size]) -> Document:
     size = result.found
     queue = result.request.queue
     about = "" if size.kind is SizeKind.EXACT else "About "
-    delayed = f", {size.delayed:,} are delayed" if size.delayed else ""
+    delayed = ""
+    if size.delayed:
+        delayed = f", {size.delayed:,} are delayed"
     line = f"{about}{size.mails:,} mails wait in {queue}{delayed} ({_counted(size)})."
     return queue_document(result, _size_json(size), (line,))
 
@@ -207,7 +219,9 @@ def browse_document(result: BrowseResult) -> Document:
     ]
     if result.request.lines:
         return Document(exit=result.exit, remarks=remarks)
-    token = result.next.token if result.next else None
+    token = None
+    if result.next:
+        token = result.next.token
     json = {"mails": [browsed_json(mail) for mail in result.mails], "next": token}
     return queue_document(result, json, _page(result, token), remarks)
 
@@ -270,7 +284,9 @@ SIZE: Final = Command(
 
 
 def _position(value: Any) -> ListingPosition:
-    return value if isinstance(value, ListingPosition) else ListingPosition.parse(str(value))
+    if isinstance(value, ListingPosition):
+        return value
+    return ListingPosition.parse(str(value))
 
 
 BROWSE: Final = Command(

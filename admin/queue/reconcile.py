@@ -33,6 +33,7 @@ from mailmend.admin.queue.remove import RemovedMailsFile, removed_mails_path
 from mailmend.admin.queue.request import DryRunRequest, confirm
 from mailmend.admin.queue.values import queue_document
 from mailmend.mailqueue.broker import Depth
+from mailmend.mailqueue.codec import BrokenRow
 from mailmend.mailqueue.comparison import (
     DRAIN_MAX,
     MEANINGS,
@@ -96,7 +97,9 @@ class ReconcileResult:
     def exit(self) -> ExitCode:
         if self.mended.failed:
             return ExitCode.PARTLY_FAILED
-        return ExitCode.DRIFT if self.left else ExitCode.FINE
+        if self.left:
+            return ExitCode.DRIFT
+        return ExitCode.FINE
 
 
 def reconcile(request: ReconcileRequest, caller: Caller) -> ReconcileResult:
@@ -147,7 +150,10 @@ async def _reconciled(connections: QueueConnections, request: ReconcileRequest, 
         for path in removed.paths:
             caller.remark(f"Kept in {path}")
         raise
-    left = left_after(found, Mended() if request.dry_run else done)
+    mended = done
+    if request.dry_run:
+        mended = Mended()
+    left = left_after(found, mended)
     return ReconcileResult(request, found, done, left, removed.paths, removed.without_content)
 
 
@@ -170,9 +176,13 @@ async def _compared(connections: QueueConnections, request: ReconcileRequest) ->
     view = connections.view
     name = request.queue
     depth = await connections.broker.depth(name)
-    named = await _drained(connections, name, depth, request) if request.drain else None
+    named = None
+    if request.drain:
+        named = await _drained(connections, name, depth, request)
     tables = await tables_side(view, name, request.ids_max)
-    missing = None if request.no_blobs else await missing_in(view, name, connections.blobs, tables.live)
+    missing = None
+    if not request.no_blobs:
+        missing = await missing_in(view, name, connections.blobs, tables.live)
     if named is not None:
         named = await with_lookups(view, name, named, tables)
     return compared(name, connections.now, tables, depth=depth, missing=missing, drained=named)
@@ -183,7 +193,9 @@ async def _compared_topics(connections: PulsarConnections, request: ReconcileReq
     async with connections.open(dry_run=True) as queue:
         depth = (await queue.figures()).depth
     look = await topics.look(request.ids_max)
-    missing = None if request.no_blobs else await topics.missing_among(connections.blobs, look.mails)
+    missing = None
+    if not request.no_blobs:
+        missing = await topics.missing_among(connections.blobs, look.mails)
     return compared_topics(request.queue, connections.now, look.side, depth, missing)
 
 
@@ -214,19 +226,24 @@ class _Removed:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        return (self.mails.path,) if self.mails.count else ()
+        if not self.mails.count:
+            return ()
+        return (self.mails.path,)
 
     async def keep_mail(self, listed: Listed) -> None:
-        content = (await self.connections.content_of(listed)).content if self.with_content else None
+        content = None
+        if self.with_content:
+            content = (await self.connections.content_of(listed)).content
         self.without_content += content is None
         await self.mails.keep(listed, content)
 
     async def keep_row(self, row: Row) -> None:
         """A row that cannot be decoded as a mail, with its blobs, as far as they exist."""
-        blobs = {}
-        for column in _BLOB_COLUMNS if self.with_content else ():
-            with suppress(BlobMissing, BadPayload):
-                blobs[column] = await self.connections.blobs.get(BlobId(row[column] or ""))
+        blobs = dict[str, bytes]()
+        if self.with_content:
+            for column in _BLOB_COLUMNS:
+                with suppress(BlobMissing, BadPayload):
+                    blobs[column] = await self.connections.blobs.get(BlobId(row[column] or ""))
         await self.mails.keep_row(row, blobs)
 
 
@@ -234,7 +251,8 @@ def reconcile_document(result: ReconcileResult) -> Document:
     found = result.found
     request = result.request
     over_pulsar = request.settings.pulsar is not None
-    body: list[Part] = [Grid(f"What {request.queue} holds", ("side", "what", "count"), _sides(found, over_pulsar))]
+    sides = _sides(found, over_pulsar=over_pulsar)
+    body: list[Part] = [Grid(f"What {request.queue} holds", ("side", "what", "count"), sides)]
     if not found.clean:
         rows = [(kind.value, f"{count:,}", MEANINGS[kind]) for kind, count in found.counts.items() if count]
         body += [Grid("Found", ("finding", "count", "meaning"), rows), *_named_lines(found)]
@@ -248,10 +266,10 @@ def reconcile_document(result: ReconcileResult) -> Document:
 
 def _json(result: ReconcileResult) -> dict[str, Any]:
     found = result.found
-    mended = result.mended
     tables = found.tables
-    missing = found.missing
-    drained = found.drained
+    blobs = None
+    if found.missing is not None:
+        blobs = {"missing": found.missing}
     return {
         "broker": found.depth,
         "table": {
@@ -259,49 +277,57 @@ def _json(result: ReconcileResult) -> dict[str, Any]:
             "marked": len(tables.marked),
             "delayed": tables.delayed_count,
             "delayed_beyond_ids_max": tables.delayed_beyond,
-            "broken": [
-                {"id": row.enqueue_id, "slice": row.slice_start, "bucket": row.bucket, "why": row.why}
-                for row in tables.broken
-            ],
+            "broken": [_broken_json(row) for row in tables.broken],
         },
         "bad_messages": tables.bad,
-        "blobs": None if missing is None else {"missing": missing},
+        "blobs": blobs,
         "lacking": found.lacking,
         "surplus": found.surplus,
-        "drained": drained
-        and {
-            "messages": len(drained.ids),
-            "bad": drained.bad,
-            "dead": drained.dead,
-            "only_in_table": found.without_message,
-            "only_in_broker": found.only_in_broker,
-        },
+        "drained": _drained_json(found),
         "findings": {kind.value: count for kind, count in found.counts.items() if count},
         "dry_run": result.request.dry_run,
-        "mended": mended,
+        "mended": result.mended,
         "left": result.left,
         "kept": [str(path) for path in result.kept],
         "kept_without_content": result.without_content,
     }
 
 
-def _sides(found: Reconciled, over_pulsar: bool) -> list[tuple[str, str, str]]:  # noqa: FBT001 - of one caller
+def _broken_json(row: BrokenRow) -> dict[str, Any]:
+    return {"id": row.enqueue_id, "slice": row.slice_start, "bucket": row.bucket, "why": row.why}
+
+
+def _drained_json(found: Reconciled) -> dict[str, Any] | None:
+    drained = found.drained
+    if drained is None:
+        return None
+    return {
+        "messages": len(drained.ids),
+        "bad": drained.bad,
+        "dead": drained.dead,
+        "only_in_table": found.without_message,
+        "only_in_broker": found.only_in_broker,
+    }
+
+
+def _sides(found: Reconciled, *, over_pulsar: bool) -> list[tuple[str, str, str]]:
     tables = found.tables
     depth = found.depth
-    side = "topics" if over_pulsar else "table"
+    side = "table"
+    deleted = "marked, waits for the sweep"
+    if over_pulsar:
+        side = "topics"
+        deleted = "deleted, not yet acknowledged"
     rows = [
         (side, "live", f"{len(tables.live):,}"),
-        (
-            side,
-            "deleted, not yet acknowledged" if over_pulsar else "marked, waits for the sweep",
-            f"{len(tables.marked):,}",
-        ),
+        (side, deleted, f"{len(tables.marked):,}"),
         (side, "delayed", f"{tables.delayed_count:,}"),
     ]
     if depth is not None:
+        unacked = "unknown" if depth.unacked is None else f"{depth.unacked:,}"
         rows += [
             ("broker", "ready", f"{depth.ready:,}"),
-            ("broker", "unacked", "unknown" if depth.unacked is None else f"{depth.unacked:,}"),
+            ("broker", "unacked", unacked),
             ("broker", "consumers", f"{depth.consumers:,}"),
             ("broker", "dead letters", f"{depth.dead:,}"),
         ]
@@ -309,17 +335,18 @@ def _sides(found: Reconciled, over_pulsar: bool) -> list[tuple[str, str, str]]: 
 
 
 def _named_lines(found: Reconciled) -> list[str]:
+    bad = found.tables.bad or ()
     kinds: dict[QueueFinding, list[str]] = {
         QueueFinding.BROKEN_ROW: [f"{row.enqueue_id} ({row.why})" for row in found.tables.broken],
         QueueFinding.BLOB_MISSING: plain(found.missing or frozenset()),
-        QueueFinding.BAD_MESSAGE: [
-            f"{message.place} of {message.topic} ({message.why})" for message in found.tables.bad or ()
-        ],
+        QueueFinding.BAD_MESSAGE: [f"{message.place} of {message.topic} ({message.why})" for message in bad],
         QueueFinding.LACKS_MESSAGE: plain(found.without_message),
         QueueFinding.ONLY_IN_BROKER: plain(found.only_in_broker),
     }
-    named = (first_ids(f"{kind.value}:", ids, len(ids), ": --json names all") for kind, ids in kinds.items())
-    return [line for lines in named for line in lines]
+    lines = list[str]()
+    for kind, ids in kinds.items():
+        lines += first_ids(f"{kind.value}:", ids, len(ids), ": --json names all")
+    return lines
 
 
 def _notes(found: Reconciled) -> list[str]:
@@ -336,12 +363,14 @@ def _notes(found: Reconciled) -> list[str]:
 def _mended_lines(result: ReconcileResult) -> list[str]:
     request = result.request
     mended = result.mended
-    lines = list[str]()
+    done = list[str]()
     if request.republish:
-        lines.append(f"published {mended.republished:,} mails again.")
+        done.append(f"published {mended.republished:,} mails again.")
     if request.mark:
-        lines.append(f"marked {len(mended.marked):,} mails.")
-    lines = [f"Would have {line}" if request.dry_run else line.capitalize() for line in lines]
+        done.append(f"marked {len(mended.marked):,} mails.")
+    lines = [line.capitalize() for line in done]
+    if request.dry_run:
+        lines = [f"Would have {line}" for line in done]
     if result.without_content:
         lines.append(f"Of {result.without_content:,} of them the envelope is kept, and no bytes.")
     if mended.unkept:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -75,14 +75,19 @@ def redrive(request: RedriveRequest, caller: Caller) -> QueueAnswer[RedriveReque
 
     async def redriven(connections: QueueConnections) -> QueueAnswer[RedriveRequest, Redriven]:
         async with connections.open(dry_run=request.dry_run) as queue:
+            lacking: LackingMail = all_lack_it
+            if not request.all_recipients:
+                lacking = _by_journal(connections, queue.name, caller)
             found = await queue.redrive(
                 request.limit,
                 request.selection.at(connections.now),
                 dry_run=request.dry_run,
                 ids_max=request.ids_max,
-                lacking=all_lack_it if request.all_recipients else _by_journal(connections, queue.name, caller),
+                lacking=lacking,
             )
-            return QueueAnswer(request, found, ExitCode.DRIFT if found.unreadable else ExitCode.FINE)
+        if found.unreadable:
+            return QueueAnswer(request, found, ExitCode.DRIFT)
+        return QueueAnswer(request, found)
 
     return with_queues(request.settings, redriven)
 
@@ -115,48 +120,54 @@ def _by_journal(connections: QueueConnections, queue: QueueName, caller: Caller)
 def flush_document(result: QueueAnswer[DryRunRequest, Delays]) -> Document:
     request = result.request
     delays = result.found
-    json = {
+    json: dict[str, Any] = {
         "dry_run": request.dry_run,
-        "flushed": 0 if request.dry_run else delays.count,
-        "delayed": delays.count if request.dry_run else None,
-        "earliest_due_at": delays.earliest_at if request.dry_run else None,
-        "latest_due_at": delays.latest_at if request.dry_run else None,
+        "flushed": delays.count,
+        "delayed": None,
+        "earliest_due_at": None,
+        "latest_due_at": None,
     }
     line = f"{delays.count:,} delayed mails of {request.queue} are due now."
     if request.dry_run:
+        times = {"earliest_due_at": delays.earliest_at, "latest_due_at": delays.latest_at}
+        json |= {"flushed": 0, "delayed": delays.count, **times}
         line = f"{NOTHING_WRITTEN} {delays.count:,} delayed mails of {request.queue} would be due now."
-    if request.dry_run and delays.earliest_at and delays.latest_at:
-        line += f" The first of them is due at {shown(delays.earliest_at)}, the last at {shown(delays.latest_at)}."
+        if delays.earliest_at and delays.latest_at:
+            line += f" The first of them is due at {shown(delays.earliest_at)}, the last at {shown(delays.latest_at)}."
     return queue_document(result, json, (line,))
 
 
 def republish_document(result: QueueAnswer[RepublishRequest, int]) -> Document:
     request = result.request
     count = result.found
-    json = {
-        "dry_run": request.dry_run,
-        "republished": 0 if request.dry_run else count,
-        "would_republish": count if request.dry_run else None,
-    }
-    would = f"Nothing was published. {count:,} mails of {request.queue} would be."
-    return queue_document(
-        result, json, (would if request.dry_run else f"Published {count:,} mails of {request.queue} again.",)
-    )
+    json: dict[str, Any] = {"dry_run": request.dry_run, "republished": count, "would_republish": None}
+    line = f"Published {count:,} mails of {request.queue} again."
+    if request.dry_run:
+        json |= {"republished": 0, "would_republish": count}
+        line = f"Nothing was published. {count:,} mails of {request.queue} would be."
+    return queue_document(result, json, (line,))
 
 
 def redrive_document(result: QueueAnswer[RedriveRequest, Redriven]) -> Document:
     counts = result.found
     dry_run = result.request.dry_run
     queue = result.request.queue
-    lines = [f"{counts.redriven:,} dead letters {'would go back' if dry_run else 'are back'} into {queue}."]
+    line = f"{counts.redriven:,} dead letters are back into {queue}."
+    are = "are"
+    were = "were"
+    if dry_run:
+        line = f"{counts.redriven:,} dead letters would go back into {queue}."
+        are = "would be"
+        were = "would be"
+    lines = [line]
     if counts.dropped:
-        lines.append(f"{counts.dropped:,} were deleted meanwhile, and {'would be' if dry_run else 'are'} dropped.")
+        lines.append(f"{counts.dropped:,} were deleted meanwhile, and {are} dropped.")
     if counts.delivered:
-        lines.append(f"{counts.delivered:,} {'would be' if dry_run else 'are'} dropped: every recipient has the mail.")
+        lines.append(f"{counts.delivered:,} {are} dropped: every recipient has the mail.")
     if counts.recipients_skipped:
         lines.append(
-            f"{counts.recipients_skipped:,} recipients {'would be' if dry_run else 'were'} left out: the journal of "
-            "attempts knows that they have their mail."
+            f"{counts.recipients_skipped:,} recipients {were} left out: the journal of attempts knows that they have "
+            "their mail."
         )
     if counts.unreadable:
         lines.append(f"{counts.unreadable:,} cannot be read; they stay in the dead letter queue.")

@@ -180,7 +180,8 @@ class RestoredLog:
     def restored(self) -> frozenset[EnqueueId]:
         if not self.path.exists():
             return frozenset()
-        return frozenset(one for line in self.path.read_text(encoding="utf-8").splitlines() if (one := _noted(line)))
+        noted = map(_noted, self.path.read_text(encoding="utf-8").splitlines())
+        return frozenset(enqueue_id for enqueue_id in noted if enqueue_id)
 
     def note(self, was: EnqueueId, now: EnqueueId) -> None:
         append_synced(self.path, f"{was} {now}\n".encode())
@@ -200,11 +201,15 @@ def _line(queue: QueueName, listed: Listed, content: bytes | None) -> str:
         "format": FORMAT,
         "queue": queue,
         "enqueued_at": listed.enqueued_at.isoformat(),
-        "due_at": listed.due_at.isoformat() if listed.due_at else None,
+        "due_at": None,
         "where": listed.whereabouts.value,
         "payload": payload_of(listed.queued).decode(),
-        "content": b64encode(content).decode() if content is not None else None,
+        "content": None,
     }
+    if listed.due_at:
+        document["due_at"] = listed.due_at.isoformat()
+    if content is not None:
+        document["content"] = b64encode(content).decode()
     return json.dumps(document, ensure_ascii=False) + "\n"
 
 
@@ -221,22 +226,23 @@ def _mails_in(stream: Iterable[bytes], file: Path) -> Iterator[RemovedMailRecord
             if document["format"] != ROW_FORMAT:
                 yield _mail_of(document)
         except (*BROKEN, BadPayload) as error:
-            why = str(error).splitlines()[0] if str(error) else type(error).__name__
+            why, *_ = str(error).splitlines() or [type(error).__name__]
             raise WrongUse(f"{file}, line {number}: not a removed mail: {why}") from error
 
 
 def _mail_of(document: dict[str, Any]) -> RemovedMailRecord:
     if document["format"] != FORMAT:
         raise ValueError(f"its format is {document['format']!r}, not {FORMAT!r}")
-    content = document["content"]
-    due_at = document["due_at"]
-    return RemovedMailRecord(
-        queue_name(document["queue"]),
-        queued_of(document["payload"].encode()),
-        instant_in(document["enqueued_at"]),
-        instant_in(due_at) if due_at else None,
-        b64decode(content, validate=True) if content is not None else None,
-    )
+    queue = queue_name(document["queue"])
+    queued = queued_of(document["payload"].encode())
+    enqueued_at = instant_in(document["enqueued_at"])
+    due_at = None
+    if document["due_at"]:
+        due_at = instant_in(document["due_at"])
+    content = None
+    if document["content"] is not None:
+        content = b64decode(document["content"], validate=True)
+    return RemovedMailRecord(queue, queued, enqueued_at, due_at, content)
 
 
 def instant_in(text: str) -> datetime:
@@ -286,7 +292,9 @@ class RemoveResult:
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.PARTLY_FAILED if self.removed.failed else ExitCode.FINE
+        if self.removed.failed:
+            return ExitCode.PARTLY_FAILED
+        return ExitCode.FINE
 
 
 def delete(request: DeleteRequest, caller: Caller) -> RemoveResult:
@@ -312,7 +320,9 @@ def purge(request: PurgeRequest, caller: Caller) -> RemoveResult:
         UnsafeRequest: no person agreed.
     """
     if not request.dry_run:
-        forgotten = ", without keeping them" if request.no_keep else ""
+        forgotten = ""
+        if request.no_keep:
+            forgotten = ", without keeping them"
         confirm(f"Remove every mail of {request.queue} in {request.place}{forgotten}?", caller, yes=request.yes)
     return _remove("purge", None, request, caller)
 
@@ -320,7 +330,9 @@ def purge(request: PurgeRequest, caller: Caller) -> RemoveResult:
 def _remove(verb: str, selection: MailSelection | None, request: PurgeRequest, caller: Caller) -> RemoveResult:
     async def removed(connections: QueueConnections) -> RemoveResult:
         path = removed_mails_path(state_folder("queue"), request.queue, connections.now, verb)
-        file, without_content, first = RemovedMailsFile(path, request.queue), 0, list[Listed]()
+        file = RemovedMailsFile(path, request.queue)
+        without_content = 0
+        first = list[Listed]()
         caller.progress.stage(f"{verb} {request.queue}")
 
         async def keep(mail: Listed) -> None:
@@ -341,8 +353,9 @@ def _remove(verb: str, selection: MailSelection | None, request: PurgeRequest, c
                 else:
                     found = await queue.delete(selection.at(connections.now), dry_run=request.dry_run, on_removed=keep)
         finally:
-            kept = path if file.count else None
-            if kept:
+            kept = None
+            if file.count:
+                kept = path
                 caller.remark(f"Kept in {kept}")
         return RemoveResult(request, found, connections.now, tuple(first), kept, without_content)
 
@@ -353,17 +366,19 @@ def remove_document(result: RemoveResult) -> Document:
     request = result.request
     count = result.removed.count
     failed = result.removed.failed
-    json = {
+    json: dict[str, Any] = {
         "dry_run": request.dry_run,
-        "removed": 0 if request.dry_run else count,
-        "would_remove": count if request.dry_run else None,
+        "removed": count,
+        "would_remove": None,
         "failed": [{"id": unremoved.enqueue_id, "why": unremoved.why} for unremoved in failed],
-        "kept": str(result.kept) if result.kept else None,
+        "kept": result.kept,
         "kept_without_content": result.without_content,
-        "mails": [mail_json(mail, result.at) for mail in result.listed] if request.dry_run else None,
+        "mails": None,
     }
     body: list[Part] = []
     if request.dry_run:
+        json |= {"removed": 0, "would_remove": count}
+        json["mails"] = [mail_json(mail, result.at) for mail in result.listed]
         if result.listed:
             body.append(mails_table(f"Would be removed from {request.queue}", result.listed, result.at))
         body.append(f"{NOTHING_WRITTEN} {count:,} would be removed from {request.queue}.")
@@ -373,9 +388,8 @@ def remove_document(result: RemoveResult) -> Document:
         body.append(f"The bytes of {result.without_content:,} of them were missing already; their envelopes are kept.")
     if result.kept:
         body.append(f"To put them back: mailmend queue restore {result.kept}")
-    return queue_document(
-        result, json, body, [f"not removed: {unremoved.enqueue_id}: {unremoved.why}" for unremoved in failed]
-    )
+    remarks = [f"not removed: {unremoved.enqueue_id}: {unremoved.why}" for unremoved in failed]
+    return queue_document(result, json, body, remarks)
 
 
 _KEEPING: Final = """Each mail is kept first, envelope and bytes, in a file that only you may read, in

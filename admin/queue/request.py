@@ -33,8 +33,9 @@ class QueueRequest:
     @property
     def home(self) -> Mapping[str, str]:
         """The keyspace of its tables; of a queue over Pulsar, which has none, the namespace of its topics."""
-        pulsar = self.settings.pulsar
-        return {"namespace": pulsar.namespace} if pulsar else {"keyspace": self.settings.connection.keyspace}
+        if self.settings.pulsar:
+            return {"namespace": self.settings.pulsar.namespace}
+        return {"keyspace": self.settings.connection.keyspace}
 
     @property
     def place(self) -> str:
@@ -72,15 +73,24 @@ class MailSelection:
     where: str | None = None
 
     def at(self, now: datetime) -> MailFilter:
+        older_than_at = None
+        if self.older_than:
+            older_than_at = now - self.older_than
+        newer_than_at = None
+        if self.newer_than:
+            newer_than_at = now - self.newer_than
+        whereabouts = None
+        if self.where:
+            whereabouts = Whereabouts(self.where)
         return MailFilter(
             sender=self.sender,
             recipient=self.recipient,
             name=self.name,
             state=self.state,
-            older_than_at=now - self.older_than if self.older_than else None,
-            newer_than_at=now - self.newer_than if self.newer_than else None,
+            older_than_at=older_than_at,
+            newer_than_at=newer_than_at,
             enqueue_ids=frozenset(map(EnqueueId, self.ids)) or None,
-            whereabouts=Whereabouts(self.where) if self.where else None,
+            whereabouts=whereabouts,
         )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 from uuid import UUID
 
 import click
@@ -60,21 +60,22 @@ class RestorePlan:
             UnsafeRequest: all that is asked for was put back before.
         """
         truncated: list[bool] = []
-        mails = {
-            mail.queued.enqueue_id: mail.queue for mail in read_removed_mails(file, lambda: truncated.append(True))
-        }
-        known = frozenset[EnqueueId]() if again else RestoredLog(file).restored()
+        mails = dict[EnqueueId, QueueName]()
+        for mail in read_removed_mails(file, lambda: truncated.append(True)):
+            mails[mail.queued.enqueue_id] = mail.queue
+        known = frozenset[EnqueueId]()
+        if not again:
+            known = RestoredLog(file).restored()
+        which = f"all {len(mails):,} mails of {file}"
         if ids:
             mails = {enqueue_id: mails[enqueue_id] for enqueue_id in _held(file, mails, ids)}
+            which = f"all {len(mails):,} mails of {file} that --id names"
         missing: dict[QueueName, set[EnqueueId]] = {}
         for enqueue_id, queue in mails.items():
             if enqueue_id not in known:
                 missing.setdefault(queue, set()).add(enqueue_id)
         if mails and not missing:
-            raise UnsafeRequest(
-                f"all {len(mails):,} mails of {file}{' that --id names' if ids else ''} were put back before",
-                mend="For second copies of them say --again.",
-            )
+            raise UnsafeRequest(f"{which} were put back before", mend="For second copies of them say --again.")
         by_queue = {queue: frozenset(ids) for queue, ids in missing.items()}
         return cls(len(mails), by_queue, bool(truncated))
 
@@ -117,9 +118,8 @@ class RestoredMails:
     @property
     def already(self) -> int:
         """How many an earlier restore of the same file had put back."""
-        return (
-            self.plan.total - self.plan.count + sum(result is RestoreResult.NOTHING for result in self.returns.values())
-        )
+        nothing_to_do = sum(result is RestoreResult.NOTHING for result in self.returns.values())
+        return self.plan.total - self.plan.count + nothing_to_do
 
     @property
     def never_left(self) -> list[EnqueueId]:
@@ -128,7 +128,9 @@ class RestoredMails:
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.PARTLY_FAILED if self.failed or self.without_content else ExitCode.FINE
+        if self.failed or self.without_content:
+            return ExitCode.PARTLY_FAILED
+        return ExitCode.FINE
 
 
 def restore(request: RestoreRequest, caller: Caller) -> RestoredMails:
@@ -148,7 +150,10 @@ def restore(request: RestoreRequest, caller: Caller) -> RestoredMails:
         caller.progress.stage("restore", plan.count)
         for name, missing in plan.missing.items():
             async with connections.open(name) as queue:
-                found = await queue.restoring(() if request.again else missing)
+                looked_for = missing
+                if request.again:
+                    looked_for = frozenset()
+                found = await queue.restoring(looked_for)
                 waiting = set(missing)
                 for mail in read_removed_mails(request.file, lambda: None):
                     if mail.queued.enqueue_id in waiting:
@@ -179,7 +184,9 @@ class _Returning:
         if content is None:
             self.without_content.append(was)
             return
-        due_at = mail.due_at if mail.is_delayed(now) else None
+        due_at = None
+        if mail.is_delayed(now):
+            due_at = mail.due_at
         removed = RemovedMail(was, replace(mail.queued.mail, last_updated=now), content, due_at)
         try:
             new, how = await self._brought_back(queue, found, removed)
@@ -206,16 +213,14 @@ class _Returning:
 def restore_document(result: RestoredMails) -> Document:
     request = result.request
     plan = result.plan
-    json = {
+    json: dict[str, Any] = {
         **request.home,
         "file": str(request.file),
         "queues": sorted(plan.missing),
         "dry_run": request.dry_run,
         "restored": result.restored,
-        "would_restore": plan.count if request.dry_run else None,
-        "would_restore_ids": sorted(str(enqueue_id) for ids in plan.missing.values() for enqueue_id in ids)
-        if request.dry_run
-        else None,
+        "would_restore": None,
+        "would_restore_ids": None,
         "already": result.already,
         "never_left": plain(result.never_left),
         "torn": plan.truncated,
@@ -223,6 +228,9 @@ def restore_document(result: RestoredMails) -> Document:
         "failed": [{"id": str(enqueue_id), "why": why} for enqueue_id, why in result.failed.items()],
         "exit": int(result.exit),
     }
+    if request.dry_run:
+        ids = set[EnqueueId]().union(*plan.missing.values())
+        json |= {"would_restore": plan.count, "would_restore_ids": sorted(map(str, ids))}
     return Document(json, _restored_lines(result), result.exit, _restore_remarks(result))
 
 
@@ -241,12 +249,13 @@ def _restored_lines(result: RestoredMails) -> list[str]:
 
 
 def _restore_remarks(result: RestoredMails) -> list[str]:
-    cut = ["The end of the file is missing; what stood there was not removed from its queue."] * result.plan.truncated
-    missing = [
-        f"not restored: {enqueue_id}: its bytes were missing when it was removed"
-        for enqueue_id in result.without_content
-    ]
-    return [*cut, *missing, *(f"not restored: {enqueue_id}: {why}" for enqueue_id, why in result.failed.items())]
+    remarks = list[str]()
+    if result.plan.truncated:
+        remarks.append("The end of the file is missing; what stood there was not removed from its queue.")
+    gone = "its bytes were missing when it was removed"
+    remarks += [f"not restored: {enqueue_id}: {gone}" for enqueue_id in result.without_content]
+    remarks += [f"not restored: {enqueue_id}: {why}" for enqueue_id, why in result.failed.items()]
+    return remarks
 
 
 RESTORE: Final = Command(

@@ -33,12 +33,16 @@ def sweep(request: SweepRequest, caller: Caller) -> QueueAnswer[SweepRequest, Sw
 
     async def swept(connections: QueueConnections) -> QueueAnswer[SweepRequest, Sweep]:
         async with connections.open_tabled(dry_run=request.dry_run) as queue:
-            found: Sweep = await (queue.move_browse_start if request.move_only else queue.sweep)(
-                dry_run=request.dry_run
-            )
+            found: Sweep
+            if request.move_only:
+                found = await queue.move_browse_start(dry_run=request.dry_run)
+            else:
+                found = await queue.sweep(dry_run=request.dry_run)
         if isinstance(found, Swept) and (remark := connections.marks_stay):
             caller.remark(remark)
-        return QueueAnswer(request, found, ExitCode.DRIFT if was_moved_back(found) else ExitCode.FINE)
+        if was_moved_back(found):
+            return QueueAnswer(request, found, ExitCode.DRIFT)
+        return QueueAnswer(request, found)
 
     return with_queues(request.settings, swept)
 
@@ -55,8 +59,10 @@ def sweep_document(result: QueueAnswer[SweepRequest, Sweep]) -> Document:
     request = result.request
     json = {"dry_run": request.dry_run, **sweep_json(result.found, dry_run=request.dry_run)}
     lines = _sweep_lines(request.queue, result.found, dry_run=request.dry_run)
-    remarks = ["The browse start had been moved back. James does so when it moves it without looking."]
-    return queue_document(result, json, lines, remarks if was_moved_back(result.found) else ())
+    remarks = list[str]()
+    if was_moved_back(result.found):
+        remarks.append("The browse start had been moved back. James does so when it moves it without looking.")
+    return queue_document(result, json, lines, remarks)
 
 
 def sweep_json(found: Sweep, *, dry_run: bool) -> dict[str, Any]:
@@ -67,7 +73,9 @@ def sweep_json(found: Sweep, *, dry_run: bool) -> dict[str, Any]:
             json: dict[str, Any] = dict(plain(found))
             before = {name: json.pop(name) for name in ("browse_start_before", "content_start_before")}
             rescued = json.pop("rescued_ids")
-            return {**json, **before, "would_rescue": rescued} if dry_run else json
+            if dry_run:
+                json |= {**before, "would_rescue": rescued}
+            return json
 
 
 def _sweep_lines(queue: str, found: Sweep, *, dry_run: bool) -> list[str]:

@@ -141,13 +141,15 @@ def tend_document(result: QueueAnswer[TendRequest, Sequence[TendedQueue]]) -> Do
     request = result.request
     if not (request.once or request.dry_run):
         return Document()
-    queues = [
-        {"queue": queue.queue, "moved_due": queue.moved_due, **_upkeep_json(queue.upkeep, dry_run=request.dry_run)}
-        for queue in result.found
-    ]
-    json = {**request.home, "dry_run": request.dry_run, "queues": queues, "exit": 0}
-    lines = [line for queue in result.found for line in _round_lines(queue, dry_run=request.dry_run)]
-    return Document(json, [NOTHING_WRITTEN, *lines] if request.dry_run else lines)
+    queues = list[dict[str, Any]]()
+    lines = list[str]()
+    if request.dry_run:
+        lines.append(NOTHING_WRITTEN)
+    for queue in result.found:
+        upkeep = _upkeep_json(queue.upkeep, dry_run=request.dry_run)
+        queues.append({"queue": queue.queue, "moved_due": queue.moved_due, **upkeep})
+        lines += _round_lines(queue, dry_run=request.dry_run)
+    return Document({**request.home, "dry_run": request.dry_run, "queues": queues, "exit": 0}, lines)
 
 
 def _upkeep_json(found: Upkeep, *, dry_run: bool) -> dict[str, Any]:
@@ -158,25 +160,25 @@ def _upkeep_json(found: Upkeep, *, dry_run: bool) -> dict[str, Any]:
             return {"deletions": {"left": found.left, "expired": found.expired}, "removed_again": found.again}
 
 
-def _round_lines(one: TendedQueue, *, dry_run: bool) -> list[str]:
-    due = f"{one.moved_due:,} delayed mails of {one.queue} " + (
-        "are due, and would be moved into it." if dry_run else "became due."
-    )
-    match one.upkeep:
+def _round_lines(tended: TendedQueue, *, dry_run: bool) -> list[str]:
+    due = f"{tended.moved_due:,} delayed mails of {tended.queue} became due."
+    if dry_run:
+        due = f"{tended.moved_due:,} delayed mails of {tended.queue} are due, and would be moved into it."
+    match tended.upkeep:
         case Swept() if dry_run:
-            return [due, *would_sweep_lines(one.queue, one.upkeep)]
+            return [due, *would_sweep_lines(tended.queue, tended.upkeep)]
         case Swept():
-            return [f"{due} {swept_line(one.queue, one.upkeep)}"]
+            return [f"{due} {swept_line(tended.queue, tended.upkeep)}"]
         case TendedDeletions():
-            return [f"{due} {_deletions_line(one.upkeep, dry_run=dry_run)}"]
+            return [f"{due} {_deletions_line(tended.upkeep, dry_run=dry_run)}"]
 
 
 def _deletions_line(found: TendedDeletions, *, dry_run: bool) -> str:
     """What was done about messages that say which mails are deleted."""
-    would = "would be " if dry_run else ""
-    line = f"{found.expired:,} notes of deletions {would or 'are '}gone, {found.left:,} deletions {would or 'are '}kept"
+    are = "would be" if dry_run else "are"
+    line = f"{found.expired:,} notes of deletions {are} gone, {found.left:,} deletions {are} kept"
     if found.again:
-        line += f"; {found.again:,} deleted mails that the broker had forgotten {would or 'are '}gone again"
+        line += f"; {found.again:,} deleted mails that the broker had forgotten {are} gone again"
     return f"{line}."
 
 

@@ -60,7 +60,9 @@ def mail_json(listed: Listed, now: datetime, content: MailContent | None = None)
     }
     if content is None:
         return document
-    encoded = b64encode(content.content).decode() if content.content is not None else None
+    encoded = None
+    if content.content is not None:
+        encoded = b64encode(content.content).decode()
     return {**document, "content_base64": encoded, "content_missing": content.missing}
 
 
@@ -71,9 +73,13 @@ def mails_table(title: str, mails: Sequence[Listed], now: datetime) -> Grid:
 
 def _mail_cells(listed: Listed, now: datetime) -> Sequence[str]:
     mail = listed.queued.mail
-    due = f", due {shown(listed.due_at)}" if listed.due_at else ""
+    where = listed.whereabouts.value
+    if listed.due_at:
+        where += f", due {shown(listed.due_at)}"
+    recipients = ", ".join(mail.recipients[:RECIPIENTS_SHOWN])
     more = len(mail.recipients) - RECIPIENTS_SHOWN
-    recipients = ", ".join(mail.recipients[:RECIPIENTS_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+    if more > 0:
+        recipients += f" and {more:,} more"
     return (
         str(listed.queued.enqueue_id),
         listed.enqueued_at.astimezone(UTC).strftime("%m-%d %H:%M:%S"),
@@ -82,7 +88,7 @@ def _mail_cells(listed: Listed, now: datetime) -> Sequence[str]:
         printable(mail.sender or NULL_SENDER),
         printable(recipients),
         printable(mail.name),
-        listed.whereabouts.value + due,
+        where,
     )
 
 
