@@ -19,7 +19,6 @@ from mailmend.delivery.ledger.attempts import LedgerAttempts
 from mailmend.delivery.ledger.orders import LedgerOrders
 from mailmend.delivery.ledger.recorded_attempts import AttemptsWanted, LocalAttempts, read_attempts
 from mailmend.delivery.mail.attempts import MailRelay, NextHops, SourceAddress
-from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.replay_sums import AttemptRecord
 from mailmend.delivery.smtp.outgoing.addresses import IpNetwork, OwnHost, loopback_of, reachable_families
 from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
@@ -157,11 +156,6 @@ def hook_named(group: str, name: str | None) -> Callable[..., Any] | None:
         raise WrongUse(f"the entry point {name!r} of {group} is no function", mend="Name a function, or a coroutine's.")
     found: Callable[..., Any] = hook
     return found
-
-
-def policies_in(file: Path | None) -> PickupPolicies:
-    """What the file says; without one, nothing is limited."""
-    return policy_file(file).said if file else PickupPolicies()
 
 
 def policy_file(file: Path) -> "PolicyFile":

@@ -11,8 +11,7 @@ from typing import Any, Final
 import click
 
 from mailmend.admin.delivery.connections import existing_orders
-from mailmend.admin.delivery.entry_selection import CRITERIA, WHICH_RECIPIENTS, EntrySelection
-from mailmend.admin.delivery.options import READS_LEDGER
+from mailmend.admin.delivery.options import CRITERIA, READS_LEDGER, WHICH_RECIPIENTS, EntrySelection
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document, Grid, Part

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from mailmend.admin.delivery.connections import made_orders
 from mailmend.admin.delivery.entries import CHANGED_TEXTS, entries_grid, entry_json
-from mailmend.admin.delivery.entry_selection import CRITERIA, WHICH_RECIPIENTS, EntrySelection
-from mailmend.admin.delivery.options import READS_LEDGER
+from mailmend.admin.delivery.options import CRITERIA, READS_LEDGER, WHICH_RECIPIENTS, EntrySelection
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import owner_name, state_folder
 from mailmend.admin.frame.command import Command
@@ -25,7 +24,8 @@ from mailmend.admin.frame.options import flag, option
 from mailmend.admin.frame.values import NOTHING_WRITTEN, shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT, YES, queue_settings, unless
-from mailmend.admin.queue.remove import LISTED_MAX, RemovedMailsFile, removed_mails_path
+from mailmend.admin.queue.remove import LISTED_MAX
+from mailmend.admin.queue.removed_mails import RemovedMailsFile, removed_mails_path
 from mailmend.admin.queue.request import DryRunRequest, confirm
 from mailmend.admin.queue.values import queue_document
 from mailmend.delivery.mail.entries import EntryId, EntryState

@@ -20,7 +20,7 @@ from mailmend.admin.delivery.entries import entry_order_json, intent_json, inten
 from mailmend.admin.delivery.options import MAIL_FIELDS, mail_option
 from mailmend.admin.delivery.orders_document import set_text, suspended_text
 from mailmend.admin.delivery.policy_explain import refusals_json, share_json, suspension_numbers
-from mailmend.admin.delivery.policy_texts import counted_text, policy_path, suspension_path
+from mailmend.admin.delivery.policy_texts import counted_json, counted_text, policy_path, suspension_path
 from mailmend.admin.delivery.server_client import HttpAnswer, asked, parse_server
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command, Shared, Values
@@ -436,9 +436,8 @@ def _place_json(place: tuple[int, CounterKey], moment: ServerMoment) -> Mapping[
         return {"share": True}
     if number == SUSPENDED:
         return {"suspension": key[0]}
-    fields = moment.policies.said.policies[number].fields
-    named = {field.value: text for field, text in zip(fields, key, strict=True)}
-    return {"policy": number + 1, "line": _line(moment, policy_path(number)), "key": named}
+    counted = counted_json(moment.policies.said.policies[number].fields, key)
+    return {"policy": number + 1, "line": _line(moment, policy_path(number)), "key": counted}
 
 
 def _values(mail: ActiveMail) -> dict[str, str]:

@@ -240,8 +240,8 @@ def _state_json(state: OrderState) -> dict[str, Any]:
     found = order_json(state.order)
     if state.order.kind is OrderKind.SUSPENSION:
         return found
-    servers = [
-        {"server": server, "parked": condition.parked or None, "counted_as": dict(condition.groups)}
-        for server, condition in state.servers
-    ]
+    servers = list[dict[str, Any]]()
+    for server, condition in state.servers:
+        parked = condition.parked or None
+        servers.append({"server": server, "parked": parked, "counted_as": dict(condition.groups)})
     return {**found, "parked": state.parked or None, "servers": servers}

@@ -13,6 +13,7 @@ from mailmend.admin.delivery.options import MAIL_FIELDS, mail_option
 from mailmend.admin.delivery.orders import holding
 from mailmend.admin.delivery.orders_document import order_json, set_text, suspended_text
 from mailmend.admin.delivery.policy_texts import (
+    counted_json,
     counted_text,
     from_one,
     limits_path,
@@ -321,7 +322,7 @@ def _quota_json(share: QuotaShare, result: PolicyExplanation) -> dict[str, Any]:
     return {
         "name": quota.name,
         "line": result.places[quota_path(share.quota)].line,
-        "key": {field.value: text for field, text in zip(quota.fields, share.key, strict=True)},
+        "key": counted_json(quota.fields, share.key),
         "condition": from_one(share.condition),
         "limits_line": limits_line,
         **QUOTA_LIMIT.json(share.limit or QuotaLimit()),
@@ -384,11 +385,10 @@ def share_json(share: PolicyShare, said: PickupPolicies, line: Callable[[Documen
         set_by = order_json(share.set_by)
     elif limits := limits_path(said, share.policy, share.condition):
         limits_line = line(limits)
-    fields = said.policies[share.policy].fields
     return {
         "policy": share.policy + 1,
         "line": line(policy_path(share.policy)),
-        "key": {field.value: text for field, text in zip(fields, share.key, strict=True)},
+        "key": counted_json(said.policies[share.policy].fields, share.key),
         "condition": from_one(share.condition),
         "limits_line": limits_line,
         **THRESHOLD.json(share.threshold),

@@ -1,6 +1,6 @@
 """The texts that several commands use about a policy file: places in it, limits, and what is counted."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mailmend.delivery.policy.explaining import QuotaShare
@@ -56,6 +56,11 @@ def from_one(number: int | None) -> int | None:
 def counted_text(counted: Mapping[PickupField, str]) -> str:
     """As what a mail is counted; "" where everything is counted together."""
     return ", ".join(f"{field.value} {text or '(empty)'}" for field, text in counted.items())
+
+
+def counted_json(fields: Sequence[PickupField], key: Sequence[str]) -> dict[str, str]:
+    """The same for programs: by the names of the fields."""
+    return {field.value: text for field, text in zip(fields, key, strict=True)}
 
 
 def limits_text(threshold: Threshold) -> str:

@@ -3,8 +3,10 @@
 from functools import partial
 from typing import Any, Final
 
+import click
+
 from mailmend.admin.delivery.options import MAIL_FIELDS, OF_A_QUEUE, WHY, list_command, of_kind, remove_command
-from mailmend.admin.frame.command import Command, CommandGroup, Shared
+from mailmend.admin.frame.command import Command, CommandGroup, Shared, Values
 from mailmend.admin.frame.kinds import Duration, ParsedValue
 from mailmend.admin.frame.options import flag, option
 from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT
@@ -16,23 +18,31 @@ def _value(named: PickupField, value: Any) -> str:
     return normal_value(OrderKind.SUSPENSION, named, str(value))
 
 
+def _field_option(name: str) -> click.Option:
+    named, text = MAIL_FIELDS[name]
+    return option(
+        f"--{name.replace('_', '-')}",
+        f"{text}; may be given again.",
+        type=ParsedValue("value", partial(_value, named)),
+        multiple=True,
+        metavar="VALUE",
+    )
+
+
+def _values(own: Values, _others: Values, _context: click.Context) -> dict[str, tuple[str, ...]]:
+    values = dict[str, tuple[str, ...]]()
+    for name, (field, _) in MAIL_FIELDS.items():
+        if own[name]:
+            values[field.value] = tuple(own[name])
+    return values
+
+
 _WHICH: Final = Shared(
     "values",
     {
-        "Which mails": tuple(
-            option(
-                f"--{name.replace('_', '-')}",
-                f"{text}; may be given again.",
-                type=ParsedValue("value", partial(_value, named)),
-                multiple=True,
-                metavar="VALUE",
-            )
-            for name, (named, text) in MAIL_FIELDS.items()
-        )
+        "Which mails": tuple(map(_field_option, MAIL_FIELDS)),
     },
-    lambda own, _others, _context: {
-        field.value: tuple(own[name]) for name, (field, _) in MAIL_FIELDS.items() if own[name]
-    },
+    _values,
 )
 ADD: Final = Command(
     name="add",

@@ -63,8 +63,7 @@ def _connection(context: click.Context) -> ConnectionSettings:
 
 
 def _write_script(shell: str) -> None:
-    from mailmend.admin.main import mailmend  # noqa: PLC0415 - the command that is completed holds this one
-
+    mailmend = click.get_current_context().find_root().command
     kind = get_completion_class(shell)
     if kind is not None:
         click.echo(kind(mailmend, {}, "mailmend", _VARIABLE).source())

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -40,10 +40,10 @@ from mailmend.model.projections.findings import Finding
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table
 from mailmend.repair.clock import SystemClock
+from mailmend.repair.decisions.left_sample import LeftKeys
 
-if TYPE_CHECKING:
-    from mailmend.admin.metrics.of_runs import RunTextfile
-
+MetricsWriter = Callable[[int, Mapping[str, Any] | None, LeftKeys], None]
+"""Writes a run's metrics: its exit code, the JSON of its result, and the sample of what it left."""
 
 _TABLES: Mapping[str, Table] = {
     **{name: projection.table for name, projection in PROJECTIONS.items()},
@@ -144,16 +144,16 @@ class Output:
             )
 
     @contextmanager
-    def metrics_of(self, context: click.Context) -> Iterator["RunTextfile | None"]:
+    def metrics_of(self, context: click.Context) -> Iterator[MetricsWriter | None]:
         """The file of the run's metrics, where one was asked for; where the run fails, it says so."""
         if self.metrics_file is None:
             yield None
             return
         with imported("mailmend.admin.metrics.of_runs:textfile_of")(self.metrics_file, *run_name(context)) as metrics:
-            yield metrics
+            yield metrics.write
 
     def show(
-        self, document: Document, unwritten: Sequence[MailmendError] = (), metrics: "RunTextfile | None" = None
+        self, document: Document, unwritten: Sequence[MailmendError] = (), metrics: MetricsWriter | None = None
     ) -> int:
         """Write the result wherever it was asked for; where a place refuses it, it is on stderr.
 
@@ -176,7 +176,7 @@ class Output:
             echo(line)
         code = _on_stderr(document, refused) if refused else int(document.exit)
         if metrics:
-            metrics.write(code, document.json, document.left_sample)
+            metrics(code, document.json, document.left_sample)
         return code
 
     def _writes(self, document: Document) -> Iterator[Callable[[], None]]:

@@ -43,7 +43,7 @@ from mailmend.admin.local.jars import connector_is_here
 from mailmend.admin.local.java import SPARK, find_java, wheel_home
 from mailmend.admin.local.probes import http_answer
 from mailmend.admin.local.version import Versions, version_here, versions
-from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue import openers
 from mailmend.admin.queue.broker_options import broker_of, pulsar_of
 from mailmend.admin.queue.options import blobs_of, local_for, queue_settings
 from mailmend.cql.introspect import keyspace_exists, live_schema
@@ -192,7 +192,7 @@ def _servers(settings: DoctorSettings) -> ServersFound:
         in_tables = store.address.store is Store.CASSANDRA
         blobs = _blobs_in_tables(cluster) if in_tables else _tried(lambda: blobs_found(store, clock))
         if in_tables and isinstance(at, PulsarSettings):
-            blobs = queues.tables_lacking()
+            blobs = openers.tables_lacking()
     return ServersFound(
         cluster=cluster,
         broker=broker,
@@ -270,7 +270,7 @@ def spark_cluster_found(master: str) -> SparkClusterFound:
 
 
 def broker_found(settings: BrokerSettings, queue: QueueName, clock: SystemClock) -> BrokerFound:
-    broker = queues.broker_behind(settings, clock)
+    broker = openers.broker_behind(settings, clock)
 
     async def asked() -> BrokerFound:
         try:
@@ -284,7 +284,7 @@ def broker_found(settings: BrokerSettings, queue: QueueName, clock: SystemClock)
 
 def pulsar_found(settings: PulsarSettings, queue: QueueName, clock: SystemClock) -> BrokerFound:
     """What Pulsar tells, and its policies where the queue has topics by now, and we may read them."""
-    topics = queues.topics_behind(settings, clock)
+    topics = openers.topics_behind(settings, clock)
 
     async def asked() -> BrokerFound:
         try:
@@ -307,7 +307,7 @@ def blobs_found(settings: BlobsSettings, clock: SystemClock) -> str:
     absent = f"{address.place} is not there yet: the first mail makes it"
     if address.store is Store.FILES and not address.folder.expanduser().is_dir():
         return absent
-    blobs = queues.blobs_behind(settings, None, clock, makes=False)
+    blobs = openers.blobs_behind(settings, None, clock, makes=False)
     try:
         run_async(_asked_for(blobs, clock))
     except BucketMissing:

@@ -8,9 +8,9 @@ from typing import Final
 
 from mailmend.admin.frame.cluster import OpenCluster, state_folder
 from mailmend.admin.frame.settings import BlobsSettings
-from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue import openers
 from mailmend.admin.queue.move_journal import mails_on_their_way
-from mailmend.admin.queue.remove import read_removed_mails
+from mailmend.admin.queue.removed_mails import read_removed_mails
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.broker import Broker
 from mailmend.mailqueue.collection.broker_references import NAME, broker_references
@@ -80,7 +80,7 @@ async def _queues_of(opened: OpenCluster) -> list[QueueName]:
     if schema.table("browsestart") is None:
         return []
     own = queue_tables_of(schema, opened.mail.name)
-    return await queues.queue_names(queues.tables_of(opened.mail), opened.clock, own)
+    return await openers.queue_names(openers.tables_of(opened.mail), opened.clock, own)
 
 
 @dataclass(frozen=True, slots=True)

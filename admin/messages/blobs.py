@@ -49,7 +49,7 @@ from mailmend.admin.messages.options import (
     TIMING,
     scanning_of,
 )
-from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue import openers
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.blobs.cassandra import CassandraStore
 from mailmend.mailqueue.blobs.stores import NamedBlobs
@@ -179,7 +179,7 @@ async def _with_broker(opened: OpenCluster, request: BlobsRequest, caller: Calle
         case None:
             return await _looked(opened, request, caller, None)
         case PulsarSettings():
-            topics = queues.topics_behind(settings, clock)
+            topics = openers.topics_behind(settings, clock)
             with Workshop() as workshop:
                 try:
                     return await _looked(
@@ -188,7 +188,7 @@ async def _with_broker(opened: OpenCluster, request: BlobsRequest, caller: Calle
                 finally:
                     await topics.close()
         case _:
-            broker = queues.broker_behind(settings, clock)
+            broker = openers.broker_behind(settings, clock)
             try:
                 return await _looked(opened, request, caller, lambda: messages_of(broker, opened, request.blobs))
             finally:
@@ -290,8 +290,8 @@ def _timing(request: BlobsRequest) -> Timing:
 
 
 def _collectable(settings: BlobsSettings, opened: OpenCluster) -> CollectableStore:
-    tables = queues.tables_of(opened.mail)
-    blobs = cast("NamedBlobs", queues.blobs_behind(settings, tables, opened.clock, makes=False))
+    tables = openers.tables_of(opened.mail)
+    blobs = cast("NamedBlobs", openers.blobs_behind(settings, tables, opened.clock, makes=False))
     return TablesStore(blobs.store) if isinstance(blobs.store, CassandraStore) else ListedStore(blobs.store)
 
 

@@ -20,7 +20,7 @@ from mailmend.admin.frame.event_loop import run_async
 from mailmend.admin.frame.options import CONNECTION, flag, option
 from mailmend.admin.frame.settings import BlobsAddress, BlobsSettings, ConnectionSettings, Store
 from mailmend.admin.frame.values import fields_json
-from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue import openers
 from mailmend.admin.queue.options import MESSAGE_BLOBS
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode, is_blob_id, naming_of
@@ -64,11 +64,11 @@ def message_blobs(opened: OpenCluster, named: BlobsSettings | None, remark: Call
     keyspace = opened.mail.name
     if settings.address.store is Store.CASSANDRA:
         _refuse_without_tables(opened, keyspace)
-    tables = queues.tables_of(opened.mail)
+    tables = openers.tables_of(opened.mail)
     newest = _newest(opened)
 
     async def kept() -> list[tuple[BlobId, int]]:
-        looked_in = queues.blobs_behind(settings, tables, opened.clock)
+        looked_in = openers.blobs_behind(settings, tables, opened.clock)
         return [(blob, at) for blob, at in newest if await looked_in.exists(blob)]
 
     found = run_async(kept()) if newest else []
@@ -82,7 +82,7 @@ def message_blobs(opened: OpenCluster, named: BlobsSettings | None, remark: Call
         remark(f"{gone}{settings.address.place}: is it the store that is read for this keyspace?")
     naming = settings.address.naming or (naming_of(found) if found else BlobNaming(BlobsMode.DEDUPLICATED))
     settings = settings._replace(address=replace(settings.address, naming=naming))
-    return queues.blobs_behind(settings, tables, opened.clock)
+    return openers.blobs_behind(settings, tables, opened.clock)
 
 
 def _newest(opened: OpenCluster) -> list[tuple[BlobId, int]]:

@@ -31,7 +31,7 @@ from mailmend.admin.frame.plan_files import (
 from mailmend.admin.frame.scan_options import MARGIN, OF_EVERY_SCAN, ScanOptions
 from mailmend.admin.frame.settings import QUEUE_DEFAULT, BlobsSettings, QueueSettings
 from mailmend.admin.messages.mending import CheckedTopics, CheckRequest, MendingResult, given
-from mailmend.admin.queue import connections as wired
+from mailmend.admin.queue import openers
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.garbage_collection import agreed, collector_for
 from mailmend.mailqueue.cleanup.cleaning import CleanupSettings, PlannedCleanup, QueueCleanup, planned_of
@@ -117,8 +117,8 @@ async def _checked_topics(
     request: CheckRequest, pulsar: PulsarSettings, store: BlobsSettings, opened: OpenCluster
 ) -> CheckedTopics:
     clock = opened.clock
-    topics = wired.topics_behind(pulsar, clock)
-    blobs = wired.blobs_behind(store, wired.tables_of(opened.mail), clock, makes=False)
+    topics = openers.topics_behind(pulsar, clock)
+    blobs = openers.blobs_behind(store, openers.tables_of(opened.mail), clock, makes=False)
     seconds = 0.0
     if not request.no_recheck:
         seconds = request.delay.total_seconds()

@@ -12,7 +12,7 @@ from mailmend.admin.frame.event_loop import run_async
 from mailmend.admin.frame.kinds import Duration
 from mailmend.admin.frame.options import CONNECTION, TRAFFIC, flag, option
 from mailmend.admin.frame.settings import ConnectionSettings
-from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue import openers
 from mailmend.admin.schema.measuring import ENQUEUED, GivenTraffic, measure
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.configuration import Configurations
@@ -73,7 +73,7 @@ def configure(request: ConfigureRequest, _: Caller) -> ConfigureResult:
         ConfigurationRefused: mails would be lost from view.
     """
     with open_cluster(request.connection) as opened:
-        tables = queues.tables_of(opened.mail)
+        tables = openers.tables_of(opened.mail)
         return run_async(_configured(Configurations(tables), request))
 
 

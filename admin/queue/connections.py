@@ -8,16 +8,14 @@ from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, cast
+from typing import Any, Final, NoReturn, Self, TypeVar, cast
 
 from mailmend.admin.frame.cluster import OpenCluster, open_cluster
 from mailmend.admin.frame.event_loop import run_async
-from mailmend.admin.frame.extras import import_or_name_extra
-from mailmend.admin.frame.settings import BlobsSettings, QueueSettings, Store, refuse_missing_folder
+from mailmend.admin.frame.settings import QueueSettings, Store
+from mailmend.admin.queue import openers
 from mailmend.cql.applying import ensure_ledger
-from mailmend.cql.driver.asynchronous import AsyncKeyspace
-from mailmend.cql.introspect import live_schema
-from mailmend.cql.introspect import tables_of as table_names
+from mailmend.cql.introspect import live_schema, tables_of
 from mailmend.mailqueue.blobs.stores import content_of
 from mailmend.mailqueue.broker import Broker
 from mailmend.mailqueue.metrics import NoCounts, QueueCounts, marks_that_stay
@@ -26,7 +24,6 @@ from mailmend.mailqueue.pulsar.broker.topics import Topics
 from mailmend.mailqueue.pulsar.mail_queue import open_queue as open_pulsar_queue
 from mailmend.mailqueue.pulsar.mail_queue import queue_names as topics_queue_names
 from mailmend.mailqueue.queue import MailQueue
-from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.mailqueue.rules.blob_ids import is_blob_id
@@ -42,9 +39,6 @@ from mailmend.model.ports import AsyncTables, Clock
 from mailmend.model.table import Table
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.clock import SystemClock
-
-if TYPE_CHECKING:
-    from mailmend.cql.driver.session import Keyspace
 
 T = TypeVar("T")
 
@@ -143,7 +137,7 @@ class QueueConnections:
         """The queue in the settings, or every queue of the keyspace."""
         if not everything:
             return [self.settings.name]
-        return await queue_names(self.tables, self.clock, self.own)
+        return await self.view.starts.queues()
 
     def asks(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         """What the queue is connected to, by name, and a small question to each."""
@@ -169,13 +163,16 @@ class QueueConnections:
         """Whether the ledger has all of these tables; asking creates nothing."""
         if self.ledger is not None:
             return True
-        there = table_names(self.ledger_cluster.cluster, self.settings.connection.ledger_keyspace)
+        there = tables_of(self.ledger_cluster.cluster, self.settings.connection.ledger_keyspace)
         return all(table.name in there for table in tables)
 
     @property
     def ledger_tables(self) -> AsyncTables:
         """The tables of the ledger, whether or not they are there."""
-        return self.ledger or tables_of(self.ledger_cluster.cluster.keyspace(self.settings.connection.ledger_keyspace))
+        if self.ledger:
+            return self.ledger
+        keyspace = self.settings.connection.ledger_keyspace
+        return openers.tables_of(self.ledger_cluster.cluster.keyspace(keyspace))
 
     @property
     def ledger_cluster(self) -> OpenCluster:
@@ -242,7 +239,7 @@ class PulsarConnections(QueueConnections):
         self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
     ) -> AsyncIterator[RabbitMailQueue]:
         del name, counts, dry_run
-        raise tables_lacking()
+        raise openers.tables_lacking()
         yield  # what makes it a generator
 
     def asks(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
@@ -253,13 +250,6 @@ class PulsarConnections(QueueConnections):
         if not everything:
             return [self.settings.name]
         return await topics_queue_names(self.topics)
-
-
-def tables_lacking() -> WrongUse:
-    return WrongUse(
-        "this is about the tables of a queue, and a queue over Pulsar has none",
-        mend="Its topics need no such work; see: mailmend queue tend --help. Or name a broker amqp://...",
-    )
 
 
 def with_queues(
@@ -283,15 +273,16 @@ def with_queues(
     with nullcontext(cluster) if cluster else open_cluster(settings.connection) as opened:
         schema = live_schema(opened.cluster, opened.mail.name)
         own = queue_tables_of(schema, opened.mail.name)
-        clock, tables = opened.clock, tables_of(opened.mail)
+        clock = opened.clock
+        tables = openers.tables_of(opened.mail)
 
         async def connected() -> T:
             broker = cast("Broker", _NO_BROKER)
             if settings.broker:
-                broker = broker_behind(settings.broker, clock)
+                broker = openers.broker_behind(settings.broker, clock)
             blobs = cast("Blobs", _NO_BLOBS)
             if settings.blobs:
-                blobs = blobs_behind(settings.blobs, tables, clock, makes=makes)
+                blobs = openers.blobs_behind(settings.blobs, tables, clock, makes=makes)
             try:
                 return await carry_out(QueueConnections(settings, opened, schema, own, tables, broker, blobs, clock))
             finally:
@@ -310,9 +301,9 @@ async def topics_of(
     blobs = cast("Blobs", _NO_BLOBS)
     if settings.blobs:
         if settings.blobs.address.store is Store.CASSANDRA:
-            raise tables_lacking()
-        blobs = blobs_behind(settings.blobs, None, clock, makes=makes)
-    topics = topics_behind(pulsar, clock)
+            raise openers.tables_lacking()
+        blobs = openers.blobs_behind(settings.blobs, None, clock, makes=makes)
+    topics = openers.topics_behind(pulsar, clock)
     with ExitStack() as with_it:
 
         @cache
@@ -323,48 +314,6 @@ async def topics_of(
             yield PulsarConnections(settings, none, none, OwnTables(), none, none, blobs, clock, topics, connects)
         finally:
             await topics.close()
-
-
-async def queue_names(tables: AsyncTables, clock: Clock, own: OwnTables) -> list[QueueName]:
-    """Every queue of the keyspace."""
-    return await QueueView(tables, clock, own).starts.queues()
-
-
-def tables_of(keyspace: "Keyspace") -> AsyncTables:
-    return AsyncKeyspace(keyspace)
-
-
-def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:
-    broker: Broker = import_or_name_extra("mailmend.mailqueue.rabbitmq.broker.adapter").RabbitBroker(settings, clock)
-    return broker
-
-
-def topics_behind(settings: PulsarSettings, clock: Clock) -> Topics:
-    topics: Topics = import_or_name_extra("mailmend.mailqueue.pulsar.broker.adapter").PulsarTopics(settings, clock)
-    return topics
-
-
-def blobs_behind(settings: BlobsSettings, tables: AsyncTables | None, clock: Clock, *, makes: bool = True) -> Blobs:
-    """The store; only blobs in tables need the tables.
-
-    Raises:
-        WrongUse: without `makes`, it is a folder that is not there.
-    """
-    address, bucket = settings
-    found: Blobs
-    match address.store:
-        case Store.FILES:
-            if not makes:
-                refuse_missing_folder(address)
-            storage = import_or_name_extra("mailmend.mailqueue.blobs.object_storage")
-            found = storage.open_files(address.folder.expanduser(), clock, address.naming, makes=makes)
-        case Store.S3:
-            storage = import_or_name_extra("mailmend.mailqueue.blobs.object_storage")
-            found = storage.open_s3(bucket, clock, address.naming)
-        case Store.CASSANDRA:
-            cassandra = import_or_name_extra("mailmend.mailqueue.blobs.cassandra")
-            found = cassandra.open_cassandra(tables, clock, address.naming)
-    return found
 
 
 class Lacking:
@@ -381,7 +330,7 @@ class Lacking:
 _NO_BROKER: Final = Lacking(
     "this needs the message broker, and none is named", "Name it with --broker amqp://host:5672 or MAILMEND_BROKER."
 )
-_NO_TABLES: Final = Lacking(tables_lacking().what, tables_lacking().mend)
+_NO_TABLES: Final = Lacking(openers.tables_lacking().what, openers.tables_lacking().mend)
 _NO_BLOBS: Final = Lacking(
     "this needs the contents of mails, and no store is named", "Name it with --blobs URL or MAILMEND_BLOBS."
 )

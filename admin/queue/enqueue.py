@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import click
 
-from mailmend.admin.delivery.connections import policies_in
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document
+from mailmend.admin.frame.extras import import_or_name_extra
 from mailmend.admin.frame.kinds import Duration, ParsedValue
 from mailmend.admin.frame.options import FILE, option
 from mailmend.admin.frame.values import shown
@@ -143,11 +143,20 @@ def enqueue(request: EnqueueRequest, _: Caller) -> EnqueueResult:
         raise WrongUse("--due-in and --at say the same thing", mend="Give one of them.")
     request = replace(request, recipients=_recipients(request), recipients_file=None)
     letters = letters_in(request.files)
-    limits = policies_in(request.policies).quotas
+    limits = _quotas_in(request.policies)
     settings = request.settings
     if request.dry_run:
         settings = replace(settings, broker=None, blobs=None)
     return with_queues(settings, lambda connections: _enqueued(connections, letters, request, limits))
+
+
+def _quotas_in(file: Path | None) -> tuple[QueueQuota, ...]:
+    """The quotas of a policy file, where one is named."""
+    if file is None:
+        return ()
+    reading = import_or_name_extra("mailmend.delivery.policy.file.reading")
+    quotas: tuple[QueueQuota, ...] = reading.read_policies(file).said.quotas
+    return quotas
 
 
 def _recipients(request: EnqueueRequest) -> tuple[str, ...]:

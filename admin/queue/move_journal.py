@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from uuid import UUID, uuid4
 
-from mailmend.admin.queue.remove import instant_in
+from mailmend.admin.queue.removed_mails import instant_in
 from mailmend.mailqueue.codec import payload_of, queued_of
 from mailmend.mailqueue.queue_move import MovingMail
 from mailmend.mailqueue.rules.mails import Listed, Whereabouts

@@ -159,8 +159,12 @@ SETTINGS_NAMES: Final = frozenset(
 
 def typed_stores(context: click.Context) -> list[str]:
     """The words of store and broker as a person typed them; no URL with a password, which is refused elsewhere."""
-    words = (typed(context, (blob_option,)) for blob_option in (*BLOB_OPTIONS, *BROKER_OPTIONS))
-    return [word for some in words if not any(map(has_password, some)) for word in some]
+    words = list[str]()
+    for declared in (*BLOB_OPTIONS, *BROKER_OPTIONS):
+        of_option = typed(context, (declared,))
+        if not any(map(has_password, of_option)):
+            words += of_option
+    return words
 
 
 STORES_TYPED: Final = Shared("typed", {}, lambda _own, _others, context: shlex.join(typed_stores(context)))

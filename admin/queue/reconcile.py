@@ -29,7 +29,7 @@ from mailmend.admin.queue.options import (
     typed_stores,
     unless,
 )
-from mailmend.admin.queue.remove import RemovedMailsFile, removed_mails_path
+from mailmend.admin.queue.removed_mails import RemovedMailsFile, removed_mails_path
 from mailmend.admin.queue.request import DryRunRequest, confirm
 from mailmend.admin.queue.values import queue_document
 from mailmend.mailqueue.broker import Depth

@@ -15,7 +15,7 @@ from mailmend.admin.frame.options import flag, option
 from mailmend.admin.frame.values import NOTHING_WRITTEN, plain
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import DRY_RUN, queue_settings, unless
-from mailmend.admin.queue.remove import RemovedMailRecord, RestoredLog, read_removed_mails
+from mailmend.admin.queue.removed_mails import RemovedMailRecord, RestoredLog, read_removed_mails
 from mailmend.admin.queue.request import DryRunRequest
 from mailmend.mailqueue.codec.admission import admissible
 from mailmend.mailqueue.queue import MailQueue, RemovedMail, RestoreResult, Restoring

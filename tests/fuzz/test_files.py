@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mailmend.admin.queue.move_journal import mails_on_their_way
-from mailmend.admin.queue.remove import FORMAT, read_removed_mails
+from mailmend.admin.queue.removed_mails import FORMAT, read_removed_mails
 from mailmend.cql.language.parser import parse
 from mailmend.delivery.policy.file.reading import policies_of
 from mailmend.mailqueue.codec import payload_of, queued_of

@@ -8,7 +8,7 @@ from typing import Self
 import pytest
 
 from mailmend.admin.frame import cluster as wiring_cluster
-from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue import openers
 from mailmend.cql.driver import nodes as driver_nodes
 from mailmend.cql.driver import session
 from mailmend.cql.memory import MemoryTables
@@ -72,5 +72,5 @@ def cluster_in_memory(monkeypatch: pytest.MonkeyPatch, keyspace: str = "mail") -
     monkeypatch.setattr(driver_nodes, "sizes_in", twin.sizes)
     monkeypatch.setattr(driver_nodes, "pending_compactions", lambda _cluster: twin.compactions)
     monkeypatch.setattr(wiring_cluster, "SystemClock", lambda: clock)
-    monkeypatch.setattr(queues, "tables_of", InTurn)
+    monkeypatch.setattr(openers, "tables_of", InTurn)
     return twin

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.queue import connections as queues
-from mailmend.admin.queue.remove import RemovedMailsFile, RestoredLog
+from mailmend.admin.queue import openers
+from mailmend.admin.queue.removed_mails import RemovedMailsFile, RestoredLog
 from mailmend.model.ids import EnqueueId
 from tests.support.commands import Ended
 from tests.support.in_turn import InTurn
@@ -22,9 +22,9 @@ from tests.support.queue_world import Died, Fortune
 def mortal(shell: QueueShell, life: Fortune) -> Iterator[None]:
     """Whatever the shell's commands do to the queue, or write down, is a step of that life."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queues, "tables_of", lambda keyspace: WiredTables(InTurn(keyspace), life))
-        patch.setattr(queues, "broker_behind", lambda *_: WiredBroker(shell.broker, life))
-        patch.setattr(queues, "blobs_behind", lambda *_, **__: WiredBlobs(shell.blobs, life))
+        patch.setattr(openers, "tables_of", lambda keyspace: WiredTables(InTurn(keyspace), life))
+        patch.setattr(openers, "broker_behind", lambda *_: WiredBroker(shell.broker, life))
+        patch.setattr(openers, "blobs_behind", lambda *_, **__: WiredBlobs(shell.blobs, life))
         patch.setattr(RemovedMailsFile, "_append", _tearing(life, RemovedMailsFile._append))
         patch.setattr(RestoredLog, "note", _noting(life, RestoredLog.note))
         yield

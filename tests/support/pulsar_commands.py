@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue import connections, openers
 from mailmend.mailqueue.codec.pulsar import JamesFilter, filter_text
 from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
 from mailmend.mailqueue.pulsar.deletions import filter_topics
@@ -82,8 +82,8 @@ def pulsar_shell(monkeypatch: pytest.MonkeyPatch, home: Path) -> PulsarShell:
     """A shell on an empty queue in memory, in place of any server that a command would connect to."""
     clock = VirtualClock()
     topics, blobs = MemoryTopics(clock), MemoryBlobs(clock)
-    monkeypatch.setattr(queues, "SystemClock", lambda: clock)
-    monkeypatch.setattr(queues, "topics_behind", lambda _settings, _clock: topics)
-    monkeypatch.setattr(queues, "blobs_behind", lambda *_, **__: blobs)
+    monkeypatch.setattr(connections, "SystemClock", lambda: clock)
+    monkeypatch.setattr(openers, "topics_behind", lambda _settings, _clock: topics)
+    monkeypatch.setattr(openers, "blobs_behind", lambda *_, **__: blobs)
     sides = {"MAILMEND_BROKER": "pulsar://127.0.0.1", "MAILMEND_BLOBS": f"file://{home}/blobs"}
     return PulsarShell(command_line(home, None, **sides), clock, topics, blobs)

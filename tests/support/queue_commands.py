@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from mailmend.admin.frame import cluster as wiring_cluster
-from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue import openers
 from mailmend.cql.driver import nodes, session
 from mailmend.cql.schema.generations import AUGUST_2026
 from mailmend.mailqueue.broker import Broker
@@ -145,10 +145,10 @@ def queue_shell(monkeypatch: pytest.MonkeyPatch, home: Path, schema: Schema = OU
     monkeypatch.setattr(session, "connect", lambda _contact: cluster)
     monkeypatch.setattr(nodes, "sizes_in", cluster.sizes)
     monkeypatch.setattr(wiring_cluster, "SystemClock", lambda: clock)
-    monkeypatch.setattr(queues, "tables_of", InTurn)
+    monkeypatch.setattr(openers, "tables_of", InTurn)
     counting = Counting(broker)
-    monkeypatch.setattr(queues, "broker_behind", lambda _settings, _clock: counting)
-    monkeypatch.setattr(queues, "blobs_behind", lambda *_, **__: blobs)
+    monkeypatch.setattr(openers, "broker_behind", lambda _settings, _clock: counting)
+    monkeypatch.setattr(openers, "blobs_behind", lambda *_, **__: blobs)
     where = {"MAILMEND_HOST": "127.0.0.1", "MAILMEND_KEYSPACE": KEYSPACE}
     sides = {"MAILMEND_BROKER": "amqp://127.0.0.1", "MAILMEND_BLOBS": f"file://{home}/blobs"}
     line = command_line(home, None, **where, **sides)

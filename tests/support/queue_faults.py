@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from mailmend.admin.frame import cluster as wiring_cluster
 from mailmend.admin.main import run
-from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue import openers
 from mailmend.admin.queue.move_journal import MoveJournalFile
 from mailmend.cql.driver.asynchronous import AsyncKeyspace
 from mailmend.cql.driver.session import Keyspace, connect
@@ -326,17 +326,17 @@ COMMAND = "command"
 def typed(order: Order) -> None:
     """A whole command, whose every step may be its last."""
     life = Doomed(at=order.at, nth=order.nth, armed=True)
-    broker_behind, blobs_behind = queues.broker_behind, queues.blobs_behind
+    broker_behind, blobs_behind = openers.broker_behind, openers.blobs_behind
     patched: list[tuple[ModuleType | type, str, Callable[..., object]]] = [
         (wiring_cluster, "SystemClock", lambda: Ahead(order.ahead_seconds)),
-        (queues, "tables_of", lambda keyspace: WiredTables(AsyncKeyspace(keyspace), life)),
+        (openers, "tables_of", lambda keyspace: WiredTables(AsyncKeyspace(keyspace), life)),
         (
             wiring_cluster,
             "LocalQueueScanner",
             lambda tables, *given: LocalQueueScanner(SurroundedTables(tables, life.surround), *given),
         ),
-        (queues, "broker_behind", lambda *given: WiredBroker(broker_behind(*given), life)),
-        (queues, "blobs_behind", lambda *given, **how: WiredBlobs(blobs_behind(*given, **how), life)),
+        (openers, "broker_behind", lambda *given: WiredBroker(broker_behind(*given), life)),
+        (openers, "blobs_behind", lambda *given, **how: WiredBlobs(blobs_behind(*given, **how), life)),
         (LocalBlobScanner, "first", life.mortal("first look", LocalBlobScanner.first)),
         (LocalBlobScanner, "second", life.mortal("second look", LocalBlobScanner.second)),
         (RemovedList, "add", life.mortal("list", RemovedList.add)),

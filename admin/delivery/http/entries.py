@@ -18,7 +18,6 @@ from mailmend.admin.delivery.entries import (
     groups_document,
 )
 from mailmend.admin.delivery.entry_changes import ChangeEntriesRequest, changed_document, entries_changed
-from mailmend.admin.delivery.entry_selection import EntrySelection, attributes_of, parse_attribute, parse_retries
 from mailmend.admin.delivery.http.shared import (
     ORDERS,
     READS_THROUGH,
@@ -33,6 +32,7 @@ from mailmend.admin.delivery.http.shared import (
     normal_at,
     responses,
 )
+from mailmend.admin.delivery.options import EntrySelection, attributes_of, parse_attribute, parse_retries
 from mailmend.admin.delivery.show import ShowEntryRequest, entry_document, entry_shown
 from mailmend.admin.frame.http.callers import Operator, Reader, log_change
 from mailmend.admin.frame.values import plain

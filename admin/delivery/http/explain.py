@@ -167,12 +167,11 @@ _FIELDS: Final = {
 )
 async def explain_values(desk: ServerDesk, _: Reader, query: Annotated[ValuesQuery, Query()]) -> Response:
     """As `mailmend policy explain`, with all that goes on in this server now."""
-    named = {name: getattr(query, name) for name in _FIELDS}
-    values = {
-        _FIELDS[name]: normal_at(f"query parameter {name}", _FIELDS[name].normal, text)
-        for name, text in named.items()
-        if text is not None
-    }
+    values = dict[PickupField, str]()
+    for name, field in _FIELDS.items():
+        text = getattr(query, name)
+        if text is not None:
+            values[field] = normal_at(f"query parameter {name}", field.normal, text)
     return JSONResponse(values_json(desk.explained_by_values(values, query.local_ip)))
 
 

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import IntEnum
-from typing import Final
+from typing import Final, Protocol
 
 from mailmend.model.errors import MailmendError
 from mailmend.model.ports import Clock
@@ -40,6 +40,14 @@ class PartHealth:
     name: str
     status: HealthStatus
     cause: str = ""
+
+
+class MonitoredDesk(Protocol):
+    """What every server tells probes and monitoring. Adapters: `DeliveryDesk`, `TaskDesk`."""
+
+    def health(self) -> Sequence[PartHealth]: ...
+
+    async def metrics(self) -> bytes: ...
 
 
 @dataclass(slots=True, eq=False)

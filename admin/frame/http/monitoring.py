@@ -7,11 +7,9 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from mailmend.admin.delivery.desk import DeliveryDesk
 from mailmend.admin.frame.http.callers import Reader
-from mailmend.admin.frame.http.desk import HealthStatus, PartHealth
+from mailmend.admin.frame.http.desk import HealthStatus, MonitoredDesk, PartHealth
 from mailmend.admin.frame.http.errors import described
-from mailmend.admin.jobs.tasks import TaskDesk
 from mailmend.mailqueue.prometheus import CONTENT_TYPE
 
 StatusName = Literal["healthy", "degraded", "unhealthy"]
@@ -33,12 +31,12 @@ class HealthBody(BaseModel):
     checks: list[CheckBody]
 
 
-async def _desk(request: Request) -> TaskDesk | DeliveryDesk:
-    desk: TaskDesk | DeliveryDesk = request.app.state.desk
+async def _desk(request: Request) -> MonitoredDesk:
+    desk: MonitoredDesk = request.app.state.desk
     return desk
 
 
-MonitoredDesk = Annotated[TaskDesk | DeliveryDesk, Depends(_desk)]
+AnyDesk = Annotated[MonitoredDesk, Depends(_desk)]
 
 
 def checks_json(parts: Sequence[PartHealth]) -> list[dict[str, str]]:
@@ -69,7 +67,7 @@ def health_router(path: str) -> APIRouter:
         },
         summary="The health of this server",
     )
-    async def health(desk: MonitoredDesk) -> Response:
+    async def health(desk: AnyDesk) -> Response:
         """For probes: it takes no token, and however often it is called, no other server is asked more often."""
         parts = desk.health()
         worst = max(part.status for part in parts)
@@ -88,6 +86,6 @@ def health_router(path: str) -> APIRouter:
     },
     summary="Metrics for Prometheus",
 )
-async def metrics(desk: MonitoredDesk, _: Reader) -> Response:
+async def metrics(desk: AnyDesk, _: Reader) -> Response:
     """As the commands of this server print or write them, of at most half a minute ago."""
     return Response(await desk.metrics(), media_type=CONTENT_TYPE)

@@ -21,10 +21,9 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from mailmend.admin.delivery.desk import DeliveryDesk
 from mailmend.admin.frame.http.access import Listening
 from mailmend.admin.frame.http.application import Api, application
-from mailmend.admin.jobs.tasks import TaskDesk
+from mailmend.admin.frame.http.desk import MonitoredDesk
 from mailmend.model.client_addresses import counted_address
 from mailmend.model.errors import BadSettings, WrongUse
 
@@ -281,7 +280,7 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-async def listen(api: Api, listening: Listening, desk: TaskDesk | DeliveryDesk, stop: asyncio.Event) -> None:
+async def listen(api: Api, listening: Listening, desk: MonitoredDesk, stop: asyncio.Event) -> None:
     """Answer until the event.
 
     Raises:
@@ -304,7 +303,7 @@ class HttpServer:
         self,
         api: Api,
         listening: Listening,
-        desk: TaskDesk | DeliveryDesk,
+        desk: MonitoredDesk,
         limits: ConnectionLimits = CONNECTION_LIMITS,
         now: Callable[[], float] | None = None,
     ) -> None:

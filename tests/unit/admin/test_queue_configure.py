@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue import openers
 from mailmend.mailqueue.configuration import EVENTS, Configurations
 from mailmend.mailqueue.rules.configuration import AGGREGATE, DEFAULT, event_json
 from mailmend.model.operations import Put, PutIfAbsent
@@ -18,7 +18,7 @@ from tests.support.in_turn import InTurn
 @pytest.fixture
 def mailmend(cluster: ClusterTwin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     """A shell that knows a cluster in memory, whose tables answer at once."""
-    monkeypatch.setattr(queues, "tables_of", InTurn)
+    monkeypatch.setattr(openers, "tables_of", InTurn)
     return command_line(tmp_path, None, MAILMEND_HOST="127.0.0.1", MAILMEND_KEYSPACE="mail")
 
 

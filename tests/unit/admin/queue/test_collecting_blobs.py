@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from mailmend.admin.frame.runbooks import page_named
-from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue import openers
 from mailmend.mailqueue.blobs.listing import PAGE_KEYS
 from mailmend.mailqueue.blobs.object_storage import open_s3
 from mailmend.mailqueue.codec import queued_of
@@ -68,7 +68,7 @@ PULSAR = ("--broker", "pulsar://pulsar:6650/public/default")
 def topics(queue: QueueShell, monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
     """Of the Pulsar that commands connect to."""
     found = MemoryTopics(queue.clock)
-    monkeypatch.setattr(queues, "topics_behind", lambda *_: found)
+    monkeypatch.setattr(openers, "topics_behind", lambda *_: found)
     return found
 
 
@@ -211,7 +211,7 @@ def test_what_cannot_be_read_whole_removes_nothing(
     with s3_twin() as twin:
         twin.objects = dict.fromkeys((*(f"1_600_{uuid4()}" for _ in range(PAGE_KEYS)), *needed), b"x")
         twin.pages_until_cut_off, twin.denies_more = (0 if "listing" in fault else None), "lies" in fault
-        monkeypatch.setattr(queues, "blobs_behind", lambda *_, **__: open_s3(twin.settings(), james.clock))
+        monkeypatch.setattr(openers, "blobs_behind", lambda *_, **__: open_s3(twin.settings(), james.clock))
         james.pass_time(days=180)
         james.broker.away = fault == "broker away"
         before = set(twin.objects)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.queue import connections as queues
+from mailmend.admin.queue import openers
 from mailmend.mailqueue.pulsar.broker.settings import out_subscription, out_topic
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.mailqueue.rules.mails import Listed
@@ -131,7 +131,7 @@ def test_blobs_of_mails_on_their_way_are_not_collected(monkeypatch: pytest.Monke
         both.move(dies_before=step)
         step += 1
     assert not both.listed(pulsar=True)
-    monkeypatch.setattr(queues, "topics_behind", lambda *_: both.topics)
+    monkeypatch.setattr(openers, "topics_behind", lambda *_: both.topics)
     asyncio.run(both.topics.create(out_topic(SPOOL), out_subscription(SPOOL)))
     both.rabbit.pass_time(days=9)
     pulsar = ("--broker", "pulsar://pulsar:6650/public/default", "--only-broker")

@@ -22,3 +22,16 @@ def test_the_group_imports_no_connection() -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert ended.stdout == "False\n"
+
+
+def test_commands_load_neither_queues_nor_a_ledger_that_they_do_not_use() -> None:
+    code = """
+import sys
+import mailmend.admin.messages.check
+print([name for name in sys.modules if name.startswith("mailmend.mailqueue") and name.endswith(".mail_queue")])
+import mailmend.admin.queue.enqueue
+print([name for name in sys.modules if name.startswith("mailmend.delivery.ledger")])
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ended.stdout == "[]\n[]\n"

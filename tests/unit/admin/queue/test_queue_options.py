@@ -12,8 +12,7 @@ from mailmend.admin.frame.command import DeclaredGroup, made
 from mailmend.admin.frame.settings import BlobsAddress, BlobsSettings, QueueSettings, Store
 from mailmend.admin.local.s3proxy import keys_file
 from mailmend.admin.local.server_kind import Site
-from mailmend.admin.queue import connections as queues
-from mailmend.admin.queue import options
+from mailmend.admin.queue import connections, openers, options
 from mailmend.admin.queue.group import QUEUE
 from mailmend.admin.queue.options import local_blobs
 from mailmend.admin.queue.request import QueueAnswer
@@ -321,7 +320,7 @@ class TestFailures:
                     return queue.broker.close
                 raise BrokerUnreachable("the broker refused the password of 'james'", mend="Set another.")
 
-        monkeypatch.setattr(queues, "broker_behind", lambda _settings, _clock: Refusing())
+        monkeypatch.setattr(openers, "broker_behind", lambda _settings, _clock: Refusing())
 
         ended = queue(*command)
 
@@ -331,7 +330,7 @@ class TestFailures:
 
     def test_a_side_that_was_not_named_says_so_when_it_is_needed(self) -> None:
         with pytest.raises(Exception, match="none is named"):
-            queues._NO_BROKER.publish  # noqa: B018 - asking is enough
+            connections._NO_BROKER.publish  # noqa: B018 - asking is enough
 
 
 def test_every_command_has_examples_exit_codes_and_json() -> None:
@@ -365,10 +364,10 @@ class TestAdapters:
         ):
             clock = VirtualClock()
             tables = InTurn(ClusterTwin(clock, mail=served(AUGUST_2026.schema)).keyspace("mail"))
-            assert isinstance(queues.blobs_behind(BlobsSettings(address, settings), tables, clock), NamedBlobs)
+            assert isinstance(openers.blobs_behind(BlobsSettings(address, settings), tables, clock), NamedBlobs)
 
     def test_the_broker_is_rabbitmq(self) -> None:
-        broker = queues.broker_behind(BrokerSettings((Host("127.0.0.1", 1),)), VirtualClock())
+        broker = openers.broker_behind(BrokerSettings((Host("127.0.0.1", 1),)), VirtualClock())
 
         assert type(broker).__name__ == "RabbitBroker"
 
