@@ -62,10 +62,13 @@ def ledger_steps(
     missing = tuple(creations(ledger_keyspace, named, live, version))
     if not missing:
         return ()
-    new = replication if not keyspace_exists(server, like_keyspace) else None
+    new = None
+    if not keyspace_exists(server, like_keyspace):
+        new = replication
     copied = new or replication_from(server.replication_of(like_keyspace))
-    create = () if keyspace_exists(server, ledger_keyspace) else (keyspace_step(ledger_keyspace, copied),)
-    return (*create, *missing)
+    if keyspace_exists(server, ledger_keyspace):
+        return missing
+    return (keyspace_step(ledger_keyspace, copied), *missing)
 
 
 def _with_id(keyspace: str, table: Table) -> Table:

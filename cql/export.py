@@ -39,7 +39,7 @@ def live_file_text(
 
     What the keyspace has `beside` (functions, aggregates, triggers) is named in a comment only.
     """
-    tables = tuple(_as_given(table) for table in live.tables)
+    tables = tuple(map(_as_given, live.tables))
     views = tuple(replace(view, table=_as_given(view.table)) for view in live.views)
     given = replace(live, tables=tables, views=views)
     head = f"-- Keyspace {keyspace} as Cassandra {release} has it."

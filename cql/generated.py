@@ -10,7 +10,9 @@ def write_or_check(arguments: Sequence[str], file: Path, wanted: str, otherwise:
     if list(arguments) != ["--check"]:
         file.write_text(wanted, encoding="utf-8")
         return 0
-    current = file.read_text(encoding="utf-8") if file.exists() else ""
+    current = ""
+    if file.exists():
+        current = file.read_text(encoding="utf-8")
     if current != wanted:
         sys.stderr.write(f"{file.name} {otherwise}\n")
     return int(current != wanted)

@@ -86,14 +86,16 @@ def _resource(text: str) -> Resource:
         return Resource(found[1], found[2])
     if found := _KEYSPACE.fullmatch(text):
         return Resource(found[1])
-    found = _TABLES_OF.fullmatch(text)
-    words = text.strip("<>")
-    return Resource(other=f"ALL TABLES IN KEYSPACE {spelled(found[1])}" if found else _in_capitals(words))
+    if found := _TABLES_OF.fullmatch(text):
+        return Resource(other=f"ALL TABLES IN KEYSPACE {spelled(found[1])}")
+    return Resource(other=_in_capitals(text.strip("<>")))
 
 
 def _in_capitals(words: str) -> str:
     kind, _, name = words.partition(" ")
-    return words.upper() if kind == "all" else f"{kind.upper()} {name}"
+    if kind == "all":
+        return words.upper()
+    return f"{kind.upper()} {name}"
 
 
 def _permission(grant: Grant) -> str:

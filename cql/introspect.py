@@ -40,7 +40,7 @@ def unknown_keyspace(server: SchemaServer, keyspace: str) -> UnknownKeyspace:
     """The error for a keyspace that does not exist; it names a keyspace whose name differs only in case."""
     name = name_of(keyspace)
     alike = (other for other in keyspaces_of(server) if other.lower() == name.lower() and other != name)
-    return UnknownKeyspace(keyspace, *(spelled(other) for other in alike))
+    return UnknownKeyspace(keyspace, *map(spelled, alike))
 
 
 def tables_of(server: SchemaServer, keyspace: str) -> frozenset[str]:
@@ -61,16 +61,15 @@ def live_schema(server: SchemaServer, keyspace: str) -> Schema:
     columns = _by_table(rows["columns"])
     dropped = _by_table(rows["dropped_columns"])
     masks = _masks(server, own)
-    return Schema(
-        in_order_of_use(_user_type(row) for row in rows["types"]),
-        tuple(
-            _compact(_masked(_table(row, name, columns[name], dropped[name]), masks), row)
-            for row in rows["tables"]
-            for name in [row["table_name"]]
-        ),
-        tuple(_index(row) for row in rows["indexes"]),
-        tuple(_view(row, columns[row["view_name"]], masks) for row in rows["views"]),
-    )
+    types = in_order_of_use(map(_user_type, rows["types"]))
+    tables = []
+    for row in rows["tables"]:
+        name = row["table_name"]
+        table = _table(row, name, columns[name], dropped[name])
+        tables.append(_compact(_masked(table, masks), row))
+    indexes = tuple(map(_index, rows["indexes"]))
+    views = tuple(_view(row, columns[row["view_name"]], masks) for row in rows["views"])
+    return Schema(types, tuple(tables), indexes, views)
 
 
 _LOOKS_MAX = 10
@@ -114,18 +113,26 @@ def _mask(row: Row) -> str:
         row["function_argument_nulls"] or (),
         strict=True,
     )
-    arguments = ", ".join("null" if null else _mask_argument(kind, text) for kind, text, null in of_arguments)
-    function = spelled(row["function_name"])
+    arguments = []
+    for kind, text, null in of_arguments:
+        if null:
+            arguments.append("null")
+        else:
+            arguments.append(_mask_argument(kind, text))
+    call = f"{spelled(row['function_name'])}({', '.join(arguments)})"
     keyspace = row["function_keyspace"]
-    qualified = function if keyspace == "system" else f"{spelled(keyspace)}.{function}"
-    return f"{qualified}({arguments})"
+    if keyspace == "system":
+        return call
+    return f"{spelled(keyspace)}.{call}"
 
 
 _QUOTED_TYPES = frozenset({"text", "varchar", "ascii", "inet", "date", "time", "timestamp"})
 
 
 def _mask_argument(kind: str, text: str) -> str:
-    return text_literal(text) if kind in _QUOTED_TYPES else text
+    if kind in _QUOTED_TYPES:
+        return text_literal(text)
+    return text
 
 
 def _masked(table: Table, masks: Masks) -> Table:
@@ -155,16 +162,19 @@ def beside_model(server: SchemaServer, keyspace: str) -> tuple[str, ...]:
     These are functions, aggregates, triggers, extensions of tables, and writes that skip the commit log.
     """
     own = (_own_name(keyspace),)
-    keyspaces = server.query("SELECT * FROM system_schema.keyspaces WHERE keyspace_name = ?", own)
-    found = ["durable_writes = false" for row in keyspaces if row.get("durable_writes") is False]
+    found = []
+    for row in server.query("SELECT * FROM system_schema.keyspaces WHERE keyspace_name = ?", own):
+        if row.get("durable_writes") is False:
+            found.append("durable_writes = false")
     for part, column in (("functions", "function_name"), ("aggregates", "aggregate_name")):
         for row in server.query(f"SELECT * FROM system_schema.{part} WHERE keyspace_name = ?", own):  # noqa: S608 - these two
             arguments = ", ".join(row["argument_types"] or ())
             found.append(f"{part[:-1]} {spelled(row[column])}({arguments})")
-    triggers = server.query("SELECT * FROM system_schema.triggers WHERE keyspace_name = ?", own)
-    found += [f"trigger {spelled(row['trigger_name'])} on {spelled(row['table_name'])}" for row in triggers]
-    tables = server.query(_PARTS["tables"], own)
-    found += [f"extensions of {spelled(row['table_name'])}" for row in tables if row.get("extensions")]
+    for row in server.query("SELECT * FROM system_schema.triggers WHERE keyspace_name = ?", own):
+        found.append(f"trigger {spelled(row['trigger_name'])} on {spelled(row['table_name'])}")
+    for row in server.query(_PARTS["tables"], own):
+        if row.get("extensions"):
+            found.append(f"extensions of {spelled(row['table_name'])}")
     return tuple(sorted(found))
 
 
@@ -173,7 +183,10 @@ def identity_of(server: SchemaServer, keyspace: str, tables: Iterable[str]) -> s
     text = "SELECT table_name, id FROM system_schema.tables WHERE keyspace_name = ?"
     ids = {row["table_name"]: row["id"] for row in server.query(text, (_own_name(keyspace),))}
     columns = digests(live_schema(server, keyspace))
-    return fingerprint_of({name: f"{ids.get(name)} {columns.get(f'table {name}')}" for name in tables})
+    contents = {}
+    for name in tables:
+        contents[name] = f"{ids.get(name)} {columns.get(f'table {name}')}"
+    return fingerprint_of(contents)
 
 
 _PARTS = {
@@ -200,13 +213,17 @@ def _user_type(row: Row) -> UserType:
 
 
 def _table(row: Row, name: str, columns: Sequence[Row], dropped: Sequence[Row] = ()) -> Table:
+    options = {}
+    for option, value in row.items():
+        if option not in _NOT_OPTIONS and value is not None:
+            options[option] = _literal(value)
     return Table(
         spelled(name),
-        tuple(_column(column) for column in sorted(columns, key=_place)),
+        tuple(map(_column, sorted(columns, key=_place))),
         comment=row["comment"] or "",
         compaction=_compaction(row["compaction"]),
-        options={name: _literal(row[name]) for name in row if name not in _NOT_OPTIONS and row[name] is not None},
-        dropped=tuple(_dropped(column) for column in dropped),
+        options=options,
+        dropped=tuple(map(_dropped, dropped)),
     )
 
 
@@ -248,7 +265,10 @@ def _compaction(options: Mapping[str, str]) -> Compaction:
 
 def _literal(value: Any) -> str:
     if isinstance(value, Mapping):
-        return option_text(map_literal({str(name): str(part) for name, part in value.items()}))
+        parts = {str(name): str(part) for name, part in value.items()}
+        return option_text(map_literal(parts))
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, int | float) else text_literal(str(value))
+    if isinstance(value, int | float):
+        return str(value)
+    return text_literal(str(value))

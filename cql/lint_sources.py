@@ -54,12 +54,16 @@ def live_subject(
 
 
 def release_of(server: SchemaServer) -> ServerRelease:
-    return ServerRelease.SCYLLA if server.query(_SCYLLA) else parse_release(server.release_version)
+    if server.query(_SCYLLA):
+        return ServerRelease.SCYLLA
+    return parse_release(server.release_version)
 
 
 def _hint_window(server: SchemaServer) -> timedelta | None:
     milliseconds = _setting(server, "max_hint_window_in_ms")
-    return timedelta(milliseconds=int(milliseconds)) if milliseconds.isdigit() else None
+    if not milliseconds.isdigit():
+        return None
+    return timedelta(milliseconds=int(milliseconds))
 
 
 def _setting(server: SchemaServer, name: str) -> str:
@@ -68,4 +72,6 @@ def _setting(server: SchemaServer, name: str) -> str:
         rows = server.query(_SETTING, (name,))
     except MailmendError:
         return ""
-    return str(rows[0]["value"] or "") if rows else ""
+    if not rows:
+        return ""
+    return str(rows[0]["value"] or "")

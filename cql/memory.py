@@ -10,6 +10,7 @@ stamp; a conditional write has the stamp of its ballot, not of its author. Both 
 (`tests/conformance`). Not modelled: static columns, lists changed in place, purged tombstones.
 """
 
+import struct
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -90,8 +91,10 @@ class StoredRow:
             elements = self.collections.setdefault(column.name, Elements())
             elements.cleared_at = max(elements.cleared_at, at - 1)
             self.add(column, value or (), at, expires_at)
-        else:
-            _merge(self.cells, column.name, Cell(value, at, expires_at if value is not None else None))
+            return
+        if value is None:
+            expires_at = None
+        _merge(self.cells, column.name, Cell(value, at, expires_at))
 
     def add(self, column: Column, values: Any, at: int, expires_at: int | None) -> None:
         cells = self.collections.setdefault(column.name, Elements()).cells
@@ -106,17 +109,26 @@ class StoredRow:
     def count(self, deltas: Mapping[str, int], at: int, deleted_at: int) -> None:
         """Add to counters; a deleted counter starts again from 0."""
         for name, delta in deltas.items():
+            counted = 0
             before = self.counters.get(name)
-            counted = before.value if before and before.at > deleted_at else 0
+            if before and before.at > deleted_at:
+                counted = before.value
             self.counters[name] = Cell(counted + delta, at)
 
     def look(self, deleted_at: int, now_seconds: int) -> tuple[dict[str, Any], dict[str, int], dict[str, int]] | None:
         """The visible cells, their times, and the TTLs of the cells that expire; None without visible cells."""
-        plain = {name: cell for name, cell in self.cells.items() if cell.shows(deleted_at, now_seconds)}
-        values = {name: cell.value for name, cell in plain.items()}
-        values |= {name: cell.value for name, cell in self.counters.items() if cell.shows(deleted_at, now_seconds)}
-        times = {name: cell.at for name, cell in plain.items()}
-        ends = {name: cell.expires_at for name, cell in plain.items() if cell.expires_at is not None}
+        values: dict[str, Any] = {}
+        times: dict[str, int] = {}
+        ends: dict[str, int] = {}
+        for name, cell in self.cells.items():
+            if cell.shows(deleted_at, now_seconds):
+                values[name] = cell.value
+                times[name] = cell.at
+                if cell.expires_at is not None:
+                    ends[name] = cell.expires_at
+        for name, cell in self.counters.items():
+            if cell.shows(deleted_at, now_seconds):
+                values[name] = cell.value
         for name, elements in self.collections.items():
             covered = max(deleted_at, elements.cleared_at)
             shown = {part: cell for part, cell in elements.cells.items() if cell.shows(covered, now_seconds)}
@@ -126,8 +138,10 @@ class StoredRow:
                 expiring = [cell.expires_at for cell in shown.values() if cell.expires_at is not None]
                 if expiring:
                     ends[name] = max(expiring)
+        if not values and not self.marker.shows(deleted_at, now_seconds):
+            return None
         ttls = {name: ends_at - now_seconds for name, ends_at in ends.items()}
-        return (values, times, ttls) if values or self.marker.shows(deleted_at, now_seconds) else None
+        return values, times, ttls
 
 
 @dataclass(slots=True)
@@ -142,9 +156,11 @@ class Partition:
         self.deleted_at[key] = max(at, self.deleted_at.get(key, NEVER))
 
     def keys_under(self, table: Table, key: Key) -> list[Key]:
-        if len(key) == len(table.key):
-            return [key] if key in self.rows else []
-        return [full for full in self.rows if full[: len(key)] == key]
+        if len(key) < len(table.key):
+            return [full for full in self.rows if full[: len(key)] == key]
+        if key in self.rows:
+            return [key]
+        return []
 
     def deletion_of(self, key: Key) -> int:
         """The stamp of the latest deletion that covers the row."""
@@ -157,15 +173,17 @@ class Partition:
         if shown is None:
             return None
         values, written, ttls = shown
-        row = table.key_row(key) | {column.name: _value(column, values) for column in table.regular}
-        if not times:
-            return Seen(row)
-        known = {column.name: column.name.partition(".")[0] for column in table.regular}
-        return Seen(
-            row,
-            {name: written[whole] for name, whole in known.items() if whole in written},
-            {name: ttls[whole] for name, whole in known.items() if whole in ttls},
-        )
+        row = table.key_row(key)
+        written_at = {}
+        left = {}
+        for column in table.regular:
+            row[column.name] = _value(column, values)
+            whole = column.name.partition(".")[0]
+            if times and whole in written:
+                written_at[column.name] = written[whole]
+            if times and whole in ttls:
+                left[column.name] = ttls[whole]
+        return Seen(row, written_at, left)
 
 
 def in_clustering_order(table: Table, rows: list[Seen]) -> list[Seen]:
@@ -199,14 +217,18 @@ def _value(column: Column, values: Mapping[str, Any]) -> Any:
         return value.get(part)
     if column.type.startswith("map<"):
         return dict(value)
-    return frozenset(value) if column.type.startswith("set<") else tuple(value[place] for place in sorted(value))
+    if column.type.startswith("set<"):
+        return frozenset(value)
+    return tuple(value[place] for place in sorted(value))
 
 
 def _order(column: Column, value: Any) -> Any:
     """Version-1 UUIDs are ordered by time, then by their signed bytes; text by its bytes."""
     if column.type == "timeuuid":
-        return (value.time, [byte - 256 if byte > 127 else byte for byte in value.bytes[8:]])  # noqa: PLR2004 - a sign bit
-    return value.encode() if isinstance(value, str) else value
+        return (value.time, struct.unpack("8b", value.bytes[8:]))
+    if isinstance(value, str):
+        return value.encode()
+    return value
 
 
 def _as_bytes(value: Any) -> bytes:  # noqa: PLR0911 - one for each kind
@@ -253,11 +275,14 @@ class MemoryTables:
         self._lock = threading.RLock()
 
     def read(self, read: Read) -> Sequence[Seen]:
-        keys = _among(read.key, read.among)
-        seen: Sequence[Seen] = self._surrounded(
-            read,
-            lambda: [_narrowed(read, seen) for key in keys for seen in self._read(read.table, key, times=read.times)],
-        )
+        def narrowed() -> list[Seen]:
+            rows = []
+            for key in _among(read.key, read.among):
+                for row in self._read(read.table, key, times=read.times):
+                    rows.append(_narrowed(read, row))
+            return rows
+
+        seen: Sequence[Seen] = self._surrounded(read, narrowed)
         return seen
 
     def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
@@ -290,18 +315,27 @@ class MemoryTables:
 
     def _read(self, table: Table, key: Key, *, times: bool) -> list[Seen]:
         partition = self._partition(table, key)
-        keys = partition.keys_under(table, key)
         now = self._seconds()
-        seen = (partition.look(table, full, now, times=times) for full in keys)
-        return in_clustering_order(table, [row for row in seen if row])
+        rows = []
+        for full in partition.keys_under(table, key):
+            row = partition.look(table, full, now, times=times)
+            if row:
+                rows.append(row)
+        return in_clustering_order(table, rows)
 
     def _scan(self, scan: Scan) -> list[Row]:
-        within = _among(scan.under, scan.among) if scan.under or scan.among else self._partitions_in(scan)
-        rows = [seen.row for key in within for seen in self._read(scan.table, key, times=False)]
+        if scan.under or scan.among:
+            within = _among(scan.under, scan.among)
+        else:
+            within = self._partitions_in(scan)
         start = len(scan.under)
         end = len(scan.under) + len(scan.after)
-        behind = [row for row in rows if not scan.after or scan.table.key_of(row)[start:end] > scan.after]
-        return [{name: row[name] for name in scan.columns} for row in behind[: scan.limit]]
+        rows: list[Row] = []
+        for key in within:
+            for seen in self._read(scan.table, key, times=False):
+                if not scan.after or scan.table.key_of(seen.row)[start:end] > scan.after:
+                    rows.append({name: seen.row[name] for name in scan.columns})
+        return rows[: scan.limit]
 
     def _partitions_in(self, scan: Scan) -> list[Key]:
         after, up_to = scan.tokens or (NEVER - 1, -NEVER)
@@ -354,7 +388,10 @@ class MemoryTables:
         return Applied(applied=False, current=current and {name: current[name] for name in expected})
 
     def _current(self, table: Table, key: Key) -> Row | None:
-        return next((seen.row for seen in self._read(table, key, times=False)), None)
+        rows = self._read(table, key, times=False)
+        if not rows:
+            return None
+        return rows[0].row
 
     def _put(self, table: Table, row: Row, at: int, ttl: int | None, *, clear: bool) -> None:
         stored = self._stored(table, table.key_of(row))
@@ -403,14 +440,18 @@ class MemoryTables:
 
     def _expiry(self, table: Table, ttl: int | None) -> int | None:
         seconds = ttl or int(table.options.get("default_time_to_live", "0"))
-        return self._seconds() + seconds if seconds else None
+        if not seconds:
+            return None
+        return self._seconds() + seconds
 
     def _seconds(self) -> int:
         return self._micros() // MICROS
 
 
 def _among(key: Key, among: Key) -> list[Key]:
-    return [(*key, value) for value in dict.fromkeys(among)] if among else [key]
+    if not among:
+        return [key]
+    return [(*key, value) for value in dict.fromkeys(among)]
 
 
 def _narrowed(read: Read, seen: Seen) -> Seen:

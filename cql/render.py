@@ -69,7 +69,10 @@ _ONLY = "IF EXISTS "
 def parse_version(release: str) -> ServerVersion:
     """The version in a release's name, such as 5.0.9 or 4.1-rc1."""
     numbers = release.replace("-", ".").split(".")
-    return ServerVersion(int(numbers[0]), int(numbers[1]) if len(numbers) > 1 and numbers[1].isdigit() else 0)
+    minor = 0
+    if len(numbers) > 1 and numbers[1].isdigit():
+        minor = int(numbers[1])
+    return ServerVersion(int(numbers[0]), minor)
 
 
 def ddl_cql(statement: Statement, keyspace: str | None, server: ServerVersion = CASSANDRA_5) -> str:
@@ -115,20 +118,26 @@ class _Renderer:
             case CreateTable(name, table, unless):
                 return self._table(table, name, unless=unless)
             case AddColumns(name, columns, only, unless):
-                added = _listed([_column_cql(column) for column in columns])
+                added = _listed(list(map(_column_cql, columns)))
                 return f"ALTER TABLE {_ONLY * only}{self._name(name)} ADD {_UNLESS * unless}{added}"
             case DropColumns(name, columns, only, columns_only, stamp):
-                dropped = _listed([checked_spelling(column) for column in columns])
-                using = f" USING TIMESTAMP {int(stamp)}" if stamp else ""
+                dropped = _listed(list(map(checked_spelling, columns)))
+                using = ""
+                if stamp:
+                    using = f" USING TIMESTAMP {int(stamp)}"
                 return f"ALTER TABLE {_ONLY * only}{self._name(name)} DROP {_ONLY * columns_only}{dropped}{using}"
             case RenameColumns(name, renames, only, columns_only):
                 return f"ALTER TABLE {_ONLY * only}{self._name(name)} RENAME {_ONLY * columns_only}{_renames(renames)}"
+            case SetViewOptions(name, options, only):
+                given = self._options(options)
+                return f"ALTER MATERIALIZED VIEW {_ONLY * only}{self._name(name)} WITH {given}"
             case SetOptions(name, options, only):
-                what = "MATERIALIZED VIEW" if isinstance(statement, SetViewOptions) else "TABLE"
-                options_text = self._options(options)
-                return f"ALTER {what} {_ONLY * only}{self._name(name)} WITH {options_text}"
+                given = self._options(options)
+                return f"ALTER TABLE {_ONLY * only}{self._name(name)} WITH {given}"
             case MaskColumn(name, column, mask, only, column_only):
-                masked = f"MASKED WITH {checked(mask, column_mask)}" if mask else "DROP MASKED"
+                masked = "DROP MASKED"
+                if mask:
+                    masked = f"MASKED WITH {checked(mask, column_mask)}"
                 altered = f"ALTER {_ONLY * column_only}{checked_spelling(column)} {masked}"
                 return f"ALTER TABLE {_ONLY * only}{self._name(name)} {altered}"
             case DropCompactStorage(name, only):
@@ -150,7 +159,9 @@ class _Renderer:
     def _name(self, name: Name) -> str:
         own = checked_spelling(name.spelling)
         keyspace = name.keyspace or self.keyspace
-        return f"{keyspace_spelling(keyspace)}.{own}" if keyspace is not None else own
+        if keyspace is None:
+            return own
+        return f"{keyspace_spelling(keyspace)}.{own}"
 
     def _options(self, options: Mapping[str, str]) -> str:
         return " AND ".join(_option_cql(name, value) for name, value in options.items())
@@ -164,33 +175,44 @@ class _Renderer:
     def _table(self, table: Table, name: Name, *, unless: bool) -> str:
         lines = [*map(_column_cql, table.columns), _key_cql(table)]
         body = ",\n".join(f"    {line}" for line in lines)
+        tail = ""
         options = "\n    AND ".join(_options_cql(table, self.server))
-        tail = f" WITH {options}" if options else ""
+        if options:
+            tail = f" WITH {options}"
         return f"CREATE TABLE {_UNLESS * unless}{self._name(name)} (\n{body}\n){tail}"
 
     def _index(self, index: Index, table: Name, *, unless: bool) -> str:
-        custom = "" if index.using.lower() in _PLAIN_CLASSES else "CUSTOM "
+        custom = "CUSTOM "
+        if index.using.lower() in _PLAIN_CLASSES:
+            custom = ""
         if index.using and not custom and self.server < CASSANDRA_5:
             raise WrongUse(
                 f"the index {index.spelling or index.target} cannot be of class {index.using!r}: the server is "
                 f"Cassandra {self.server}, it needs {CASSANDRA_5}",
                 mend="Leave USING out, or name the class of an index that this server has.",
             )
-        name = f"{checked_spelling(index.spelling)} " if index.spelling else ""
-        using = f" USING {text_literal(index.using)}" if index.using else ""
-        options = f" WITH OPTIONS = {map_literal(index.options)}" if index.options else ""
+        head = f"CREATE {custom}INDEX {_UNLESS * unless}"
+        if index.spelling:
+            head += f"{checked_spelling(index.spelling)} "
+        tail = ""
+        if index.using:
+            tail = f" USING {text_literal(index.using)}"
+        if index.options:
+            tail += f" WITH OPTIONS = {map_literal(index.options)}"
         target = checked(index.target, targets)
-        return f"CREATE {custom}INDEX {_UNLESS * unless}{name}ON {self._name(table)} ({target}){using}{options}"
+        return f"{head}ON {self._name(table)} ({target}){tail}"
 
     def _view(self, view: View, name: Name, *, unless: bool) -> str:
-        selected = (
-            "*" if view.all_columns else ", ".join(checked_spelling(column.spelling) for column in view.table.columns)
-        )
-        base = self._name(Name(view.base, name.keyspace))
-        where = f"\n    WHERE {checked(view.where, conditions)}" if view.where else ""
+        selected = "*"
+        if not view.all_columns:
+            selected = ", ".join(checked_spelling(column.spelling) for column in view.table.columns)
+        query = f"    SELECT {selected}\n    FROM {self._name(Name(view.base, name.keyspace))}"  # noqa: S608 - every part is checked
+        if view.where:
+            query += f"\n    WHERE {checked(view.where, conditions)}"
+        tail = ""
         options = "\n    AND ".join(_options_cql(view.table, self.server))
-        tail = f"\n    WITH {options}" if options else ""
-        query = f"    SELECT {selected}\n    FROM {base}{where}"  # noqa: S608 - every part of it was checked
+        if options:
+            tail = f"\n    WITH {options}"
         head = f"CREATE MATERIALIZED VIEW {_UNLESS * unless}{self._name(name)}"
         return f"{head} AS\n{query}\n    {_key_cql(view.table)}{tail}"
 
@@ -200,7 +222,9 @@ def _renames(renames: Sequence[tuple[str, str]]) -> str:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+    if len(parts) == 1:
+        return parts[0]
+    return f"({', '.join(parts)})"
 
 
 def keyspace_cql(keyspace: str, replication: Replication) -> str:
@@ -219,8 +243,10 @@ def table_cql(keyspace: str | None, table: Table, server: ServerVersion = CASSAN
 
 def schema_cql(keyspace: str, schema: Schema, server: ServerVersion = CASSANDRA_5) -> Iterator[str]:
     """The statements that create the schema, in an order in which they can run."""
-    yield from (type_cql(keyspace, user_type) for user_type in schema.types)
-    yield from (table_cql(keyspace, table, server) for table in schema.tables)
+    for user_type in schema.types:
+        yield type_cql(keyspace, user_type)
+    for table in schema.tables:
+        yield table_cql(keyspace, table, server)
     for index in schema.indexes:
         yield ddl_cql(CreateIndex(Name(index.table), index, if_not_exists=True), keyspace, server)
     for view in schema.views:
@@ -228,9 +254,12 @@ def schema_cql(keyspace: str, schema: Schema, server: ServerVersion = CASSANDRA_
 
 
 def _column_cql(column: Column) -> str:
-    static = " STATIC" if column.kind is Kind.STATIC else ""
-    mask = f" MASKED WITH {checked(column.mask, column_mask)}" if column.mask else ""
-    return f"{checked_spelling(column.spelling)} {parse_type(column.type)}{static}{mask}"
+    suffix = ""
+    if column.kind is Kind.STATIC:
+        suffix = " STATIC"
+    if column.mask:
+        suffix += f" MASKED WITH {checked(column.mask, column_mask)}"
+    return f"{checked_spelling(column.spelling)} {parse_type(column.type)}{suffix}"
 
 
 def _key_cql(table: Table) -> str:
@@ -242,7 +271,7 @@ def _key_cql(table: Table) -> str:
 def _options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
     """The options after WITH, one by one."""
     if table.clustering:
-        order = ", ".join(f"{column.spelling} {'DESC' if column.descending else 'ASC'}" for column in table.clustering)
+        order = ", ".join(f"{column.spelling} {column.order}" for column in table.clustering)
         yield f"CLUSTERING ORDER BY ({order})"
     if table.comment:
         yield f"comment = {text_literal(table.comment)}"
@@ -250,7 +279,9 @@ def _options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
         _refuse_too_new(table, table.compaction, server)
     options = table.literals(comment=False)
     lacking = lacking_options(table, server)
-    yield from (_option_cql(name, options[name]) for name in options if name not in lacking)
+    for name, value in options.items():
+        if name not in lacking:
+            yield _option_cql(name, value)
 
 
 def lacking_options(table: Table, server: ServerVersion) -> frozenset[str]:

@@ -50,7 +50,7 @@ def replication_from(options: Mapping[str, str]) -> Replication:
 
 
 def _pair(part: str, text: str) -> tuple[str, str]:
-    name, equals, number = (piece.strip() for piece in part.partition("="))
+    name, equals, number = map(str.strip, part.partition("="))
     if not equals or not _DATA_CENTRE.fullmatch(name) or name.lower() == "class":
         raise _refusal(text, f"{part.strip()!r} is not NAME=COPIES")
     return name, _number_of_copies(number, text)

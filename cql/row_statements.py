@@ -23,7 +23,7 @@ from mailmend.model.operations import (
     Scan,
     Write,
 )
-from mailmend.model.table import Column, Row, Table, identifier
+from mailmend.model.table import Column, Key, Row, Table, identifier
 
 Operation = Read | Scan | Write | Conditional
 
@@ -71,10 +71,9 @@ def values_of(operation: Operation, unset: object) -> tuple[Any, ...]:  # noqa: 
     """The values of the text's markers, in order; `unset` is the driver's value for "leave this column alone"."""
     match operation:
         case Put(_, row, at, clear, ttl):
-            cells = row.values() if clear else _set_or(unset, row)
-            return (*cells, *_given(ttl), *_given(at))
+            return (*_cells(row, unset, clear=clear), *_given(ttl), *_given(at))
         case Read(_, key, among=among):
-            return (*key, among) if among else key
+            return (*key, *_listed(among))
         case Change(_, key, assign, add, take, at, ttl_seconds=ttl):
             return (*_given(ttl), *_given(at), *assign.values(), *add.values(), *take.values(), *key)
         case Remove(_, key, at):
@@ -82,13 +81,13 @@ def values_of(operation: Operation, unset: object) -> tuple[Any, ...]:  # noqa: 
         case Count(_, key, deltas):
             return (*deltas.values(), *key)
         case PutIfAbsent(_, row, ttl):
-            return (*_set_or(unset, row), *_given(ttl))
+            return (*_cells(row, unset, clear=False), *_given(ttl))
         case ChangeIf(_, key, expected, assign, add, take, ttl):
             return (*_given(ttl), *assign.values(), *add.values(), *take.values(), *key, *expected.values())
         case RemoveIf(_, key, expected):
             return (*key, *expected.values())
         case Scan(_, _, _, tokens, under, after, limit, _, among):
-            return (*(under or tokens or ()), *after, *((among,) if among else ()), *_given(limit))
+            return (*(under or tokens or ()), *after, *_listed(among), *_given(limit))
         case _:
             assert_never(operation)
 
@@ -96,11 +95,16 @@ def values_of(operation: Operation, unset: object) -> tuple[Any, ...]:  # noqa: 
 def selection_of(read: Read | Scan, *, collection_times: bool) -> Selection:
     """What the read selects. Times of collections can be read from Cassandra 5 on only."""
     match read:
-        case Read(table, _, _, times, columns=columns):
-            wanted = table.columns if columns is None else (*table.key, *map(table.column, columns))
-            return Selection(wanted, tuple(_timed(table, collection_times=collection_times)) if times else ())
-        case Scan(table, columns):
-            return Selection(tuple(table.column(name) for name in columns))
+        case Read(table, _, _, times, columns=names):
+            columns = table.columns
+            if names is not None:
+                columns = (*table.key, *map(table.column, names))
+            timed: tuple[Column, ...] = ()
+            if times:
+                timed = tuple(_timed(table, collection_times=collection_times))
+            return Selection(columns, timed)
+        case Scan(table, names):
+            return Selection(tuple(map(table.column, names)))
 
 
 def render(keyspace: str, operation: Operation, *, collection_times: bool = False) -> str:  # noqa: PLR0911 - one for each kind
@@ -108,8 +112,10 @@ def render(keyspace: str, operation: Operation, *, collection_times: bool = Fals
     match operation:
         case Read() | Scan():
             selected = _render_selection(selection_of(operation, collection_times=collection_times))
-            limit = " LIMIT ?" if isinstance(operation, Scan) and operation.limit is not None else ""
-            return f"SELECT {selected} FROM {name}{_render_restriction(operation)}{limit}"
+            text = f"SELECT {selected} FROM {name}{_render_restriction(operation)}"
+            if isinstance(operation, Scan) and operation.limit is not None:
+                text = f"{text} LIMIT ?"
+            return text
         case Put(_, row, at, _, ttl):
             return f"INSERT INTO {name} {_render_row(operation.table, row)}{_using(ttl=ttl, at=at)}"
         case Change(table, key, assign, add, take, at, ttl_seconds=ttl):
@@ -149,13 +155,17 @@ def _render_column(column: Column) -> str:
 def _render_time(column: Column) -> str:
     """A field has the write time of its whole (frozen) value."""
     whole = identifier(column.name.partition(".")[0], "column name")
-    return f"MAXWRITETIME({whole})" if column.is_collection else f"WRITETIME({whole})"
+    if column.is_collection:
+        return f"MAXWRITETIME({whole})"
+    return f"WRITETIME({whole})"
 
 
 def _render_ttl(column: Column) -> str:
     """Of a collection (5.0 and later) the longest of its elements; one that stays is not looked at, as servers do."""
     whole = identifier(column.name.partition(".")[0], "column name")
-    return f"COLLECTION_MAX(TTL({whole}))" if column.is_collection else f"TTL({whole})"
+    if column.is_collection:
+        return f"COLLECTION_MAX(TTL({whole}))"
+    return f"TTL({whole})"
 
 
 def _render_restriction(read: Read | Scan) -> str:
@@ -187,10 +197,12 @@ def _render_among(table: Table, key: tuple[Any, ...]) -> str:
 
 
 def _render_after(table: Table, fixed: int, width: int) -> str:
-    columns = [_plain(column) for column in table.key[fixed : fixed + width]]
+    columns = list(map(_plain, table.key[fixed : fixed + width]))
     if len(columns) != width:
         raise ValueError(f"{table.spelling} has no key of {fixed + width} values")
-    return f" AND ({', '.join(columns)}) > ({', '.join('?' * width)})" if columns else ""
+    if not columns:
+        return ""
+    return f" AND ({', '.join(columns)}) > ({', '.join('?' * width)})"
 
 
 def _render_row(table: Table, row: Row) -> str:
@@ -216,13 +228,37 @@ def _plain(column: Column) -> str:
 
 
 def _using(*, ttl: int | None = None, at: int | None = None) -> str:
-    options = [f"{name} ?" for name, value in (("TTL", ttl), ("TIMESTAMP", at)) if value is not None]
-    return f" USING {' AND '.join(options)}" if options else ""
+    options = []
+    if ttl is not None:
+        options.append("TTL ?")
+    if at is not None:
+        options.append("TIMESTAMP ?")
+    if not options:
+        return ""
+    return f" USING {' AND '.join(options)}"
 
 
 def _given(value: int | None) -> tuple[int, ...]:
-    return () if value is None else (value,)
+    if value is None:
+        return ()
+    return (value,)
 
 
-def _set_or(unset: object, row: Row) -> list[Any]:
-    return [unset if value is None else value for value in row.values()]
+def _listed(among: Key) -> tuple[Key, ...]:
+    """The values of an IN, which has one marker."""
+    if not among:
+        return ()
+    return (among,)
+
+
+def _cells(row: Row, unset: object, *, clear: bool) -> list[Any]:
+    """The row's values. A null column is written only with `clear`; otherwise it is left alone."""
+    if clear:
+        return list(row.values())
+    cells = []
+    for value in row.values():
+        if value is None:
+            cells.append(unset)
+        else:
+            cells.append(value)
+    return cells

@@ -34,11 +34,11 @@ def normalised(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
     if hasattr(value, "_asdict"):
         return {name: normalised(part) for name, part in value._asdict().items()}
     if isinstance(value, tuple | list):
-        return tuple(normalised(part) for part in value)
+        return tuple(map(normalised, value))
     if isinstance(value, Mapping):
         return {normalised(name): normalised(part) for name, part in value.items()}
     if hasattr(value, "__iter__"):  # the driver's own sorted set
-        return frozenset(normalised(part) for part in value)
+        return frozenset(map(normalised, value))
     return value
 
 
@@ -56,8 +56,11 @@ def conversion_of(cql_type: str) -> Conversion | None:
 def row_reader(columns: Sequence[Column]) -> Callable[[Sequence[Any]], dict[str, Any]]:
     """A function from the driver's values to a row; made once for many rows, because scans are long."""
     names = tuple(column.name for column in columns)
-    conversions = [(column.name, conversion_of(column.type)) for column in columns]
-    changed = [(name, conversion) for name, conversion in conversions if conversion]
+    changed = []
+    for column in columns:
+        conversion = conversion_of(column.type)
+        if conversion:
+            changed.append((column.name, conversion))
 
     def read(values: Sequence[Any]) -> dict[str, Any]:
         row = dict(zip(names, values, strict=False))  # the times follow the columns
@@ -71,7 +74,8 @@ def row_reader(columns: Sequence[Column]) -> Callable[[Sequence[Any]], dict[str,
 
 def seen_reader(columns: Sequence[Column], timed: Sequence[Column]) -> Callable[[Sequence[Any]], Seen]:
     """A function from the driver's values (columns, then times and TTLs of some) to a row with both."""
-    read, width = row_reader(columns), len(columns)
+    read = row_reader(columns)
+    width = len(columns)
     names = tuple(column.name for column in timed)
 
     def see(values: Sequence[Any]) -> Seen:
@@ -89,7 +93,13 @@ def seen_reader(columns: Sequence[Column], timed: Sequence[Column]) -> Callable[
 def adaptation_of(kind: Any) -> Conversion | None:
     """The conversion to the driver's form of a type with user types: fields in order instead of by name."""
     if getattr(kind, "fieldnames", None):
-        return lambda value: tuple(value.get(name) for name in kind.fieldnames) if isinstance(value, Mapping) else value
+
+        def in_order(value: Any) -> Any:
+            if not isinstance(value, Mapping):
+                return value
+            return tuple(value.get(name) for name in kind.fieldnames)
+
+        return in_order
     parts = [adaptation_of(part) for part in getattr(kind, "subtypes", ())]
     if len(parts) == 1 and (part := parts[0]):
         return lambda value: [part(element) for element in value]
@@ -119,9 +129,9 @@ def encode(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
         case bytes():
             return f"0x{value.hex()}"
         case set() | frozenset():
-            return sorted((encode(part) for part in value), key=_order)
+            return sorted(map(encode, value), key=_order)
         case list() | tuple():
-            return [encode(part) for part in value]
+            return list(map(encode, value))
         case Mapping():
             return {str(encode(name)): encode(part) for name, part in value.items()}
         case _:
@@ -164,7 +174,9 @@ def _decode(kind: CqlType, value: Any) -> Any:  # noqa: PLR0911 - one for each k
 
 
 def _in_utc(value: datetime) -> datetime:
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    if value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    return value.astimezone(UTC)
 
 
 def _as_it_is(value: Any) -> Any:
@@ -173,7 +185,10 @@ def _as_it_is(value: Any) -> Any:
 
 def _order(value: Any) -> tuple[str, Any]:
     """JSON values of different kinds do not compare, so the kind comes first."""
-    return (type(value).__name__, value if isinstance(value, str | int | float) else str(value))
+    kind = type(value).__name__
+    if isinstance(value, str | int | float):
+        return kind, value
+    return kind, str(value)
 
 
 def _bytes_from(value: str) -> bytes:

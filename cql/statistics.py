@@ -93,12 +93,13 @@ def read_statistics(ask: Ask, keyspace: str, tables: Sequence[str]) -> Statistic
     """All figures that can be read of these tables (lower-case names)."""
     notes: Counter[str] = Counter()
     recorded = _rows_of(ask(SIZE_ESTIMATES, (name_of(keyspace),)), "system.size_estimates", notes)
-    estimates = {name: _estimate(recorded, name) for name in tables}
-    views: dict[str, Any] = {view.figure: _view(ask, keyspace, view, notes) for view in VIEWS}
-    found = {
-        name: replace(estimate, **{figure: by_table.get(name) for figure, by_table in views.items()})
-        for name, estimate in estimates.items()
-    }
+    views: dict[str, Any] = {}
+    for view in VIEWS:
+        views[view.figure] = _view(ask, keyspace, view, notes)
+    found = {}
+    for name in tables:
+        figures = {figure: by_table.get(name) for figure, by_table in views.items()}
+        found[name] = replace(_estimate(recorded, name), **figures)
     answers = ask("SELECT release_version FROM system.local", ())
     heard = sum(answer.error is None for answer in answers)
     return Statistics(found, len(answers), heard, _hint_window(ask, notes), tuple(notes))
@@ -107,10 +108,15 @@ def read_statistics(ask: Ask, keyspace: str, tables: Sequence[str]) -> Statistic
 def _estimate(recorded: Sequence[Row] | None, table: str) -> TableFigures:
     if recorded is None:
         return TableFigures()
-    rows = [row for row in recorded if row["table_name"] == table]
-    partitions = sum(row["partitions_count"] for row in rows)
-    content = sum(row["partitions_count"] * row["mean_partition_size"] for row in rows)
-    return TableFigures(partitions, round(content / partitions) if partitions else None)
+    partitions = 0
+    content = 0
+    for row in recorded:
+        if row["table_name"] == table:
+            partitions += row["partitions_count"]
+            content += row["partitions_count"] * row["mean_partition_size"]
+    if not partitions:
+        return TableFigures(partitions, None)
+    return TableFigures(partitions, round(content / partitions))
 
 
 def _view(ask: Ask, keyspace: str, view: NodeFigure, notes: Counter[str]) -> dict[str, float]:
@@ -134,11 +140,17 @@ def _hint_window(ask: Ask, notes: Counter[str]) -> float | None:
 
 def _rows_of(answers: Sequence[NodeAnswer], place: str, notes: Counter[str]) -> list[Row] | None:
     """The rows of each node that answered; None when none did."""
+    rows: list[Row] = []
+    heard = False
     for answer in answers:
-        if answer.error is not None:
+        if answer.error is None:
+            heard = True
+            rows.extend(answer.rows)
+        else:
             notes[_note_of(answer, place)] += 1
-    answered = [answer.rows for answer in answers if answer.error is None]
-    return [row for rows in answered for row in rows] if answered else None
+    if not heard:
+        return None
+    return rows
 
 
 def _note_of(answer: NodeAnswer, place: str) -> str:
@@ -149,4 +161,7 @@ def _note_of(answer: NodeAnswer, place: str) -> str:
         case WrongUse():
             return f"{place} is not there on this server, or has other columns."
         case error:
-            return f"{place}: {answer.node} did not answer: {error.what if error else ''}"
+            reason = ""
+            if error:
+                reason = error.what
+            return f"{place}: {answer.node} did not answer: {reason}"

@@ -28,8 +28,10 @@ class CqlType:
     arguments: tuple["CqlType", ...] = ()
 
     def __str__(self) -> str:
-        inner = ",".join(str(argument) for argument in self.arguments)
-        return f"{self.name}<{inner}>" if inner else self.name
+        if not self.arguments:
+            return self.name
+        inner = ",".join(map(str, self.arguments))
+        return f"{self.name}<{inner}>"
 
 
 def parse_type(text: str) -> CqlType:
@@ -82,11 +84,7 @@ def _parse(tokens: list[str], text: str, *, nested: bool = False) -> tuple[CqlTy
     if not tokens or tokens[0] in _BRACKETS:
         raise BadIdentifier(text, "CQL type")
     if tokens[0].startswith("'"):
-        in_cql = cql_of_class(tokens[0][1:-1])
-        of_class = CqlType(tokens[0]) if in_cql is None else parse_type(in_cql)
-        if nested and of_class.name in _COLLECTIONS:  # servers take there what they refuse of list<list<int>>
-            of_class = CqlType(tokens[0])
-        return of_class, tokens[1:]
+        return _of_class(tokens[0], nested=nested), tokens[1:]
     name = _ALIASES.get(tokens[0], tokens[0])
     rest = tokens[1:]
     if rest[:1] != ["<"]:
@@ -100,11 +98,24 @@ def _parse(tokens: list[str], text: str, *, nested: bool = False) -> tuple[CqlTy
     return CqlType(name, tuple(arguments)), rest[1:]
 
 
+def _of_class(quoted: str, *, nested: bool) -> CqlType:
+    """The type of a Java class in quotes; the quoted name itself where CQL has no other name for it."""
+    in_cql = cql_of_class(quoted[1:-1])
+    if in_cql is None:
+        return CqlType(quoted)
+    of_class = parse_type(in_cql)
+    if nested and of_class.name in _COLLECTIONS:  # servers take there what they refuse of list<list<int>>
+        return CqlType(quoted)
+    return of_class
+
+
 def _thawed(parsed: CqlType, *, frozen: bool) -> CqlType:
     """Remove every redundant `frozen`."""
     if parsed.name == "frozen" and len(parsed.arguments) == 1:
         inner = _thawed(parsed.arguments[0], frozen=True)
-        return inner if frozen or inner.name in _ALWAYS_FROZEN else CqlType("frozen", (inner,))
+        if frozen or inner.name in _ALWAYS_FROZEN:
+            return inner
+        return CqlType("frozen", (inner,))
     if parsed.name == "vector":
         return CqlType("vector", (_element(parsed.arguments[0], frozen=frozen), *parsed.arguments[1:]))
     inside = frozen or parsed.name == "tuple"
@@ -113,5 +124,6 @@ def _thawed(parsed: CqlType, *, frozen: bool) -> CqlType:
 
 def _element(parsed: CqlType, *, frozen: bool) -> CqlType:
     """The type of a vector's elements: servers repeat `frozen` there."""
-    inner = CqlType("frozen", (parsed,)) if frozen and parsed.name in _COLLECTIONS else parsed
-    return _thawed(inner, frozen=False)
+    if frozen and parsed.name in _COLLECTIONS:
+        parsed = CqlType("frozen", (parsed,))
+    return _thawed(parsed, frozen=False)

@@ -46,13 +46,16 @@ class MailmendError(Exception):
         self.mend = mend
 
     def __str__(self) -> str:
-        return f"{self.what}\n{self.mend}" if self.mend else self.what
+        if not self.mend:
+            return self.what
+        return f"{self.what}\n{self.mend}"
 
     @property
     def message(self) -> str:
         """The message that a command ends with. The runbook is added where the message does not name it."""
-        named = self.page and "runbook show" not in self.mend
-        return f"{self}\nMore: mailmend runbook show {self.page}" if named else str(self)
+        if not self.page or "runbook show" in self.mend:
+            return str(self)
+        return f"{self}\nMore: mailmend runbook show {self.page}"
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep both sentences when an executor pickles the error: exceptions pickle only their positional part."""
@@ -125,9 +128,11 @@ class TablesOfOthers(WrongUse):
     """A keyspace holds tables of another application, and tables would be created among them."""
 
     def __init__(self, keyspace: str, tables: Sequence[str], *, mend: str = "") -> None:
-        more = f" and {len(tables) - TABLES_SHOWN} more" if len(tables) > TABLES_SHOWN else ""
+        shown = ", ".join(tables[:TABLES_SHOWN])
+        if len(tables) > TABLES_SHOWN:
+            shown = f"{shown} and {len(tables) - TABLES_SHOWN} more"
         super().__init__(
-            f"keyspace {keyspace!r} holds tables of another application: {', '.join(tables[:TABLES_SHOWN])}{more}",
+            f"keyspace {keyspace!r} holds tables of another application: {shown}",
             mend=mend or "Name another keyspace with --keyspace; where this one is meant: --into-existing.",
         )
         self.tables = tuple(tables)
@@ -162,7 +167,9 @@ class CqlSyntaxError(WrongUse):
 
     def __init__(self, problem: str, place: Place, *, mend: str = "", file: str = "") -> None:
         where = f"line {place.line}, column {place.column}"
-        super().__init__(f"{f'{file}, ' if file else ''}{where}: {problem}\n{place.pointed}", mend=mend)
+        if file:
+            where = f"{file}, {where}"
+        super().__init__(f"{where}: {problem}\n{place.pointed}", mend=mend)
         self.problem = problem
         self.place = place
         self.file = file
@@ -487,7 +494,9 @@ def exit_code_of(error: BaseException) -> int:
     """The exit code of a command that ends with this error."""
     if came_of_interruption(error):
         return INTERRUPTED
-    return int(error.exit_code if isinstance(error, MailmendError) else ExitCode.PARTLY_FAILED)
+    if isinstance(error, MailmendError):
+        return int(error.exit_code)
+    return int(ExitCode.PARTLY_FAILED)
 
 
 def came_of_interruption(error: BaseException | None) -> bool:

@@ -7,6 +7,7 @@ meant. Domains are in ASCII as DNS and SMTP write them (IDNA 2008), or the liter
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
@@ -37,7 +38,9 @@ def ascii_domain(domain: str) -> str | None:
             name = idna.encode(name, uts46=True).decode("ascii").lower()
         except idna.IDNAError:
             return None
-    return name if len(name) <= _DOMAIN_LENGTH_MAX and all(map(_LABEL.fullmatch, name.split("."))) else None
+    if len(name) > _DOMAIN_LENGTH_MAX or not all(map(_LABEL.fullmatch, name.split("."))):
+        return None
+    return name
 
 
 def can_be_looked_up(host: str) -> bool:
@@ -61,13 +64,16 @@ def address_of_literal(domain: str) -> str | None:
         address = ip_address(found[2])
     except ValueError:
         return None
-    return str(address) if (address.version == 6) == bool(found[1]) else None  # noqa: PLR2004 (the version of IP)
+    if (address.version == 6) != bool(found[1]):  # noqa: PLR2004 (the version of IP)
+        return None
+    return str(address)
 
 
 def unmapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     """The address of IPv4 where it is written as one of IPv6 (`::ffff:192.0.2.1`); any other address as it is."""
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return mapped or address
+    if isinstance(address, IPv6Address):
+        return address.ipv4_mapped or address
+    return address
 
 
 def read_domain(text: str) -> str:
@@ -115,8 +121,10 @@ def read_network(text: str) -> IPv4Network | IPv6Network:
     try:
         network = ip_network(text)
     except ValueError:
+        mend = "Write it like 192.0.2.0/24."
         meant = _network_around(text)
-        mend = f"Did you mean {meant}?" if meant else "Write it like 192.0.2.0/24."
+        if meant:
+            mend = f"Did you mean {meant}?"
         raise WrongUse(f"{_shown(text)} is no network", mend=mend) from None
     first = unmapped(network.network_address)
     if isinstance(network, IPv6Network) and isinstance(first, IPv4Address) and network.prefixlen >= _MAPPED_BITS:
@@ -155,15 +163,19 @@ def read_name(text: str, what: str = "name") -> str:
 
 def _refused(text: str, what: str, read: Callable[[str], str], bare: str, otherwise: str) -> WrongUse:
     """That a text is no such thing; and the bare part of it, where that is one."""
-    try:
-        meant = read(bare) if bare and bare != text else ""
-    except WrongUse:
-        meant = ""
-    return WrongUse(f"{_shown(text)} is no {what}", mend=f"Did you mean {meant!r}?" if meant else otherwise)
+    mend = otherwise
+    if bare and bare != text:
+        with suppress(WrongUse):
+            meant = read(bare)
+            if meant:
+                mend = f"Did you mean {meant!r}?"
+    return WrongUse(f"{_shown(text)} is no {what}", mend=mend)
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+    if len(text) > _SHOWN:
+        text = f"{text[:_SHOWN]}..."
+    return repr(text)
 
 
 def _bare_domain(text: str) -> str:
@@ -171,9 +183,7 @@ def _bare_domain(text: str) -> str:
     bare = text.strip()
     if "://" in bare:
         bare = re.split(r"[/?#]", bare.partition("://")[2], maxsplit=1)[0]
-    bare = bare.rpartition("@")[2].strip("<>'\"*.,; \t")
-    host, colon, port = bare.rpartition(":")
-    return host if colon and port.isdigit() and ":" not in host else bare
+    return _without_port(bare.rpartition("@")[2].strip("<>'\"*.,; \t"))
 
 
 def _bare_address(text: str) -> str:
@@ -186,10 +196,19 @@ def _bare_address(text: str) -> str:
     bracketed = re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?", bare)
     if bracketed:
         return bracketed[1]
-    host, colon, port = bare.rpartition(":")
-    bare = host if colon and port.isdigit() and ":" not in host else bare
+    bare = _without_port(bare)
     parts = bare.split(".")
-    return ".".join(part.lstrip("0") or "0" for part in parts) if all(map(str.isdigit, parts)) else bare
+    if not all(map(str.isdigit, parts)):
+        return bare
+    return ".".join(part.lstrip("0") or "0" for part in parts)
+
+
+def _without_port(text: str) -> str:
+    """A host without the port behind its only colon; any other text as it is."""
+    host, colon, port = text.rpartition(":")
+    if colon and port.isdigit() and ":" not in host:
+        return host
+    return text
 
 
 def _address(text: str) -> str | None:
@@ -203,8 +222,10 @@ def _address(text: str) -> str | None:
 
 
 def _domain(text: str) -> str | None:
-    literal = text.lower() if address_of_literal(text) else None
-    return ascii_domain(text) or literal
+    domain = ascii_domain(text)
+    if domain is None and address_of_literal(text):
+        return text.lower()
+    return domain
 
 
 def _network_around(text: str) -> str:

@@ -67,13 +67,17 @@ class _Class:
 def cql_of_class(text: str) -> str | None:
     """The type as CQL writes it; None where CQL has no name for it, or where only the server knows it."""
     found = _parsed(text)
-    return None if found is None else _cql(found)
+    if found is None:
+        return None
+    return _cql(found)
 
 
 def class_problem(text: str) -> str:
     """Why no server has a type of that class; "" where one has, or where that is not known."""
     found = _parsed(text)
-    return "" if found is None else _problem(found)
+    if found is None:
+        return ""
+    return _problem(found)
 
 
 def _problem(found: _Class) -> str:
@@ -114,7 +118,9 @@ def _parsed(text: str) -> _Class | None:
     if not bare or _WORD.sub("", bare):
         return None
     found, rest = _class(_WORD.findall(bare))
-    return None if rest else found
+    if rest:
+        return None
+    return found
 
 
 def _class(words: list[str]) -> tuple[_Class | None, list[str]]:
@@ -131,5 +137,6 @@ def _class(words: list[str]) -> tuple[_Class | None, list[str]]:
         if parameter is None or rest[:1] not in ([","], [")"]):
             return None, rest
         parameters.append(parameter)
-        rest = rest[1:] if rest[0] == "," else rest
+        if rest[0] == ",":
+            rest = rest[1:]
     return _Class(name, tuple(parameters)), rest[1:]

@@ -85,7 +85,11 @@ EMPTY = Schema((), ())
 
 
 def find(parts: Iterable[P], spelling: str) -> P | None:
-    return next((part for part in parts if part.name == name_of(spelling)), None)
+    name = name_of(spelling)
+    for part in parts:
+        if part.name == name:
+            return part
+    return None
 
 
 def put(parts: tuple[P, ...], new: P) -> tuple[P, ...]:
@@ -112,10 +116,16 @@ def in_order_of_use(types: Iterable[UserType]) -> tuple[UserType, ...]:
 
 
 def _used_by(user_type: UserType) -> frozenset[str]:
-    return frozenset(name for _, kind in user_type.fields for name in names_in(kind))
+    used: set[str] = set()
+    for _, kind in user_type.fields:
+        used.update(names_in(kind))
+    return frozenset(used)
 
 
 def _named(name: str, parts: Iterable[P]) -> P | None:
     """The server's own name goes first: in double quotes `A` and `a` are two names."""
     held = tuple(parts)
-    return next((part for part in held if part.name == name), None) or find(held, name)
+    for part in held:
+        if part.name == name:
+            return part
+    return find(held, name)

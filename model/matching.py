@@ -76,10 +76,14 @@ def check_wildcard(wanted: str) -> str:
 @lru_cache(maxsize=256)
 def _wildcard(wanted: str, any_case: bool) -> Callable[[str], bool]:  # noqa: FBT001 - a cache's key
     """Prepared once: it is applied to every mail of a queue."""
-    pieces = check_wildcard(wanted.lower() if any_case else wanted).split("*")
+    if any_case:
+        wanted = wanted.lower()
+    pieces = check_wildcard(wanted).split("*")
 
     def fits(found: str) -> bool:
-        return _pieces_follow(pieces, found.lower() if any_case else found)
+        if any_case:
+            found = found.lower()
+        return _pieces_follow(pieces, found)
 
     return fits
 
@@ -140,9 +144,12 @@ def groups_found(expression: str, value: str) -> Mapping[str, str] | None:
     found = compiled.search(value[:EXPRESSION_SEES_MAX].encode("utf-8", "replace"))
     if found is None:
         return None
-    texts = [(text or b"").decode("utf-8", "replace") for text in found.groups()]
-    numbered = {str(number): text for number, text in enumerate(texts, 1)}
-    return numbered | {name: texts[number - 1] for name, number in compiled.groupindex.items()}
+    texts: dict[str, str] = {}
+    for number, text in enumerate(found.groups(), 1):
+        texts[str(number)] = (text or b"").decode("utf-8", "replace")
+    for name, number in compiled.groupindex.items():
+        texts[name] = texts[str(number)]
+    return texts
 
 
 def group_names(expression: str) -> tuple[int, frozenset[str]]:

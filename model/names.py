@@ -43,7 +43,9 @@ class Name:
     keyspace: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.keyspace}.{self.spelling}" if self.keyspace else self.spelling
+        if not self.keyspace:
+            return self.spelling
+        return f"{self.keyspace}.{self.spelling}"
 
 
 def name_of(spelling: str) -> str:
@@ -90,7 +92,9 @@ def keyspace_spelling(text: str) -> str:
 
 def slips(typed: str, known: Iterable[str]) -> tuple[str, ...]:
     """The known names that differ by one letter (long names: two) or in case from the typed one, the nearest first."""
-    allowed = 2 if len(typed) >= _LONG else 1
+    allowed = 1
+    if len(typed) >= _LONG:
+        allowed = 2
     near = sorted((_edits(typed.lower(), name.lower()), name) for name in known if name != typed)
     return tuple(name for edits, name in near if edits <= allowed)
 
@@ -146,20 +150,27 @@ def text_of(literal: str) -> str:
 
 def map_literal(pairs: Mapping[str, str]) -> str:
     """A map of texts as CQL spells it, sorted by key."""
-    return "{" + ", ".join(f"{text_literal(name)}: {text_literal(pairs[name])}" for name in sorted(pairs)) + "}"
+    spelled = [f"{text_literal(name)}: {text_literal(pairs[name])}" for name in sorted(pairs)]
+    return "{" + ", ".join(spelled) + "}"
 
 
 def pairs_of(literal: str) -> dict[str, str]:
     """The pairs of a map literal, without quotes (empty where it is no map); a class by its short name."""
     if not literal.startswith("{"):
         return {}
-    found = {_unquoted(name): _unquoted(quoted) or bare for name, quoted, bare in _PAIR.findall(literal)}
-    return {name: short_class(value) if name == "class" else value for name, value in found.items()}
+    found = {}
+    for name, quoted, bare in _PAIR.findall(literal):
+        found[_unquoted(name)] = _unquoted(quoted) or bare
+    if "class" in found:
+        found["class"] = short_class(found["class"])
+    return found
 
 
 def short_class(name: str) -> str:
     """Cassandra's own classes by their short names, which CQL takes too; others unchanged."""
-    return name.rsplit(".", 1)[-1] if name.startswith(_OWN) else name
+    if name.startswith(_OWN):
+        return name.rsplit(".", 1)[-1]
+    return name
 
 
 def _unquoted(text: str) -> str:

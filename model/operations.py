@@ -48,7 +48,8 @@ class Seen:
         """The row with the instants of its expiry, where the read began at `micros`: never later than they are."""
         if not self.ttls:
             return self
-        return replace(self, expires_at={name: micros // MICROS + left for name, left in self.ttls.items()})
+        seconds = micros // MICROS
+        return replace(self, expires_at={name: seconds + left for name, left in self.ttls.items()})
 
     @property
     def ends_at(self) -> int | None:
@@ -65,16 +66,24 @@ class Seen:
         ends_at = self.ends_at
         if ends_at is not None and ends_at <= now:
             return None
-        return Seen(
-            {name: None if name in gone else value for name, value in self.row.items()},
-            {name: at for name, at in self.written_at.items() if name not in gone},
-            expires_at={name: at for name, at in self.expires_at.items() if name not in gone},
-        )
+        row = dict(self.row)
+        for name in gone & row.keys():
+            row[name] = None
+        written_at = {name: at for name, at in self.written_at.items() if name not in gone}
+        expires_at = {name: at for name, at in self.expires_at.items() if name not in gone}
+        return Seen(row, written_at, expires_at=expires_at)
 
     @property
     def newest(self) -> int | None:
         """The latest visible write in microseconds; None where no time can be read (a row of key columns only)."""
         return max(self.written_at.values(), default=None)
+
+
+def cells_of(seen: Seen | None) -> Row:
+    """The cells of a row; empty where there is no row."""
+    if seen is None:
+        return {}
+    return seen.row
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +253,11 @@ def lasting(write: Lasting, now: int) -> Lasting:
     Expired cells next to an insert are left out.
     """
     if isinstance(write, PutIfAbsent) and write.beside:
-        beside = tuple(lasting(change, now) for change in write.beside if not run_out(change, now))
-        return replace(lasting(replace(write, beside=()), now), beside=beside)
+        beside = []
+        for change in write.beside:
+            if not run_out(change, now):
+                beside.append(lasting(change, now))
+        return replace(lasting(replace(write, beside=()), now), beside=tuple(beside))
     if not isinstance(write, Put | Change | PutIfAbsent) or write.expires_at is None:
         return write
     seconds = max(1, write.expires_at - -(-now // MICROS))

@@ -30,11 +30,16 @@ class TableSize:
     nodes: int
 
     def __str__(self) -> str:
-        parts = [f"{self.partitions:,} partitions" if self.partitions is not None else ""]
-        parts.append(f"{bytes_text(self.bytes)} a copy" if self.bytes is not None else "")
-        parts.append(f"{bytes_text(self.disk_bytes)} on disk" if self.disk_bytes is not None else "")
-        said = ", ".join(part for part in parts if part)
-        return f"about {said} (estimate from {self.nodes_asked} of {self.nodes} nodes)" if said else "unknown"
+        parts = []
+        if self.partitions is not None:
+            parts.append(f"{self.partitions:,} partitions")
+        if self.bytes is not None:
+            parts.append(f"{bytes_text(self.bytes)} a copy")
+        if self.disk_bytes is not None:
+            parts.append(f"{bytes_text(self.disk_bytes)} on disk")
+        if not parts:
+            return "unknown"
+        return f"about {', '.join(parts)} (estimate from {self.nodes_asked} of {self.nodes} nodes)"
 
 
 def table_sizes(
@@ -56,21 +61,23 @@ def table_sizes(
     for row in chain.from_iterable(on_disk):
         disks[row["table_name"]] += row["mebibytes"] * _MIB
     asked = max(len(recorded), len(on_disk))
-    return {
-        name: TableSize(
+    tables = {}
+    for name in sorted({*partitions, *disks}):
+        tables[name] = TableSize(
             _scaled(partitions.get(name), len(recorded), nodes),
             _scaled(sizes.get(name), len(recorded), nodes),
             _scaled(disks.get(name), len(on_disk), nodes),
             asked,
             nodes,
         )
-        for name in sorted({*partitions, *disks})
-    }
+    return tables
 
 
 def _scaled(figure: int | None, asked: int, nodes: int) -> int | None:
     """Scaled up to all nodes: the nodes that were not asked are assumed to hold the same amount each."""
-    return None if figure is None or not asked else round(figure * max(nodes, asked) / asked)
+    if figure is None or not asked:
+        return None
+    return round(figure * max(nodes, asked) / asked)
 
 
 def bytes_text(count: int) -> str:
@@ -80,7 +87,9 @@ def bytes_text(count: int) -> str:
     while value >= _STEP and unit < len(_UNITS) - 1:
         value = value / _STEP
         unit = unit + 1
-    return f"{value:.3g} {_UNITS[unit]}" if value < 1000 else f"{value:.0f} {_UNITS[unit]}"  # noqa: PLR2004
+    if value < 1000:  # noqa: PLR2004 - three digits, which the last unit may exceed
+        return f"{value:.3g} {_UNITS[unit]}"
+    return f"{value:.0f} {_UNITS[unit]}"
 
 
 MIB: Final = 1_048_576

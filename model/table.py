@@ -84,9 +84,19 @@ class Column:
         object.__setattr__(self, "is_collection", self.type.startswith(("set<", "list<", "map<")))
 
     @property
+    def order(self) -> str:
+        """The order of a clustering column, as CQL spells it."""
+        if self.descending:
+            return "DESC"
+        return "ASC"
+
+    @property
     def shape(self) -> str:
         """The normal type, and whether the column is static; columns of one name are equal where these are."""
-        return normal_type(self.type) + (" static" if self.kind is Kind.STATIC else "")
+        shape = normal_type(self.type)
+        if self.kind is Kind.STATIC:
+            return f"{shape} static"
+        return shape
 
     @property
     def is_counter(self) -> bool:
@@ -101,8 +111,12 @@ class Column:
 def columns(partition: str, clustering: str = "", regular: str = "", static: str = "") -> tuple[Column, ...]:
     """Columns as CQL lists them, by what they are to their table: `columns("day text", "run timeuuid DESC")`."""
     kinds = ((Kind.PARTITION, partition), (Kind.CLUSTERING, clustering), (Kind.STATIC, static), (Kind.REGULAR, regular))
-    listed = [(kind, spelled.split()) for kind, text in kinds for spelled in text.split(", ") if spelled]
-    return tuple(Column(name, type_, kind, descending=bool(order)) for kind, (name, type_, *order) in listed)
+    listed = []
+    for kind, text in kinds:
+        for spelled in filter(None, text.split(", ")):
+            name, type_, *order = spelled.split()
+            listed.append(Column(name, type_, kind, descending=bool(order)))
+    return tuple(listed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +136,9 @@ class Compaction:
         """Parse the value of the table option `compaction`; None where it names no class."""
         pairs = pairs_of(literal)
         strategy = pairs.pop("class", "")
-        return cls(strategy, pairs) if strategy else None
+        if not strategy:
+            return None
+        return cls(strategy, pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,14 +230,19 @@ class Table:
 
     def literals(self, *, comment: bool = True) -> dict[str, str]:
         """Every option as a literal, with compaction and (unless left out) comment."""
-        found = {"comment": text_literal(self.comment)} if comment and self.comment else {}
-        compaction = {"compaction": self.compaction.literal} if self.compaction else {}
-        return {**found, **compaction, **self.options}
+        found = {}
+        if comment and self.comment:
+            found["comment"] = text_literal(self.comment)
+        if self.compaction:
+            found["compaction"] = self.compaction.literal
+        return {**found, **self.options}
 
     def with_options(self, literals: Mapping[str, str]) -> "Table":
         """The table with these options; an option of the same name is replaced."""
-        rest = {name: literal for name, literal in literals.items() if name != "comment"}
-        comment = text_of(literals["comment"]) if "comment" in literals else self.comment
+        rest = dict(literals)
+        comment = self.comment
+        if "comment" in rest:
+            comment = text_of(rest.pop("comment"))
         compaction = Compaction.from_literal(rest.get("compaction", ""))
         if compaction is not None:
             del rest["compaction"]
@@ -243,7 +264,9 @@ def canonical_value(column: Column, row: Row) -> Any:
         case Canonical.NUMBER:
             return value or 0
         case Canonical.THREAD:
-            return value if value is not None else row.get("messageid")
+            if value is None:
+                return row.get("messageid")
+            return value
 
 
 def rows_agree(columns: Iterable[Column], one: Row, other: Row) -> bool:

@@ -57,10 +57,14 @@ def noted(text: str | bytes, bytes_max: int = NOTE_BYTES_MAX) -> str:
     Returns:
         One line: each control character is a blank.
     """
-    decoded = text.decode("utf-8", "replace") if isinstance(text, bytes) else wellformed(text)
+    if isinstance(text, bytes):
+        decoded = text.decode("utf-8", "replace")
+    else:
+        decoded = wellformed(text)
     if decoded.isprintable():
         return cut(decoded, bytes_max)
-    return cut("".join(char if char.isprintable() else " " for char in decoded), bytes_max)
+    blanks = {ord(char): " " for char in set(decoded) if not char.isprintable()}
+    return cut(decoded.translate(blanks), bytes_max)
 
 
 def cut(text: str, bytes_max: int = NOTE_BYTES_MAX) -> str:
@@ -97,5 +101,6 @@ def place_of(text: str, offset: int) -> Place:
     """The place of the character at that offset, which may be the end of the text."""
     begin = text.rfind("\n", 0, offset) + 1
     end = text.find("\n", offset)
-    line = text[begin:] if end < 0 else text[begin:end]
-    return Place(text.count("\n", 0, offset) + 1, offset - begin + 1, line.removesuffix("\r"))
+    if end < 0:
+        end = len(text)
+    return Place(text.count("\n", 0, offset) + 1, offset - begin + 1, text[begin:end].removesuffix("\r"))

@@ -32,7 +32,9 @@ class AsyncKeyspace:
         return seen
 
     async def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
-        return await asyncio.to_thread(self._keyspace.read_all, reads) if reads else []
+        if not reads:
+            return []
+        return await asyncio.to_thread(self._keyspace.read_all, reads)
 
     async def scan(self, scan: Scan) -> AsyncIterator[Row]:
         request = await self._launched(scan)
@@ -52,7 +54,9 @@ class AsyncKeyspace:
         await self._one(write)
 
     async def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        return await asyncio.to_thread(self._keyspace.write_all, writes) if writes else []
+        if not writes:
+            return []
+        return await asyncio.to_thread(self._keyspace.write_all, writes)
 
     async def attempt(self, write: Conditional) -> Applied:
         applied: Applied = await self._one(write)
@@ -62,7 +66,10 @@ class AsyncKeyspace:
         async with self._turns:
             request = await self._launched(operation)
             await _landed(request)
-        answer = await asyncio.to_thread(request.result) if request.in_pages else request.result()
+        if request.in_pages:
+            answer = await asyncio.to_thread(request.result)
+        else:
+            answer = request.result()
         if isinstance(answer, MailmendError):
             raise answer
         return answer

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final
+from typing import IO, Final
 
 from mailmend.cql.row_statements import Operation
 from mailmend.model.errors import BadSettings
@@ -53,13 +53,20 @@ class Contact:
     write_seconds: float = 4.0
 
     @property
+    def tls_files(self) -> tuple[str, ...]:
+        """The paths of the TLS files that are named."""
+        paths = (self.tls_ca, self.tls_cert, self.tls_key)
+        return tuple(path for path in paths if path)
+
+    @property
     def address(self) -> str:
         return ", ".join(f"{host}:{self.port}" for host in self.hosts)
 
     def seconds_for(self, operation: Operation) -> float:
         """The longest wait for an answer; a count cannot be sent again, so it gets `request_seconds`."""
-        short = isinstance(operation, Put | Change | Remove | PutIfAbsent | ChangeIf | RemoveIf)
-        return min(self.write_seconds, self.request_seconds) if short else self.request_seconds
+        if isinstance(operation, Put | Change | Remove | PutIfAbsent | ChangeIf | RemoveIf):
+            return min(self.write_seconds, self.request_seconds)
+        return self.request_seconds
 
     @property
     def tls(self) -> bool:
@@ -68,9 +75,11 @@ class Contact:
 
 def with_tls_texts(contact: Contact) -> Contact:
     """The contact with the contents of its TLS files, for a process on another host."""
-    paths = sorted({path for path in (contact.tls_ca, contact.tls_cert, contact.tls_key) if path})
+    texts = []
     with _our_errors(contact):
-        return replace(contact, tls_texts=tuple((path, Path(path).read_text()) for path in paths))
+        for path in sorted(set(contact.tls_files)):
+            texts.append((path, Path(path).read_text()))
+    return replace(contact, tls_texts=tuple(texts))
 
 
 def tls_context(contact: Contact) -> ssl.SSLContext | None:
@@ -78,25 +87,31 @@ def tls_context(contact: Contact) -> ssl.SSLContext | None:
     if not contact.tls:
         return None
     with _our_errors(contact), ExitStack() as files:
-        here = {path: files.enter_context(_off_disk(text)) for path, text in contact.tls_texts}
-        authority, certificate, key = (
-            here.get(path or "", path) for path in (contact.tls_ca, contact.tls_cert, contact.tls_key)
-        )
-        context = ssl.create_default_context(cafile=authority)
+        here: dict[str | None, str] = {}
+        for path, text in contact.tls_texts:
+            here[path] = files.enter_context(_off_disk(text))
+        context = ssl.create_default_context(cafile=here.get(contact.tls_ca, contact.tls_ca))
         context.check_hostname = contact.tls_hostnames
+        certificate = here.get(contact.tls_cert, contact.tls_cert)
         if certificate:
-            context.load_cert_chain(certificate, key)
+            context.load_cert_chain(certificate, here.get(contact.tls_key, contact.tls_key))
     return context
 
 
 @contextmanager
 def _off_disk(text: str) -> Iterator[str]:
     """The path of a file without a name, in memory where the system can (Linux): OpenSSL takes keys from files only."""
-    with os.fdopen(os.memfd_create("tls"), "wb") if hasattr(os, "memfd_create") else TemporaryFile() as file:
+    with _nameless_file() as file:
         file.write(text.encode())
         file.flush()
         file.seek(0)
         yield f"/dev/fd/{file.fileno()}"
+
+
+def _nameless_file() -> IO[bytes]:
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("tls"), "wb")
+    return TemporaryFile()
 
 
 @contextmanager
@@ -104,7 +119,7 @@ def _our_errors(contact: Contact) -> Iterator[None]:
     try:
         yield
     except OSError as error:  # ssl's errors are OSErrors too
-        paths = ", ".join(path for path in (contact.tls_ca, contact.tls_cert, contact.tls_key) if path)
         raise BadSettings(
-            f"the TLS files cannot be used: {error} ({paths})", mend="Check --tls-ca, --tls-cert and --tls-key."
+            f"the TLS files cannot be used: {error} ({', '.join(contact.tls_files)})",
+            mend="Check --tls-ca, --tls-cert and --tls-key.",
         ) from error

@@ -58,7 +58,9 @@ def said_by(error: Exception) -> str:
     tried = getattr(error, "errors", None)
     if isinstance(tried, Mapping):
         return "; ".join(f"{host}: {failure}" for host, failure in tried.items()) or str(error.args[0])
-    return str(error.args[0] if isinstance(error, NoHostAvailable) else error)
+    if isinstance(error, NoHostAvailable):
+        return str(error.args[0])
+    return str(error)
 
 
 def our_error(error: Exception, purpose: Purpose, keyspace: str, table: str = "") -> MailmendError:

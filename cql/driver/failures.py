@@ -109,9 +109,15 @@ def no_contact(
         return found
     if kind is DriverFailure.DENIED:
         return AccessDenied(f"the cluster at {address} refused the credentials: {_plain(said)}", mend=_MEND_ACCESS)
-    where = f" in data centre {local_dc!r}" if local_dc else ""
-    mend = "Check --host, --port" + (", --local-dc" if local_dc else "") + " and that the nodes are up: nodetool status"
-    return CannotReach(f"no node at {address}{where} could be connected to: {_plain(said)}", mend=mend)
+    where = ""
+    options = "--host, --port"
+    if local_dc:
+        where = f" in data centre {local_dc!r}"
+        options = "--host, --port, --local-dc"
+    return CannotReach(
+        f"no node at {address}{where} could be connected to: {_plain(said)}",
+        mend=f"Check {options} and that the nodes are up: nodetool status",
+    )
 
 
 def permission_lacking(said: str, request: str) -> AccessDenied | None:
@@ -135,7 +141,9 @@ def _refusal(said: str, request: str, keyspace: str, table: str) -> MailmendErro
 
 def _plain(said: str) -> str:
     found = _CODE.fullmatch(said.strip("<>"))
-    return found[1] if found else said
+    if not found:
+        return said
+    return found[1]
 
 
 _REASONS = (
@@ -177,9 +185,13 @@ _HUNG_UP = re.compile(r"Connection reset by peer|Connection to \S+ was closed|Er
 def tls_failure(said: str, address: str, *, tls: bool) -> CannotReach | None:
     """Our error where TLS failed between the two sides; None for any other failure."""
     if not tls:
-        return _without_tls(address) if _HUNG_UP.search(said) else None
+        if not _HUNG_UP.search(said):
+            return None
+        return _without_tls(address)
     found = tls_failure_in(said, address, _REASONS)
-    return CannotReach(found.what, mend=found.mend) if found else None
+    if not found:
+        return None
+    return CannotReach(found.what, mend=found.mend)
 
 
 def _without_tls(address: str) -> CannotReach:

@@ -56,10 +56,11 @@ def _joined(reads: Sequence[Read], replica_of: Callable[[Read], Hashable]) -> It
     for places in groups.values():
         for start in range(0, len(places), KEYS_MAX):
             some = places[start : start + KEYS_MAX]
-            first = reads[some[0]]
+            request = reads[some[0]]
             last = dict.fromkeys(reads[place].key[-1] for place in some)
-            joined = replace(first, key=first.key[:-1], among=tuple(last)) if len(last) > 1 else first
-            yield JoinedRead(joined, tuple(some))
+            if len(last) > 1:
+                request = replace(request, key=request.key[:-1], among=tuple(last))
+            yield JoinedRead(request, tuple(some))
 
 
 def _group(read: Read, replica_of: Callable[[Read], Hashable], place: int) -> Hashable:
@@ -114,10 +115,15 @@ def write_joined(
     A request without an answer is not sent again write by write: they would go to the same replicas. One that is
     refused is, so that each write has its own answer.
     """
-    if not any(_is_joinable(write) for write in writes):
+    if not any(map(_is_joinable, writes)):
         return send(writes)
     groups = list(_groups(writes, replica_of))
-    requests = [JoinedWrite(tuple(writes[at] for at in some)) if len(some) > 1 else writes[some[0]] for some in groups]
+    requests: list[Write | JoinedWrite] = []
+    for places in groups:
+        if len(places) > 1:
+            requests.append(JoinedWrite(tuple(writes[place] for place in places)))
+        else:
+            requests.append(writes[places[0]])
     answers: dict[int, MailmendError | None] = {}
     for places, answer in zip(groups, send(requests), strict=True):
         if len(places) == 1 or answer is None or isinstance(answer, CannotReach):
@@ -135,8 +141,12 @@ def _groups(writes: Sequence[Write], replica_of: Callable[[Write], Hashable]) ->
             yield [place]
             continue
         whole = isinstance(write, Remove) and len(write.key) == len(write.table.partition)
-        group = (id(write.table), replica_of(write)) if whole else _partition_of(write)
-        most = PARTITIONS_MAX if whole else WRITES_MAX
+        if whole:
+            group: Hashable = (id(write.table), replica_of(write))
+            most = PARTITIONS_MAX
+        else:
+            group = _partition_of(write)
+            most = WRITES_MAX
         size = _size_of(values_of(write, None))
         places, total = growing.get((whole, group), ([], 0))
         if places and (len(places) == most or total + size > BYTES_MAX):
@@ -145,7 +155,8 @@ def _groups(writes: Sequence[Write], replica_of: Callable[[Write], Hashable]) ->
             total = 0
         places.append(place)
         growing[whole, group] = (places, total + size)
-    yield from (places for places, _ in growing.values())
+    for places, _ in growing.values():
+        yield places
 
 
 def _is_joinable(write: Write) -> bool:

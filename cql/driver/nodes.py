@@ -7,6 +7,7 @@ the nodes that do not answer or refuse.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -54,10 +55,12 @@ class CassandraNodes:
 
     def _of_each(self, text: str) -> Mapping[str, Any]:
         """The one value that each node has."""
-        return {
-            answer.node: next(iter(answer.rows[0].values())) if answer.rows else None
-            for answer in ask_every_node(self.cluster, text)
-        }
+        values: dict[str, Any] = {}
+        for answer in ask_every_node(self.cluster, text):
+            values[answer.node] = None
+            if answer.rows:
+                values[answer.node] = next(iter(answer.rows[0].values()))
+        return values
 
     def nodes_down(self) -> Sequence[str]:
         return sorted(str(host.address) for host in self.cluster.session.cluster.metadata.all_hosts() if not host.is_up)
@@ -94,11 +97,18 @@ def sstables_of(cluster: CassandraCluster, trace: UUID) -> int | None:
 
 def sstables_in(steps: Iterable[str]) -> int | None:
     """The number of distinct SSTables in a trace's steps; None where the read's last step is missing."""
-    said = list(steps)
-    if not any(_READ_ENDS.search(step) for step in said):
+    ended = False
+    named = set()
+    merged = []
+    for step in steps:
+        if _READ_ENDS.search(step):
+            ended = True
+        if found := _SSTABLE.search(step):
+            named.add(found[1])
+        if found := _MERGED.search(step):
+            merged.append(int(found[1]))
+    if not ended:
         return None
-    named = {found[1] for step in said if (found := _SSTABLE.search(step))}
-    merged = [int(found[1]) for step in said if (found := _MERGED.search(step))]
     return max([len(named), *merged])
 
 
@@ -107,8 +117,8 @@ _COMPACTING = "SELECT pending_tasks FROM system_views.thread_pools WHERE name = 
 
 def pending_compactions(cluster: CassandraCluster) -> int | None:
     """The pending compactions, without running ones, of the node with the most; None before Cassandra 4.0."""
-    found = [int(row["pending_tasks"]) for rows in _rows(ask_every_node(cluster, _COMPACTING)) for row in rows]
-    return max(found, default=None)
+    rows = chain.from_iterable(_rows(ask_every_node(cluster, _COMPACTING)))
+    return max((int(row["pending_tasks"]) for row in rows), default=None)
 
 
 _ON_DISK = "SELECT table_name, mebibytes FROM system_views.disk_usage WHERE keyspace_name = ? ALLOW FILTERING"
@@ -119,7 +129,8 @@ def sizes_in(cluster: CassandraCluster, keyspace: str) -> Mapping[str, TableSize
     name = name_of(keyspace_spelling(keyspace))
     if not keyspace_exists(cluster, keyspace):
         return {}
-    recorded, on_disk = (_rows(ask_every_node(cluster, text, (name,))) for text in (SIZE_ESTIMATES, _ON_DISK))
+    recorded = _rows(ask_every_node(cluster, SIZE_ESTIMATES, (name,)))
+    on_disk = _rows(ask_every_node(cluster, _ON_DISK, (name,)))
     return table_sizes(recorded, on_disk, 1 + len(cluster.query("SELECT peer FROM system.peers")))
 
 

@@ -81,10 +81,13 @@ def connect(contact: Contact) -> "CassandraCluster":
 
 def _cluster(contact: Contact, tls: Any) -> Any:
     nearby = DCAwareRoundRobinPolicy(contact.local_dc or "")
+    credentials = None
+    if contact.username:
+        credentials = PlainTextAuthProvider(contact.username, contact.password or "")
     return Cluster(
         list(contact.hosts),
         port=contact.port,
-        auth_provider=PlainTextAuthProvider(contact.username, contact.password or "") if contact.username else None,
+        auth_provider=credentials,
         ssl_context=tls,
         execution_profiles={EXEC_PROFILE_DEFAULT: _profile(contact, TokenAwarePolicy(nearby))},
         connect_timeout=contact.request_seconds,
@@ -361,7 +364,10 @@ class Keyspace:
             replicas = metadata.get_replicas(self.name, self._bound(self._shape(operation), operation).routing_key)
         except MailmendError:  # its request will say so
             return True
-        return replicas[0].endpoint if replicas else True
+        if not replicas:
+            return True
+        first: Hashable = replicas[0].endpoint
+        return first
 
     def _shape(self, operation: Operation) -> PreparedShape:
         key = shape_of(operation)
@@ -381,15 +387,22 @@ class Keyspace:
         statement = copy.copy(prepared)
         statement.consistency_level = _level(operation)
         statement.serial_consistency_level = ConsistencyLevel.SERIAL
-        # With pages, a node reads the partitions of an IN one after the other, each as a read of its own.
-        statement.fetch_size = None if isinstance(operation, Read) and operation.among else PAGE_ROWS
+        statement.fetch_size = PAGE_ROWS
+        if isinstance(operation, Read) and operation.among:
+            # With pages, a node reads the partitions of an IN one after the other, each as a read of its own.
+            statement.fetch_size = None
         statement.is_idempotent = purpose is not Purpose.ONCE
-        statement.retry_policy = FallthroughRetryPolicy() if purpose is Purpose.ONCE else None
-        adaptations = [adaptation_of(column.type) for column in statement.column_metadata]
-        adapted = tuple((index, adapt) for index, adapt in enumerate(adaptations) if adapt)
+        statement.retry_policy = None
+        if purpose is Purpose.ONCE:
+            statement.retry_policy = FallthroughRetryPolicy()
+        adapted = []
+        for index, column in enumerate(statement.column_metadata):
+            adapt = adaptation_of(column.type)
+            if adapt:
+                adapted.append((index, adapt))
         answer = answer_of(operation, collection_times=times)
         seconds = self.cluster.contact.seconds_for(operation)
-        return PreparedShape(operation.table, statement, purpose, answer, adapted, seconds)
+        return PreparedShape(operation.table, statement, purpose, answer, tuple(adapted), seconds)
 
     def _batch(self, joined: JoinedWrite) -> Any:
         """The writes, each with its own stamp, without a batch log: a node applies one partition's writes as one."""
@@ -425,5 +438,7 @@ class Keyspace:
 
 
 def _level(operation: Operation) -> int:
-    level = operation.level if isinstance(operation, Read | Scan) else Level.QUORUM
+    level = Level.QUORUM
+    if isinstance(operation, Read | Scan):
+        level = operation.level
     return int(getattr(ConsistencyLevel, level.name))

@@ -126,10 +126,11 @@ def _add(stream: Stream, name: Name, *, only: bool) -> AddColumns:
 
 def _drop(stream: Stream, name: Name, *, only: bool) -> DropColumns:
     columns_only = stream.if_exists()
-    several = stream.accept("(")
-    tokens = stream.separated(Stream.column) if several else [stream.column()]
-    if several:
+    if stream.accept("("):
+        tokens = stream.separated(Stream.column)
         stream.expect(")")
+    else:
+        tokens = [stream.column()]
     stamp = None
     if stream.accept("USING"):
         stream.expect("TIMESTAMP")
@@ -170,7 +171,9 @@ def truncate(stream: Stream) -> Truncate:
 
 def create_index(stream: Stream, *, custom: bool = False) -> CreateIndex:
     unless = stream.if_not_exists()
-    spelling = "" if stream.sees("ON") else stream.name("the name of an index").text
+    spelling = ""
+    if not stream.sees("ON"):
+        spelling = stream.name("the name of an index").text
     stream.expect("ON")
     name = stream.named("the name of a table")
     stream.expect("(")
@@ -178,11 +181,14 @@ def create_index(stream: Stream, *, custom: bool = False) -> CreateIndex:
     stream.expect(")")
     if custom and not stream.sees("USING"):
         raise stream.unexpected(mend="A CUSTOM INDEX names its class: USING 'StorageAttachedIndex', for example.")
-    using = _index_class(stream) if stream.accept("USING") else ""
-    found = options(stream) if stream.accept("WITH") else Options()
-    return CreateIndex(
-        name, Index(spelling, name.spelling, target, using, _index_options(stream, found)), unless, custom
-    )
+    using = ""
+    if stream.accept("USING"):
+        using = _index_class(stream)
+    found = Options()
+    if stream.accept("WITH"):
+        found = options(stream)
+    index = Index(spelling, name.spelling, target, using, _index_options(stream, found))
+    return CreateIndex(name, index, unless, custom)
 
 
 def _index_class(stream: Stream) -> str:
@@ -206,8 +212,10 @@ def _target(stream: Stream) -> str:
             inner = targets(stream)
             stream.expect(")")
         return f"({inner})"
-    aspect = next((word for word in ("ENTRIES", "FULL") if stream.sees(word, "(")), "")
-    token = stream.take() if aspect else stream.name("a column")
+    if stream.sees("ENTRIES", "(") or stream.sees("FULL", "("):
+        token = stream.take()
+    else:
+        token = stream.name("a column")
     if not stream.accept("("):
         stream.place("column", token)
         return token.text

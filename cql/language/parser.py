@@ -70,7 +70,10 @@ def insert(stream: Stream) -> WriteRows:
     stream.expect("INTO")
     name = stream.named("the name of a table")
     extras = _Extras()
-    columns = _json(stream, extras) if stream.accept("JSON") else _columns_and_values(stream, extras)
+    if stream.accept("JSON"):
+        columns = _json(stream, extras)
+    else:
+        columns = _columns_and_values(stream, extras)
     extras.conditional = stream.if_not_exists()
     _using(stream, extras)
     return _write(WriteKind.INSERT, name, columns, extras)
@@ -269,16 +272,15 @@ def batch(stream: Stream) -> Batch:
     writes: list[WriteRows] = []
     while not stream.accept("APPLY", "BATCH"):
         token = stream.next
-        writes.append(_WRITES[stream.one_of(*_WRITES)](stream))
-        if extras.timestamp is not None and writes[-1].timestamp is not None:
+        write = _WRITES[stream.one_of(*_WRITES)](stream)
+        if extras.timestamp is not None and write.timestamp is not None:
             raise stream.wrong("a batch with a TIMESTAMP holds no statement with another", token)
-        stream.name_in_batch(len(writes) - 1)
+        stream.name_in_batch(len(writes))
         stream.accept(";")
-    stamped = (
-        replace(write, timestamp=write.timestamp or extras.timestamp, timeout=write.timeout or extras.timeout)
-        for write in writes
-    )
-    return Batch(tuple(stamped), logged, counter)
+        timestamp = write.timestamp or extras.timestamp
+        timeout = write.timeout or extras.timeout
+        writes.append(replace(write, timestamp=timestamp, timeout=timeout))
+    return Batch(tuple(writes), logged, counter)
 
 
 Grammar = Callable[[Stream], Statement]
@@ -403,15 +405,18 @@ def _query(stream: Stream) -> Other:
     passed_over = _other(stream, ("SELECT",))
     tokens = (*stream.taken_since(first), stream.next)
     words = [token.word for token in tokens]
-    begin = words.index("FROM") + 1 if "FROM" in words else len(tokens)
-    where = words.index("WHERE", begin) if "WHERE" in words[begin:] else len(tokens)
+    if "FROM" not in words:
+        return passed_over
+    begin = words.index("FROM") + 1
+    where = len(tokens)
+    if "WHERE" in words[begin:]:
+        where = words.index("WHERE", begin)
     if where != begin + 1:  # a table of another keyspace, or no condition
         return passed_over
-    likes = [
-        name_of(column.text)
-        for before, column, after in zip(words[where:], tokens[where + 1 :], words[where + 2 :], strict=False)
-        if before in {"WHERE", "AND"} and after == "LIKE"
-    ]
+    likes = []
+    for before, column, after in zip(words[where:], tokens[where + 1 :], words[where + 2 :], strict=False):
+        if before in {"WHERE", "AND"} and after == "LIKE":
+            likes.append(name_of(column.text))
     return replace(passed_over, table=tokens[begin].text, like=tuple(likes))
 
 
@@ -447,16 +452,22 @@ def _unknown(stream: Stream) -> CqlSyntaxError:
 def _notes(stream: Stream, first: Token, before: int) -> tuple[str, ...]:
     """The comments directly before a statement: not before an empty line, not on another statement's line."""
     comments = stream.comments_until(first.start)
-    line_end = stream.text.find("\n", before) if before else 0
-    behind = len(stream.text) if line_end < 0 else line_end
+    line_end = 0
+    if before:
+        line_end = stream.text.find("\n", before)
+    if line_end < 0:
+        line_end = len(stream.text)
     below = first.start
     kept = len(comments)
     for comment in reversed(comments):
-        if comment.start < behind or stream.text.count("\n", comment.end, below) > 1:
+        if comment.start < line_end or stream.text.count("\n", comment.end, below) > 1:
             break
         below = comment.start
         kept = kept - 1
-    return tuple(line for comment in comments[kept:] for line in _lines(comment))
+    notes: list[str] = []
+    for comment in comments[kept:]:
+        notes.extend(_lines(comment))
+    return tuple(notes)
 
 
 def _lines(comment: Token) -> list[str]:

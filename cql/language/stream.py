@@ -52,7 +52,9 @@ class Token:
     @property
     def word(self) -> str:
         """The word in capitals, as keywords are compared; "" for other kinds."""
-        return self.text.upper() if self.kind is TokenKind.WORD else ""
+        if self.kind is not TokenKind.WORD:
+            return ""
+        return self.text.upper()
 
 
 _HEX = "[0-9a-fA-F]"
@@ -98,8 +100,10 @@ def tokens_of(text: str) -> Iterator[Token]:
 def _problem(text: str, at: int) -> str:
     if text.startswith('""', at):
         return "a name in double quotes is empty"
-    unended = (problem for mark, problem in _UNENDED.items() if text.startswith(mark, at))
-    return next(unended, f"CQL has no use for the character {text[at]!r}")
+    for mark, problem in _UNENDED.items():
+        if text.startswith(mark, at):
+            return problem
+    return f"CQL has no use for the character {text[at]!r}"
 
 
 T = TypeVar("T")
@@ -123,7 +127,10 @@ class Stream:
         self.comments: list[Token] = []
         self._tokens: list[Token] = []
         for token in tokens_of(text):
-            (self.comments if token.kind is TokenKind.COMMENT else self._tokens).append(token)
+            if token.kind is TokenKind.COMMENT:
+                self.comments.append(token)
+            else:
+                self._tokens.append(token)
         self._at = 0
         self._depth = 0
         self._wanted: list[str] = []
@@ -142,7 +149,9 @@ class Stream:
 
     @property
     def last_end(self) -> int:
-        return self._tokens[self._at - 1].end if self._at else 0
+        if not self._at:
+            return 0
+        return self._tokens[self._at - 1].end
 
     @property
     def ended(self) -> bool:
@@ -263,7 +272,10 @@ class Stream:
         self.name_at = None
 
     def place(self, what: str, token: Token, name: str | None = None, *, until: Token | None = None) -> None:
-        self.mark((what, name_of(token.text) if name is None else name), Span(token.start, (until or token).end))
+        if name is None:
+            name = name_of(token.text)
+        end = (until or token).end
+        self.mark((what, name), Span(token.start, end))
 
     def mark(self, part: tuple[str, str], span: Span) -> None:
         """Record the place of a part of the statement; the first place counts."""
@@ -330,7 +342,9 @@ def _either(words: Sequence[str]) -> str:
 def _shown(token: Token) -> str:
     if token.kind is TokenKind.END:
         return "the end of the text"
-    shown = token.text if len(token.text) <= 40 else f"{token.text[:40]}..."  # noqa: PLR2004 - fits a line
+    shown = token.text
+    if len(shown) > 40:  # noqa: PLR2004 - fits a line
+        shown = f"{shown[:40]}..."
     return " ".join(shown.split())
 
 
@@ -340,4 +354,6 @@ def _meant(token: Token, expected: Sequence[str]) -> str:
         return ""
     keywords = [phrase.split()[0] for phrase in expected if phrase.isupper()]
     near = get_close_matches(token.word[:40], keywords, n=1, cutoff=0.6)
-    return "".join(f"Did you mean {word}?" for word in near)
+    if not near:
+        return ""
+    return f"Did you mean {near[0]}?"

@@ -109,10 +109,14 @@ def _part(stream: Stream, body: Body) -> None:
 
 def column_definition(stream: Stream) -> Column:
     token = stream.column()
-    kind = cql_type(stream)
-    static = stream.accept("STATIC")
-    mask = column_mask(stream) if stream.accept("MASKED", "WITH") else ""
-    return Column(token.text, kind, Kind.STATIC if static else Kind.REGULAR, mask=mask)
+    column_type = cql_type(stream)
+    kind = Kind.REGULAR
+    if stream.accept("STATIC"):
+        kind = Kind.STATIC
+    mask = ""
+    if stream.accept("MASKED", "WITH"):
+        mask = column_mask(stream)
+    return Column(token.text, column_type, kind, mask=mask)
 
 
 def column_mask(stream: Stream) -> str:
@@ -122,10 +126,11 @@ def column_mask(stream: Stream) -> str:
     function, _ = stream.qualified("a function")
     stream.expect("(")
     arguments = stream.until(")", _mask_argument)
-    name = spelled(name_of(function.spelling))
+    call = f"{spelled(name_of(function.spelling))}({', '.join(arguments)})"
     keyspace = spelled(name_of(function.keyspace or "system"))
-    qualified = name if keyspace == "system" else f"{keyspace}.{name}"
-    return f"{qualified}({', '.join(arguments)})"
+    if keyspace == "system":
+        return call
+    return f"{keyspace}.{call}"
 
 
 def _mask_argument(stream: Stream) -> str:
@@ -136,7 +141,9 @@ def _mask_argument(stream: Stream) -> str:
         raise stream.wrong("the arguments of a mask are literals", token)
     if form is LiteralForm.TEXT:
         return text_literal(text_value(token))
-    return text.lower() if form is LiteralForm.NULL else text
+    if form is LiteralForm.NULL:
+        return text.lower()
+    return text
 
 
 def _only_key(stream: Stream, body: Body, token: Token) -> None:
@@ -164,13 +171,15 @@ def _names(stream: Stream) -> list[Token]:
 
 def _table(stream: Stream, spelling: str, body: Body, *, whole_order: bool = False) -> Table:
     """The table; call after its columns and key are read. `whole_order`: the order names every clustering column."""
-    found = options(stream, of_table=True) if stream.accept("WITH") else None
-    order = found.order if found else []
+    found = Options()
+    if stream.accept("WITH"):
+        found = options(stream, of_table=True)
+    order = found.order
     if whole_order and order and len(order) < len(body.clustering):
         lacking = body.clustering[len(order)].text
         raise stream.wrong(f"CLUSTERING ORDER BY of a view lacks {lacking}", order[-1][0])
     table = Table(spelling, (*_key_columns(stream, body, order), *_others(body)))
-    return table.with_options(found.literals) if found else table
+    return table.with_options(found.literals)
 
 
 def _key_columns(stream: Stream, body: Body, order: Sequence[tuple[Token, bool]]) -> list[Column]:
@@ -187,7 +196,9 @@ def _key_columns(stream: Stream, body: Body, order: Sequence[tuple[Token, bool]]
         if column.kind is Kind.STATIC:
             raise stream.wrong(f"the static column {token.text} cannot be part of the key", token)
         seen.add(name)
-        kind = Kind.PARTITION if place < len(body.partition) else Kind.CLUSTERING
+        kind = Kind.CLUSTERING
+        if place < len(body.partition):
+            kind = Kind.PARTITION
         columns.append(Column(column.spelling, column.type, kind, descending=name in descending, mask=column.mask))
     return columns
 
@@ -211,12 +222,17 @@ def create_view(stream: Stream) -> CreateView:
     unless = stream.if_not_exists()
     name = stream.named("the name of a view")
     stream.expect("AS", "SELECT")
+    body = Body()
     every = stream.accept("*")
-    body = Body() if every else Body(columns=_selected(stream))
+    if not every:
+        body.columns = _selected(stream)
     stream.expect("FROM")
     base, span = stream.qualified("the name of a table")
     stream.mark(("base", ""), span)
-    where, compared = _where(stream) if stream.accept("WHERE") else ("", ())
+    where = ""
+    compared: tuple[Compared, ...] = ()
+    if stream.accept("WHERE"):
+        where, compared = _where(stream)
     stream.expect("PRIMARY", "KEY")
     _key(stream, body)
     unselected: list[str] = []

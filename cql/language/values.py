@@ -41,7 +41,10 @@ def cql_type(stream: Stream) -> str:
 def _type(stream: Stream) -> str:
     if stream.next.kind is TokenKind.STRING:
         return stream.take().text  # a Java class
-    name = stream.take().text if stream.sees("SET", "<") else stream.name("a type").text
+    if stream.sees("SET", "<"):
+        name = stream.take().text
+    else:
+        name = stream.name("a type").text
     if stream.dot():
         own = stream.keyspace
         if own is not None and name_of(own) != name_of(name):
@@ -62,8 +65,10 @@ def _type(stream: Stream) -> str:
 def _inner_types(stream: Stream, name: str, count: int | None) -> list[str]:
     inner = [_type(stream)]
     while stream.accept(","):
-        length = name == "vector" and len(inner) == 1
-        inner.append(stream.of_kind(TokenKind.NUMBER, called="a length").text if length else _type(stream))
+        if name == "vector" and len(inner) == 1:
+            inner.append(stream.of_kind(TokenKind.NUMBER, called="a length").text)
+        else:
+            inner.append(_type(stream))
     if count is not None and len(inner) != count:
         raise stream.wrong(f"{name} takes {count} in its angle brackets, not {len(inner)}")
     return inner
@@ -90,10 +95,13 @@ def literal(stream: Stream) -> str:
     if stream.accept("{"):
         with stream.nested():
             return _map(stream)
-    sign = "-" if stream.accept("-") else ""
+    sign = ""
+    words = _OPTION_WORDS
+    if stream.accept("-"):
+        sign = "-"
+        words = _SIGNED
     if stream.next.kind in _PLAIN:
         return sign + stream.take().text
-    words = _SIGNED if sign else _OPTION_WORDS
     if stream.next.kind is TokenKind.WORD and stream.next.text.lower() in words:
         return sign + stream.take().text.lower()
     raise stream.unexpected("a text in quotes", "a number", "a map")
@@ -111,7 +119,8 @@ def _map(stream: Stream) -> str:
             raise stream.wrong(f"the key {key} occurs twice", token)
         stream.expect(":")
         pairs[key] = literal(stream)
-    return f"{{{', '.join(f'{key}: {value}' for key, value in pairs.items())}}}"
+    spelled = [f"{key}: {value}" for key, value in pairs.items()]
+    return "{" + ", ".join(spelled) + "}"
 
 
 def text_value(token: Token) -> str:
@@ -250,10 +259,16 @@ def _condition(stream: Stream) -> Compared:
         low = term(stream)
         stream.expect("AND")
         return replace(left, operator="BETWEEN", value=f"({low}, {term(stream)})")
-    negated = "NOT " if stream.accept("NOT") else ""
-    operator = stream.one_of("IN", "CONTAINS", *(() if negated else (*_COMPARISONS, "LIKE")))
-    key = " KEY" if operator == "CONTAINS" and stream.accept("KEY") else ""
-    return replace(left, operator=f"{negated}{operator}{key}", value=term(stream))
+    negated = stream.accept("NOT")
+    if negated:
+        operator = stream.one_of("IN", "CONTAINS")
+    else:
+        operator = stream.one_of("IN", "CONTAINS", *_COMPARISONS, "LIKE")
+    if operator == "CONTAINS" and stream.accept("KEY"):
+        operator = "CONTAINS KEY"
+    if negated:
+        operator = f"NOT {operator}"
+    return replace(left, operator=operator, value=term(stream))
 
 
 def _left(stream: Stream) -> Compared:
@@ -262,11 +277,15 @@ def _left(stream: Stream) -> Compared:
     if is_token or stream.accept("("):
         names = stream.separated(lambda _: stream.name("a column"))
         stream.expect(")")
-        kind = LeftSide.TOKEN if is_token else LeftSide.TUPLE
+        kind = LeftSide.TUPLE
+        if is_token:
+            kind = LeftSide.TOKEN
         return Compared(tuple(name_of(name.text) for name in names), "", "", kind)
     name = (name_of(stream.column().text),)
     element, field_name = part_of_column(stream)
-    kind = LeftSide.PART if element or field_name else LeftSide.COLUMN
+    kind = LeftSide.COLUMN
+    if element or field_name:
+        kind = LeftSide.PART
     return Compared(name, "", "", kind, element, field_name)
 
 
@@ -292,9 +311,13 @@ def spaced(tokens: Sequence[Token]) -> str:
     for before, token in pairwise(tokens):
         called = token.text in {"(", "["} and before.word not in _BEFORE_BRACKETS and before.text not in _COMPARING
         tight = called or before.text in _OPENING or token.text in _CLOSING
-        text += _shown(token) if tight else f" {_shown(token)}"
+        if not tight:
+            text += " "
+        text += _shown(token)
     return text
 
 
 def _shown(token: Token) -> str:
-    return token.word if token.word in _UPPER else token.text
+    if token.word in _UPPER:
+        return token.word
+    return token.text

@@ -92,8 +92,11 @@ def forget(history: History, leases: LeaseSource) -> Baseline | None:
         held.check()
         if baseline is not None:
             history.remove_adoption(baseline)
-        for entry in () if applied else (entry for entry in entries if entry.note.startswith(_ADOPTED)):
-            history.rows.attempt(RemoveIf(SCHEMA_MIGRATION, (keyspace, entry.number), {"claim": entry.claim}))
+        if applied:
+            return baseline
+        for entry in entries:
+            if entry.note.startswith(_ADOPTED):
+                history.rows.attempt(RemoveIf(SCHEMA_MIGRATION, (keyspace, entry.number), {"claim": entry.claim}))
         return baseline
 
 
@@ -106,9 +109,11 @@ class VersionWritten:
 
     def undo(self, keyspace: str) -> str:
         """The CQL that removes the row; "" where nothing was written."""
+        if not self.key:
+            return ""
         table = f"{keyspace}.{SCHEMA_VERSION.name}"
         row = f"key = {self.key} AND value = {self.step.after}"
-        return f"DELETE FROM {table} WHERE {row};" if self.key else ""  # noqa: S608 - shown to a person, never sent
+        return f"DELETE FROM {table} WHERE {row};"  # noqa: S608 - shown to a person, never sent
 
 
 def version_step(live: Schema, keyspace: str, rows: Tables, generation: Generation, wanted: int) -> VersionStep:

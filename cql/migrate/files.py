@@ -126,20 +126,29 @@ def _once(text: str, parsed: Parsed, attempt: UUID) -> Iterator[Insertion]:
 
 def _table_id(tokens: Sequence[Token], attempt: UUID) -> Insertion:
     """After the columns: in an existing WITH, else in a new one."""
-    end = tokens[-1].end
-    options = next((token for depth, token in _with_depth(tokens) if depth == 0 and token.word == "WITH"), None)
-    return (options.end, f" ID = {attempt} AND") if options else (end, f" WITH ID = {attempt}")
+    options = _outside_brackets(tokens, "WITH")
+    if options:
+        return options.end, f" ID = {attempt} AND"
+    return tokens[-1].end, f" WITH ID = {attempt}"
 
 
 def _timestamp(text: str, parsed: Parsed, write: WriteRows, micros: int) -> Insertion:
     """In an existing USING, else in a new one: at the end of an INSERT, elsewhere after the table."""
     tokens = tokens_between(text, parsed)
-    using = next((token for depth, token in _with_depth(tokens) if depth == 0 and token.word == "USING"), None)
+    using = _outside_brackets(tokens, "USING")
     if using:
         return using.end, f" TIMESTAMP {micros} AND"
     if write.change is WriteKind.INSERT:
         return tokens[-1].end, f" USING TIMESTAMP {micros}"
     return _after_name(tokens, parsed), f" USING TIMESTAMP {micros}"
+
+
+def _outside_brackets(tokens: Sequence[Token], word: str) -> Token | None:
+    """The first token that is this keyword and is in no brackets."""
+    for depth, token in _with_depth(tokens):
+        if depth == 0 and token.word == word:
+            return token
+    return None
 
 
 def _after_name(tokens: Sequence[Token], parsed: Parsed) -> int:
@@ -243,18 +252,24 @@ def _not_plain(text: str, parsed: Parsed) -> str:
     """Why a data statement cannot be sent as it is, or gives other rows when sent twice; else ""."""
     if not parsed.statement.row_writes:
         return ""
-    pairs = list(pairwise(tokens_between(text, parsed)))
-    if any(after.text == "?" or (after.text == ":" and not _ends_a_term(token)) for token, after in pairs):
-        return _UNBOUND
-    called = {_function(token) for token, after in pairs if after.text == "("}
-    counts = any(after.text in ("+", "-") and _ends_a_term(token) for token, after in pairs)
-    return _NOT_IDEMPOTENT if counts or called & _DIFFERENT_EACH_TIME else ""
+    idempotent = True
+    for token, after in pairwise(tokens_between(text, parsed)):
+        if after.text == "?" or (after.text == ":" and not _ends_a_term(token)):
+            return _UNBOUND
+        if after.text == "(" and _function(token) in _DIFFERENT_EACH_TIME:
+            idempotent = False
+        if after.text in ("+", "-") and _ends_a_term(token):
+            idempotent = False
+    if idempotent:
+        return ""
+    return _NOT_IDEMPOTENT
 
 
 def _function(token: Token) -> str:
     """The function's name without underscores: 5.0 knows `current_date` and `currentDate`."""
-    named = token.kind in (TokenKind.WORD, TokenKind.QUOTED)
-    return name_of(token.text).replace("_", "") if named else ""
+    if token.kind not in (TokenKind.WORD, TokenKind.QUOTED):
+        return ""
+    return name_of(token.text).replace("_", "")
 
 
 def _ends_a_term(token: Token) -> bool:

@@ -69,10 +69,11 @@ class History:
 
     def record(self) -> LedgerRecord:
         entries = self.entries()
-        running = [entry.number for entry in entries if not entry.ended]
-        return LedgerRecord(
-            entries, tuple(statement for number in running for statement in self.statements(number)), self.adoption()
-        )
+        statements: list[StatementEntry] = []
+        for entry in entries:
+            if not entry.ended:
+                statements.extend(self.statements(entry.number))
+        return LedgerRecord(entries, tuple(statements), self.adoption())
 
     def unlocks(self) -> tuple[Unlock, ...]:
         """The leases that were ended by force, newest first."""
@@ -101,16 +102,18 @@ class History:
     def baseline(self, migrations: Iterable[Migration], claim: UUID, note: str) -> tuple[Entry, ...]:
         """Record migrations as there already, so that they are never run; `note` says what the keyspace is."""
         now = self._now()
-        entries = [
-            replace(self._entry(migration, MigrationState.BASELINE, claim), started_at=now, ended_at=now, note=note)
-            for migration in migrations
-        ]
+        entries = []
+        for migration in migrations:
+            entry = self._entry(migration, MigrationState.BASELINE, claim)
+            entries.append(replace(entry, started_at=now, ended_at=now, note=note))
         return tuple(self._settled(PutIfAbsent(SCHEMA_MIGRATION, self._row(entry)), entry) for entry in entries)
 
     def adoption(self) -> Baseline | None:
         """The baseline at adoption; None where the keyspace was not adopted."""
         seen = self.rows.read(Read(SCHEMA_BASELINE, (self.keyspace,), Level.SERIAL))
-        return _baseline(seen[0].row) if seen else None
+        if not seen:
+            return None
+        return _baseline(seen[0].row)
 
     def put_adoption(self, baseline: Baseline) -> None:
         """Record the adoption."""
@@ -241,4 +244,6 @@ def _baseline(row: Row) -> Baseline:
 
 
 def record_of(history: History | None) -> LedgerRecord:
-    return history.record() if history else LedgerRecord()
+    if history is None:
+        return LedgerRecord()
+    return history.record()

@@ -64,7 +64,8 @@ class NodeVersions:
 
     def __str__(self) -> str:
         answers = [f"{node} has {version or 'given no answer'}" for node, version in self.up.items()]
-        return ", ".join([*answers, *(f"{node} is down" for node in self.down)])
+        answers += [f"{node} is down" for node in self.down]
+        return ", ".join(answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +285,8 @@ class _Applier:
             self._send(begun.cql, planned.place)
         self.by.agreement.wait(f"after {planned.place}")
         self.history.done(begun)
-        created = planned.statement.created
-        self.result.created += [created] if created else []
+        if planned.statement.created:
+            self.result.created.append(planned.statement.created)
 
     def _begun(self, planned: PlannedStatement) -> StatementEntry:
         attempt = planned.attempt or self.by.clock.new_uuid()

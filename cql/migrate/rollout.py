@@ -6,6 +6,7 @@ projection that was dropped) are created again.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mailmend.cql.applying import Step, creations, keyspace_step
@@ -67,17 +68,22 @@ class RolloutRequest:
         Raises:
             TablesOfOthers: it holds tables that the migrations do not name.
         """
-        named = {name_of(parsed.statement.about) for migration in self.migrations for parsed in migration.statements}
-        others = (
-            tables_of_others(live)
-            if self.ours
-            else [table.spelling for table in live.tables if table.name not in named]
-        )
+        others: Sequence[str]
+        if self.ours:
+            others = tables_of_others(live)
+        else:
+            named: set[str] = set()
+            for migration in self.migrations:
+                named.update(name_of(parsed.statement.about) for parsed in migration.statements)
+            others = [table.spelling for table in live.tables if table.name not in named]
         if others and not self.into_existing:
             raise TablesOfOthers(self.keyspace, others)
 
     def spelling_for(self, server: SchemaServer) -> Spelling:
-        return Spelling(self.keyspace, parse_version(server.release_version), self.compaction if self.ours else None)
+        compaction = None
+        if self.ours:
+            compaction = self.compaction
+        return Spelling(self.keyspace, parse_version(server.release_version), compaction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +128,9 @@ def plan_rollout(server: SchemaServer, record: LedgerRecord, request: RolloutReq
     if request.ours and not record.entries and foreign:
         nothing = MigrationPlan((), (), (), (), request.migrations, "", live)
         lacking = _lacking(server, request, live)
-        besides, withheld = (lacking, ()) if request.complete else ((), lacking)
-        return RolloutPlan(None, None, nothing, besides, withheld, foreign=True)
+        if request.complete:
+            return RolloutPlan(None, None, nothing, lacking, foreign=True)
+        return RolloutPlan(None, None, nothing, (), lacking, foreign=True)
     target = MigrationTarget(request.to, request.phase, takes_over=request.ours and was_made_here(live))
     plan = decide(request.keyspace, request.migrations, record, live, target)
     spelling = request.spelling_for(server)
@@ -133,7 +140,9 @@ def plan_rollout(server: SchemaServer, record: LedgerRecord, request: RolloutReq
             statement.migration, statement.position
         )  # raises for what this server lacks, before anything runs
         _refuse_unknown(statement, release)
-    besides = _besides(server, request, plan, live) if request.ours else ()
+    besides: tuple[Step, ...] = ()
+    if request.ours:
+        besides = _besides(server, request, plan, live)
     if keyspace_exists(server, request.keyspace):
         return RolloutPlan(None, None, plan, besides)
     _refuse_typo(server, request)
@@ -145,20 +154,26 @@ def _refuse_unknown(planned: PlannedStatement, release: ServerRelease | None) ->
     """Refuse classes and options that the server does not know, before anything is changed."""
     if release is None or planned.way is Way.RECORD:
         return
-    too_new = tuple((text, "") for text in refused_by_version(planned.statement, release))
-    refused = (*refused_options(planned.statement, release), *too_new)
+    refused = [*refused_options(planned.statement, release)]
+    refused += [(text, "") for text in refused_by_version(planned.statement, release)]
     if refused:
+        fixes = [near for _, near in refused if near]
         raise BadMigration(
             f"{planned.place}: the server would refuse it: {'; '.join(text for text, _ in refused)}",
-            mend=" ".join([*filter(None, (near for _, near in refused)), "Nothing of this plan was run."]),
+            mend=" ".join([*fixes, "Nothing of this plan was run."]),
         )
 
 
 def _refuse_typo(server: SchemaServer, request: RolloutRequest) -> None:
     """Refuse to create a keyspace whose name is almost the name of another with tables (of mail, for our tables)."""
-    for name in () if request.new else slips(name_of(request.keyspace), keyspaces_of(server)):
+    if request.new:
+        return
+    for name in slips(name_of(request.keyspace), keyspaces_of(server)):
         live = live_schema(server, spelled(name))
-        if holds_mail(live) if request.ours else live.tables:
+        alike = bool(live.tables)
+        if request.ours:
+            alike = holds_mail(live)
+        if alike:
             raise LikeAnotherKeyspace(request.keyspace, spelled(name))
 
 
@@ -172,11 +187,10 @@ def _replication(server: SchemaServer, request: RolloutRequest) -> Replication:
         )
     if request.replication is not None:
         return request.replication
-    nodes = Counter(
-        str(row["data_center"])
-        for table in ("local", "peers")
-        for row in server.query(f"SELECT data_center FROM system.{table}")  # noqa: S608 - one of the two
-    )
+    nodes: Counter[str] = Counter()
+    for table in ("local", "peers"):
+        rows = server.query(f"SELECT data_center FROM system.{table}")  # noqa: S608 - one of the two
+        nodes.update(str(row["data_center"]) for row in rows)
     if nodes.total() > 1:
         raise ReplicationNeeded(request.keyspace, nodes)
     return in_every_data_centre(1)
@@ -184,12 +198,13 @@ def _replication(server: SchemaServer, request: RolloutRequest) -> Replication:
 
 def _besides(server: SchemaServer, request: RolloutRequest, plan: MigrationPlan, live: Schema) -> tuple[Step, ...]:
     if holds_mail(live) and not was_made_here(live):
-        return _lacking(server, request, live) if request.complete else ()
+        if not request.complete:
+            return ()
+        return _lacking(server, request, live)
     declared = declared_by(plan.reached)
-    wanted = Schema(
-        tuple(user_type for user_type in SCHEMA.types if declared.user_type(user_type.name)),
-        compacted((table for table in SCHEMA.tables if declared.table(table.name)), request.compaction),
-    )
+    types = tuple(user_type for user_type in SCHEMA.types if declared.user_type(user_type.name))
+    tables = compacted((table for table in SCHEMA.tables if declared.table(table.name)), request.compaction)
+    wanted = Schema(types, tables)
     return tuple(creations(request.keyspace, wanted, plan.expected, parse_version(server.release_version)))
 
 

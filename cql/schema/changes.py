@@ -111,7 +111,8 @@ def _steps(gap: Gap) -> Iterator[SchemaChange]:
 def _rehearsed(schema: Schema, steps: Iterator[SchemaChange]) -> Iterator[SchemaChange]:
     for step in steps:
         try:
-            schema = step.statement.apply(schema) if step.statement else schema
+            if step.statement:
+                schema = step.statement.apply(schema)
         except SchemaRefused as refused:
             yield _manual(step.owner, _REFUSED.format(what=refused.what))
         else:
@@ -124,8 +125,11 @@ def _manual(owner: str, how: str) -> SchemaChange:
 
 def _drops_of_views_and_indexes(gap: Gap, waiting: frozenset[str]) -> Iterator[SchemaChange]:
     """First of all: a column with a view or an index on it cannot be dropped."""
-    views = {Aspect.DIFFERENT_VIEW} | ({Aspect.UNEXPECTED_VIEW} if gap.removes else set())
-    indexes = {Aspect.DIFFERENT_INDEX} | ({Aspect.UNEXPECTED_INDEX} if gap.removes else set())
+    views = {Aspect.DIFFERENT_VIEW}
+    indexes = {Aspect.DIFFERENT_INDEX}
+    if gap.removes:
+        views.add(Aspect.UNEXPECTED_VIEW)
+        indexes.add(Aspect.UNEXPECTED_INDEX)
     bases = {view.table.name: name_of(view.base) for view in gap.expected.views}
     for difference in gap.of(*views):
         if bases.get(name_of(difference.owner)) not in waiting:
@@ -213,9 +217,10 @@ def _columns(gap: Gap, wanted: Table, found: Table) -> Iterator[SchemaChange]:
 
 def _options(gap: Gap, wanted: Table, kind: type[SetOptions] = SetOptions) -> Iterator[SchemaChange]:
     """One statement for all of a table's options: each ALTER changes the schema on every node."""
-    names = {
-        difference.subject for difference in gap.of(Aspect.DIFFERENT_OPTION) if difference.owner == wanted.spelling
-    }
+    names = set()
+    for difference in gap.of(Aspect.DIFFERENT_OPTION):
+        if difference.owner == wanted.spelling:
+            names.add(difference.subject)
     declared = {**wanted.options, **wanted.literals(comment=False)}
     if names and Include.OPTIONS in gap.include:
         literals = {name: literal for name, literal in declared.items() if name in names}
@@ -233,7 +238,10 @@ def _drops_of_tables_and_types(gap: Gap) -> Iterator[SchemaChange]:
 
 
 def _table_by_hand(gap: Gap, table: Table) -> str:
-    return (_REBUILT if table.spelling in gap.rebuildable else _COPIED).format(name=table.spelling)
+    text = _COPIED
+    if table.spelling in gap.rebuildable:
+        text = _REBUILT
+    return text.format(name=table.spelling)
 
 
 def _column_by_hand(gap: Gap, table: Table, wanted: Column, found: Column) -> str:

@@ -59,7 +59,9 @@ class Difference:
     found: str = ""
 
     def __str__(self) -> str:
-        place = f"{self.owner}.{self.subject}" if self.subject else self.owner
+        place = self.owner
+        if self.subject:
+            place = f"{place}.{self.subject}"
         match (self.expected, self.found):
             case ("", ""):
                 return f"{self.aspect.value}: {place}"
@@ -117,8 +119,10 @@ def _type_text(user_type: UserType) -> str:
 
 def index_text(index: Index) -> str:
     """Target and class of an index, in one spelling."""
-    using = f" using {_short(index.using)}" if index.using else ""
-    return f"{name_of(index.table)} ({_folded(index.target)}){using}"
+    text = f"{name_of(index.table)} ({_folded(index.target)})"
+    if index.using:
+        text += f" using {_short(index.using)}"
+    return text
 
 
 def _index_options(wanted: Index, found: Index) -> Iterator[Difference]:
@@ -140,7 +144,9 @@ def _view_options(wanted: View, found: View) -> Iterator[Difference]:
 def _short(class_name: str) -> str:
     """A class by its short name; both names of the storage-attached index are one."""
     short = class_name.strip("'").rsplit(".", 1)[-1]
-    return "StorageAttachedIndex" if short.lower() in {"sai", "storageattachedindex"} else short
+    if short.lower() in {"sai", "storageattachedindex"}:
+        return "StorageAttachedIndex"
+    return short
 
 
 _QUOTED = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*")""")
@@ -148,7 +154,12 @@ _QUOTED = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*")""")
 
 def _folded(cql: str) -> str:
     """CQL in lower case and single spaces; quoted text keeps its case, names lose their quotes."""
-    parts = [part if part[:1] in ("'", '"') else part.lower() for part in _QUOTED.split(cql)]
+    parts = []
+    for part in _QUOTED.split(cql):
+        if part.startswith(("'", '"')):
+            parts.append(part)
+        else:
+            parts.append(part.lower())
     return " ".join("".join(parts).replace('"', "").split())
 
 
@@ -169,7 +180,7 @@ def _key_text(table: Table) -> str:
 
 
 def _order_text(table: Table) -> str:
-    return ", ".join(f"{column.name} {'DESC' if column.descending else 'ASC'}" for column in table.clustering)
+    return ", ".join(f"{column.name} {column.order}" for column in table.clustering)
 
 
 def _between_keys(wanted: Table, found: Table) -> Iterator[Difference]:
@@ -201,12 +212,13 @@ def _between_columns(wanted: Table, found: Table) -> Iterator[Difference]:
 def with_lifetimes(expected: Schema, live: Schema) -> Schema:
     """The expected schema with the default lifetimes written out for tables that exist in the live one."""
     found = {table.name: table for table in live.tables}
-    return replace(
-        expected,
-        tables=tuple(
-            _with_lifetimes(table, found[table.name]) if table.name in found else table for table in expected.tables
-        ),
-    )
+    tables = []
+    for table in expected.tables:
+        if table.name in found:
+            tables.append(_with_lifetimes(table, found[table.name]))
+        else:
+            tables.append(table)
+    return replace(expected, tables=tuple(tables))
 
 
 def _with_lifetimes(table: Table, live: Table) -> Table:
@@ -215,8 +227,10 @@ def _with_lifetimes(table: Table, live: Table) -> Table:
     if live.compaction is None or not _expires_unsafely(live.compaction.literal):
         return table
     compaction = table.compaction or live.compaction
-    declared = table.compaction.options if table.compaction else {}
-    return replace(table, compaction=replace(compaction, options={**compaction.options, _UNSAFE: "false", **declared}))
+    options = {**compaction.options, _UNSAFE: "false"}
+    if table.compaction:
+        options.update(table.compaction.options)
+    return replace(table, compaction=replace(compaction, options=options))
 
 
 def endangers(difference: Difference) -> bool:
@@ -266,7 +280,9 @@ def _between_options(wanted: Table, found: Table) -> Iterator[Difference]:
 def option_text(literal: str) -> str:
     """An option's literal in one spelling, for comparison."""
     pairs = pairs_of(literal)
-    return map_literal(pairs) if pairs else literal
+    if not pairs:
+        return literal
+    return map_literal(pairs)
 
 
 _PERCENTILE = re.compile(r"(\d+(?:\.\d+)?)p(?:ercentile)?", re.IGNORECASE)
@@ -284,7 +300,9 @@ def option_says(expected: str, found: str) -> bool:
 def _retry(text: str) -> str:
     """A speculative retry as servers show it: `99PERCENTILE` is `99p`."""
     found = _PERCENTILE.fullmatch(text)
-    return f"{float(found[1]):g}p" if found else text
+    if not found:
+        return text
+    return f"{float(found[1]):g}p"
 
 
 def _number(text: str) -> float | None:

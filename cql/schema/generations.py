@@ -6,7 +6,7 @@ additional columns are left alone and kept in before-images.
 Source: facts about James 3.8.1 (its own DDL), 3.9, August and September 2026 (JAMES-4198, JAMES-4225).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from mailmend.cql.schema.changes import Gap, Include
@@ -143,9 +143,14 @@ def recognise(live: Schema) -> Recognition:
 
 def judge(expected: Schema, live: Schema, *, made_here: bool) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
     """The differences as (drift, notes)."""
-    found = differences(with_lifetimes(expected, live), live)
-    notes = tuple(difference for difference in found if _is_note(difference, made_here=made_here))
-    return tuple(difference for difference in found if difference not in notes), notes
+    drift = []
+    notes = []
+    for difference in differences(with_lifetimes(expected, live), live):
+        if _is_note(difference, made_here=made_here):
+            notes.append(difference)
+        else:
+            drift.append(difference)
+    return tuple(drift), tuple(notes)
 
 
 def holds_mail(live: Schema) -> bool:
@@ -155,9 +160,11 @@ def holds_mail(live: Schema) -> bool:
 
 def tables_of_others(live: Schema) -> tuple[str, ...]:
     """The tables of another application in a keyspace without mail; empty where the keyspace holds mail."""
-    known = {table.name for generation in GENERATIONS for table in generation.schema.tables} | _OF_THE_QUEUE
     if any(_keyed_alike(table, live.table(table.name)) for table in MAIL_TABLES):
         return ()
+    known = set(_OF_THE_QUEUE)
+    for generation in GENERATIONS:
+        known.update(table.name for table in generation.schema.tables)
     return tuple(table.spelling for table in live.tables if table.name not in known)
 
 
@@ -174,9 +181,13 @@ def was_made_here(live: Schema) -> bool:
     This distinguishes an interrupted apply from a keyspace of James that lacks some tables. The queue's tables do not
     count: James makes its own in a keyspace of ours, and a keyspace of James may have been given ours.
     """
-    tables = [table for table in SCHEMA.tables if table.name not in _OF_THE_QUEUE]
-    pairs = [(table, live.table(table.name)) for table in tables]
-    return all(found is None or found.comment == table.comment for table, found in pairs)
+    for table in SCHEMA.tables:
+        found = live.table(table.name)
+        if found is None or table.name in _OF_THE_QUEUE:
+            continue
+        if found.comment != table.comment:
+            return False
+    return True
 
 
 def declared(generation: Generation, live: Schema, *, made_here: bool) -> Schema:
@@ -195,18 +206,20 @@ def _judged(generation: Generation, live: Schema, *, made_here: bool) -> Recogni
 def chosen_compaction(live: Schema) -> CompactionChoice:
     """The compaction choice of the live truth table; the default where it is not one of ours."""
     found = live.table(IMAP_UID.name)
-    strategy = found.compaction.strategy if found and found.compaction else ""
-    chosen = (choice for choice, compaction in MESSAGE_COMPACTIONS.items() if compaction.strategy == strategy)
-    return next(chosen, CompactionChoice.TWCS)
+    if found and found.compaction:
+        for choice, compaction in MESSAGE_COMPACTIONS.items():
+            if compaction.strategy == found.compaction.strategy:
+                return choice
+    return CompactionChoice.TWCS
 
 
 def _distance(recognition: Recognition) -> tuple[int, int]:
     """Drift counts first, then what a nearer generation would expect; options do not tell generations apart."""
-    drift, notes = (
-        [difference for difference in found if difference.aspect is not Aspect.DIFFERENT_OPTION]
-        for found in (recognition.drift, recognition.notes)
-    )
-    return len(drift), len(notes)
+    return _number_of(recognition.drift), _number_of(recognition.notes)
+
+
+def _number_of(found: Iterable[Difference]) -> int:
+    return sum(difference.aspect is not Aspect.DIFFERENT_OPTION for difference in found)
 
 
 def _is_note(difference: Difference, *, made_here: bool) -> bool:
@@ -247,7 +260,10 @@ def gap_to_catalog(
     """
     recognition = recognise(live)
     whole = recognition.made_here or newest
-    schema = declared(NEWEST if newest else recognition.generation, live, made_here=whole)
+    generation = recognition.generation
+    if newest:
+        generation = NEWEST
+    schema = declared(generation, live, made_here=whole)
     wanted = [table for table in schema.tables if whole or _asked_for(table.name, live)]
     tables = compacted(wanted, choice or chosen_compaction(live))
     known = Schema(schema.types, tables)

@@ -70,13 +70,17 @@ class Resource:
             return self.other
         if self.table:
             return f"TABLE {spelled(self.keyspace)}.{spelled(self.table)}"
-        return f"KEYSPACE {spelled(self.keyspace)}" if self.keyspace else "ALL KEYSPACES"
+        if self.keyspace:
+            return f"KEYSPACE {spelled(self.keyspace)}"
+        return "ALL KEYSPACES"
 
     @property
     def enclosing(self) -> tuple["Resource", ...]:
         """The resource and all that contain it: a permission on any of them holds for it."""
+        if not self.table:
+            return (self, Resource())
         tables = Resource(other=f"ALL TABLES IN KEYSPACE {spelled(self.keyspace)}")
-        return (self, tables, Resource(self.keyspace), Resource()) if self.table else (self, Resource())
+        return (self, tables, Resource(self.keyspace), Resource())
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -127,14 +131,18 @@ def _names(tables: Iterable[Table]) -> tuple[str, ...]:
 
 def _looked_at(family: Family) -> Iterator[Table]:
     yield from family.tables
-    yield from (table for counts in family.counts for table in counts.generators)
+    for counts in family.counts:
+        yield from counts.generators
 
 
 def _mended(family: Family) -> Iterator[Table]:
     """Every table that a repair of the family writes: never content, and paths are only reported."""
-    if not family.mirror.report_only:
-        yield family.truth
-        yield from (projection.table for projection in family.projections if projection is not family.content)
+    if family.mirror.report_only:
+        return
+    yield family.truth
+    for projection in family.projections:
+        if projection is not family.content:
+            yield projection.table
 
 
 def _filled(family: Family) -> Iterator[Table]:
@@ -279,23 +287,30 @@ def has_work(role: Role, keyspaces: Keyspaces) -> bool:
 
 def grants_of(role: Role, keyspaces: Keyspaces) -> tuple[Grant, ...]:
     """All grants that the role needs, sorted, including those on tables that do not exist."""
-    return tuple(sorted({grant for need in role.needs for grant in _grants(need, keyspaces)}))
+    grants: set[Grant] = set()
+    for need in role.needs:
+        grants.update(_grants(need, keyspaces))
+    return tuple(sorted(grants))
 
 
 def absent(role: Role, keyspaces: Keyspaces) -> frozenset[Resource]:
     """Tables that the role needs and that do not exist, so that no server can grant anything on them."""
-    return frozenset(
-        Resource(keyspaces.name(need.where), table)
-        for need in role.needs
-        for table in need.tables
-        if not keyspaces.has(need.where, table)
-    )
+    missing = set()
+    for need in role.needs:
+        for table in need.tables:
+            if not keyspaces.has(need.where, table):
+                missing.add(Resource(keyspaces.name(need.where), table))
+    return frozenset(missing)
 
 
 def _grants(need: Need, keyspaces: Keyspaces) -> Iterator[Grant]:
     keyspace = keyspaces.name(need.where)
-    for table in (*(need.tables or ("",)), *(keyspaces.referring if need.referring else ())):
-        yield from (Grant(Resource(keyspace, table), permission.value) for permission in need.permissions)
+    tables = [*(need.tables or ("",))]
+    if need.referring:
+        tables.extend(keyspaces.referring)
+    for table in tables:
+        for permission in need.permissions:
+            yield Grant(Resource(keyspace, table), permission.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,9 @@ Risky = tuple[str, Assessment]
 
 def allow_text(statements: Iterable[Risky]) -> str:
     """The names of all these risks for the command line that allows them, with commas between, the worst first."""
-    found = {risk for _, what in statements for risk in what.risks}
+    found: set[Risk] = set()
+    for _, assessment in statements:
+        found.update(assessment.risks)
     return ",".join(risk.option for risk in reversed(Risk) if risk in found and risk is not Risk.NONE)
 
 
@@ -85,8 +87,12 @@ class Before:
 
     def option(self, name: Name, option: str) -> str:
         """The live value of an option as a literal; "" where it is not known."""
-        table = None if name.keyspace else self.live.table(name.spelling)
-        return {**OPTION_DEFAULTS, **table.literals(comment=False)}.get(option, "") if table else ""
+        if name.keyspace:
+            return ""
+        table = self.live.table(name.spelling)
+        if table is None:
+            return ""
+        return {**OPTION_DEFAULTS, **table.literals(comment=False)}.get(option, "")
 
 
 def always(_: Any, __: Before) -> bool:

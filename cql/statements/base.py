@@ -33,19 +33,26 @@ class Effect(Enum):
     @staticmethod
     def done(holds: bool) -> "Effect":  # noqa: FBT001 - the one thing it is about
         """APPLIED where it holds, else NOT_APPLIED."""
-        return Effect.APPLIED if holds else Effect.NOT_APPLIED
+        if holds:
+            return Effect.APPLIED
+        return Effect.NOT_APPLIED
 
     @staticmethod
     def alike(holds: bool) -> "Effect":  # noqa: FBT001 - the one thing it is about
         """APPLIED where it holds, else DIFFERENT."""
-        return Effect.APPLIED if holds else Effect.DIFFERENT
+        if holds:
+            return Effect.APPLIED
+        return Effect.DIFFERENT
 
     @staticmethod
     def of_all(parts: "Sequence[Effect]", *, repeats: bool = False) -> "Effect":
         """The effect of a statement of several parts; mixed effects are DIFFERENT, unless it may be sent again."""
-        if repeats and len(set(parts)) > 1:
-            return Effect.NOT_APPLIED if Effect.NOT_APPLIED in parts else Effect.APPLIED
-        return parts[0] if len(set(parts)) == 1 else Effect.DIFFERENT
+        kinds = set(parts)
+        if len(kinds) == 1:
+            return parts[0]
+        if not kinds or not repeats:
+            return Effect.DIFFERENT
+        return Effect.done(Effect.NOT_APPLIED not in kinds)
 
     @staticmethod
     def of_renames(renames: Iterable[tuple[str, str]], names: Iterable[str]) -> "Effect":
@@ -56,8 +63,10 @@ class Effect(Enum):
         there = set(names)
         last = {name_of(old): name_of(new) for old, new in renames}
         steps = {(True, False): Effect.NOT_APPLIED, (False, True): Effect.APPLIED}
-        found = ((old in there, new in there) for old, new in last.items())
-        return Effect.of_all([steps.get(kind, Effect.DIFFERENT) for kind in found])
+        effects = []
+        for old, new in last.items():
+            effects.append(steps.get((old in there, new in there), Effect.DIFFERENT))
+        return Effect.of_all(effects)
 
 
 class Statement:
@@ -164,17 +173,14 @@ class Statement:
             dropped: columns that the plan itself drops before; what was dropped long ago is known to the live tables.
         """
         before = Before(live, dropped)
-        met = [
-            (danger.risk, danger.why.format(name=part.subject))
-            for part in self.parts
-            for danger in part.dangers
-            if danger.holds(part, before)
-        ]
-        if not met:
+        reasons: dict[Risk, str] = {}
+        for part in self.parts:
+            for danger in part.dangers:
+                if danger.holds(part, before):
+                    reasons[danger.risk] = danger.why.format(name=part.subject)
+        if not reasons:
             return Assessment((Risk.NONE,), self.harmless)
-        return Assessment(
-            tuple(risk for risk in Risk if risk in {kind for kind, _ in met}), " ".join(dict(met).values())
-        )
+        return Assessment(tuple(risk for risk in Risk if risk in reasons), " ".join(reasons.values()))
 
     def took_effect(self, live: Schema) -> Effect:
         """Whether the statement took effect, judged by the live schema alone.
@@ -190,7 +196,9 @@ class Statement:
 
     def remaining(self, live: Schema) -> "Statement | None":
         """The part of the statement that still has an effect on the live schema; None where nothing is left."""
-        return self if self.took_effect(live) is Effect.NOT_APPLIED else None
+        if self.took_effect(live) is not Effect.NOT_APPLIED:
+            return None
+        return self
 
     def refusal_in_migration(self, keyspace: str = "") -> str:
         """Why a migration may not contain it (`keyspace`: the one that migration is for); "" where it may.
@@ -223,13 +231,17 @@ class NamedStatement(Statement):
 
     @property
     def created(self) -> str:
-        return f"{self.creates} {self.name.spelling}" if self.creates else ""
+        if not self.creates:
+            return ""
+        return f"{self.creates} {self.name.spelling}"
 
     def needs(self) -> frozenset[str]:
         return frozenset({name_of(self.name.spelling)})
 
     def makes(self) -> frozenset[str]:
-        return frozenset({name_of(self.name.spelling)}) if self.creates else frozenset()
+        if not self.creates:
+            return frozenset()
+        return frozenset({name_of(self.name.spelling)})
 
     def refusal_in_migration(self, keyspace: str = "") -> str:
         named = self.name.keyspace
@@ -281,7 +293,8 @@ class Drop(NamedStatement):
     def apply(self, schema: Schema) -> Schema:
         if find(self.among(schema), self.name.spelling) is not None:
             return self.without(schema)
-        self.must("" if self.if_exists else f"there is no such {self.word.lower()}")
+        if not self.if_exists:
+            raise self.refused(f"there is no such {self.word.lower()}")
         return schema
 
     def took_effect(self, live: Schema) -> Effect:
@@ -299,8 +312,10 @@ def table_of(schema: Schema, name: Name, verb: str) -> Table:
     if find(schema.views, name.spelling) is not None:
         mend = "Change its base table, or use the statements for materialized views."
         raise SchemaRefused(verb, str(name), "it is a materialized view, not a table", mend=mend)
+    mend = ""
     same = [other.spelling for other in schema.tables if other.name.lower() == name_of(name.spelling).lower()]
-    mend = f"There is {same[0]}: a name in double quotes keeps its case." if same else ""
+    if same:
+        mend = f"There is {same[0]}: a name in double quotes keeps its case."
     raise SchemaRefused(verb, str(name), "there is no such table", mend=mend)
 
 

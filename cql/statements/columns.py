@@ -66,11 +66,16 @@ class AddColumns(NamedStatement):
     def remaining(self, live: Schema) -> Statement | None:
         table = find(live.tables, self.name.spelling)
         missing = tuple(column for column in self.columns if table is not None and column.name not in table)
-        return replace(self, columns=missing) if missing else None
+        if not missing:
+            return None
+        return replace(self, columns=missing)
 
     def _adds_again(self, before: Before) -> bool:
-        table = None if self.name.keyspace else before.live.table(self.name.spelling)
-        once = {column.name for column in table.dropped} if table else set()
+        once: set[str] = set()
+        if not self.name.keyspace:
+            table = before.live.table(self.name.spelling)
+            if table:
+                once.update(column.name for column in table.dropped)
         name = name_of(self.name.spelling)
         return any(column.name in once or (name, column.name) in before.dropped for column in self.columns)
 
@@ -102,7 +107,9 @@ def _return_problem(schema: Schema, table: Table, column: Column) -> str:
         return f"{column.spelling} was dropped as {old.type}, so it cannot come back as {column.type}"
     if old.kind is not column.kind:
         return f"{column.spelling} was dropped as a {old.kind.value} column, so it cannot come back as another"
-    return f"{column.spelling} was dropped, and a counter cannot come back" if column.is_counter else ""
+    if column.is_counter:
+        return f"{column.spelling} was dropped, and a counter cannot come back"
+    return ""
 
 
 def _with_views(schema: Schema, table: Table, column: Column) -> Schema:
@@ -142,7 +149,8 @@ class DropColumns(NamedStatement):
 
     def apply(self, schema: Schema) -> Schema:
         """The schema after the statement; the table's `dropped` has the dropped columns."""
-        self.must("its TIMESTAMP is out of range" if self.timestamp and int(self.timestamp) >= 2**63 else "")
+        if self.timestamp and int(self.timestamp) >= 2**63:
+            raise self.refused("its TIMESTAMP is out of range")
         if self.if_exists and self.lacks_table(schema):
             return schema
         table = self.table_in(schema)
@@ -169,14 +177,20 @@ def _drop_problem(schema: Schema, table: Table, spelling: str, column: Column) -
         return f"{spelling} is part of the key, which cannot be changed"
     if is_user_type(parse_type(column.type)):
         return f"{spelling} is of a user type that is not frozen, which cannot be dropped"
+    indexed = _indexed(schema, table, column)
+    if indexed:
+        return indexed
     views = ", ".join(view.table.spelling for view in schema.views_of(table))
-    viewed = f"materialized views are made of it ({views}), so {spelling} cannot be dropped" if views else ""
-    return _indexed(schema, table, column) or viewed
+    if views:
+        return f"materialized views are made of it ({views}), so {spelling} cannot be dropped"
+    return ""
 
 
 def _indexed(schema: Schema, table: Table, column: Column) -> str:
     indexes = ", ".join(index.spelling for index in schema.indexes_of(table) if _is_on(index, column))
-    return f"the index {indexes} is on {column.spelling}: drop it first" if indexes else ""
+    if not indexes:
+        return ""
+    return f"the index {indexes} is on {column.spelling}: drop it first"
 
 
 def _is_on(index: Index, column: Column) -> bool:
@@ -213,15 +227,18 @@ class RenameColumns(NamedStatement):
         for old, new in renames.items():
             self.must(_rename_problem(schema, table, spelled(old), new))
         new_names = [name_of(new) for new in renames.values()]
-        twice = next((name for name in new_names if new_names.count(name) > 1), "")
-        self.must(f"two columns would be named {twice}" if twice else "")
+        for name in new_names:
+            if new_names.count(name) > 1:
+                raise self.refused(f"two columns would be named {name}")
         for view in schema.views_of(table):
             schema = replace(schema, views=put(schema.views, _renamed_view(view, renames)))
         return replace(schema, tables=put(schema.tables, table.with_columns(_renamed(table.columns, renames))))
 
     def took_effect(self, live: Schema) -> Effect:
         found = find(live.tables, self.name.spelling)
-        return Effect.DIFFERENT if found is None else Effect.of_renames(self.renames, found.names)
+        if found is None:
+            return Effect.DIFFERENT
+        return Effect.of_renames(self.renames, found.names)
 
 
 def _rename_problem(schema: Schema, table: Table, old: str, new: str) -> str:
@@ -274,16 +291,18 @@ class MaskColumn(NamedStatement):
         table = self.table_in(schema)
         column = find(table.columns, self.column)
         if column is None:
-            self.must("" if self.column_if_exists else f"it has no column {self.column}")
+            if not self.column_if_exists:
+                raise self.refused(f"it has no column {self.column}")
             return schema
         masked = replace(column, mask=self.mask)
         self.must(mask_problem(masked))
-        columns = (masked if other.name == column.name else other for other in table.columns)
-        return replace(schema, tables=put(schema.tables, table.with_columns(columns)))
+        return replace(schema, tables=put(schema.tables, table.with_columns(put(table.columns, masked))))
 
     def took_effect(self, live: Schema) -> Effect:
         table = find(live.tables, self.name.spelling)
-        column = find(table.columns, self.column) if table else None
+        if table is None:
+            return Effect.DIFFERENT
+        column = find(table.columns, self.column)
         if column is None:
             return Effect.DIFFERENT
         return Effect.done(column.mask == self.mask)

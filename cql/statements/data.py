@@ -66,9 +66,13 @@ class WriteRows(NamedStatement):
     def partition(self, schema: Schema) -> tuple[str, ...] | None:
         """The table, and the texts of the values of its partition key; None where they are not known."""
         table = table_of(schema, self.name, self.change.value)
-        texts = tuple(self.values.get(column.name, "") for column in table.partition)
-        known = all(parse_literal(text).form is not LiteralForm.OTHER for text in texts)
-        return (table.name, *texts) if known else None
+        texts = []
+        for column in table.partition:
+            text = self.values.get(column.name, "")
+            if parse_literal(text).form is LiteralForm.OTHER:
+                return None
+            texts.append(text)
+        return (table.name, *texts)
 
     def refused(self, reason: str, *, mend: str = "") -> SchemaRefused:
         return SchemaRefused(self.change.value, str(self.name), reason, mend=mend)
@@ -77,9 +81,10 @@ class WriteRows(NamedStatement):
         return True
 
     def refusal_in_migration(self, keyspace: str = "") -> str:
-        unseen = self.conditional and self.change is not WriteKind.INSERT
-        conditional = "the result of its condition would be lost; only INSERT ... IF NOT EXISTS may have one"
-        return NamedStatement.refusal_in_migration(self, keyspace) or (conditional if unseen else "")
+        refusal = NamedStatement.refusal_in_migration(self, keyspace)
+        if not refusal and self.conditional and self.change is not WriteKind.INSERT:
+            return "the result of its condition would be lost; only INSERT ... IF NOT EXISTS may have one"
+        return refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,10 @@ class Batch(Statement):
 
     @property
     def keyspace_named(self) -> str | None:
-        return next((write.name.keyspace for write in self.writes if write.name.keyspace is not None), None)
+        for write in self.writes:
+            if write.name.keyspace is not None:
+                return write.name.keyspace
+        return None
 
     @property
     def subject(self) -> str:
@@ -178,9 +186,13 @@ class Other(Statement):
         Raises:
             SchemaRefused: LIKE compares a column of a known table that has no index of a class of its own.
         """
-        table = find(schema.tables, self.table) if self.like else None
-        for name in self.like if table is not None else ():
-            if table is not None and name in table and not _serves_like(schema, table, name):
+        if not self.like:
+            return schema
+        table = find(schema.tables, self.table)
+        if table is None:
+            return schema
+        for name in self.like:
+            if name in table and not _serves_like(schema, table, name):
                 reason = f"LIKE needs an index of class SASIIndex on {table.column(name).spelling}"
                 raise SchemaRefused(self.words, self.table, reason)
         return schema

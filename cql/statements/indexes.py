@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
 
 from mailmend.cql.schema.risk import Before, Danger, Risk, always
 from mailmend.cql.statements.base import Drop, Effect, NamedStatement, makes_alike, table_of
@@ -61,7 +60,9 @@ class CreateIndex(NamedStatement):
         if taken:
             mend = "Add IF NOT EXISTS."
             raise SchemaRefused(self.verb, subject, "an index of that name exists already", mend=mend)
-        problem = name_problem(index.name) if self.index.spelling else ""
+        problem = ""
+        if self.index.spelling:
+            problem = name_problem(index.name)
         if problem := problem or _problem(schema, table, index):
             raise SchemaRefused(self.verb, subject, problem)
         same = next((other.spelling for other in schema.indexes_of(table) if _same(other, index)), "")
@@ -76,9 +77,11 @@ class CreateIndex(NamedStatement):
         using = self.index.using.lower()
         if not using or "." in using or using in _STORAGE_ATTACHED:
             return ""
-        if using in _BUILT_IN:
-            return f"{self.index.using} is the class of an index without CUSTOM" if self.is_custom else ""
-        return f"no server has an index of class {self.index.using}"
+        if using not in _BUILT_IN:
+            return f"no server has an index of class {self.index.using}"
+        if self.is_custom:
+            return f"{self.index.using} is the class of an index without CUSTOM"
+        return ""
 
     def took_effect(self, live: Schema) -> Effect:
         """Whether the index exists: judged by its name, or by its target where the server chose the name."""
@@ -100,28 +103,41 @@ def _as_stored(table: Table, index: Index) -> Index:
     aspect, column = _aspect(table, index)
     target = index.target
     if column is not None:
-        own = spelled(column.name)
-        aspect = aspect or ("values" if column.is_collection else "")
-        target = f"{aspect}({own})" if aspect else own
-    using = "" if index.using.lower() in _BUILT_IN else index.using
+        target = spelled(column.name)
+        if not aspect and column.is_collection:
+            aspect = "values"
+        if aspect:
+            target = f"{aspect}({target})"
+    using = index.using
+    if using.lower() in _BUILT_IN:
+        using = ""
     return replace(index, table=spelled(table.name), target=target, using=using)
 
 
 def _aspect(table: Table, index: Index) -> tuple[str, Column | None]:
     """(what is indexed, of which column); None where there are several columns, or none of that name."""
     found = _TARGET.fullmatch(index.target)
-    return (found[1] or "", find(table.columns, found[2])) if found else ("", None)
+    if not found:
+        return "", None
+    return found[1] or "", find(table.columns, found[2])
 
 
 def _named(schema: Schema, table: Table, index: Index) -> Index:
     """The index with the name that a server would choose: the first that is free."""
     if index.spelling:
         return index
+    base = f"{table.name}_idx"
     columns = columns_of(index.target)
-    middle = re.sub(r"\W", "", columns[0]) if len(columns) == 1 else ""
-    base = f"{table.name}_{middle}_idx" if middle else f"{table.name}_idx"
-    names = (spelled(base if number == 0 else f"{base}_{number}") for number in count())
-    return replace(index, spelling=next(name for name in names if find(schema.indexes, name) is None))
+    if len(columns) == 1:
+        middle = re.sub(r"\W", "", columns[0])
+        if middle:
+            base = f"{table.name}_{middle}_idx"
+    spelling = spelled(base)
+    number = 0
+    while find(schema.indexes, spelling) is not None:
+        number += 1
+        spelling = spelled(f"{base}_{number}")
+    return replace(index, spelling=spelling)
 
 
 def _problem(schema: Schema, table: Table, index: Index) -> str:  # noqa: PLR0911 - one for each reason
@@ -130,23 +146,24 @@ def _problem(schema: Schema, table: Table, index: Index) -> str:  # noqa: PLR091
     if index.options and not index.using:
         return "only an index of a class of its own has options"
     columns = columns_of(index.target)
+    if not columns:
+        return "it names no column"
     unknown = [name for name in columns if name not in table]
-    if unknown or not columns:
-        return f"the table has no column {unknown[0]}" if unknown else "it names no column"
+    if unknown:
+        return f"the table has no column {unknown[0]}"
     if len(columns) > 1:
-        return "only indexes of a class of their own can have several columns" if not index.using else ""
+        if index.using:
+            return ""
+        return "only indexes of a class of their own can have several columns"
     aspect, column = _aspect(table, index)
     if column is None:
         return f"{index.target} is nothing that can be indexed"
-    attached = [
-        other.spelling for other in schema.indexes_of(table) if is_attached(other) and other.target == index.target
-    ]
-    second = f"{index.target} has a storage-attached index already: {attached[0]}" if attached else ""
+    problem = _column_problem(schema, table, column, aspect)
     if is_attached(index):
-        return _column_problem(schema, table, column, aspect) or second or _attached_problem(column, index)
+        return problem or _attached_problem(schema, table, column, index)
     if COMPACT_STORAGE in table.options and (column.in_key or table.clustering):
         return f"no index can be on {column.spelling}, as the table has COMPACT STORAGE"
-    return _column_problem(schema, table, column, aspect)
+    return problem
 
 
 _ATTACHED_OPTIONS = frozenset(
@@ -155,16 +172,23 @@ _ATTACHED_OPTIONS = frozenset(
 )
 
 
-def _attached_problem(column: Column, index: Index) -> str:
+def _attached_problem(schema: Schema, table: Table, column: Column, index: Index) -> str:
     """Why no storage-attached index can be made of the column with these options."""
-    unknown = [name for name in index.options if name not in _ATTACHED_OPTIONS]
-    if unknown:
-        return f"a storage-attached index has no option {unknown[0]}"
+    for other in schema.indexes_of(table):
+        if is_attached(other) and other.target == index.target:
+            return f"{index.target} has a storage-attached index already: {other.spelling}"
+    for option in index.options:
+        if option not in _ATTACHED_OPTIONS:
+            return f"a storage-attached index has no option {option}"
     parsed = parse_type(column.type)
     if parsed.name == "vector" and parsed.arguments[0].name != "float":
         return f"{column.spelling} is of {column.type}: such an index takes only vectors of floats"
-    inside = parsed.arguments if parsed.name in {"list", "set", "map"} else (parsed,)
-    return f"{column.spelling} holds blobs, which no such index takes" if CqlType("blob") in inside else ""
+    inside: tuple[CqlType, ...] = (parsed,)
+    if parsed.name in {"list", "set", "map"}:
+        inside = parsed.arguments
+    if CqlType("blob") in inside:
+        return f"{column.spelling} holds blobs, which no such index takes"
+    return ""
 
 
 def _column_problem(schema: Schema, table: Table, column: Column, aspect: str) -> str:
@@ -262,7 +286,8 @@ class CreateView(NamedStatement):
         view = self.view
         self.must(name_problem(view.name) or _base_problem(base, view) or _key_problem(base, view, self.compared))
         self.must(_condition_problem(schema, base, self.compared))
-        self.must(f"its key names {self.unselected[0]}, which it does not select" if self.unselected else "")
+        if self.unselected:
+            raise self.refused(f"its key names {self.unselected[0]}, which it does not select")
         return replace(schema, views=put(schema.views, replace(view, table=_typed(base, view))))
 
     def took_effect(self, live: Schema) -> Effect:
@@ -273,15 +298,17 @@ class CreateView(NamedStatement):
 
 
 def _base_problem(base: Table, view: View) -> str:
-    unknown = [column.spelling for column in view.table.columns if column.name not in base]
-    if unknown:
-        return f"its base {base.spelling} has no column {unknown[0]}"
+    for column in view.table.columns:
+        if column.name not in base:
+            return f"its base {base.spelling} has no column {column.spelling}"
     if any(column.is_counter for column in base.columns):
         return "no view can be made of counters"
-    selected = base.columns if view.all_columns else [base.column(column.name) for column in view.table.columns]
-    statics = [column.spelling for column in selected if column.kind is Kind.STATIC]
-    if statics:
-        return f"{statics[0]} is static, which no view can hold"
+    selected = list(base.columns)
+    if not view.all_columns:
+        selected = [base.column(column.name) for column in view.table.columns]
+    for column in selected:
+        if column.kind is Kind.STATIC:
+            return f"{column.spelling} is static, which no view can hold"
     if text_of(base.options.get("gc_grace_seconds", "")) == "0":
         return "gc_grace_seconds of its base is 0, so updates that were not delivered would be lost"
     if text_of(view.table.options.get("default_time_to_live", "0")) != "0":
@@ -302,7 +329,9 @@ def _condition_problem(schema: Schema, base: Table, compared: Sequence[Compared]
         if problem := compared_problem(relation, schema, base):
             return problem
     twice = restricted_twice([relation for relation in compared if relation.operator != "IS NOT NULL"])
-    return f"its condition restricts {twice} twice" if twice else ""
+    if twice:
+        return f"its condition restricts {twice} twice"
+    return ""
 
 
 def _key_problem(base: Table, view: View, compared: Sequence[Compared]) -> str:
@@ -313,15 +342,21 @@ def _key_problem(base: Table, view: View, compared: Sequence[Compared]) -> str:
     added = [name for name in names if not base.column(name).in_key]
     if len(added) > 1:
         return f"its key has {' and '.join(added)}, but only one column outside the key of {base.spelling} can be in it"
-    restricted = tuple(name for relation in compared for name in relation.columns) or columns_of(view.where)
     collections = [name for name in names if base.column(name).is_collection]
     if collections:
         return f"{base.column(collections[0]).spelling} is a collection, which cannot be part of its key"
-    free = [name for name in names if name not in restricted]
-    if free:
-        return f"its condition must say that {free[0]} IS NOT NULL"
-    outside = [name for name in restricted if name not in names]
-    return f"its condition speaks of {outside[0]}, which is not in its key" if outside else ""
+    restricted: list[str] = []
+    for relation in compared:
+        restricted.extend(relation.columns)
+    if not restricted:
+        restricted.extend(columns_of(view.where))
+    for name in names:
+        if name not in restricted:
+            return f"its condition must say that {name} IS NOT NULL"
+    for name in restricted:
+        if name not in names:
+            return f"its condition speaks of {name}, which is not in its key"
+    return ""
 
 
 def _typed(base: Table, view: View) -> Table:
@@ -334,7 +369,9 @@ def _typed(base: Table, view: View) -> Table:
 
 def _column(base: Table, column: Column) -> Column:
     own = base.column(column.name)
-    kind = column.kind if column.in_key else Kind.REGULAR
+    kind = Kind.REGULAR
+    if column.in_key:
+        kind = column.kind
     return Column(own.spelling, own.type, kind, descending=column.descending, mask=own.mask)
 
 

@@ -40,12 +40,17 @@ def first_value(text: str) -> JsonValue:
 def columns_in(found: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """The values by column or field, as the server knows its name; of two spellings, the one in other letters wins."""
     named = {name_of(spelling): value for spelling, value in found.items()}
-    return named | {name_of(spelling): value for spelling, value in found.items() if name_of(spelling) != spelling}
+    for spelling, value in found.items():
+        if name_of(spelling) != spelling:
+            named[name_of(spelling)] = value
+    return named
 
 
 def json_problem(schema: Schema, kind: str, value: JsonValue) -> str:
     """Why a column of that type cannot hold the value; "" where it can, or where that is not known."""
-    return "" if value is None else _problem(schema, parse_type(kind), value)
+    if value is None:
+        return ""
+    return _problem(schema, parse_type(kind), value)
 
 
 def _problem(schema: Schema, kind: CqlType, value: JsonValue) -> str:
@@ -119,7 +124,9 @@ def _fields_problem(schema: Schema, kind: CqlType, fields: Mapping[str, str], va
 
 def _shown(value: JsonValue) -> str:
     shown = json.dumps(value, ensure_ascii=False)
-    return shown if len(shown) <= 40 else f"{shown[:40]}..."  # noqa: PLR2004 - fits a line
+    if len(shown) > 40:  # noqa: PLR2004 - fits a line
+        shown = f"{shown[:40]}..."
+    return shown
 
 
 JsonJudge = Callable[[JsonValue], bool]

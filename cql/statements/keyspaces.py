@@ -46,8 +46,9 @@ class CreateKeyspace(KeyspaceStatement):
         return schema
 
     def replication(self, before: Mapping[str, str] | None) -> Mapping[str, str] | None:
-        stands = self.if_not_exists and before is not None
-        return before if stands else _replication_of(self.options, before)
+        if self.if_not_exists and before is not None:
+            return before
+        return _replication_of(self.options, before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,9 @@ class Use(KeyspaceStatement):
 
 
 def _replication_of(options: Mapping[str, str], before: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    return pairs_of(options["replication"]) if "replication" in options else before
+    if "replication" not in options:
+        return before
+    return pairs_of(options["replication"])
 
 
 _NONE = "there is no such type"
@@ -129,21 +132,25 @@ class CreateType(NamedStatement):
     harmless = "A new type is not used yet."
 
     def apply(self, schema: Schema) -> Schema:
-        self.must(f"{self.name.spelling} is a name that CQL keeps for itself" if _is_kept(self.name.spelling) else "")
+        if _is_kept(self.name.spelling):
+            raise self.refused(f"{self.name.spelling} is a name that CQL keeps for itself")
         if find(schema.types, self.name.spelling) is not None:
             if self.if_not_exists:
                 return schema
             raise self.refused("it exists already", mend="Add IF NOT EXISTS, or leave it out.")
         seen: set[str] = set()
         for field, kind in self.type.fields:
-            self.must(f"it names the field {field} twice" if name_of(field) in seen else "")
+            if name_of(field) in seen:
+                raise self.refused(f"it names the field {field} twice")
             seen.add(name_of(field))
             self.must(field_problem(schema, field, kind))
         return replace(schema, types=put(schema.types, self.type))
 
     def took_effect(self, live: Schema) -> Effect:
         found = find(live.types, self.name.spelling)
-        return Effect.NOT_APPLIED if found is None else Effect.alike(self.type.normal_fields == found.normal_fields)
+        if found is None:
+            return Effect.NOT_APPLIED
+        return Effect.alike(self.type.normal_fields == found.normal_fields)
 
     def needs(self) -> frozenset[str]:
         return user_types_in(text for _, text in self.type.fields)
@@ -163,16 +170,22 @@ class AddField(NamedStatement):
     def apply(self, schema: Schema) -> Schema:
         found = find(schema.types, self.name.spelling)
         if found is None:
-            self.must("" if self.if_exists else _NONE)
+            if not self.if_exists:
+                raise self.refused(_NONE)
             return schema
         if name_of(self.field) in _names(found) and normal_type(self.type) != "counter":
             if self.if_not_exists:
                 return schema
             raise self.refused(f"it has a field {self.field} already", mend="Add IF NOT EXISTS after ADD.")
         self.must(field_problem(schema, self.field, self.type))
-        self.must(f"the field {self.field} would hold the type itself" if self._holds(schema, self.type) else "")
-        keyed = [table.spelling for table in schema.tables for key in table.partition if self._holds(schema, key.type)]
-        self.must(f"it is in the partition key of {', '.join(dict.fromkeys(keyed))}" if keyed else "")
+        if self._holds(schema, self.type):
+            raise self.refused(f"the field {self.field} would hold the type itself")
+        keyed = []
+        for table in schema.tables:
+            if any(self._holds(schema, key.type) for key in table.partition):
+                keyed.append(table.spelling)
+        if keyed:
+            raise self.refused(f"it is in the partition key of {', '.join(keyed)}")
         return replace(schema, types=put(schema.types, replace(found, fields=(*found.fields, (self.field, self.type)))))
 
     def _holds(self, schema: Schema, kind: str) -> bool:
@@ -183,7 +196,9 @@ class AddField(NamedStatement):
         if found is None:
             return Effect.DIFFERENT
         there = dict(found.normal_fields).get(name_of(self.field))
-        return Effect.NOT_APPLIED if there is None else Effect.alike(there == normal_type(self.type))
+        if there is None:
+            return Effect.NOT_APPLIED
+        return Effect.alike(there == normal_type(self.type))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +214,8 @@ class RenameFields(NamedStatement):
     def apply(self, schema: Schema) -> Schema:
         found = find(schema.types, self.name.spelling)
         if found is None:
-            self.must("" if self.if_exists else _NONE)
+            if not self.if_exists:
+                raise self.refused(_NONE)
             return schema
         fields = list(found.fields)
         before = _names(found)
@@ -211,13 +227,17 @@ class RenameFields(NamedStatement):
             elif not self.fields_if_exist:
                 raise self.refused(f"it has no field {old}", mend=f"Its fields: {', '.join(before)}.")
         renamed = replace(found, fields=tuple(fields))
-        twice = next((name for name in _names(renamed) if _names(renamed).count(name) > 1), "")
-        self.must(f"it would have two fields {twice}" if twice else "")
+        names = _names(renamed)
+        for name in names:
+            if names.count(name) > 1:
+                raise self.refused(f"it would have two fields {name}")
         return replace(schema, types=put(schema.types, renamed))
 
     def took_effect(self, live: Schema) -> Effect:
         found = find(live.types, self.name.spelling)
-        return Effect.DIFFERENT if found is None else Effect.of_renames(self.renames, _names(found))
+        if found is None:
+            return Effect.DIFFERENT
+        return Effect.of_renames(self.renames, _names(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,18 +255,13 @@ class DropType(Drop):
         def uses(kinds: Iterable[str]) -> bool:
             return any(name in names_in(kind) for kind in kinds)
 
-        users = [
-            *(
-                f"the type {user_type.spelling}"
-                for user_type in schema.types
-                if uses(kind for _, kind in user_type.fields)
-            ),
-            *(
-                f"the table {table.spelling}"
-                for table in schema.tables
-                if uses(column.type for column in table.columns)
-            ),
-        ]
+        users = []
+        for user_type in schema.types:
+            if uses(kind for _, kind in user_type.fields):
+                users.append(f"the type {user_type.spelling}")
+        for table in schema.tables:
+            if uses(column.type for column in table.columns):
+                users.append(f"the table {table.spelling}")
         if users:
             raise self.refused(f"{', '.join(users)} still uses it", mend="Drop what uses it first.")
         return Drop.without(self, schema)

@@ -51,6 +51,11 @@ class Literal:
 
 
 OTHER: Final = Literal(LiteralForm.OTHER)
+_WORDS: Final = {
+    "true": Literal(LiteralForm.BOOLEAN, "true"),
+    "false": Literal(LiteralForm.BOOLEAN, "false"),
+    "null": Literal(LiteralForm.NULL),
+}
 _HEX: Final = "[0-9a-fA-F]"
 _TOKEN: Final = re.compile(
     rf"""\s*+(?:
@@ -72,7 +77,9 @@ _CLOSING: Final = {"[": "]", "(": ")", "{": "}"}
 def parse_literal(text: str) -> Literal:
     """The literal of a text; `OTHER` where any of it is no literal."""
     value = _with_sums(text)
-    return OTHER if _has_sum(value) else value
+    if _has_sum(value):
+        return OTHER
+    return value
 
 
 def _has_sum(value: Literal) -> bool:
@@ -91,7 +98,9 @@ def _with_sums(text: str) -> Literal:
         tokens.append((found.lastgroup, found[found.lastgroup]))
         at = found.end()
     parsed, rest = _parse(tokens)
-    return OTHER if rest else parsed
+    if rest:
+        return OTHER
+    return parsed
 
 
 def _parse(tokens: list[tuple[str, str]]) -> tuple[Literal, list[tuple[str, str]]]:
@@ -112,17 +121,16 @@ def _parse(tokens: list[tuple[str, str]]) -> tuple[Literal, list[tuple[str, str]
 def _operand(tokens: list[tuple[str, str]]) -> tuple[Literal, list[tuple[str, str]]]:
     if not tokens:
         return OTHER, []
-    (kind, text), rest = tokens[0], tokens[1:]
+    (kind, text), *rest = tokens
     if text in _CLOSING and kind == "MARK":
         return _collection(text, rest)
     if kind == "WORD":
-        word = text.lower()
-        if word in {"true", "false"}:
-            return Literal(LiteralForm.BOOLEAN, word), rest
-        return (Literal(LiteralForm.NULL), rest) if word == "null" else (OTHER, rest)
+        return _WORDS.get(text.lower(), OTHER), rest
     if kind in {"MARK", "OPERATOR"}:
         return OTHER, rest
-    return Literal(LiteralForm[kind], _bare(text) if kind == "TEXT" else text), rest
+    if kind == "TEXT":
+        text = _bare(text)
+    return Literal(LiteralForm[kind], text), rest
 
 
 def _collection(opening: str, tokens: list[tuple[str, str]]) -> tuple[Literal, list[tuple[str, str]]]:
@@ -141,7 +149,8 @@ def _collection(opening: str, tokens: list[tuple[str, str]]) -> tuple[Literal, l
         parts.append(part)
         whole = whole and part.form is not LiteralForm.OTHER
         if tokens[:1] == [("MARK", ":")] and opening == "{":
-            form = form if form is LiteralForm.FIELDS else LiteralForm.MAP
+            if form is not LiteralForm.FIELDS:
+                form = LiteralForm.MAP
             part, tokens = _parse(tokens[1:])
             parts.append(part)
             whole = whole and part.form is not LiteralForm.OTHER
@@ -151,11 +160,15 @@ def _collection(opening: str, tokens: list[tuple[str, str]]) -> tuple[Literal, l
             return OTHER, [closing]
     if not tokens:
         return OTHER, [closing]
-    return (Literal(form, "", tuple(parts)) if whole else OTHER), tokens[1:]
+    if not whole:
+        return OTHER, tokens[1:]
+    return Literal(form, "", tuple(parts)), tokens[1:]
 
 
 def _bare(text: str) -> str:
-    return text[2:-2] if text.startswith("$$") else text[1:-1].replace("''", "'")
+    if text.startswith("$$"):
+        return text[2:-2]
+    return text[1:-1].replace("''", "'")
 
 
 def value_problem(schema: Schema, kind: str, text: str) -> str:
@@ -188,7 +201,9 @@ def _natives(schema: Schema, kind: CqlType, value: Literal) -> Iterator[tuple[st
 def text_problem(kind: str, form: LiteralForm, text: str) -> str:
     """Why a native type does not take the text, as a literal of that form; "" where it does."""
     forms, judge = _SCALARS[kind]
-    return judge(Literal(form, text)) if form in forms else f"{text!r} is not of type {kind}"
+    if form not in forms:
+        return f"{text!r} is not of type {kind}"
+    return judge(Literal(form, text))
 
 
 def duration_problem(text: str) -> str:
@@ -225,20 +240,27 @@ def _sum_problem(kind: str, value: Literal) -> str:
     first, *others = value.parts
     numbers = [part for part in value.parts if part.form is not LiteralForm.NULL]
     has_null = len(numbers) < len(value.parts)
+    problem = ""
     if kind in _NUMERIC and all(part.form is not LiteralForm.BLOB for part in numbers):
-        zero = kind in _EXACT and not has_null and _divides_by_zero(value)
-        return "a division by zero fails" if zero else _first_problem(kind, numbers)
-    if kind in {"text", "ascii"}:
-        others_than_plus = value.text.strip("+")
-        return f"texts have no operator {others_than_plus[0]}" if others_than_plus else _first_problem(kind, numbers)
-    if kind in {"timestamp", "date"}:
-        return _first_problem(kind, [first]) or _moment_problem(kind, value.text, others)
-    return f"values of type {kind} have no operator {value.text[0]}" if kind in _NO_SUMS and not has_null else ""
+        problem = _first_problem(kind, numbers)
+        if kind in _EXACT and not has_null and _divides_by_zero(value):
+            problem = "a division by zero fails"
+    elif kind in {"text", "ascii"}:
+        problem = _first_problem(kind, numbers)
+        if others_than_plus := value.text.strip("+"):
+            problem = f"texts have no operator {others_than_plus[0]}"
+    elif kind in {"timestamp", "date"}:
+        problem = _first_problem(kind, [first]) or _moment_problem(kind, value.text, others)
+    elif kind in _NO_SUMS and not has_null:
+        problem = f"values of type {kind} have no operator {value.text[0]}"
+    return problem
 
 
 def _first_problem(kind: str, parts: Iterable[Literal]) -> str:
-    problems = (_problem(EMPTY, CqlType(kind), part) for part in parts)
-    return next(filter(None, problems), "")
+    for part in parts:
+        if problem := _problem(EMPTY, CqlType(kind), part):
+            return problem
+    return ""
 
 
 def _divides_by_zero(value: Literal) -> bool:
@@ -277,14 +299,12 @@ def _container_problem(schema: Schema, kind: CqlType, value: Literal) -> str:
     wanted = _CONTAINERS[kind.name]
     empty_map = wanted is LiteralForm.MAP and value.form is LiteralForm.SET and not value.parts
     if value.form is not wanted and not empty_map:
-        single = kind.name == "tuple" and value.form not in {LiteralForm.LIST, LiteralForm.SET, LiteralForm.MAP}
-        return "" if single else f"{_shown(value)} is not of type {kind}"
-    length = len(value.parts)
-    if kind.name == "vector" and str(length) != kind.arguments[1].name:
-        return f"{kind} takes {kind.arguments[1].name} elements, not {length}"
-    if kind.name == "tuple" and length > len(kind.arguments):
-        return f"{kind} takes {len(kind.arguments)} elements, not {length}"
-    for part, of_part in zip(value.parts, _types_of_parts(kind, length), strict=False):
+        if kind.name == "tuple" and value.form not in {LiteralForm.LIST, LiteralForm.SET, LiteralForm.MAP}:
+            return ""
+        return f"{_shown(value)} is not of type {kind}"
+    if problem := _length_problem(kind, len(value.parts)):
+        return problem
+    for part, of_part in zip(value.parts, _types_of_parts(kind, len(value.parts)), strict=False):
         if part.form is LiteralForm.NULL and kind.name != "tuple":
             return f"null is no element of a {kind.name}"
         if problem := _problem(schema, of_part, part):
@@ -292,11 +312,21 @@ def _container_problem(schema: Schema, kind: CqlType, value: Literal) -> str:
     return ""
 
 
+def _length_problem(kind: CqlType, length: int) -> str:
+    if kind.name == "vector" and str(length) != kind.arguments[1].name:
+        return f"{kind} takes {kind.arguments[1].name} elements, not {length}"
+    if kind.name == "tuple" and length > len(kind.arguments):
+        return f"{kind} takes {len(kind.arguments)} elements, not {length}"
+    return ""
+
+
 def _types_of_parts(kind: CqlType, length: int) -> Iterator[CqlType]:
+    arguments = kind.arguments
     if kind.name == "tuple":
-        yield from kind.arguments
+        yield from arguments
         return
-    arguments = kind.arguments[:1] if kind.name == "vector" else kind.arguments
+    if kind.name == "vector":
+        arguments = arguments[:1]
     for place in range(length):
         yield arguments[place % len(arguments)]
 
@@ -318,8 +348,12 @@ def _fields_problem(schema: Schema, kind: CqlType, fields: Mapping[str, str], va
 
 
 def _shown(value: Literal) -> str:
-    shown = value.text if len(value.text) <= 40 else f"{value.text[:40]}..."  # noqa: PLR2004 - fits a line
-    return f"{value.form.value} ({shown})" if shown else value.form.value
+    shown = value.text
+    if len(shown) > 40:  # noqa: PLR2004 - fits a line
+        shown = f"{shown[:40]}..."
+    if not shown:
+        return value.form.value
+    return f"{value.form.value} ({shown})"
 
 
 LiteralJudge = Callable[[Literal], str]
@@ -331,8 +365,9 @@ def _any(_: Literal) -> str:
 
 def _within(least: int, most: int) -> LiteralJudge:
     def judge(value: Literal) -> str:
-        in_range = value.form is not LiteralForm.INTEGER or least <= int(value.text) <= most
-        return "" if in_range else f"{value.text} is out of range: from {least} to {most}"
+        if value.form is not LiteralForm.INTEGER or least <= int(value.text) <= most:
+            return ""
+        return f"{value.text} is out of range: from {least} to {most}"
 
     return judge
 
@@ -342,27 +377,35 @@ def _signed(bits: int) -> LiteralJudge:
 
 
 def _finite(value: Literal) -> str:
-    number = value.text.lower().removeprefix("-")
-    return f"{value.text} is no decimal number" if number in {"nan", "infinity"} else _readable(value)
+    if value.text.lower().removeprefix("-") in {"nan", "infinity"}:
+        return f"{value.text} is no decimal number"
+    return _readable(value)
 
 
 def _readable(value: Literal) -> str:
     """A number that no double can hold is refused by the server's parser, whatever its column."""
     is_word = value.text.lower().removeprefix("-") in {"nan", "infinity"}
-    too_great = not is_word and value.form is LiteralForm.FLOAT and float(value.text) in {float("inf"), float("-inf")}
-    return f"{value.text} is greater than any number of CQL" if too_great else ""
+    if not is_word and value.form is LiteralForm.FLOAT and float(value.text) in {float("inf"), float("-inf")}:
+        return f"{value.text} is greater than any number of CQL"
+    return ""
 
 
 def _ascii(value: Literal) -> str:
-    return "" if value.text.isascii() else f"{_shown(value)} is not ASCII"
+    if value.text.isascii():
+        return ""
+    return f"{_shown(value)} is not ASCII"
 
 
 def _whole_bytes(value: Literal) -> str:
-    return f"the blob {value.text[:40]} has half a byte" if len(value.text) % 2 else ""
+    if len(value.text) % 2 == 0:
+        return ""
+    return f"the blob {value.text[:40]} has half a byte"
 
 
 def _version_1(value: Literal) -> str:
-    return "" if value.text[14] == "1" else f"{value.text} is not a UUID of version 1"
+    if value.text[14] == "1":
+        return ""
+    return f"{value.text} is not a UUID of version 1"
 
 
 _ADDRESS_PARTS: Final = 4
@@ -372,17 +415,19 @@ _BYTE_MAX: Final = 255
 def _address(value: Literal) -> str:
     """An IP address; a host's name is left to the server, which looks it up."""
     text = value.text
+    wrong = f"{text!r} is no IP address"
     if ":" in text:
         try:
             IPv6Address(text)
         except AddressValueError:
-            return f"{text!r} is no IP address"
+            return wrong
         return ""
     parts = text.split(".")
-    if text and all(part.isascii() and part.isdigit() for part in parts):
-        wrong = len(parts) > _ADDRESS_PARTS or any(int(part) > _BYTE_MAX for part in parts[:-1])
-        last_max = 256 ** (_ADDRESS_PARTS + 1 - len(parts)) - 1 if len(parts) <= _ADDRESS_PARTS else 0
-        return f"{text!r} is no IP address" if wrong or int(parts[-1]) > last_max else ""
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        return ""
+    too_many = len(parts) > _ADDRESS_PARTS or any(int(part) > _BYTE_MAX for part in parts[:-1])
+    if too_many or int(parts[-1]) >= 256 ** (_ADDRESS_PARTS + 1 - len(parts)):
+        return wrong
     return ""
 
 
@@ -398,13 +443,17 @@ _WHOLE: Final = re.compile(r"[+-]?\d+")
 def _instant(value: Literal) -> str:
     if value.form is LiteralForm.INTEGER or _WHOLE.fullmatch(value.text):
         return _signed(64)(Literal(LiteralForm.INTEGER, value.text))
-    found = _INSTANT.fullmatch(value.text)
+    if not value.text:
+        return ""
     wrong = f"{value.text!r} is no timestamp: write it like '2026-01-31 23:59:59+0000'"
+    found = _INSTANT.fullmatch(value.text)
     if found is None:
-        return wrong if value.text else ""
+        return wrong
     fields = {name: int(digits) for name, digits in found.groupdict().items() if digits}
-    low = not (fields["month"] and fields["day"])
-    return wrong if low or any(number > _FIELD_MAX[name] for name, number in fields.items()) else ""
+    low = not fields["month"] or not fields["day"]
+    if low or any(number > _FIELD_MAX[name] for name, number in fields.items()):
+        return wrong
+    return ""
 
 
 _DAY: Final = re.compile(r"(?P<sign>[+-]?)(?P<year>\d{4,10})-(?P<month>\d{2})-(?P<day>\d{2})")
@@ -428,7 +477,9 @@ def _calendar_day(value: Literal) -> str:
         date(2000 + year % 400, month, day)  # the calendar repeats after 400 years
     except ValueError:
         return f"{value.text!r} is no date: the calendar has no such day"
-    return "" if _FIRST_DAY <= (year, month, day) <= _LAST_DAY else f"{value.text!r} is out of the range of dates"
+    if not _FIRST_DAY <= (year, month, day) <= _LAST_DAY:
+        return f"{value.text!r} is out of the range of dates"
+    return ""
 
 
 _TIME: Final = re.compile(r"(?P<hour>\d{1,2}):(?P<minute>\d{1,2}):(?P<second>\d{1,2})(?:\.\d{1,9})?")
@@ -451,20 +502,26 @@ _NANOS: Final = {"h": 3_600_000_000_000, "m": 60_000_000_000, "s": 1_000_000_000
 
 def _duration(value: Literal) -> str:
     """Each unit once, the longer ones first; months, days and nanoseconds are counted apart."""
-    pairs = [(int(number), unit.lower().replace("\u00b5", "u")) for number, unit in _UNIT.findall(value.text)]
-    places = [_UNITS.index(unit) for _, unit in pairs]
+    places = []
+    amounts: dict[str, int] = {}
+    for number, unit in _UNIT.findall(value.text):
+        name = unit.lower().replace("\u00b5", "u")
+        places.append(_UNITS.index(name))
+        amounts[name] = int(number)
     if places != sorted(set(places)):
         return f"the duration {value.text} names each unit once, the longer ones first"
-    amounts = {unit: number for number, unit in pairs}
     months = amounts.get("y", 0) * 12 + amounts.get("mo", 0)
     days = amounts.get("w", 0) * 7 + amounts.get("d", 0)
     nanos = sum(amounts.get(unit, 0) * length for unit, length in _NANOS.items())
-    fits = max(months, days) < 2**31 and nanos < 2**63
-    return "" if fits else f"the duration {value.text} is out of range"
+    if max(months, days) >= 2**31 or nanos >= 2**63:
+        return f"the duration {value.text} is out of range"
+    return ""
 
 
 def _tiny(value: Literal) -> str:
-    return _whole_bytes(value) if value.form is LiteralForm.BLOB else _signed(8)(value)
+    if value.form is LiteralForm.BLOB:
+        return _whole_bytes(value)
+    return _signed(8)(value)
 
 
 _NUMBERS: Final = frozenset({LiteralForm.INTEGER, LiteralForm.FLOAT})

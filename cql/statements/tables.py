@@ -53,8 +53,10 @@ def interval_problem(options: Mapping[str, str]) -> str:
     texts = [text_of(options.get(name, str(default))) for name, default in _INTERVALS]
     if not all(text.isascii() and text.isdigit() for text in texts):
         return ""
-    least, most = (int(text) for text in texts)
-    return f"max_index_interval ({most}) is less than min_index_interval ({least})" if most < least else ""
+    least, most = map(int, texts)
+    if most >= least:
+        return ""
+    return f"max_index_interval ({most}) is less than min_index_interval ({least})"
 
 
 def _compact_problem(table: Table) -> str:
@@ -110,21 +112,22 @@ class CreateTable(NamedStatement):
 
     def _problem(self, schema: Schema) -> str:
         table = self.table
-        of_columns = (column_problem(schema, column) for column in table.columns)
-        statics = [column.spelling for column in table.columns if column.kind is Kind.STATIC]
-        if problem := next(filter(None, of_columns), ""):
-            return problem
-        by_class = [column.spelling for column in table.columns if column.counts_by_class]
-        if by_class:
-            return (
-                f"the column {by_class[0]} names the class of counters, where CREATE TABLE takes only the type counter"
-            )
-        if statics and not table.clustering:
-            return f"the column {statics[0]} is static, but the table has no clustering column"
+        for column in table.columns:
+            if problem := column_problem(schema, column):
+                return problem
+        for column in table.columns:
+            if column.counts_by_class:
+                name = column.spelling
+                return f"the column {name} names the class of counters, where CREATE TABLE takes only the type counter"
+        for column in table.columns:
+            if column.kind is Kind.STATIC and not table.clustering:
+                return f"the column {column.spelling} is static, but the table has no clustering column"
         if len({column.is_counter for column in table.regular}) > 1:
             return "it mixes counters with other columns"
-        compact = _compact_problem(table) if COMPACT_STORAGE in table.options else ""
-        return compact or option_problem(table, table.literals()) or interval_problem(table.options)
+        problem = ""
+        if COMPACT_STORAGE in table.options:
+            problem = _compact_problem(table)
+        return problem or option_problem(table, table.literals()) or interval_problem(table.options)
 
     def took_effect(self, live: Schema) -> Effect:
         """Whether the table exists with the same key and columns; its options may have been changed since."""
@@ -145,7 +148,9 @@ class DropTable(Drop):
     dangers = (ROWS_GONE,)
 
     def apply(self, schema: Schema) -> Schema:
-        return schema if self.if_exists and self.lacks_table(schema) else self.without(schema)
+        if self.if_exists and self.lacks_table(schema):
+            return schema
+        return self.without(schema)
 
     def without(self, schema: Schema) -> Schema:
         table = self.table_in(schema)
@@ -202,7 +207,8 @@ class SetOptions(NamedStatement):
 
     def apply(self, schema: Schema) -> Schema:
         """The schema after the statement; options are checked before the table's existence, as servers do."""
-        self.must(NO_CLASS if names_no_class(self.options) else "")
+        if names_no_class(self.options):
+            raise self.refused(NO_CLASS)
         if self.if_exists and self.lacks_table(schema):
             return schema
         table = self.table_in(schema)
@@ -231,9 +237,13 @@ class SetOptions(NamedStatement):
 
     def remaining(self, live: Schema) -> Statement | None:
         table = find(live.tables, self.name.spelling)
-        found = table.literals(comment=False) if table else {}
+        if table is None:
+            return None
+        found = table.literals(comment=False)
         due = {option: value for option, value in self.options.items() if not option_says(value, found.get(option, ""))}
-        return replace(self, options=due) if table and due else None
+        if not due:
+            return None
+        return replace(self, options=due)
 
     def _expires_sooner(self, before: Before) -> bool:
         """0 means never, and counts as the greatest."""
@@ -317,15 +327,17 @@ class SetViewOptions(SetOptions):
     verb = "ALTER MATERIALIZED VIEW WITH"
 
     def apply(self, schema: Schema) -> Schema:
-        self.must(NO_CLASS if names_no_class(self.options) else "")
+        if names_no_class(self.options):
+            raise self.refused(NO_CLASS)
         view = find(schema.views, self.name.spelling)
         if view is None:
-            self.must("" if self.if_exists else "there is no such materialized view")
+            if not self.if_exists:
+                raise self.refused("there is no such materialized view")
             return schema
         if text_of(self.options.get("gc_grace_seconds", "")) == "0":
-            self.must("gc_grace_seconds of a view cannot be 0: updates that were not delivered live as long")
+            raise self.refused("gc_grace_seconds of a view cannot be 0: updates that were not delivered live as long")
         if text_of(self.options.get("default_time_to_live", "0")) != "0":
-            self.must("rows of a view expire with the rows of its base table: set default_time_to_live there")
+            raise self.refused("rows of a view expire with the rows of its base table: set default_time_to_live there")
         self.must(option_problem(view.table, self.options))
         return replace(schema, views=put(schema.views, replace(view, table=view.table.with_options(self.options))))
 
@@ -347,13 +359,16 @@ class DropCompactStorage(NamedStatement):
         if self.if_exists and self.lacks_table(schema):
             return schema
         table = self.table_in(schema)
-        self.must("" if COMPACT_STORAGE in table.options else "it has no compact storage")
+        if COMPACT_STORAGE not in table.options:
+            raise self.refused("it has no compact storage")
         kept = {name: literal for name, literal in table.options.items() if name != COMPACT_STORAGE}
         return replace(schema, tables=put(schema.tables, replace(table, options=kept)))
 
     def took_effect(self, live: Schema) -> Effect:
         table = find(live.tables, self.name.spelling)
-        return Effect.alike(self.if_exists) if table is None else Effect.done(COMPACT_STORAGE not in table.options)
+        if table is None:
+            return Effect.alike(self.if_exists)
+        return Effect.done(COMPACT_STORAGE not in table.options)
 
     def may_not_have_run(self, live: Schema) -> bool:
         return self.took_effect(live) is not Effect.APPLIED

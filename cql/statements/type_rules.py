@@ -67,12 +67,16 @@ def mask_problem(column: Column) -> str:
     least, most = _MASK_ARGUMENTS[found["name"]]
     what = f"{column.spelling} cannot be masked with {column.mask}"
     if not least <= len(arguments) <= most:
-        return f"{what}: {found['name']} takes {least if least == most else f'{least} to {most}'} arguments"
+        number = str(least)
+        if least != most:
+            number = f"{least} to {most}"
+        return f"{what}: {found['name']} takes {number} arguments"
     if found["name"] == "mask_hash" and column.type != "blob":
         return f"{what}, which returns a blob"
     if found["name"] in {"mask_inner", "mask_outer"}:
         counts = all(argument.form in {LiteralForm.INTEGER, LiteralForm.NULL} for argument in arguments[:2])
-        return "" if column.type in _TEXTS and counts else f"{what}: it takes a text and two numbers"
+        if column.type not in _TEXTS or not counts:
+            return f"{what}: it takes a text and two numbers"
     if found["name"] == "mask_replace":
         problem = value_problem(EMPTY, column.type, found["arguments"])
         return problem and f"{what}: {problem}"
@@ -120,7 +124,9 @@ def _problems(schema: Schema, parsed: CqlType, *, frozen: bool) -> Iterator[str]
 
 def _element_types(parsed: CqlType) -> tuple[CqlType, ...]:
     """The types between the angle brackets, without the length of a vector."""
-    return parsed.arguments[:1] if parsed.name == "vector" else parsed.arguments
+    if parsed.name == "vector":
+        return parsed.arguments[:1]
+    return parsed.arguments
 
 
 def _inside(outer: CqlType, inner: CqlType, *, frozen: bool) -> Iterator[str]:
@@ -132,8 +138,10 @@ def _inside(outer: CqlType, inner: CqlType, *, frozen: bool) -> Iterator[str]:
         yield f"holds {inner}, which must be frozen there"
     if not frozen and is_user_type(inner):
         yield f"holds the user type {inner}, which must be frozen there"
-    if inner.name == "duration" and (outer.name == "set" or (outer.name == "map" and inner is outer.arguments[0])):
-        yield f"has durations as {'elements' if outer.name == 'set' else 'keys'}, which have no order"
+    if inner.name == "duration" and outer.name == "set":
+        yield "has durations as elements, which have no order"
+    if inner.name == "duration" and outer.name == "map" and inner is outer.arguments[0]:
+        yield "has durations as keys, which have no order"
 
 
 def _is_length(text: str) -> bool:
@@ -163,20 +171,28 @@ def _key_problem(schema: Schema, parsed: CqlType) -> str:
         return "be a counter"
     if parsed.name == "vector":
         return ""  # servers look at no element of it
-    return "hold durations, which have no order" if holds(schema, parsed, "duration") else ""
+    if holds(schema, parsed, "duration"):
+        return "hold durations, which have no order"
+    return ""
 
 
 def holds(schema: Schema, parsed: CqlType, name: str) -> bool:
     """Whether the type, or any inside it (fields of user types too), has that name."""
     if parsed.name == name:
         return True
-    user_type = find(schema.types, parsed.name) if is_user_type(parsed) else None
-    fields = [parse_type(kind) for _, kind in user_type.fields] if user_type else []
-    return any(holds(schema, inner, name) for inner in (*parsed.arguments, *fields))
+    inside = list(parsed.arguments)
+    if is_user_type(parsed):
+        user_type = find(schema.types, parsed.name)
+        if user_type is not None:
+            inside.extend(parse_type(kind) for _, kind in user_type.fields)
+    return any(holds(schema, inner, name) for inner in inside)
 
 
 def user_types_in(texts: Iterable[str]) -> frozenset[str]:
-    names = frozenset(name for text in texts for name in names_in(text)) - NATIVE_TYPES - _BUILT
+    names: set[str] = set()
+    for text in texts:
+        names.update(names_in(text))
+    names -= NATIVE_TYPES | _BUILT
     return frozenset(name for name in names if not name.isdigit() and not name.startswith("'"))
 
 
@@ -186,9 +202,10 @@ def uses_type(schema: Schema, kind: str, name: str) -> bool:
 
 def expanded(schema: Schema, parsed: CqlType) -> CqlType:
     """The type with a tuple in place of each user type, as servers remember dropped columns."""
-    user_type = find(schema.types, parsed.name) if is_user_type(parsed) else None
-    if user_type is not None:
-        return CqlType("tuple", tuple(expanded(schema, parse_type(kind)) for _, kind in user_type.fields))
+    if is_user_type(parsed):
+        user_type = find(schema.types, parsed.name)
+        if user_type is not None:
+            return CqlType("tuple", tuple(expanded(schema, parse_type(kind)) for _, kind in user_type.fields))
     return CqlType(parsed.name, tuple(expanded(schema, inner) for inner in parsed.arguments))
 
 

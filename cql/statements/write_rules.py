@@ -3,7 +3,7 @@
 Source: the answers of Cassandra 4.1 and 5.0, which a test compares with this module.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -60,7 +60,9 @@ def _element_problem(schema: Schema, column: Column, change: CellChange) -> str:
 
 def _key_type(kind: CqlType) -> str:
     """The type of the value between the brackets after a collection."""
-    return "int" if kind.name == "list" else str(kind.arguments[0])
+    if kind.name == "list":
+        return "int"
+    return str(kind.arguments[0])
 
 
 def _is_negative(text: str) -> bool:
@@ -112,12 +114,14 @@ def _count_problem(schema: Schema, change: CellChange) -> str:
 
 def condition_problem(schema: Schema, column: Column, relation: Compared) -> str:
     """Why the server refuses a condition of IF on the column; "" where nothing shows that it would."""
-    kind = parse_type(column.type)
-    bare = kind.arguments[0] if kind.name == "frozen" else kind
     if relation.operator in {"LIKE", "IS NOT NULL"}:
         return f"no IF has {relation.operator}"
+    kind = parse_type(column.type)
     if kind.name.startswith("'"):
         return ""
+    bare = kind
+    if kind.name == "frozen":
+        bare = kind.arguments[0]
     problem = ""
     if "CONTAINS" in relation.operator:
         problem = _contains_problem(schema, bare, relation)
@@ -144,7 +148,9 @@ def _index_problem(kind: CqlType, element: str) -> str:
     """Why the text between the brackets is no index or key; servers let frozen lists pass with a negative index."""
     if parse_literal(element).form is LiteralForm.NULL:
         return "null is neither an index nor a key"
-    return f"{element} is no index of a list" if kind.name == "list" and _is_negative(element) else ""
+    if kind.name == "list" and _is_negative(element):
+        return f"{element} is no index of a list"
+    return ""
 
 
 def _compared_element_problem(schema: Schema, kind: CqlType, relation: Compared) -> str:
@@ -158,10 +164,12 @@ def _compared_field_problem(schema: Schema, kind: CqlType, relation: Compared) -
     if kind.name in NATIVE_TYPES or not is_user_type(kind):
         return f"{kind} has no fields"
     user_type = find(schema.types, kind.name)
-    fields = dict(user_type.normal_fields) if user_type else {}
-    if user_type and relation.field_name not in fields:
+    if user_type is None:
+        return ""
+    fields = dict(user_type.normal_fields)
+    if relation.field_name not in fields:
         return f"the user type {kind} has no field {relation.field_name}"
-    return _compared_value_problem(schema, fields[relation.field_name], relation) if fields else ""
+    return _compared_value_problem(schema, fields[relation.field_name], relation)
 
 
 def _compared_value_problem(schema: Schema, kind: str, relation: Compared) -> str:
@@ -169,13 +177,17 @@ def _compared_value_problem(schema: Schema, kind: str, relation: Compared) -> st
     if relation.operator not in _LISTS_OF_VALUES:
         return value_problem(schema, kind, relation.value)
     count = len(parse_literal(relation.value).parts)
-    return value_problem(schema, f"tuple<{','.join([kind] * count)}>", relation.value) if count else ""
+    if not count:
+        return ""
+    return value_problem(schema, f"tuple<{','.join([kind] * count)}>", relation.value)
 
 
 def _slice_problem(kind: CqlType, relation: Compared) -> str:
     if parse_literal(relation.value).form is LiteralForm.NULL:
         return f"null cannot be compared by {relation.operator}"
-    return "durations have no order" if kind.name == "duration" else ""
+    if kind.name == "duration":
+        return "durations have no order"
+    return ""
 
 
 TTL_MAX = 630_720_000
@@ -197,9 +209,9 @@ class WriteKind(Enum):
 
 def write_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
     """Why the server refuses the write; "" where nothing shows that it would."""
-    unknown = [name for name in write.columns if name not in table]
-    if unknown:
-        return f"the table has no column {spelled(unknown[0])}"
+    for name in write.columns:
+        if name not in table:
+            return f"the table has no column {spelled(name)}"
     return (
         _amount_problem(write)
         or _counter_problem(write, table)
@@ -232,19 +244,21 @@ def _counter_problem(write: "WriteRows", table: Table) -> str:
         return "counters are written by UPDATE alone"
     if write.timestamp is not None or write.ttl is not None:
         return "counters take neither a TIMESTAMP nor a TTL"
-    return "counters take no IF" if write.conditional else ""
+    if write.conditional:
+        return "counters take no IF"
+    return ""
 
 
 def _column_problem(write: "WriteRows", table: Table) -> str:
     """Why it cannot write or delete these columns."""
-    written = [table.column(name) for name in write.columns]
-    keys = [column.spelling for column in written if column.in_key]
+    written = list(map(table.column, write.columns))
     if write.change is WriteKind.INSERT:
         return _insert_problem(write, table, written)
-    if keys and write.change is WriteKind.UPDATE:
-        return f"{keys[0]} is part of the key, which no UPDATE sets"
-    if keys:
-        return f"{keys[0]} is part of the key, which is deleted only with its row"
+    for column in written:
+        if column.in_key and write.change is WriteKind.UPDATE:
+            return f"{column.spelling} is part of the key, which no UPDATE sets"
+        if column.in_key:
+            return f"{column.spelling} is part of the key, which is deleted only with its row"
     return ""
 
 
@@ -253,25 +267,24 @@ def _insert_problem(write: "WriteRows", table: Table, written: Sequence[Column])
         return _json_key_problem(write.json, table)
     if not written or COMPACT_STORAGE in table.options:
         return ""
+    needed = table.key
     others = [column for column in written if not column.in_key]
-    only_static = bool(others) and all(column.kind is Kind.STATIC for column in others)
-    needed = table.partition if only_static else table.key
-    lacking = [column.spelling for column in needed if column not in written]
-    if lacking:
-        return f"it lacks {lacking[0]}, which is part of the key"
-    null = [
-        column.spelling
-        for column in table.key
-        if parse_literal(write.values.get(column.name, "")).form is LiteralForm.NULL
-    ]
-    return f"{null[0]} is part of the key, which cannot be null" if null else ""
+    if others and all(column.kind is Kind.STATIC for column in others):
+        needed = table.partition
+    for column in needed:
+        if column not in written:
+            return f"it lacks {column.spelling}, which is part of the key"
+    for column in table.key:
+        if parse_literal(write.values.get(column.name, "")).form is LiteralForm.NULL:
+            return f"{column.spelling} is part of the key, which cannot be null"
+    return ""
 
 
 def _json_key_problem(values: Mapping[str, object], table: Table) -> str:
     """Why the object of INSERT ... JSON names no row: what it leaves out is null."""
-    null = [column.spelling for column in table.key if values.get(column.name) is None]
-    if null:
-        return f"{null[0]} is part of the key, which cannot be null"
+    for column in table.key:
+        if values.get(column.name) is None:
+            return f"{column.spelling} is part of the key, which cannot be null"
     if len(table.partition) == 1 and values[table.partition[0].name] == "":
         return f"{table.partition[0].spelling} is the whole partition key, which cannot be empty"
     return ""
@@ -287,11 +300,11 @@ def _where_problem(write: "WriteRows", table: Table) -> str:
     twice = restricted_twice(write.where)
     if twice:
         return f"its WHERE restricts {twice} twice"
-    exact = {name for compared in write.where if compared.operator in _EXACT for name in compared.columns}
+    exact = _columns_under(_EXACT, write.where)
     lacking = [column.spelling for column in table.partition if column.name not in exact]
     if lacking:
         return f"its WHERE must say which {lacking[0]}, as part of the partition key"
-    written = [table.column(name) for name in write.columns]
+    written = list(map(table.column, write.columns))
     only_static = bool(written) and all(column.kind is Kind.STATIC for column in written)
     whole = write.change is WriteKind.UPDATE or bool(written) or write.conditional
     open_keys = [column.spelling for column in table.clustering if column.name not in exact]
@@ -301,32 +314,47 @@ def _where_problem(write: "WriteRows", table: Table) -> str:
     return _rows_problem(write, table, only_static=only_static)
 
 
+def _columns_under(operators: Container[str], relations: Sequence[Compared]) -> list[str]:
+    """The columns that are compared by one of these operators; a column once for each comparison."""
+    names: list[str] = []
+    for relation in relations:
+        if relation.operator in operators:
+            names.extend(relation.columns)
+    return names
+
+
 def _compares_rows(write: "WriteRows", table: Table) -> bool:
     """Whether its IF compares columns that are not static."""
-    compared = [name for relation in write.only_if for name in relation.columns]
-    return any(name in table and table.column(name).kind is not Kind.STATIC for name in compared)
+    for relation in write.only_if:
+        for name in relation.columns:
+            if name in table and table.column(name).kind is not Kind.STATIC:
+                return True
+    return False
 
 
 def _rows_problem(write: "WriteRows", table: Table, *, only_static: bool) -> str:
     """Why it cannot write to the rows that its WHERE names."""
-    lists = [name for relation in write.where if relation.operator == "IN" for name in relation.columns]
+    lists = _columns_under({"IN"}, write.where)
     if write.conditional and lists:
         return f"a write with IF is for one row, and its WHERE lists several {table.column(lists[0]).spelling}"
+    if not only_static or write.conditional:
+        return ""
     clustering = {column.name for column in table.clustering}
-    named = [name for relation in write.where for name in relation.columns if name in clustering]
-    if only_static and named and not write.conditional:
-        return f"it writes only static columns, so its WHERE cannot name {table.column(named[0]).spelling}"
+    for relation in write.where:
+        for name in relation.columns:
+            if name in clustering:
+                return f"it writes only static columns, so its WHERE cannot name {table.column(name).spelling}"
     return ""
 
 
 def _relation_problem(relation: Compared, table: Table) -> str:
-    unknown = [name for name in relation.columns if name not in table]
-    if unknown:
-        return f"the table has no column {unknown[0]}"
-    columns = [table.column(name) for name in relation.columns]
-    others = [column.spelling for column in columns if not column.in_key]
-    if others:
-        return f"its WHERE names {others[0]}, which is not part of the key"
+    for name in relation.columns:
+        if name not in table:
+            return f"the table has no column {name}"
+    columns = list(map(table.column, relation.columns))
+    for column in columns:
+        if not column.in_key:
+            return f"its WHERE names {column.spelling}, which is not part of the key"
     if relation.left is LeftSide.TOKEN:
         return "its WHERE compares a token, which only SELECT does"
     if relation.operator in _NEVER:
@@ -343,11 +371,14 @@ def restricted_twice(where: Sequence[Compared]) -> str:
     for relation in where:
         for name in relation.columns:
             seen[name] = seen.get(name, 0) + 1
-    exact = [name for relation in where if relation.operator in _EXACT for name in relation.columns]
+    exact = _columns_under(_EXACT, where)
     for bounds in (_LOWER_BOUNDS, _UPPER_BOUNDS):
-        bounded = [name for relation in where if relation.operator in bounds for name in relation.columns]
+        bounded = _columns_under(bounds, where)
         exact += [name for name in bounded if bounded.count(name) > 1]
-    return next((name for name in exact if seen[name] > 1), "")
+    for name in exact:
+        if seen[name] > 1:
+            return name
+    return ""
 
 
 def _if_problem(write: "WriteRows", table: Table) -> str:
@@ -381,10 +412,11 @@ def _value_problem(write: "WriteRows", schema: Schema, table: Table) -> str:
 def _tiny_key_problem(column: Column, text: str) -> str:
     """Why a blob is no tinyint of a key; in other columns servers take blobs of any length."""
     value = parse_literal(text)
-    wrong = (
-        column.in_key and column.type == "tinyint" and value.form is LiteralForm.BLOB and len(value.text) != _ONE_BYTE
-    )
-    return f"the blob {value.text} is not one byte" if wrong else ""
+    if not column.in_key or column.type != "tinyint":
+        return ""
+    if value.form is not LiteralForm.BLOB or len(value.text) == _ONE_BYTE:
+        return ""
+    return f"the blob {value.text} is not one byte"
 
 
 _ONE_BYTE = len("0x00")
@@ -400,8 +432,10 @@ def _comparison_problem(write: "WriteRows", schema: Schema, table: Table) -> str
     for relation in (*write.where, *write.only_if):
         if problem := compared_problem(relation, schema, table):
             return problem
-    nulls = [relation for relation in write.where if _has_null(relation)]
-    return f"its WHERE compares {nulls[0].columns[0]} with null" if nulls else ""
+    for relation in write.where:
+        if _has_null(relation):
+            return f"its WHERE compares {relation.columns[0]} with null"
+    return ""
 
 
 def _has_null(relation: Compared) -> bool:
@@ -413,7 +447,7 @@ def compared_problem(relation: Compared, schema: Schema, table: Table) -> str:
     """Why a value that whole columns are compared with is not of the columns' type."""
     if relation.left in {LeftSide.PART, LeftSide.TOKEN} or "CONTAINS" in relation.operator:
         return ""
-    columns = [table.column(name) for name in relation.columns]
+    columns = list(map(table.column, relation.columns))
     kind = columns[0].type
     if relation.left is LeftSide.TUPLE:
         kind = f"tuple<{','.join(column.type for column in columns)}>"

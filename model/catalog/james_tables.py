@@ -128,7 +128,10 @@ def may_name_blobs(column: str) -> bool:
 
 def naming_blobs(table: Table) -> tuple[Column, ...]:
     """The table's text columns that may refer to blobs; empty for a table that stores blobs itself."""
-    named = () if table.name in _STORES else table.columns
+    if table.name in _STORES:
+        return ()
     return tuple(
-        column for column in named if may_name_blobs(column.name) and TEXTS & set(re.findall(r"\w+", column.type))
+        column
+        for column in table.columns
+        if may_name_blobs(column.name) and TEXTS & set(re.findall(r"\w+", column.type))
     )

@@ -77,9 +77,16 @@ def windows_over(seconds: int, slice_seconds: int) -> tuple[int, int]:
 
 def window_compaction(seconds: int) -> Compaction:
     """TWCS with a window of that length (whole minutes), in the largest unit that fits."""
-    unit, name = next(((unit, name) for unit, name in _WINDOW_UNITS if seconds % unit == 0), _WINDOW_UNITS[-1])
+    unit, name = _window_unit(seconds)
     options = {"compaction_window_unit": name, "compaction_window_size": str(max(1, seconds // unit))}
     return Compaction("TimeWindowCompactionStrategy", options)
+
+
+def _window_unit(seconds: int) -> tuple[int, str]:
+    for unit, name in _WINDOW_UNITS:
+        if seconds % unit == 0:
+            return unit, name
+    return _WINDOW_UNITS[-1]
 
 
 OPEN_WINDOW_SSTABLES: Final = 4
@@ -98,4 +105,7 @@ def _sstables(ttl: int, window: int) -> int:
 
 
 def _bloom_chance(sstables: int) -> float:
-    return next((chance for chance in BLOOM_CHANCES if sstables * chance <= FALSE_READS_MAX), BLOOM_CHANCES[-1])
+    for chance in BLOOM_CHANCES:
+        if sstables * chance <= FALSE_READS_MAX:
+            return chance
+    return BLOOM_CHANCES[-1]

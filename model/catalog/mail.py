@@ -173,8 +173,13 @@ SCHEMA = Schema(MAIL_TYPES, MAIL_TABLES + BESIDE_TABLES + QUEUE_TABLES)
 
 def compacted(tables: Iterable[Table], choice: CompactionChoice) -> tuple[Table, ...]:
     """The tables with the chosen compaction wherever the choice is open."""
-    chosen = MESSAGE_COMPACTIONS[choice]
-    return tuple(replace(table, compaction=chosen) if table.compaction == TWCS_MESSAGES else table for table in tables)
+    found = []
+    for table in tables:
+        if table.compaction == TWCS_MESSAGES:
+            found.append(replace(table, compaction=MESSAGE_COMPACTIONS[choice]))
+        else:
+            found.append(table)
+    return tuple(found)
 
 
 _BY_MAILBOX = (("mailboxid", "mailboxid"),)

@@ -76,7 +76,9 @@ def queue_tables_of(live: Schema, keyspace: str) -> OwnTables:
 
 def time_to_live(table: Table | None) -> int:
     """Default time to live of the table in seconds; 0: rows never expire."""
-    return int(text_of(table.options.get("default_time_to_live", "0"))) if table else 0
+    if table is None:
+        return 0
+    return int(text_of(table.options.get("default_time_to_live", "0")))
 
 
 def _mend(keyspace: str, live: Schema) -> str:
@@ -90,7 +92,9 @@ def _mend(keyspace: str, live: Schema) -> str:
 
 
 def _missing(tables: Iterable[Table], live: Schema) -> Iterator[str]:
-    return (table.spelling for table in tables if live.table(table.name) is None)
+    for table in tables:
+        if live.table(table.name) is None:
+            yield table.spelling
 
 
 def _otherwise(tables: Iterable[Table], live: Schema) -> Iterator[str]:
@@ -99,7 +103,8 @@ def _otherwise(tables: Iterable[Table], live: Schema) -> Iterator[str]:
         if found is None:
             continue
         if [_key_part(key) for key in found.key] != [_key_part(key) for key in table.key]:
-            yield f"{table.spelling} with the key ({', '.join(column.spelling for column in table.key)})"
+            key = ", ".join(column.spelling for column in table.key)
+            yield f"{table.spelling} with the key ({key})"
             continue
         for column in table.columns:
             if column.name not in found or _type(found.column(column.name)) != _type(column):

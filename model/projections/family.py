@@ -31,8 +31,10 @@ class Family:
     @property
     def projections(self) -> tuple[Projection, ...]:
         """Every projection, the mirror first."""
-        content = (self.content,) if self.content else ()
-        return (self.mirror, *self.filters, *self.unions, *self.counts, *content)
+        every = [self.mirror, *self.filters, *self.unions, *self.counts]
+        if self.content:
+            every.append(self.content)
+        return tuple(every)
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -43,20 +45,26 @@ class Family:
     def columns_read(self) -> Mapping[str, tuple[Table, tuple[str, ...]]]:
         """The tables that a check reads, by spelling, each with its columns in declared order."""
         read = {self.truth.spelling: (self.truth, self.truth_columns)}
-        return read | {projection.name: (projection.table, projection.read_columns) for projection in self.projections}
+        for projection in self.projections:
+            read[projection.name] = (projection.table, projection.read_columns)
+        return read
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """Every condition that some projection puts on a truth row, without duplicates."""
         asked = [projection.when for projection in self.filters]
-        asked += [when for counts in self.counts for _, when in counts.counters if when is not None]
+        for counts in self.counts:
+            asked += [when for _, when in counts.counters if when is not None]
         return tuple(dict.fromkeys(asked))
 
     @property
     def truth_columns(self) -> tuple[str, ...]:
         """Truth columns that a check reads: keys, compared and required columns, and columns of conditions."""
         theirs = self.mirror.truth_names
-        wanted = {theirs.get(column.name, column.name) for column in self.mirror.compared}
-        wanted |= {column.name for column in self.truth.key} | set(self.mirror.required)
-        wanted = wanted.union(*(projection.truth_columns for projection in self.projections))
+        wanted = {column.name for column in self.truth.key}
+        wanted.update(self.mirror.required)
+        for column in self.mirror.compared:
+            wanted.add(theirs.get(column.name, column.name))
+        for projection in self.projections:
+            wanted.update(projection.truth_columns)
         return tuple(name for name in self.truth.names if name in wanted)

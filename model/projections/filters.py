@@ -14,6 +14,7 @@ from mailmend.model.operations import (
     Scan,
     Seen,
     Write,
+    cells_of,
 )
 from mailmend.model.projections.projection import (
     DAY_MICROS,
@@ -40,7 +41,9 @@ class ContentSymptoms(NamedTuple):
 
 def _judge_content(seen: ContentSymptoms) -> Verdict:
     """The mirror reports a truth without content, per place; here only content that no truth names is found."""
-    return Verdict.LEAK if seen.in_projection and not seen.in_truth else Verdict.AGREE
+    if seen.in_projection and not seen.in_truth:
+        return Verdict.LEAK
+    return Verdict.AGREE
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,9 @@ def _judge(seen: FilterSymptoms) -> Verdict:
         wanted = seen.wanted
     if wanted == seen.in_projection:
         return Verdict.AGREE
-    return Verdict.PROJECT if wanted else Verdict.WITHDRAW
+    if wanted:
+        return Verdict.PROJECT
+    return Verdict.WITHDRAW
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +130,16 @@ class Filter(Projection):
         seen = Projection.looked_at(self, look, rows, accept_torn=accept_torn)
         if seen.projected is None:
             return seen
-        beside = seen.truths[0] if seen.truths else seen.mirrored
+        beside = seen.mirrored
+        if seen.truths:
+            beside = seen.truths[0]
         return replace(seen, projected=self.lasting_with(seen.projected, beside))
 
     def lasting_with(self, seen: Seen, beside: Seen | None) -> Seen:
         """The filter's row, which shows no TTL itself, with the expiry of the truth's row or of the mirror's."""
-        ends_at = beside.ends_at if beside else None
+        if beside is None:
+            return seen
+        ends_at = beside.ends_at
         if ends_at is None:
             return seen
         return replace(seen, expires_at=dict.fromkeys((column.name for column in self.table.key), ends_at))
@@ -158,29 +167,37 @@ class Filter(Projection):
     def truth_rows(self, finding: "Finding") -> tuple[Seen, ...]:
         """The truth rows, reduced to the place and the column that decides whether a filter row must exist."""
         asked = self.when.column
-        return tuple(
-            Seen(
-                {own: seen.row.get(theirs) for own, theirs in self.key} | {asked: seen.row.get(asked)},
-                {name: at for name, at in seen.written_at.items() if name == asked},
-            )
-            for seen in finding.truths
-        )
+        rows = []
+        for seen in finding.truths:
+            row = {own: seen.row.get(theirs) for own, theirs in self.key}
+            row[asked] = seen.row.get(asked)
+            written_at = {}
+            if asked in seen.written_at:
+                written_at[asked] = seen.written_at[asked]
+            rows.append(Seen(row, written_at))
+        return tuple(rows)
 
     def differing(self, truth: Row, other: Row) -> frozenset[str]:
         """The column of the condition: a filter row claims that it holds."""
         asked = self.when.column
         demanded = asked not in other or self.when.holds(other)
-        return frozenset() if self.when.holds(truth) is demanded else frozenset({asked})
+        if self.when.holds(truth) is demanded:
+            return frozenset()
+        return frozenset({asked})
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks both
-        return self.key_row(finding, at, self._ends_at(look.truths[0]) if look.truths else None)
+        ends_at = None
+        if look.truths:
+            ends_at = self._ends_at(look.truths[0])
+        return self.key_row(finding, at, ends_at)
 
     def _ends_at(self, truth: Seen) -> int | None:
         """When the filter's row is no longer demanded, in seconds since 1970: with the truth, or with its condition."""
         asked = self.when.column
-        decides = truth.expires_at.get(asked) if truth.row.get(asked) else None
-        instants = [instant for instant in (truth.ends_at, decides) if instant is not None]
-        return min(instants, default=None)
+        if not truth.row.get(asked):
+            return truth.ends_at
+        instants = (truth.ends_at, truth.expires_at.get(asked))
+        return min((instant for instant in instants if instant is not None), default=None)
 
     def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | MovedVerdict | None:
         """Restoring a row that was removed with a quarantined truth depends on that truth's own before-image."""
@@ -200,7 +217,9 @@ def _judge_group(seen: GroupSymptoms) -> Verdict:
     """What is missing in a group is added; surplus elements (of a union) are fine."""
     if seen.covered:
         return Verdict.AGREE
-    return Verdict.AMEND if seen.in_projection else Verdict.PROJECT
+    if seen.in_projection:
+        return Verdict.AMEND
+    return Verdict.PROJECT
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,12 +284,14 @@ class Union(Group):
         return min(one, other)
 
     def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> Shortfall | None:
-        missing = demands.keys() - set(held)
+        missing = frozenset(demands.keys() - set(held))
+        if not missing:
+            return None
         truths = tuple(demands[element] for element in missing)
-        return Shortfall({self.column: frozenset(missing)}, truths) if missing else None
+        return Shortfall({self.column: missing}, truths)
 
     def elements(self, seen: Seen | None) -> frozenset[Any]:
-        return frozenset((seen.row.get(self.column) if seen else None) or ())
+        return frozenset(cells_of(seen).get(self.column) or ())
 
     def near_reads(self, family: "Family", key: Key) -> list[Read]:  # noqa: ARG002 - filters ask the mirror too
         """A read of the union's own row, without write times: newer elements in it do no harm."""
@@ -288,30 +309,41 @@ class Union(Group):
         by_instant: dict[int, set[Any]] = {}
         for element in elements:
             ends_at = self._ends_at(element, holders)
-            group = staying if ends_at is None else by_instant.setdefault(ends_at, set())
-            group.add(element)
-        expiring = [
-            Seen({self.column: frozenset(by_instant[instant])}, expires_at={self.column: instant})
-            for instant in sorted(by_instant)
-        ]
-        if expiring and not staying:
-            return tuple(expiring)
-        return (Seen({self.column: frozenset(staying)}), *expiring)
+            if ends_at is None:
+                staying.add(element)
+            else:
+                by_instant.setdefault(ends_at, set()).add(element)
+        groups = []
+        if staying or not by_instant:
+            groups.append(Seen({self.column: frozenset(staying)}))
+        for instant in sorted(by_instant):
+            expiring = frozenset(by_instant[instant])
+            groups.append(Seen({self.column: expiring}, expires_at={self.column: instant}))
+        return tuple(groups)
 
     def _ends_at(self, element: Any, holders: Sequence[Seen]) -> int | None:
         """When the last truth row that holds the element loses it; None: never, or no row that holds it is known."""
-        lives = [self._life(seen) for seen in holders if element in self.elements(seen)]
-        known = [instant for instant in lives if instant is not None]
-        return max(known, default=None) if len(known) == len(lives) else None
+        lives = []
+        for seen in holders:
+            if element in self.elements(seen):
+                life = self._life(seen)
+                if life is None:
+                    return None
+                lives.append(life)
+        return max(lives, default=None)
 
     def _life(self, truth: Seen) -> int | None:
         """When a truth row loses its elements; before Cassandra 5, which shows no TTL of sets, when the row ends."""
-        is_shown = self.column in truth.written_at
-        return truth.expires_at.get(self.column) if is_shown else truth.ends_at
+        if self.column in truth.written_at:
+            return truth.expires_at.get(self.column)
+        return truth.ends_at
 
     def gathered(self, truths: Sequence[Seen]) -> frozenset[Any]:
         """The elements of several rows."""
-        return frozenset[Any]().union(*(self.elements(seen) for seen in truths))
+        elements: set[Any] = set()
+        for seen in truths:
+            elements.update(self.elements(seen))
+        return frozenset(elements)
 
     def lasting(self, look: "Look", holders: Sequence[Seen]) -> "Look":
         """The look with the expiry of its elements by these truth rows; without rows no element expires."""
@@ -336,7 +368,9 @@ class Union(Group):
     def differing(self, truth: Row, other: Row) -> frozenset[str]:
         """The set column, where the row lacks an element of the truth; surplus elements are no difference."""
         missing = set(truth.get(self.column) or ()) - set(other.get(self.column) or ())
-        return frozenset({self.column}) if missing else frozenset()
+        if not missing:
+            return frozenset()
+        return frozenset({self.column})
 
     def wanted(self, look: "Look") -> dict[str, Any]:
         return {self.column: self.gathered(look.truths)}
@@ -347,8 +381,11 @@ class Union(Group):
     def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
         if after is None:
             return None
-        new = frozenset(after.get(self.column) or ()) - frozenset((before or {}).get(self.column) or ())
-        return Change(self.table, self.key_of(after), add={self.column: new}, at=stamp) if new else None
+        old = before or {}
+        new = frozenset(after.get(self.column) or ()) - frozenset(old.get(self.column) or ())
+        if not new:
+            return None
+        return Change(self.table, self.key_of(after), add={self.column: new}, at=stamp)
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks for it
         missing = self.gathered(look.truths) - self.elements(look.projected)
@@ -356,12 +393,13 @@ class Union(Group):
 
     def _additions(self, key: Key, truths: Sequence[Seen], wanted: frozenset[Any], at: int) -> tuple[Change, ...]:
         """One write for each instant at which some of the wanted elements expire."""
-        parts = ((self.elements(seen) & wanted, seen.expires_at.get(self.column)) for seen in truths)
-        return tuple(
-            Change(self.table, key, add={self.column: elements}, at=at, expires_at=ends_at)
-            for elements, ends_at in parts
-            if elements
-        )
+        additions = []
+        for seen in truths:
+            elements = self.elements(seen) & wanted
+            if elements:
+                ends_at = seen.expires_at.get(self.column)
+                additions.append(Change(self.table, key, add={self.column: elements}, at=at, expires_at=ends_at))
+        return tuple(additions)
 
     def take_back(self, image: "Finding", look: "Look", at: int, origin: "Finding | None") -> "Finding":  # noqa: ARG002 - a mirror asks for it
         """Remove the elements that the run added, and add those that it removed (as an undo). Other additions stay.
@@ -376,8 +414,11 @@ class Union(Group):
         now = replace(image, projected=look.projected, result=None, error=None)
         if not added and not taken:
             return replace(now, truths=look.truths, verdict=Verdict.AGREE)
-        removals = (Change(self.table, image.suspect.key, take={self.column: added}, at=at + 1),) if added else ()
-        return replace(now, writes=(*removals, *self._additions(image.suspect.key, image.truths, taken, at + 1)))
+        writes: list[Change] = []
+        if added:
+            writes.append(Change(self.table, image.suspect.key, take={self.column: added}, at=at + 1))
+        writes.extend(self._additions(image.suspect.key, image.truths, taken, at + 1))
+        return replace(now, writes=tuple(writes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,8 +438,11 @@ class Counts(Group):
 
     @property
     def truth_columns(self) -> frozenset[str]:
-        conditions = (when.column for _, when in self.counters if when)
-        return frozenset((*conditions, *(column for _, column in self.key)))
+        columns = {column for _, column in self.key}
+        for _, when in self.counters:
+            if when:
+                columns.add(when.column)
+        return frozenset(columns)
 
     @property
     def own_columns(self) -> frozenset[str]:
@@ -414,10 +458,14 @@ class Counts(Group):
         return sure + also_sure, perhaps + also_perhaps
 
     def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> Shortfall | None:
-        names = [name for name, _ in self.counters]
-        sure, uncertain = ({name: demands.get(name, (0, 0))[part] for name in names} for part in (0, 1))
-        row = dict(zip(names, held, strict=False))
-        return None if within(sure, uncertain, row) else Shortfall(sure)
+        sure: dict[str, int] = {}
+        uncertain: dict[str, int] = {}
+        for name, _ in self.counters:
+            sure[name], uncertain[name] = demands.get(name, (0, 0))
+        row = dict(zip(sure, held, strict=False))
+        if within(sure, uncertain, row):
+            return None
+        return Shortfall(sure)
 
     def deltas_of(self, truth: Row) -> dict[str, int]:
         """What one truth row adds to each counter."""
@@ -426,12 +474,12 @@ class Counts(Group):
     def covered(self, look: "Look") -> bool:
         sure = self._totals(look.truths)
         open_ = self._totals(look.uncertain)
-        return within(sure, open_, look.projected.row if look.projected else {})
+        return within(sure, open_, cells_of(look.projected))
 
     def truth_rows(self, finding: "Finding") -> tuple[Seen, ...]:
         """The counters that the truth demands; empty while the group's rows differ, as they are not counted then."""
         wanted = finding.suspect.wanted
-        now = finding.projected.row if finding.projected else {}
+        now = cells_of(finding.projected)
         counted = {name: wanted[name] for name, _ in self.counters if name in wanted}
         if all((now.get(name) or 0) == number for name, number in counted.items()):
             return ()
@@ -441,8 +489,11 @@ class Counts(Group):
         return frozenset(name for name, _ in self.counters if (truth.get(name) or 0) != (other.get(name) or 0))
 
     def _totals(self, truths: Sequence[Seen]) -> dict[str, int]:
-        deltas = [self.deltas_of(seen.row) for seen in truths]
-        return {name: sum(delta[name] for delta in deltas) for name, _ in self.counters}
+        totals = dict.fromkeys((name for name, _ in self.counters), 0)
+        for seen in truths:
+            for name, delta in self.deltas_of(seen.row).items():
+                totals[name] += delta
+        return totals
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - not by row
         """Always None: counters carry no timestamp."""

@@ -86,19 +86,25 @@ def merged(suspects: Iterable[Suspect]) -> list[Suspect]:
     found: dict[tuple[str, Key], Suspect] = {}
     for suspect in suspects:
         place = (suspect.projection, suspect.key)
-        found[place] = _joined(found[place], suspect) if place in found else suspect
+        if place in found:
+            found[place] = _joined(found[place], suspect)
+        else:
+            found[place] = suspect
     return list(found.values())
 
 
 def _joined(one: Suspect, other: Suspect) -> Suspect:
     ids = tuple(dict.fromkeys((*one.truth_ids, *other.truth_ids)))
-    names = {*one.wanted, *other.wanted}
-    wanted = {name: frozenset(one.wanted.get(name, ())) | frozenset(other.wanted.get(name, ())) for name in names}
+    wanted = {}
+    for name in {*one.wanted, *other.wanted}:
+        wanted[name] = frozenset(one.wanted.get(name, ())) | frozenset(other.wanted.get(name, ()))
     return replace(one, truth_ids=ids, wanted=wanted)
 
 
 def _newest(truths: tuple[Seen, ...], projected: Seen | None) -> int | None:
-    times = [seen.newest for seen in (*truths, *((projected,) if projected else ()))]
+    times = [seen.newest for seen in truths]
+    if projected:
+        times.append(projected.newest)
     return max((time for time in times if time is not None), default=None)
 
 
@@ -151,28 +157,35 @@ class Look:
     @property
     def soonest(self) -> int | None:
         """When the first visible cell of the pair expires, in seconds since 1970; None where none does."""
-        pair = (*self.truths, *((self.projected,) if self.projected else ()))
-        return min((instant for seen in pair for instant in seen.expires_at.values()), default=None)
+        instants: list[int] = []
+        for seen in self.truths:
+            instants.extend(seen.expires_at.values())
+        if self.projected:
+            instants.extend(self.projected.expires_at.values())
+        return min(instants, default=None)
 
     @property
     def named(self) -> tuple[Key, ...]:
         """Partition keys of the truth that the latest reads name; a half-written row names none."""
         row = self.projection.lead_row(self)
         lead = tuple(row.get(column.name) for column in self.family.truth.partition)
-        return () if None in lead else (lead,)
+        if None in lead:
+            return ()
+        return (lead,)
 
     @property
     def leads(self) -> tuple[Key, ...]:
         """Every known partition key of the truth: those that the scan saw, and those named since."""
-        return tuple(dict.fromkeys((*((id_,) for id_ in self.suspect.truth_ids), *self.named)))
+        seen_by_scan = [(id_,) for id_ in self.suspect.truth_ids]
+        return tuple(dict.fromkeys((*seen_by_scan, *self.named)))
 
     def content_stands(self, truths: tuple[Seen, ...]) -> bool:
         """Whether the content of the truth exists; without a truth, the content that the projection names."""
         if self.family.content is None:
             return True
-        partition = self.family.truth.partition
-        beside = (tuple(truths[0].row[column.name] for column in partition),) if truths else self.named
-        return any(lead in self.kept for lead in beside)
+        if not truths:
+            return any(lead in self.kept for lead in self.named)
+        return tuple(truths[0].row[column.name] for column in self.family.truth.partition) in self.kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +234,9 @@ class Finding:
     @property
     def changes(self) -> tuple[Write | Conditional, ...]:
         """Everything that is to be written, and verified by reading it back."""
-        return (*((self.condition,) if self.condition else ()), *self.writes)
+        if self.condition is None:
+            return self.writes
+        return (self.condition, *self.writes)
 
     @property
     def is_pending(self) -> bool:
@@ -230,7 +245,9 @@ class Finding:
 
     def ended(self, result: Verdict | None = None) -> "Finding":
         """The finding with nothing more to write; `result` applies only where the finding has no result yet."""
-        known = self.result or (None if self.error else result)
+        known = self.result
+        if known is None and not self.error:
+            known = result
         return replace(self, result=known, writes=(), condition=None, beside=())
 
     def failed(self, error: MailmendError, prefix: str = "") -> "Finding":
@@ -303,26 +320,45 @@ def compared(finding: Finding, projection: Projection) -> Comparison:
     truths: Sequence[Seen | None] = projection.truth_rows(finding)[:TRUTHS_SHOWN] or (None,)
     rows = (*truths, finding.projected)
     there = [seen.row for seen in rows if seen]
-    differing = frozenset[str]().union(*(projection.differing(there[0], other) for other in there[1:]))
-    names = dict.fromkeys((*projection.table.names, *(name for row in there for name in row)))
-    lines = (_column(name, rows, projection, differs=name in differing) for name in names)
-    return Comparison(
-        (*(projection.truth.spelling for _ in truths), projection.name),
-        tuple(seen is not None for seen in rows),
-        tuple(line for line in lines if line.differs or any(value not in _NOTHING for value in line.values)),
-    )
+    names = dict.fromkeys(projection.table.names)
+    differing: set[str] = set()
+    for row in there:
+        names.update(dict.fromkeys(row))
+    for other in there[1:]:
+        differing.update(projection.differing(there[0], other))
+    lines = []
+    for name in names:
+        line = _column(name, rows, projection, differs=name in differing)
+        if line.differs or any(value not in _NOTHING for value in line.values):
+            lines.append(line)
+    tables = (*[projection.truth.spelling] * len(truths), projection.name)
+    return Comparison(tables, tuple(seen is not None for seen in rows), tuple(lines))
 
 
 def _column(name: str, rows: Sequence[Seen | None], projection: Projection, *, differs: bool) -> ComparedColumn:
-    spelling = next(
-        (table.column(name).spelling for table in (projection.table, projection.truth) if name in table), name
-    )
-    values = tuple(seen.row.get(name, "") if seen else "" for seen in rows)
-    times = tuple(seen.written_at.get(name) if seen else None for seen in rows)
-    return ComparedColumn(spelling, values, times, differs)
+    spelling = name
+    if name in projection.table:
+        spelling = projection.table.column(name).spelling
+    elif name in projection.truth:
+        spelling = projection.truth.column(name).spelling
+    values: list[Any] = []
+    times: list[int | None] = []
+    for seen in rows:
+        if seen is None:
+            values.append("")
+            times.append(None)
+        else:
+            values.append(seen.row.get(name, ""))
+            times.append(seen.written_at.get(name))
+    return ComparedColumn(spelling, tuple(values), tuple(times), differs)
 
 
 def mailbox_in(finding: Finding, projection: Projection | None) -> UUID | None:
     """The mailbox that the finding's place is in; None where it is in none, as content and mails in queues are."""
-    parts = zip(projection.key, finding.suspect.key, strict=False) if projection else ()
-    return next((value for (_, truth), value in parts if truth == _MAILBOX), None)
+    if projection is None:
+        return None
+    for (_, truth), value in zip(projection.key, finding.suspect.key, strict=False):
+        if truth == _MAILBOX:
+            mailbox: UUID = value
+            return mailbox
+    return None

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from mailmend.model.operations import Change, Conditional, Put, Remove, RemoveIf, Seen, Write
+from mailmend.model.operations import Change, Conditional, Put, Remove, RemoveIf, Seen, Write, cells_of
 from mailmend.model.projections.projection import (
     MovedVerdict,
     Projection,
@@ -32,17 +32,21 @@ class MirrorSymptoms(NamedTuple):
 
 
 def _judge(seen: MirrorSymptoms) -> Verdict:
+    verdict = Verdict.AGREE
     if not seen.in_truth:
-        return Verdict.WITHDRAW if seen.in_projection else Verdict.AGREE
-    if seen.clash:
-        return Verdict.CLASH
-    if not seen.has_content:
-        return Verdict.LOST_CONTENT
-    if not seen.whole:
-        return Verdict.TORN
-    if not seen.in_projection:
-        return Verdict.PROJECT
-    return Verdict.AGREE if seen.rows_agree else Verdict.AMEND
+        if seen.in_projection:
+            verdict = Verdict.WITHDRAW
+    elif seen.clash:
+        verdict = Verdict.CLASH
+    elif not seen.has_content:
+        verdict = Verdict.LOST_CONTENT
+    elif not seen.whole:
+        verdict = Verdict.TORN
+    elif not seen.in_projection:
+        verdict = Verdict.PROJECT
+    elif not seen.rows_agree:
+        verdict = Verdict.AMEND
+    return verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +112,14 @@ class Mirror(Projection):
         return rows_agree(self.compared, self.row_of(truth), projection)
 
     def truth_rows(self, finding: "Finding") -> tuple[Seen, ...]:
-        times = (({name: seen.written_at.get(source) for name, source in self.sources}) for seen in finding.truths)
-        return tuple(
-            Seen(self.row_of(seen.row), {name: at for name, at in written.items() if at is not None})
-            for seen, written in zip(finding.truths, times, strict=True)
-        )
+        rows = []
+        for seen in finding.truths:
+            written_at = {}
+            for name, source in self.sources:
+                if source in seen.written_at:
+                    written_at[name] = seen.written_at[source]
+            rows.append(Seen(self.row_of(seen.row), written_at))
+        return tuple(rows)
 
     def differing(self, truth: Row, other: Row) -> frozenset[str]:
         compared = (*self.table.key, *self.compared)
@@ -125,13 +132,14 @@ class Mirror(Projection):
         return None not in map(truth.get, self.required)
 
     def verdict(self, look: "Look") -> Verdict:
-        truth = look.truths[0].row if look.truths else None
-        projected = look.projected.row if look.projected else None
+        agree = False
+        if look.truths and look.projected:
+            agree = self.agree(look.truths[0].row, look.projected.row)
         symptoms = MirrorSymptoms(
-            in_truth=truth is not None,
+            in_truth=bool(look.truths),
             clash=len(look.truths) > 1,
-            in_projection=projected is not None,
-            rows_agree=truth is not None and projected is not None and self.agree(truth, projected),
+            in_projection=look.projected is not None,
+            rows_agree=agree,
             has_content=look.has_content,
             whole=look.whole,
         )
@@ -151,9 +159,13 @@ class Mirror(Projection):
 
     def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
         if after is None:
-            return Remove(self.table, self.key_of(before), at=stamp) if before is not None else None
+            if before is None:
+                return None
+            return Remove(self.table, self.key_of(before), at=stamp)
         row = self.row_of(after)
-        old = self.row_of(before) if before is not None else {}
+        old: Row = {}
+        if before is not None:
+            old = self.row_of(before)
         add, take = _elements(self.table, old, row)
         if not add and not take:
             return Put(self.table, {name: row[name] for name in self.table.plain if name in row}, at=stamp)
@@ -210,28 +222,37 @@ class Mirror(Projection):
         """By the projection's columns, when the truth's cells expire, in seconds since 1970; its key with its row."""
         ends = dict(truth.expires_at)
         if truth.ends_at is not None:
-            ends |= dict.fromkeys((column.name for column in self.truth.key), truth.ends_at)
+            for column in self.truth.key:
+                ends[column.name] = truth.ends_at
         return {name: ends[source] for name, source in self.sources if source in ends}
 
     def _withdraw(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":
         """Remove a projection without truth, unless it may be a message's last trace and that is to be restored."""
         if policy.dangling != "restore" or not look.last_trace:
             return replace(finding, writes=(Remove(self.table, look.key, at=at),))
-        row = self.restored(look.projected.row if look.projected else {})
+        row = self.restored(cells_of(look.projected))
+        if not self.whole(row):
+            return None
+        ends: Mapping[str, int] = {}
+        if look.projected:
+            ends = look.projected.expires_at
         own = self.own_names
-        ends = look.projected.expires_at if look.projected else {}
-        lives = {name: ends[own.get(name, name)] for name in row if own.get(name, name) in ends}
-        condition = row_if_absent(self.truth, row, lives)
-        return replace(finding, condition=condition) if self.whole(row) else None
+        lives = {}
+        for name in row:
+            mine = own.get(name, name)
+            if mine in ends:
+                lives[name] = ends[mine]
+        return replace(finding, condition=row_if_absent(self.truth, row, lives))
 
     def _quarantine(self, finding: "Finding", look: "Look", at: int) -> "Finding | None":
         truth = look.truths[0].row
         condition = exactly(self.truth, truth)
         if all(cell is None for cell in condition.expected.values()):
             return None
-        restored = self.restored(look.projected.row if look.projected else {})
-        own = self.truth.key_of(restored) == self.truth.key_of(truth)
-        writes = [Remove(self.table, look.key, at=at)] if own else []
+        restored = self.restored(cells_of(look.projected))
+        writes = []
+        if self.truth.key_of(restored) == self.truth.key_of(truth):
+            writes.append(Remove(self.table, look.key, at=at))
         beside = []
         for filtered, seen in look.companions:
             key = filtered.table.key_of(seen.row)
@@ -260,18 +281,21 @@ class Mirror(Projection):
         columns = self.truth.columns
         if image.verdict is Verdict.LOST_CONTENT:
             return origin is not None and any(rows_agree(columns, truth.row, standing) for truth in origin.truths)
-        return rows_agree(columns, self.restored(image.projected.row if image.projected else {}), standing)
+        return rows_agree(columns, self.restored(cells_of(image.projected)), standing)
 
 
 def _elements(table: Table, old: Row, new: Row) -> tuple[dict[str, frozenset[Any]], dict[str, frozenset[Any]]]:
     """All elements of the new row's sets, and those that only the old row has."""
-    add = {name: frozenset(new.get(name) or ()) for name in table.collections}
-    take = {name: frozenset(old.get(name) or ()) - add[name] for name in table.collections}
-    return _non_empty(add), _non_empty(take)
-
-
-def _non_empty(sets: Mapping[str, frozenset[Any]]) -> dict[str, frozenset[Any]]:
-    return {name: elements for name, elements in sets.items() if elements}
+    add = {}
+    take = {}
+    for name in table.collections:
+        elements = frozenset(new.get(name) or ())
+        gone = frozenset(old.get(name) or ()) - elements
+        if elements:
+            add[name] = elements
+        if gone:
+            take[name] = gone
+    return add, take
 
 
 def exactly(table: Table, row: Row) -> RemoveIf:

@@ -51,9 +51,11 @@ def born_at(key: Key) -> int | None:
 def why_kept(key: Key, touched: int | None, now: int) -> Reason:
     """Why a row that may be removed stays: it is younger than a day, or lacks what its removal needs."""
     since = max((at for at in (born_at(key), touched) if at is not None), default=None)
-    if since is not None and since < now - DAY_MICROS:
+    if since is None:
+        return Reason(Why.YOUNGER_THAN_A_DAY)
+    if since < now - DAY_MICROS:
         return Reason(Why.NO_WHOLE_ROW)
-    return Reason(Why.YOUNGER_THAN_A_DAY, again_at=None if since is None else since + DAY_MICROS)
+    return Reason(Why.YOUNGER_THAN_A_DAY, again_at=since + DAY_MICROS)
 
 
 MovedVerdict = Literal[Verdict.MOVED]
@@ -118,7 +120,9 @@ class Projection:
 
     def lead_row(self, look: "Look") -> Row:
         """What is known of the truth row from the rows that were read so far; empty where nothing is."""
-        return look.family.mirror.restored(look.mirrored.row) if look.mirrored else {}
+        if look.mirrored is None:
+            return {}
+        return look.family.mirror.restored(look.mirrored.row)
 
     def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":
         """The look, complete with the truth rows under every known key."""
@@ -168,8 +172,9 @@ class Projection:
             return Reason(Why.NEEDS_SCAN)
         if not self.by_row:
             return Reason(Why.ROWS_DIFFER)
-        lacking = finding.last_trace and policy.dangling == "restore"
-        return Reason(Why.NO_WHOLE_ROW if lacking else Why.NOT_SETTLED)
+        if finding.last_trace and policy.dangling == "restore":
+            return Reason(Why.NO_WHOLE_ROW)
+        return Reason(Why.NOT_SETTLED)
 
     def truth_rows(self, finding: "Finding") -> tuple[Seen, ...]:
         """The truth rows of a finding, with columns named as in the projection, to be shown next to its row."""
@@ -206,14 +211,18 @@ class Projection:
 
     def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | MovedVerdict | None:  # noqa: ARG002 - a mirror's run may have changed it
         """The conditional write that restores the truth; None if it is as recorded; MOVED if others changed it."""
-        return None if image.truths == look.truths else Verdict.MOVED
+        if image.truths == look.truths:
+            return None
+        return Verdict.MOVED
 
 
 def row_back(
     table: Table, key: Key, before: Seen | None, now: Seen | None, at: int
 ) -> tuple[Write, ...] | MovedVerdict:
     """The write that restores a row, stamped just above the run's; empty where the row is there already."""
-    if (before.row if before else None) == (now.row if now else None):
+    if before is None and now is None:
+        return ()
+    if before is not None and now is not None and before.row == now.row:
         return ()
     if now is not None and not _is_own(now, before, at):
         return Verdict.MOVED
@@ -231,17 +240,19 @@ def row_writes(table: Table, row: Row, expires_at: Mapping[str, int], at: int) -
     cells = [column.name for column in table.regular if column.name in row and row[column.name] is not None]
     known = [name for name in cells if name in expires_at]
     timed = [name for name in cells if name in expires_at or not table.column(name).is_collection]
-    ends_at = max(expires_at[name] for name in known) if known and known == timed else None
+    ends_at = None
     if not cells:
         ends_at = max(expires_at.values(), default=None)
+    elif known and known == timed:
+        ends_at = max(expires_at[name] for name in known)
     sooner = {name: expires_at[name] for name in known if expires_at[name] != ends_at}
     first = {name: value for name, value in row.items() if name not in sooner}
     key = table.key_of(row)
-    changes = (
-        Change(table, key, {name: row[name] for name in sooner if sooner[name] == instant}, at=at, expires_at=instant)
-        for instant in sorted(set(sooner.values()))
-    )
-    return (Put(table, first, at=at, clear=True, expires_at=ends_at), *changes)
+    writes: list[Write] = [Put(table, first, at=at, clear=True, expires_at=ends_at)]
+    for instant in sorted(set(sooner.values())):
+        ending = {name: row[name] for name in sooner if sooner[name] == instant}
+        writes.append(Change(table, key, ending, at=at, expires_at=instant))
+    return tuple(writes)
 
 
 def row_if_absent(table: Table, row: Row, expires_at: Mapping[str, int]) -> PutIfAbsent:
@@ -254,9 +265,9 @@ def row_if_absent(table: Table, row: Row, expires_at: Mapping[str, int]) -> PutI
 
 def _is_own(now: Seen, before: Seen | None, at: int) -> bool:
     """Whether every cell with a readable time was written by the run, or left as it was."""
-    kept = {
-        name
-        for name, time in (before.written_at if before else {}).items()
-        if now.written_at.get(name) == time and before is not None and before.row.get(name) == now.row.get(name)
-    }
-    return all(time == at or name in kept for name, time in now.written_at.items())
+    for name, time in now.written_at.items():
+        if time == at:
+            continue
+        if before is None or before.written_at.get(name) != time or before.row.get(name) != now.row.get(name):
+            return False
+    return True

@@ -254,10 +254,14 @@ class Reason:
 
     @property
     def text(self) -> str:
-        return self.why.value if self.micros is None else f"{self.why.value} by {_seconds(self.micros)}"
+        if self.micros is None:
+            return self.why.value
+        return f"{self.why.value} by {_seconds(self.micros)}"
 
 
 def _seconds(micros: int) -> str:
     """At least a second: a shorter wait is not shown."""
     seconds = -(-micros // MICROS)
-    return f"{seconds} s" if seconds < 120 else f"{-(-seconds // 60):,} min"  # noqa: PLR2004 - two minutes
+    if seconds < 120:  # noqa: PLR2004 - two minutes
+        return f"{seconds} s"
+    return f"{-(-seconds // 60):,} min"

@@ -117,21 +117,26 @@ def choose(
         present: what the tables have now, None where it is something else.
         served: the choices that the server supports (unified needs Cassandra 5.0).
     """
-    left = [result for result in results if result.choice in served]
-    why = [
-        f"{result.choice.value} is out: this server does not know it."
-        for result in results
-        if result.choice not in served
-    ]
-    traced = all(cost.traced for result in left for cost in (result.mailbox, result.message))
-    if not traced:
+    left = []
+    why = []
+    for result in results:
+        if result.choice in served:
+            left.append(result)
+        else:
+            why.append(f"{result.choice.value} is out: this server does not know it.")
+    measures: tuple[Measure, ...] = MEASURES
+    if not all(result.mailbox.traced and result.message.traced for result in left):
         why.append("SSTables per read do not count here: of some reads the node kept no trace at all.")
-    for measure in MEASURES if traced else MEASURES[1:]:
+        measures = MEASURES[1:]
+    for measure in measures:
         if len(left) > 1:
             left, sentence = _narrowed(left, measure)
             why.append(sentence)
     names = frozenset(result.choice for result in left)
-    chosen = present if present and present in names else next(choice for choice in CompactionChoice if choice in names)
+    if present is not None and present in names:
+        chosen = present
+    else:
+        chosen = next(choice for choice in CompactionChoice if choice in names)
     too_small = len(left) > 1
     if too_small:
         why.append(_equal_sentence(names, present))
@@ -162,7 +167,9 @@ def _narrowed(results: list[TrialResult], measure: Measure) -> tuple[list[TrialR
 
 def _names(choices: Iterable[CompactionChoice]) -> str:
     words = [choice.value for choice in choices]
-    return f"{words[0]} wins" if len(words) == 1 else f"{' and '.join(words)} are ahead, alike"
+    if len(words) == 1:
+        return f"{words[0]} wins"
+    return f"{' and '.join(words)} are ahead, alike"
 
 
 def _equal_sentence(names: frozenset[CompactionChoice], present: CompactionChoice | None) -> str:

@@ -42,8 +42,13 @@ class Rates:
 
 def births_of(ids: Iterable[UUID], now_micros: int) -> list[int]:
     """Birth times of the messages in microseconds since 1970; ids without a believable time are left out."""
-    born = (micros_of(id_) for id_ in ids if id_.version == _VERSION_WITH_TIME)
-    return [at for at in born if _EARLIEST_MICROS <= at <= now_micros + DAY * MICROS]
+    births = []
+    for id_ in ids:
+        if id_.version == _VERSION_WITH_TIME:
+            at = micros_of(id_)
+            if _EARLIEST_MICROS <= at <= now_micros + DAY * MICROS:
+                births.append(at)
+    return births
 
 
 def rates_of_births(births: Sequence[int], total: float) -> Rates | None:
@@ -77,13 +82,18 @@ def slice_gap(mails: Mapping[tuple[str, int], int]) -> int | None:
     starts: dict[str, list[int]] = defaultdict(list)
     for queue, start in sorted(mails):
         starts[queue].append(start)
-    gaps = [later - start for moments in starts.values() for start, later in pairwise(moments)]
+    gaps: list[int] = []
+    for moments in starts.values():
+        gaps.extend(later - start for start, later in pairwise(moments))
     return min(gaps, default=None)
 
 
 def rates_of_slices(mails: Mapping[tuple[str, int], int], queue: str, window: int, now_seconds: int) -> Rates | None:
     """Mails per second of one queue, from its finished slices (empty ones between them count); None without any."""
-    over = {start: count for (name, start), count in mails.items() if name == queue and start + window <= now_seconds}
+    over = {}
+    for (name, start), count in mails.items():
+        if name == queue and start + window <= now_seconds:
+            over[start] = count
     if not over:
         return None
     stretch = max(over) - min(over) + window
@@ -92,4 +102,6 @@ def rates_of_slices(mails: Mapping[tuple[str, int], int], queue: str, window: in
 
 def changes_per_message(uids_given: int, modseqs_given: int) -> float | None:
     """How often a message changes after it was added: each addition and each change takes one modseq."""
-    return max(0, modseqs_given - uids_given) / uids_given if uids_given > 0 else None
+    if uids_given <= 0:
+        return None
+    return max(0, modseqs_given - uids_given) / uids_given

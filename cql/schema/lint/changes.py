@@ -57,9 +57,13 @@ def _updates(subject: Subject) -> Iterator[Hit]:
 def _changed_later(table: Table, *, known: bool) -> Iterator[Hit]:
     flags = [column for column in table.regular if column.type == "boolean" or column.is_counter]
     names = ", ".join(column.spelling for column in flags)
-    points = (*(("column", column.name) for column in flags[:1]), *COMPACTION)
+    points = COMPACTION
+    if flags:
+        points = (("column", flags[0].name), *COMPACTION)
     if known:
-        which = f" ({names} among them)" if names else ""
+        which = ""
+        if names:
+            which = f" ({names} among them)"
         text = f"columns of {table.spelling}{which} change long after the row was written"
         yield Hit(text, points=points, table=table.spelling)
     elif flags:
@@ -94,23 +98,16 @@ def _stated(
 
     Only `Knowledge` can tell about those.
     """
-    tables = ((write, subject.table_of(write.write)) for write in subject.writes())
-    met = [
-        (written, table)
-        for written, table in tables
-        if table and strategy_of(table) == TWCS and concerns(written.write)
-    ]
-    hits = [
-        Hit(
-            text.format(table.spelling),
-            points=(*first, *written.points),
-            statement=written.number,
-            table=table.spelling,
-        )
-        for written, table in met
-    ]
-    names = {table.name for _, table in met}
-    return hits, [table for table in subject.time_windowed() if table.name not in names]
+    hits = []
+    met = set()
+    for written in subject.writes():
+        table = subject.table_of(written.write)
+        if table and strategy_of(table) == TWCS and concerns(written.write):
+            met.add(table.name)
+            points = (*first, *written.points)
+            name = table.spelling
+            hits.append(Hit(text.format(name), points=points, statement=written.number, table=name))
+    return hits, [table for table in subject.time_windowed() if table.name not in met]
 
 
 @rule(
@@ -162,25 +159,34 @@ def _batches(subject: Subject) -> Iterator[Hit]:
     for number, parsed in enumerate(subject.statements):
         statement = parsed.statement
         if isinstance(statement, Batch) and _partitions_differ(subject, statement.writes):
-            kind = "a logged batch" if statement.logged else "an unlogged batch"
+            kind = "an unlogged batch"
+            if statement.logged:
+                kind = "a logged batch"
             tables = ", ".join(dict.fromkeys(write.name.spelling for write in statement.writes))
             yield Hit(f"{kind} writes to more than one partition", statement=number, table=tables)
 
 
 def _partitions_differ(subject: Subject, writes: Sequence[WriteRows]) -> bool:
-    tables = [subject.table_of(write) for write in writes]
-    types = {tuple(column.type for column in table.partition) for table in tables if table is not None}
-    if len(types) > 1:
-        return True
-    keys = {_key(table, write) for table, write in zip(tables, writes, strict=True) if table is not None}
-    literals = {key for key in keys if key is not None and not any(value.startswith(_MARKERS) for value in key)}
-    return len(literals) > 1
+    types = set()
+    literals = set()
+    for write in writes:
+        table = subject.table_of(write)
+        if table is None:
+            continue
+        types.add(tuple(column.type for column in table.partition))
+        key = _key(table, write)
+        if key is not None and not any(value.startswith(_MARKERS) for value in key):
+            literals.add(key)
+    return len(types) > 1 or len(literals) > 1
 
 
 def _key(table: Table, write: WriteRows) -> tuple[str, ...] | None:
-    if any(column.name not in write.values for column in table.partition):
-        return None
-    return tuple(write.values[column.name] for column in table.partition)
+    values = []
+    for column in table.partition:
+        if column.name not in write.values:
+            return None
+        values.append(write.values[column.name])
+    return tuple(values)
 
 
 @rule(

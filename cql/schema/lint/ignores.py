@@ -65,8 +65,11 @@ class Ignore:
         return self.statement is not None
 
     def __str__(self) -> str:
-        at = f" at {self.table}" if self.table and not self.noted else ""
-        return f"{self.file}: {self.rule}" if self.file else f"{self.rule}{at}"
+        if self.file:
+            return f"{self.file}: {self.rule}"
+        if self.table and not self.noted:
+            return f"{self.rule} at {self.table}"
+        return self.rule
 
     def covers(self, finding: LintFinding) -> bool:
         everywhere = not self.table and not self.noted
@@ -94,12 +97,12 @@ def parse_ignore(rule: object, table: object, reason: object) -> Ignore:
 
 def notes_among(statements: Sequence[Parsed]) -> tuple[Ignore, ...]:
     """The ignores in the comments right before each statement: `-- lint: ignore T5, T6: reason`."""
-    return tuple(
-        replace(ignore, table=_creates(parsed), statement=number, file=parsed.file)
-        for number, parsed in enumerate(statements)
-        for line in parsed.notes
-        for ignore in _in_note(parsed, line)
-    )
+    ignores = []
+    for number, parsed in enumerate(statements):
+        for line in parsed.notes:
+            for ignore in _in_note(parsed, line):
+                ignores.append(replace(ignore, table=_creates(parsed), statement=number, file=parsed.file))
+    return tuple(ignores)
 
 
 def _in_note(parsed: Parsed, line: str) -> Iterator[Ignore]:
@@ -110,13 +113,17 @@ def _in_note(parsed: Parsed, line: str) -> Iterator[Ignore]:
         try:
             yield parse_ignore(rule, "", found["reason"])
         except WrongUse as error:
-            where = f"{parsed.file}: " if parsed.file else ""
-            raise WrongUse(f"{where}the comment {line.strip()!r}: {error.what}", mend=_MEND) from error
+            where = f"the comment {line.strip()!r}"
+            if parsed.file:
+                where = f"{parsed.file}: {where}"
+            raise WrongUse(f"{where}: {error.what}", mend=_MEND) from error
 
 
 def _creates(parsed: Parsed) -> str:
     statement = parsed.statement
-    return statement.about if statement.creates and statement.defines_table else ""
+    if not statement.creates or not statement.defines_table:
+        return ""
+    return statement.about
 
 
 def with_reasons(findings: Sequence[LintFinding], ignores: Sequence[Ignore]) -> tuple[LintFinding, ...]:
@@ -125,8 +132,10 @@ def with_reasons(findings: Sequence[LintFinding], ignores: Sequence[Ignore]) -> 
 
 
 def _with_reason(finding: LintFinding, ignores: Sequence[Ignore]) -> LintFinding:
-    found = next((ignore for ignore in ignores if ignore.covers(finding)), None)
-    return replace(finding, ignored=found.reason, noted=found.noted) if found else finding
+    for ignore in ignores:
+        if ignore.covers(finding):
+            return replace(finding, ignored=ignore.reason, noted=ignore.noted)
+    return finding
 
 
 def unused_among(ignores: Sequence[Ignore], findings: Sequence[LintFinding]) -> tuple[Ignore, ...]:

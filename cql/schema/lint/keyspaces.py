@@ -41,11 +41,10 @@ def _simple_strategy(subject: Subject) -> Iterator[Hit]:
     docs="developing/cql/mvs.html",
 )
 def _views(subject: Subject) -> Iterator[Hit]:
-    created = {
-        name_of(parsed.statement.name.spelling): number
-        for number, parsed in enumerate(subject.statements)
-        if isinstance(parsed.statement, CreateView)
-    }
+    created = {}
+    for number, parsed in enumerate(subject.statements):
+        if isinstance(parsed.statement, CreateView):
+            created[name_of(parsed.statement.name.spelling)] = number
     for view in subject.schema.views:
         name = view.table.spelling
         text = f"{name} is a materialised view of {view.base}"
@@ -65,21 +64,22 @@ def _many_values(subject: Subject) -> Iterator[Hit]:
     """Cassandra's own index is local to each node; ScyllaDB's is global."""
     if not subject.release.is_cassandra:
         return
-    created = {
-        _of(parsed.statement.index): number
-        for number, parsed in enumerate(subject.statements)
-        if isinstance(parsed.statement, CreateIndex)
-    }
+    created = {}
+    for number, parsed in enumerate(subject.statements):
+        if isinstance(parsed.statement, CreateIndex):
+            created[_of(parsed.statement.index)] = number
     for index in subject.schema.indexes:
         kind = _type_of(subject, index)
         if text_of(index.using) or kind not in _MANY_VALUES | _PERHAPS_MANY:
             continue
-        sure = kind in _MANY_VALUES
-        judged = "nearly every row has its own value" if sure else "good only where many rows share few values"
+        severity: Severity | None = Severity.NOTE
+        judged = "good only where many rows share few values"
+        if kind in _MANY_VALUES:
+            severity = None
+            judged = "nearly every row has its own value"
         text = f"{index.spelling or 'an index'} is on {index.target} of {index.table}, {kind}: {judged}"
-        severity = None if sure else Severity.NOTE
-        number = created.get(_of(index))
-        yield Hit(text, index.spelling or index.target, severity, statement=number, table=index.table)
+        statement = created.get(_of(index))
+        yield Hit(text, index.spelling or index.target, severity, statement=statement, table=index.table)
 
 
 def _of(index: Index) -> tuple[str, str]:
@@ -93,5 +93,7 @@ def _type_of(subject: Subject, index: Index) -> str:
     if target.partition("(")[0].lower() in _INNER and target.endswith(")"):
         return ""
     table = subject.table(name_of(index.table))
-    found = [column for column in table.columns if column.name == name_of(target)] if table else []
-    return found[0].type.lower() if found else ""
+    name = name_of(target)
+    if table is None or name not in table:
+        return ""
+    return table.column(name).type.lower()

@@ -124,8 +124,12 @@ def _of_family(family: Family) -> Knowledge:
     filters = [projection.table for projection in family.filters]
     unions = [union.table for union in family.unions]
     counts = [count.table for count in family.counts]
-    generators = [table for count in family.counts for table in count.generators]
-    contents = [family.content.table] if family.content else []
+    generators: list[Table] = []
+    for count in family.counts:
+        generators.extend(count.generators)
+    contents = []
+    if family.content:
+        contents.append(family.content.table)
     known = Knowledge(
         projections=tuple((family.truth.name, projection.table.name) for projection in family.projections),
         updated=_names(family.truth, mirror, *unions, *counts, *generators),

@@ -60,9 +60,10 @@ def _speculation(subject: Subject) -> Iterator[Hit]:
     yield from _odd_speculation(subject)
     if subject.knowledge.paxos_variant != "v1" or not subject.release.at_least(ServerRelease.CASSANDRA_4_1):
         return
-    with_if = subject.knowledge.conditional | {
-        name_of(write.write.name.spelling) for write in subject.writes() if write.write.conditional
-    }
+    with_if = set(subject.knowledge.conditional)
+    for written in subject.writes():
+        if written.write.conditional:
+            with_if.add(name_of(written.write.name.spelling))
     tables = ", ".join(table.spelling for table in subject.schema.tables if table.name in with_if)
     if tables:
         text = f"the server uses the first variant of Paxos, and these are written with IF: {tables}"
@@ -124,12 +125,16 @@ def _blobs_as_numbers(subject: Subject) -> Iterator[Hit]:
     """A blob in place of a tinyint."""
     for number, write, points in subject.writes():
         table = subject.table_of(write)
-        texts = [
-            *write.values.items(),
-            *((compared.columns[0], compared.value) for compared in write.only_if if compared.compares_column),
-        ]
-        for name, text in texts if table else ():
-            natives = native_values(subject.schema, table.column(name).type, text) if table and name in table else ()
+        if table is None:
+            continue
+        texts = list(write.values.items())
+        for compared in write.only_if:
+            if compared.compares_column:
+                texts.append((compared.columns[0], compared.value))
+        for name, text in texts:
+            if name not in table:
+                continue
+            natives = native_values(subject.schema, table.column(name).type, text)
             if any(kind == "tinyint" and value.form is LiteralForm.BLOB for kind, value in natives):
                 what = version_problem("blobs in place of a tinyint", ServerRelease.CASSANDRA_5_0, subject.release)
                 yield Hit(what, name, points=points, statement=number, table=write.name.spelling)

@@ -52,12 +52,17 @@ def _number(least: float, most: float = math.inf, *, above: bool = False) -> Opt
             number = float(text.removesuffix("f").removesuffix("d"))
         except ValueError:
             return f"{name} must be a number, not {text}"
-        low = number <= least if above else number < least
+        if above:
+            low = number <= least
+            bounds = f"more than {least:g}"
+        else:
+            low = number < least
+            bounds = f"at least {least:g}"
         if not low and not number > most:  # NaN passes, as it does on servers
             return ""
-        bounds = f"more than {least:g}" if above else f"at least {least:g}"
-        upper = "" if math.isinf(most) else f" and at most {most:g}"
-        return f"{name} must be {bounds}{upper}, not {text}"
+        if not math.isinf(most):
+            bounds += f" and at most {most:g}"
+        return f"{name} must be {bounds}, not {text}"
 
     return judge
 
@@ -73,7 +78,9 @@ def _words(words: frozenset[str]) -> OptionJudge:
 
 def _matches(pattern: str, what: str) -> OptionJudge:
     def judge(name: str, text: str) -> str:
-        return "" if re.fullmatch(pattern, text, re.IGNORECASE) else f"{name} must be {what}, not {text}"
+        if re.fullmatch(pattern, text, re.IGNORECASE):
+            return ""
+        return f"{name} must be {what}, not {text}"
 
     return judge
 
@@ -177,15 +184,22 @@ def _compaction(pairs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name, value in pairs.items():
         judge = _OF_COMPACTIONS.get(name)
         if name == "min_sstable_size":
-            judge = _SIZE if unified else _whole(0, 2**63 - 1)
-        problem = judge(name, value) if judge else ""
-        if problem and name not in VALUES:
+            judge = _whole(0, 2**63 - 1)
+            if unified:
+                judge = _SIZE
+        if judge is None or name in VALUES:
+            continue
+        problem = judge(name, value)
+        if problem:
             yield f"compaction.{name}", problem
     for low, high, defaults in (("min_threshold", "max_threshold", (4, 32)), ("bucket_low", "bucket_high", (0.5, 1.5))):
         bounds = _bounds(pairs, (low, high), defaults)
-        wrong = bounds and (bounds[0] >= bounds[1] if low == "bucket_low" else bounds[0] > bounds[1])
-        if bounds and wrong:
-            yield f"compaction.{low}", f"{low} ({bounds[0]:g}) must be less than {high} ({bounds[1]:g})"
+        if bounds is None:
+            continue
+        least, most = bounds
+        may_be_equal = low == "min_threshold"
+        if least > most or (least == most and not may_be_equal):
+            yield f"compaction.{low}", f"{low} ({least:g}) must be less than {high} ({most:g})"
 
 
 def _bounds(
@@ -195,7 +209,8 @@ def _bounds(
     if not pairs.keys() & set(names):
         return None
     try:
-        low, high = (float(pairs.get(name, default)) for name, default in zip(names, defaults, strict=True))
+        low = float(pairs.get(names[0], defaults[0]))
+        high = float(pairs.get(names[1], defaults[1]))
     except ValueError:
         return None
     return low, high
@@ -222,7 +237,9 @@ def _compression(pairs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _compression_problem(name: str, value: str) -> str:
     if name == "chunk_length_in_kb":
-        length = int(value) if value.isascii() and value.isdigit() else 0
+        length = 0
+        if value.isascii() and value.isdigit():
+            length = int(value)
         if length and length & (length - 1) == 0 and length <= _CHUNK_MAX:
             return ""
         return f"chunk_length_in_kb must be a power of 2, not {value}"
@@ -232,7 +249,9 @@ def _compression_problem(name: str, value: str) -> str:
             return problem
         return f"min_compress_ratio must be 0 or at least 1, not {value}"
     judge = _COMPRESSION_VALUES.get(name)
-    return judge(name, value) if judge else ""
+    if judge is None:
+        return ""
+    return judge(name, value)
 
 
 OptionTexts = Mapping[str, str]
@@ -262,13 +281,13 @@ def unknown_options(options: OptionTexts, release: ServerRelease, *, named: bool
             yield from _unknown_compression(pairs_of(literal), release)
         elif option == "caching" and release.is_cassandra:
             names = [name for name in pairs_of(literal) if name not in CACHING]
-            yield from (
-                (f"caching.{name}", f"caching has no option {name}", _did_you_mean(name, CACHING)) for name in names
-            )
+            for name in names:
+                yield f"caching.{name}", f"caching has no option {name}", _did_you_mean(name, CACHING)
         elif option == "read_repair" and text_of(literal).upper() not in READ_REPAIR:
             yield option, f"read_repair has no value {text_of(literal)}", _did_you_mean(text_of(literal), READ_REPAIR)
         if release.is_cassandra and (option in known or not named):
-            yield from ((place, text, "") for place, text in value_problems(option, literal))
+            for place, text in value_problems(option, literal):
+                yield place, text, ""
 
 
 def _unknown_compaction(pairs: OptionTexts, release: ServerRelease) -> Iterator[tuple[str, str, str]]:
@@ -301,7 +320,9 @@ def _unknown_compression(pairs: OptionTexts, release: ServerRelease) -> Iterator
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
     by_lower = {name.lower(): name for name in known}
     close = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    return f"Did you mean {by_lower[close[0]]}?" if close else ""
+    if not close:
+        return ""
+    return f"Did you mean {by_lower[close[0]]}?"
 
 
 _PERCENT: Final = re.compile(r"(?<!\d)(\d+(?:\.\d+)?)p", re.IGNORECASE)
@@ -314,7 +335,9 @@ def speculation_is_known(value: str, release: ServerRelease) -> bool:
     """
     if not release.is_cassandra:
         return True
-    syntax = _SPECULATION if release.at_least(ServerRelease.CASSANDRA_4_0) else _SPECULATION_3
+    syntax = _SPECULATION_3
+    if release.at_least(ServerRelease.CASSANDRA_4_0):
+        syntax = _SPECULATION
     if not syntax.fullmatch(value):
         return False
     percentiles = [float(text) for text in _PERCENT.findall(value)]

@@ -92,8 +92,10 @@ def refused_by_version(statement: Statement, release: ServerRelease) -> tuple[st
 
 
 def version_problem(what: str, since: ServerRelease | None, release: ServerRelease) -> str:
-    came = f", which came with {since.value}" if since else ""
-    return f"{release.title} has no {what}{came}"
+    problem = f"{release.title} has no {what}"
+    if since:
+        problem += f", which came with {since.value}"
+    return problem
 
 
 def _needs(statement: Statement) -> Iterator[TooNew]:  # noqa: C901, PLR0912 - one case for each kind

@@ -1,6 +1,6 @@
 """The form of a rule: one decorated function, with its name, reason and fix, which yields hits."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
@@ -111,9 +111,14 @@ def table_rule(
 
     def made(look: Callable[[Table, Subject], Iterator[Hit]]) -> LintRule:
         def check(subject: Subject) -> Iterator[Hit]:
-            for table in subject.time_windowed() if windows else subject.schema.tables:
+            tables: Iterable[Table] = subject.schema.tables
+            if windows:
+                tables = subject.time_windowed()
+            for table in tables:
                 for hit in look(table, subject):
-                    points = (*hit.places, *COMPACTION) if windows else hit.points
+                    points = hit.points
+                    if windows:
+                        points = (*hit.places, *COMPACTION)
                     yield replace(hit, table=table.spelling, points=points)
 
         return LintRule(rule_id, title, severity, reason, fix, f"{DOCS}/{docs}", check)

@@ -31,7 +31,8 @@ Defining = Mapping[str, Sequence[int]]
 def rules_named(wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tuple[LintRule, ...]:
     """The wanted rules (all where none are named), without the excluded ones."""
     ids = {rule.id for rule in RULES}
-    names, without = ({name.strip().upper() for name in those} for those in (wanted, excluded))
+    names = {name.strip().upper() for name in wanted}
+    without = {name.strip().upper() for name in excluded}
     for name in sorted(names | without):
         if name not in ids:
             raise WrongUse(f"there is no rule {name!r}", mend="List the rules: mailmend schema lint --rules")
@@ -41,21 +42,30 @@ def rules_named(wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tup
 def lint(subject: Subject, rules: Sequence[LintRule] = RULES) -> tuple[LintFinding, ...]:
     """All findings of the rules, in the order of the text; findings without a place come last."""
     defining = _defining(subject)
-    found = [_finding(subject, rule, hit, defining) for rule in rules for hit in rule.check(subject)]
+    found = []
+    for rule in rules:
+        for hit in rule.check(subject):
+            found.append(_finding(subject, rule, hit, defining))
     return tuple(sorted(found, key=_place))
 
 
 def _finding(subject: Subject, rule: LintRule, hit: Hit, defining: Defining) -> LintFinding:
     number, span = _spot(subject, hit, defining)
+    severity = hit.severity
+    if severity is None:
+        severity = rule.severity
+    file = None
+    if number is not None:
+        file = subject.statements[number].file or None
     return LintFinding(
         rule,
         subject.keyspace,
         hit.table,
         hit.subject,
-        rule.severity if hit.severity is None else hit.severity,
+        severity,
         hit.text,
         hit.fix or rule.fix,
-        file=None if number is None else subject.statements[number].file or None,
+        file=file,
         span=span,
         statement=number,
     )
@@ -63,7 +73,9 @@ def _finding(subject: Subject, rule: LintRule, hit: Hit, defining: Defining) -> 
 
 def _place(finding: LintFinding) -> tuple[bool, int, int, str, str, str]:
     number = finding.statement
-    start = finding.span.start if finding.span else 0
+    start = 0
+    if finding.span:
+        start = finding.span.start
     table = finding.table.lower()
     return (number is None, number or 0, start, table, f"{finding.rule.id:0>3}", finding.text)
 

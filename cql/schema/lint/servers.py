@@ -29,7 +29,9 @@ class ServerRelease(Enum):
 
     @property
     def title(self) -> str:
-        return f"Cassandra {self.value}" if self.is_cassandra else "ScyllaDB"
+        if not self.is_cassandra:
+            return "ScyllaDB"
+        return f"Cassandra {self.value}"
 
     def at_least(self, other: "ServerRelease") -> bool:
         """Whether it is Cassandra of the other release or a later one."""
@@ -49,9 +51,11 @@ def parse_release(text: str) -> ServerRelease:
     numbers = word.replace("-", ".").split(".")
     if not all(number.isascii() and number.isdigit() for number in numbers[:2]):
         raise _unknown(text)
-    major = int(numbers[0])
-    minor = int(numbers[1]) if len(numbers) > 1 else 0
-    known = [release for release in ServerRelease if release.is_cassandra and _pair(release) <= (major, minor)]
+    minor = 0
+    if len(numbers) > 1:
+        minor = int(numbers[1])
+    version = (int(numbers[0]), minor)
+    known = [release for release in ServerRelease if release.is_cassandra and _pair(release) <= version]
     if not known:
         raise _unknown(text)
     return known[-1]
@@ -64,7 +68,12 @@ def exact_release(version: str) -> ServerRelease | None:
     four numbers), as they may have options that are not listed here.
     """
     found = _OWN_VERSION.fullmatch(version)
-    return next((release for release in ServerRelease if found and release.value == found[1]), None)
+    if not found:
+        return None
+    for release in ServerRelease:
+        if release.value == found[1]:
+            return release
+    return None
 
 
 def _pair(release: ServerRelease) -> tuple[int, int]:

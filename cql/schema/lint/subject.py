@@ -63,18 +63,26 @@ class Subject:
         """Every data statement, including those in batches."""
         for number, parsed in enumerate(self.statements):
             for place, write in enumerate(parsed.statement.row_writes):
-                points = () if write is parsed.statement else (("name", str(place)),)
-                yield Written(number, write, points)
+                if write is parsed.statement:
+                    yield Written(number, write)
+                else:
+                    yield Written(number, write, (("name", str(place)),))
 
     def table(self, name: str) -> Table | None:
         """The table or view of a name, as the server knows it; None where there is no such table or view."""
-        tables = (*self.schema.tables, *(view.table for view in self.schema.views))
-        return next((table for table in tables if table.name == name), None)
+        for table in self.schema.tables:
+            if table.name == name:
+                return table
+        for view in self.schema.views:
+            if view.table.name == name:
+                return view.table
+        return None
 
     def table_of(self, write: WriteRows) -> Table | None:
         """The table that a statement writes to; None if it is not in this keyspace."""
-        elsewhere = write.name.keyspace is not None and name_of(write.name.keyspace) != self.keyspace
-        return None if elsewhere else self.table(name_of(write.name.spelling))
+        if write.name.keyspace is not None and name_of(write.name.keyspace) != self.keyspace:
+            return None
+        return self.table(name_of(write.name.spelling))
 
     def is_repaired(self, table: Table) -> bool:
         """Whether the table is a truth or a projection."""
@@ -86,18 +94,24 @@ class Subject:
 
 def strategy_of(table: Table) -> str:
     """The table's compaction strategy by its short name; the server's default where none is set."""
-    return short_class(table.compaction.strategy) if table.compaction else STCS
+    if table.compaction is None:
+        return STCS
+    return short_class(table.compaction.strategy)
 
 
 def compaction_options(table: Table) -> Mapping[str, str]:
     """The options of the table's compaction, without the class."""
-    return table.compaction.options if table.compaction else {}
+    if table.compaction is None:
+        return {}
+    return table.compaction.options
 
 
 def seconds_of(table: Table, option: str, default: int = 0) -> int:
     """The value of an option in seconds; `default` where it is missing or no number."""
     text = text_of(table.options.get(option, "")).strip()
-    return int(text) if text.removeprefix("-").isdigit() and text.isascii() else default
+    if not text.removeprefix("-").isdigit() or not text.isascii():
+        return default
+    return int(text)
 
 
 def ttl_of(table: Table) -> timedelta:
@@ -116,7 +130,9 @@ def window_of(table: Table) -> timedelta | None:
     size = text_of(options.get("compaction_window_size", "1"))
     if strategy_of(table) != TWCS or unit is None or not (size.isascii() and size.isdigit()):
         return None
-    return unit * int(size) if 0 < int(size) <= _LONGEST // unit else None
+    if not 0 < int(size) <= _LONGEST // unit:
+        return None
+    return unit * int(size)
 
 
 _SECONDS_MAX: Final = 2_147_483_647
@@ -142,7 +158,9 @@ def words(duration: timedelta) -> str:
 
 
 def _counted(count: int, name: str) -> str:
-    return f"{count:,} {name}{'' if count == 1 else 's'}"
+    if count == 1:
+        return f"1 {name}"
+    return f"{count:,} {name}s"
 
 
 @dataclass(slots=True)
@@ -172,19 +190,29 @@ class _Keyspace:
         self.statements.append(parsed)
         replication = statement.replication(self.replication)
         if replication is not self.replication:
-            self.replication, self.replication_at = replication, None if replication is None else number
+            self.replication = replication
+            self.replication_at = None
+            if replication is not None:
+                self.replication_at = number
         denied = self._denies(parsed)
         try:
             after = statement.apply(self.on_server)
         except SchemaRefused as error:
             if self.made >= statement.needs():  # else statements that are not here may allow it
-                self.refused[number] = error.what + (_MAKER_DENIED if self.denied & statement.needs() else "")
+                why = error.what
+                if self.denied & statement.needs():
+                    why += _MAKER_DENIED
+                self.refused[number] = why
         else:
-            self.on_server = self.on_server if denied else after
+            if not denied:
+                self.on_server = after
         with suppress(SchemaRefused):
             self.schema = statement.apply(self.schema)
         self.made |= statement.makes()
-        self.denied = self.denied | statement.makes() if denied else self.denied - statement.makes()
+        if denied:
+            self.denied |= statement.makes()
+        else:
+            self.denied -= statement.makes()
 
     def _denies(self, parsed: Parsed) -> bool:
         """Whether the release refuses the statement, unless the file says that it may stand."""

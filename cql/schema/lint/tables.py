@@ -60,7 +60,9 @@ def _short_marks(subject: Subject) -> Iterator[Hit]:
         needed = ttl_of(hidden) + subject.knowledge.slack
         if not kept or (ttl_of(hidden) and kept >= needed):
             continue
-        rows = f"rows of {hidden.spelling} after {words(ttl_of(hidden))}" if ttl_of(hidden) else "what they hide never"
+        rows = "what they hide never"
+        if ttl_of(hidden):
+            rows = f"rows of {hidden.spelling} after {words(ttl_of(hidden))}"
         text = f"marks in {marks.spelling} expire after {words(kept)}, {rows}"
         yield Hit(text, "default_time_to_live", table=marks.spelling)
 
@@ -84,7 +86,10 @@ def _growing_partitions(table: Table, subject: Subject) -> Iterator[Hit]:
             yield Hit(text, points=_KEY)
     elif all(column.type == "boolean" for column in table.partition):
         text = f"{table.spelling} can have {2 ** len(table.partition)} partitions, whatever the number of its rows"
-        yield Hit(text, table.partition[0].spelling if table.partition else "", points=_KEY)
+        first = ""
+        if table.partition:
+            first = table.partition[0].spelling
+        yield Hit(text, first, points=_KEY)
     elif (times := _unbounded(table)) is not None:
         partition = ", ".join(column.spelling for column in table.partition)
         text = f"a partition of {table.spelling} ({partition}) takes rows by {times.spelling} without end"
@@ -93,14 +98,15 @@ def _growing_partitions(table: Table, subject: Subject) -> Iterator[Hit]:
 
 def _unbounded(table: Table) -> Column | None:
     """The column by which partitions grow for ever: nothing in the key bounds them and nothing expires."""
-    bounded = any(
-        column.type in _TIMES | _NUMBERS or any(word in column.name.lower() for word in _BUCKETS)
-        for column in table.partition
-    )
-    if bounded or ttl_of(table) or not table.clustering:
+    for column in table.partition:
+        if column.type in _TIMES | _NUMBERS or any(word in column.name.lower() for word in _BUCKETS):
+            return None
+    if ttl_of(table) or not table.clustering:
         return None
     first = table.clustering[0]
-    return first if first.type in _TIMES else None
+    if first.type not in _TIMES:
+        return None
+    return first
 
 
 @table_rule(
@@ -116,9 +122,13 @@ def _gc_grace_and_repairs(table: Table, subject: Subject) -> Iterator[Hit]:
     """Silent where the interval of repairs is unknown."""
     grace = gc_grace_of(table)
     interval = subject.knowledge.repair_interval
-    if interval is not None and grace <= interval:
-        text = f"tombstones go after {words(grace)}, repairs come every {words(interval)}"
-        yield Hit(text, "gc_grace_seconds", Severity.NOTE if ttl_of(table) else None)
+    if interval is None or grace > interval:
+        return
+    severity = None
+    if ttl_of(table):
+        severity = Severity.NOTE
+    text = f"tombstones go after {words(grace)}, repairs come every {words(interval)}"
+    yield Hit(text, "gc_grace_seconds", severity)
 
 
 @rule(
@@ -140,7 +150,9 @@ def _unequal_ttl(subject: Subject) -> Iterator[Hit]:
 
 
 def _stay(table: Table) -> str:
-    return f"expire after {words(ttl_of(table))}" if ttl_of(table) else "stay"
+    if not ttl_of(table):
+        return "stay"
+    return f"expire after {words(ttl_of(table))}"
 
 
 @table_rule(
@@ -229,10 +241,13 @@ def _windows_per_ttl(table: Table, _: Subject) -> Iterator[Hit]:
     window = window_of(table)
     if not ttl or window is None or WINDOWS_FEW <= (windows := ttl / window) <= WINDOWS_MANY:
         return
+    severity = Severity.ERROR
+    if WINDOWS_MIN <= windows <= WINDOWS_MAX:
+        severity = Severity.WARNING
     yield Hit(
         f"a time to live of {words(ttl)} spans {windows:,.1f} windows of {words(window)}",
         "compaction_window_size",
-        Severity.WARNING if WINDOWS_MIN <= windows <= WINDOWS_MAX else Severity.ERROR,
+        severity,
         fix=f"Choose windows of about {words(_rounded(ttl / 24))}: a 24th of the time to live.",
     )
 
@@ -260,7 +275,9 @@ def _too_many_sstables(table: Table, subject: Subject) -> Iterator[Hit]:
     window = window_of(table)
     ttl = ttl_of(table)
     grace = gc_grace_of(table)
-    kept = ttl + grace if ttl else _YEAR
+    kept = _YEAR
+    if ttl:
+        kept = ttl + grace
     if window is None or (count := -(-kept // window)) <= subject.knowledge.sstables_max:
         return
     if ttl:
@@ -335,10 +352,8 @@ def _lookups(table: Table, subject: Subject) -> Iterator[Hit]:
     chance = _chance(option_text(table, "bloom_filter_fp_chance"))
     if (table.clustering and table.name not in subject.knowledge.looked_up) or chance <= BLOOM_MAX:
         return
-    text = (
-        f"a lookup by {', '.join(column.spelling for column in table.partition)} asks the filter of every window, "
-        f"and {100 * chance:g} % of them answer yes by mistake"
-    )
+    key = ", ".join(column.spelling for column in table.partition)
+    text = f"a lookup by {key} asks the filter of every window, and {100 * chance:g} % of them answer yes by mistake"
     yield Hit(text, "bloom_filter_fp_chance")
 
 

@@ -58,18 +58,20 @@ def decide_adoption(live: Schema, record: LedgerRecord) -> Adoption:
 
 
 def _standing(live: Schema, record: LedgerRecord, against: tuple[Difference, ...]) -> Standing:
+    standing = Standing.UNKNOWN
     if record.baseline is not None:
-        return Standing.ADOPTED
-    if any(entry.state is not MigrationState.BASELINE for entry in record.entries):
-        return Standing.OURS
-    if not holds_mail(live):
-        return Standing.EMPTY
-    if was_made_here(live):
-        return Standing.OURS
-    if not against:
-        return Standing.ADOPTABLE
-    missing = all(difference.aspect in (Aspect.MISSING_TABLE, Aspect.MISSING_TYPE) for difference in against)
-    return Standing.HALF_MADE if missing else Standing.UNKNOWN
+        standing = Standing.ADOPTED
+    elif any(entry.state is not MigrationState.BASELINE for entry in record.entries):
+        standing = Standing.OURS
+    elif not holds_mail(live):
+        standing = Standing.EMPTY
+    elif was_made_here(live):
+        standing = Standing.OURS
+    elif not against:
+        standing = Standing.ADOPTABLE
+    elif all(difference.aspect in (Aspect.MISSING_TABLE, Aspect.MISSING_TYPE) for difference in against):
+        standing = Standing.HALF_MADE
+    return standing
 
 
 def _adoptable(difference: Difference) -> bool:
@@ -137,4 +139,7 @@ def decide_version(values: Iterable[int], generation: Generation, wanted: int) -
             f"the keyspace has schema version {before}, and James reads the greatest: {wanted} would change nothing",
             mend="Leave it. A version that was written by mistake goes with its row: DELETE FROM schemaversion.",
         )
-    return VersionStep(before, oldest if before is None else before, wanted)
+    assumed = oldest
+    if before is not None:
+        assumed = before
+    return VersionStep(before, assumed, wanted)

@@ -123,17 +123,16 @@ class LedgerRecord:
     baseline: Baseline | None = None
 
     def entry(self, number: int) -> Entry | None:
-        return next((entry for entry in self.entries if entry.number == number), None)
+        for entry in self.entries:
+            if entry.number == number:
+                return entry
+        return None
 
     def statement(self, number: int, position: int) -> StatementEntry | None:
-        return next(
-            (
-                statement
-                for statement in self.statements
-                if (statement.number, statement.position) == (number, position)
-            ),
-            None,
-        )
+        for statement in self.statements:
+            if (statement.number, statement.position) == (number, position):
+                return statement
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,16 +191,21 @@ def history_drift(
     """
     files = {migration.number: migration for migration in migrations}
     entries = {entry.number: entry for entry in history}
-    last = max(entries, default=0)
-    found = [_between(files.get(number), entries.get(number), files, begun) for number in range(1, last + 1)]
-    return (*(drift for drift in found if drift), *_forged(history))
+    drift = []
+    for number in range(1, max(entries, default=0) + 1):
+        found = _between(files.get(number), entries.get(number), files, begun)
+        if found:
+            drift.append(found)
+    return (*drift, *_forged(history))
 
 
 def _between(
     file: Migration | None, entry: Entry | None, files: Mapping[int, Migration], begun: Sequence[StatementEntry]
 ) -> HistoryDrift | None:
     if entry is None:
-        return _inserted(file) if file else None
+        if file is None:
+            return None
+        return _inserted(file)
     if file is None or str(file.file) != str(entry.file):
         return _elsewhere(file, entry, files)
     if file.checksum == entry.checksum or (entry.state is MigrationState.RUNNING and _goes_on(file, begun)):
@@ -212,11 +216,12 @@ def _between(
 
 def _goes_on(file: Migration, begun: Sequence[StatementEntry]) -> bool:
     """Whether the file still has every statement that may have taken effect, unchanged."""
-    sent = [entry for entry in begun if entry.number == file.number and entry.state is not StatementState.FAILED]
-    return all(
-        entry.position < len(file.statements) and checksum_of(file.cql(entry.position)) == entry.checksum
-        for entry in sent
-    )
+    for entry in begun:
+        if entry.number != file.number or entry.state is StatementState.FAILED:
+            continue
+        if entry.position >= len(file.statements) or checksum_of(file.cql(entry.position)) != entry.checksum:
+            return False
+    return True
 
 
 def _inserted(file: Migration) -> HistoryDrift:
@@ -277,8 +282,12 @@ def changes_since(baseline: Baseline, live: Schema) -> tuple[tuple[Since, str], 
     """What changed since the keyspace was adopted, with kind and name."""
     before = baseline.objects
     now = digests(live)
-    found = [(_since(before.get(name), now.get(name)), name) for name in sorted({*before, *now})]
-    return tuple((since, name) for since, name in found if since)
+    changes = []
+    for name in sorted({*before, *now}):
+        since = _since(before.get(name), now.get(name))
+        if since:
+            changes.append((since, name))
+    return tuple(changes)
 
 
 def _since(before: str | None, now: str | None) -> Since | None:
@@ -286,7 +295,9 @@ def _since(before: str | None, now: str | None) -> Since | None:
         return None
     if before is None:
         return Since.NEW
-    return Since.GONE if now is None else Since.CHANGED
+    if now is None:
+        return Since.GONE
+    return Since.CHANGED
 
 
 def fingerprint_of(objects: Mapping[str, str]) -> str:
@@ -313,12 +324,14 @@ def _texts(schema: Schema) -> Iterator[tuple[str, str]]:
 def _table_text(table: Table) -> str:
     """Key columns in key order, the others by name: servers list them in an order of their own."""
     rest = sorted(table.regular, key=lambda column: column.name)
-    return "\n".join(_column_text(column) for column in (*table.key, *rest))
+    return "\n".join(map(_column_text, (*table.key, *rest)))
 
 
 def _column_text(column: Column) -> str:
-    order = " desc" if column.descending else ""
-    return f"{column.name} {normal_type(column.type)} {column.kind.value}{order}"
+    text = f"{column.name} {normal_type(column.type)} {column.kind.value}"
+    if column.descending:
+        text += " desc"
+    return text
 
 
 def _digest(text: str) -> str:

@@ -59,7 +59,9 @@ class PlannedStatement:
     @property
     def attempt(self) -> UUID | None:
         """The id that was drawn for the first sending, where the statement may have been carried out; else None."""
-        return self.before.attempt if self.before and self.before.state is StatementState.BEGUN else None
+        if self.before is None or self.before.state is not StatementState.BEGUN:
+            return None
+        return self.before.attempt
 
     @property
     def place(self) -> str:
@@ -93,8 +95,11 @@ class MigrationPlan:
     @property
     def risky(self) -> tuple[Risky, ...]:
         """The risks that a person must agree to: the risks of the statements that are sent."""
-        sent = (statement for statement in self.statements if statement.way is not Way.RECORD)
-        return tuple((statement.place, statement.assessment) for statement in sent if statement.assessment.is_risky)
+        risky = []
+        for statement in self.statements:
+            if statement.way is not Way.RECORD and statement.assessment.is_risky:
+                risky.append((statement.place, statement.assessment))
+        return tuple(risky)
 
     def of(self, migration: Migration) -> tuple[PlannedStatement, ...]:
         return tuple(statement for statement in self.statements if statement.migration.number == migration.number)
@@ -120,16 +125,21 @@ def decide(
             f"there is no migration {target.to:04}", mend=f"The last of the folder is {migrations[-1].number:04}."
         )
     fresh = target.takes_over and not record.entries
-    baseline = _standing(migrations, live) if fresh else ()
-    ended = {entry.number for entry in record.entries if entry.ended} | {migration.number for migration in baseline}
+    baseline: tuple[Migration, ...] = ()
+    if fresh:
+        baseline = _standing(migrations, live)
+    ended = {migration.number for migration in baseline}
+    ended.update(entry.number for entry in record.entries if entry.ended)
     pending = [migration for migration in migrations if migration.number not in ended]
     due, stopped = _due(pending, target)
     rehearsal = _Rehearsal(keyspace, record, live, live, _dropped_once(live), fresh)
-    statements = tuple(statement for migration in due for statement in rehearsal.planned(migration))
+    statements: list[PlannedStatement] = []
+    for migration in due:
+        statements.extend(rehearsal.planned(migration))
     done_then = ended | {migration.number for migration in due}
     reached = tuple(migration for migration in migrations if migration.number in done_then)
     left = tuple(pending[len(due) :])
-    return MigrationPlan(baseline, tuple(due), statements, reached, left, stopped, rehearsal.schema)
+    return MigrationPlan(baseline, tuple(due), tuple(statements), reached, left, stopped, rehearsal.schema)
 
 
 def refuse_tampering(keyspace: str, migrations: Sequence[Migration], record: LedgerRecord) -> None:
@@ -142,8 +152,7 @@ def refuse_tampering(keyspace: str, migrations: Sequence[Migration], record: Led
     if drift:
         mends = dict.fromkeys(difference.mend for difference in drift)
         raise HistoryMismatch(
-            f"the migrations are not those that were applied to {keyspace}: "
-            + "; ".join(str(difference) for difference in drift),
+            f"the migrations are not those that were applied to {keyspace}: " + "; ".join(map(str, drift)),
             mend=" ".join(mends) + f" See: mailmend schema history {keyspace_option(keyspace)}",
         )
 
@@ -233,7 +242,9 @@ class _Rehearsal:
             case Effect.APPLIED:
                 return Way.RECORD
             case Effect.NOT_APPLIED:
-                return Way.AGAIN if begun else Way.RUN
+                if begun:
+                    return Way.AGAIN
+                return Way.RUN
             case Effect.DIFFERENT:
                 raise BadMigration(
                     f"{planned.place}: what the statement names is in {self.keyspace} already, and is different",

@@ -48,13 +48,21 @@ class OptionalMigration:
         """The statements that would still change something in the live keyspace."""
         if any(live.table(name) is None for name in self.after):
             return ()
-        remaining = (_remaining(statement, live) for statement in self.statements)
-        return tuple(statement for statement in remaining if statement is not None)
+        due = []
+        for statement in self.statements:
+            remaining = _remaining(statement, live)
+            if remaining is not None:
+                due.append(remaining)
+        return tuple(due)
 
     def risky(self, live: Schema) -> tuple[Risky, ...]:
         """The risks that a person must agree to: the risks of the statements that are due."""
-        due = ((f"{self.name}, {statement.about}", statement.assess(live)) for statement in self.due(live))
-        return tuple((place, what) for place, what in due if what.is_risky)
+        risky = []
+        for statement in self.due(live):
+            assessment = statement.assess(live)
+            if assessment.is_risky:
+                risky.append((f"{self.name}, {statement.about}", assessment))
+        return tuple(risky)
 
 
 def due_migrations(live: Schema) -> tuple[OptionalMigration, ...]:
@@ -64,11 +72,11 @@ def due_migrations(live: Schema) -> tuple[OptionalMigration, ...]:
 
 def optional_migration(name: str) -> OptionalMigration:
     """The optional migration of that name."""
-    found = next((migration for migration in OPTIONAL if migration.name == name), None)
-    if found is None:
-        names = ", ".join(migration.name for migration in OPTIONAL)
-        raise WrongUse(f"there is no optional migration {name!r}", mend=f"There are: {names}.")
-    return found
+    for migration in OPTIONAL:
+        if migration.name == name:
+            return migration
+    names = ", ".join(migration.name for migration in OPTIONAL)
+    raise WrongUse(f"there is no optional migration {name!r}", mend=f"There are: {names}.")
 
 
 def note_adding(table: str, column: str) -> str | None:
@@ -79,8 +87,9 @@ def note_adding(table: str, column: str) -> str | None:
 def _remaining(statement: Statement, live: Schema) -> Statement | None:
     """What a statement still has to do; tables with expiring rows have their own windows and filters already."""
     table = live.table(statement.about)
-    chosen = statement.options_set is not None and table is not None and time_to_live(table)
-    return None if chosen else statement.remaining(live)
+    if statement.options_set is not None and table is not None and time_to_live(table):
+        return None
+    return statement.remaining(live)
 
 
 def _add(table: str, columns: Mapping[str, str], kind: Kind = Kind.REGULAR) -> AddColumns:

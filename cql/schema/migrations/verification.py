@@ -88,12 +88,16 @@ def verify_migrations(live: Schema, migrations: Sequence[Migration], record: Led
             raise
         expected = live
     stated = differences(expected, live)
-    found = differences(with_lifetimes(expected, live), live)
     older = any(entry.state is MigrationState.BASELINE for entry in known.entries)
-    noted = [difference for difference in found if difference not in stated or (older and difference.aspect in _NOTED)]
-    notes = tuple(difference for difference in noted if not endangers(difference))
-    drift = tuple(difference for difference in found if difference not in notes)
-    return _verified(SchemaComparison(expected, drift, notes), live, migrations, record)
+    drift = []
+    notes = []
+    for difference in differences(with_lifetimes(expected, live), live):
+        noted = difference not in stated or (older and difference.aspect in _NOTED)
+        if noted and not endangers(difference):
+            notes.append(difference)
+        else:
+            drift.append(difference)
+    return _verified(SchemaComparison(expected, tuple(drift), tuple(notes)), live, migrations, record)
 
 
 def expected_after(migrations: Sequence[Migration], record: LedgerRecord) -> Schema:
@@ -105,9 +109,11 @@ def _done(migrations: Sequence[Migration], record: LedgerRecord) -> Iterator[Par
     """The statements that were carried out; of an unfinished migration, those before the first that was not."""
     for migration in migrations:
         entry = record.entry(migration.number)
-        for position, parsed in enumerate(migration.statements if entry else ()):
+        if entry is None:
+            continue
+        for position, parsed in enumerate(migration.statements):
             begun = record.statement(migration.number, position)
-            if (entry and entry.ended) or (begun and begun.state is StatementState.DONE):
+            if entry.ended or (begun and begun.state is StatementState.DONE):
                 yield parsed
 
 
@@ -115,13 +121,15 @@ def _verified(
     against: SchemaComparison, live: Schema, migrations: Sequence[Migration], record: LedgerRecord | None
 ) -> Verification:
     held = record or LedgerRecord()
-    known = {entry.number for entry in held.entries}
-    return Verification(
-        against,
-        history_drift(migrations, held.entries, held.statements),
-        tuple(entry for entry in held.entries if not entry.ended),
-        tuple(str(migration.file) for migration in migrations if migration.number not in known) if record else (),
-        len([entry for entry in held.entries if entry.ended]) if record else None,
-        held.baseline,
-        changes_since(held.baseline, live) if held.baseline else (),
-    )
+    running = tuple(entry for entry in held.entries if not entry.ended)
+    pending: tuple[str, ...] = ()
+    applied = None
+    if record is not None:
+        known = {entry.number for entry in held.entries}
+        pending = tuple(str(migration.file) for migration in migrations if migration.number not in known)
+        applied = len(held.entries) - len(running)
+    since: tuple[tuple[Since, str], ...] = ()
+    if held.baseline is not None:
+        since = changes_since(held.baseline, live)
+    tampering = history_drift(migrations, held.entries, held.statements)
+    return Verification(against, tampering, running, pending, applied, held.baseline, since)
