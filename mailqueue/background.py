@@ -109,7 +109,10 @@ class BlobCleanup:
         dequeued = self._dequeued
         self._dequeued = 0
         try:
-            await self._blobs.delete_all([blob_id for blobs in some for blob_id in (blobs.header, blobs.body)])
+            blob_ids = []
+            for blobs in some:
+                blob_ids += [blobs.header, blobs.body]
+            await self._blobs.delete_all(blob_ids)
         finally:
             for _ in range(dequeued):
                 await self._maybe_sweep()
@@ -138,8 +141,12 @@ async def run_jobs(queue: QueueName, clock: Clock, stop: asyncio.Event, jobs: tu
 async def _repeated(queue: QueueName, clock: Clock, stop: asyncio.Event, job: BackgroundJob) -> None:
     failures = 0
     while not stop.is_set():
-        failures = 0 if await _carried_out(queue, job) else failures + 1
-        wait = max(job.every, LOOK_AGAIN.wait(failures)) if failures else job.every
+        if await _carried_out(queue, job):
+            failures = 0
+            wait = job.every
+        else:
+            failures += 1
+            wait = max(job.every, LOOK_AGAIN.wait(failures))
         await paused(clock, wait, stop)
 
 

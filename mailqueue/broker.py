@@ -55,7 +55,9 @@ class Depth:
 
         RabbitMQ's HTTP API does not tell it for a queue in which little has happened yet.
         """
-        return 0 if self.unacked is None and not self.consumers else self.unacked
+        if self.unacked is None and not self.consumers:
+            return 0
+        return self.unacked
 
     def lacking(self, settled: int) -> int | None:
         """A lower bound of the mails that have no message; None where the unacked messages are not known.
@@ -63,7 +65,9 @@ class Depth:
         A dead letter may belong to a mail that waits, or to one that waits no longer.
         """
         without = self.without_message(settled)
-        return None if without is None else max(0, without - self.dead)
+        if without is None:
+            return None
+        return max(0, without - self.dead)
 
     def without_message(self, settled: int) -> int | None:
         """The mails without a message in the queue, at least; their messages may be dead letters.

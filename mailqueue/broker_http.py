@@ -91,7 +91,9 @@ class BrokerHttp:
 
     def _answered(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         connection = self._connection()
-        headers = {**self.headers, **({"Content-Type": "application/json"} if body is not None else {})}
+        headers = dict(self.headers)
+        if body is not None:
+            headers["Content-Type"] = "application/json"
         try:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()

@@ -42,7 +42,8 @@ def context_of(tls: BrokerTls) -> ssl.SSLContext:
         if tls.certificate is not None:
             context.load_cert_chain(tls.certificate, tls.key)
     except OSError as error:  # ssl's own errors are among them
-        files = ", ".join(str(path) for path in (tls.ca, tls.certificate, tls.key) if path is not None)
+        paths = [path for path in (tls.ca, tls.certificate, tls.key) if path is not None]
+        files = ", ".join(map(str, paths))
         raise BadSettings(
             f"the TLS files {files} cannot be used: {error}", mend="PEM files are needed, readable by this user."
         ) from error
@@ -103,4 +104,6 @@ def tls_error(said: str, place: str) -> BrokerUnreachable | None:
         place: who was asked, as it begins or ends a sentence.
     """
     found = tls_failure_in(said, place, _REASONS)
-    return BrokerUnreachable(found.what, mend=found.mend) if found else None
+    if not found:
+        return None
+    return BrokerUnreachable(found.what, mend=found.mend)

@@ -152,15 +152,23 @@ def compared(
     drained: Drained | None = None,
 ) -> Reconciled:
     without, only = _named(tables, drained)
-    lacking = len(without) if drained else _lacking(tables, depth, at)
-    surplus = len(only) if drained else _surplus(tables, depth)
+    lacking: int | None
+    surplus: int | None
+    if drained:
+        lacking = len(without)
+        surplus = len(only)
+        bad = drained.bad
+    else:
+        lacking = _lacking(tables, depth, at)
+        surplus = _surplus(tables, depth)
+        bad = 0
     counts = {
         QueueFinding.BROKEN_ROW: len(tables.broken),
         QueueFinding.BLOB_MISSING: len(missing or ()),
         QueueFinding.LACKS_MESSAGE: lacking or 0,
-        QueueFinding.ONLY_IN_BROKER: surplus if drained and surplus else 0,
-        QueueFinding.BAD_MESSAGE: drained.bad if drained else 0,
-        QueueFinding.DEAD_LETTER: depth.dead if depth else 0,
+        QueueFinding.ONLY_IN_BROKER: len(only),
+        QueueFinding.BAD_MESSAGE: bad,
+        QueueFinding.DEAD_LETTER: _dead_letters(depth),
     }
     return Reconciled(queue, at, tables, depth, missing, drained, lacking, surplus, without, only, counts)
 
@@ -172,9 +180,15 @@ def compared_topics(
     counts = {
         QueueFinding.BLOB_MISSING: len(missing or ()),
         QueueFinding.BAD_MESSAGE: len(topics.bad or ()),
-        QueueFinding.DEAD_LETTER: depth.dead if depth else 0,
+        QueueFinding.DEAD_LETTER: _dead_letters(depth),
     }
     return Reconciled(queue, at, topics, depth, missing, lacking=0, surplus=0, counts=counts)
+
+
+def _dead_letters(depth: Depth | None) -> int:
+    if depth is None:
+        return 0
+    return depth.dead
 
 
 def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId, ...], tuple[EnqueueId, ...]]:
@@ -183,17 +197,20 @@ def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId
         return (), ()
     edge = drained.began_at - SETTLING
     seen_of = drained.ids | drained.dead
-    without = (
-        enqueue_id for enqueue_id, mail in tables.live.items() if mail.enqueued_at <= edge and enqueue_id not in seen_of
-    )
+    without = []
+    for enqueue_id, mail in tables.live.items():
+        if mail.enqueued_at <= edge and enqueue_id not in seen_of:
+            without.append(enqueue_id)
     broken = {row.enqueue_id for row in tables.broken}
     known = tables.live.keys() | tables.marked | tables.delayed | drained.marked | drained.delayed | broken
     return tuple(without), tuple(sorted(drained.ids - known))
 
 
 def _lacking(tables: TablesSide, depth: Depth | None, at: datetime) -> int | None:
+    if depth is None:
+        return None
     settled = sum(mail.enqueued_at <= at - SETTLING for mail in tables.live.values())
-    return depth.lacking(settled) if depth else None
+    return depth.lacking(settled)
 
 
 def _surplus(tables: TablesSide, depth: Depth | None) -> int | None:
@@ -254,10 +271,11 @@ def republishable(found: Reconciled, older_than: timedelta) -> frozenset[Enqueue
     """
     if found.drained is not None:
         edge = found.at - older_than
-        return frozenset(
-            enqueue_id for enqueue_id in found.without_message if found.tables.live[enqueue_id].enqueued_at <= edge
-        )
-    return None if found.lacking else frozenset()
+        live = found.tables.live
+        return frozenset(enqueue_id for enqueue_id in found.without_message if live[enqueue_id].enqueued_at <= edge)
+    if found.lacking:
+        return None
+    return frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,5 +305,9 @@ def left_after(found: Reconciled, mended: Mended) -> Mapping[QueueFinding, int]:
         QueueFinding.LACKS_MESSAGE: mended.republished + len(lacked & mended.marked),
         QueueFinding.ONLY_IN_BROKER: len(set(found.only_in_broker) & mended.marked),
     }
-    left = {kind: count - settled.get(kind, 0) for kind, count in found.counts.items()}
-    return {kind: count for kind, count in left.items() if count > 0}
+    left: dict[QueueFinding, int] = {}
+    for kind, count in found.counts.items():
+        remaining = count - settled.get(kind, 0)
+        if remaining > 0:
+            left[kind] = remaining
+    return left

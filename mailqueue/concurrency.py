@@ -32,7 +32,9 @@ async def in_order(
     """
     left = iter(items)
     under_way = deque[tuple[S, asyncio.Task[T]]]()
-    allowed = most if room is None else 1
+    allowed = most
+    if room is not None:
+        allowed = 1
     try:
         while True:
             for item in islice(left, max(0, allowed - len(under_way))):
@@ -42,7 +44,8 @@ async def in_order(
             item, task = under_way[0]
             found = await task
             under_way.popleft()
-            allowed = most if room is None else max(1, min(most, room(found)))
+            if room is not None:
+                allowed = max(1, min(most, room(found)))
             yield item, found
     finally:
         tasks = [task for _, task in under_way]
@@ -85,7 +88,9 @@ async def next_until(
         others.append(asyncio.ensure_future(idle))
     try:
         await asyncio.wait([coming, *others], return_when=asyncio.FIRST_COMPLETED)
-        return coming.result() if coming.done() and not stop.is_set() else None
+        if stop.is_set() or not coming.done():
+            return None
+        return coming.result()
     finally:
         for task in (coming, *others):
             task.cancel()

@@ -77,7 +77,9 @@ class Configurations:
 
     async def _appended(self, events: Sequence[ConfigurationEvent], agreed: QueueConfiguration) -> bool:
         """Whether the event was written; where the answer was lost, the next round reads it."""
-        event_id = events[-1].event_id + 1 if events else 0
+        event_id = 0
+        if events:
+            event_id = events[-1].event_id + 1
         row = {"aggregateid": AGGREGATE, "eventid": event_id, "event": event_json(event_id, agreed)}
         try:
             return (await self._tables.attempt(PutIfAbsent(EVENTS, row))).applied
@@ -86,4 +88,6 @@ class Configurations:
 
 
 def _last(events: Sequence[ConfigurationEvent]) -> QueueConfiguration | None:
-    return events[-1].configuration if events else None
+    if not events:
+        return None
+    return events[-1].configuration

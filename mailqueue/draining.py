@@ -15,6 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Final, Generic, TypeVar
 
 from mailmend.model.errors import WrongUse
@@ -76,7 +77,7 @@ class Drain(Generic[D]):
 
     def clear(self) -> list[D]:
         """Remove all deliveries and return them."""
-        left = [delivery for lane in self._lanes.values() for delivery in lane]
+        left = list(self)
         self._lanes.clear()
         return left
 
@@ -100,7 +101,7 @@ class Drain(Generic[D]):
         return sum(map(len, self._lanes.values()))
 
     def __iter__(self) -> Iterator[D]:
-        return (delivery for lane in self._lanes.values() for delivery in lane)
+        return chain.from_iterable(self._lanes.values())
 
 
 LOADS_MAX: Final = 16

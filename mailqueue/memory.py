@@ -104,8 +104,9 @@ class MemoryMailQueue:
         priorities: Collection[int] | None = None,
         bytes_max: int | None = None,
     ) -> "AbstractAsyncContextManager[AsyncIterator[MemoryDequeued]]":
-        levels = PRIORITIES if priorities is None else priorities
-        return self._dequeue(checked_prefetch(prefetch), levels, bytes_max)
+        if priorities is None:
+            priorities = PRIORITIES
+        return self._dequeue(checked_prefetch(prefetch), priorities, bytes_max)
 
     async def browse(
         self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None, *, on_broken: OnBroken = passed_over
@@ -222,16 +223,20 @@ class MemoryMailQueue:
             return QueueFigures(self.name, self.now)
         size = await self.size()
         waiting = [listed async for listed in self.browse(WAITING)]
-        unacked = sum(len(stream.unacked) for stream in self._streams)
+        oldest_at = None
+        if waiting:
+            oldest_at = waiting[0].enqueued_at
+        depth = None
+        if scope is FigureScope.ALL:
+            unacked = sum(len(stream.unacked) for stream in self._streams)
+            depth = Depth(size.mails - unacked, unacked, len(self._streams), len(self.dead))
         return QueueFigures(
             self.name,
             self.now,
             mails=size.mails,
             delayed=size.delayed,
-            oldest_at=waiting[0].enqueued_at if waiting else None,
-            depth=Depth(size.mails - unacked, unacked, len(self._streams), len(self.dead))
-            if scope is FigureScope.ALL
-            else None,
+            oldest_at=oldest_at,
+            depth=depth,
         )
 
     async def traffic_sums(self, before: TrafficSums | None = None) -> TrafficSums | None:
@@ -309,8 +314,9 @@ class MemoryMailQueue:
 
     def _moved(self, delayed: Collection[_Entry], *, dry_run: bool) -> Delays:
         found = Delays.of([entry.listed.due_at for entry in delayed if entry.listed.due_at])
-        for entry in () if dry_run else delayed:
-            self._deliver(entry)
+        if not dry_run:
+            for entry in delayed:
+                self._deliver(entry)
         return found
 
     def _deliver(self, entry: _Entry) -> None:
@@ -355,11 +361,8 @@ class _MemoryStream:
     async def __anext__(self) -> "MemoryDequeued":
         while True:
             held = list(self.unacked.values())
-            waiting = [
-                priority
-                for priority in self._levels
-                if self._queue.ready[priority] and held.count(priority) < self._prefetch
-            ]
+            ready = self._queue.ready
+            waiting = [level for level in self._levels if ready[level] and held.count(level) < self._prefetch]
             if not waiting or self._is_full:
                 self._queue.changed.clear()
                 await self._queue.changed.wait()
@@ -415,8 +418,9 @@ class MemoryDequeued:
     async def retry(self, delay: timedelta | None = None, error_message: str | None = None) -> None:
         due_time(self._queue.now, delay, None)
         self._once()
-        wait = RETRY.wait(self.attempts + 1) if delay is None else delay
-        self._queue.delay(self.enqueue_id, wait, error_message)
+        if delay is None:
+            delay = RETRY.wait(self.attempts + 1)
+        self._queue.delay(self.enqueue_id, delay, error_message)
 
     async def reject(self) -> None:
         self._once()

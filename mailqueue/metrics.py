@@ -157,8 +157,10 @@ class QueueFigures:
 
 def judged(figures: QueueFigures) -> tuple[HealthReason, ...]:
     """Everything that is wrong; empty: the queue is well."""
-    of_topics = judged_topics(figures.queue, figures.topics) if figures.topics else ()
-    return (*_of_starts(figures), *_of_lifetimes(figures), *_of_broker(figures), *of_topics)
+    reasons = [*_of_starts(figures), *_of_lifetimes(figures), *_of_broker(figures)]
+    if figures.topics:
+        reasons += judged_topics(figures.queue, figures.topics)
+    return tuple(reasons)
 
 
 def _of_starts(figures: QueueFigures) -> Iterator[HealthReason]:
@@ -184,7 +186,9 @@ def _of_lifetimes(figures: QueueFigures) -> Iterator[HealthReason]:
     if figures.slack is not None and figures.remembers and figures.browse_start is not None and since is not None:
         ago = figures.at - since
         if ago > figures.slack / 2:
-            swept = "nothing was ever swept" if figures.swept_at is None else f"the last sweep is {days(ago)} ago"
+            swept = f"the last sweep is {days(ago)} ago"
+            if figures.swept_at is None:
+                swept = "nothing was ever swept"
             yield HealthReason(
                 HealthProblem.NOT_SWEPT,
                 f"{swept}; a mail that waits is renewed by the sweep only, and would expire",
@@ -251,7 +255,9 @@ def _of_broker(figures: QueueFigures) -> Iterator[HealthReason]:
 
 def marks_that_stay(about: int | None) -> str:
     """A sentence for operators: marks that never expire are no fault. `about` estimates how many there are."""
-    number = "" if about is None else f", about {about:,} of all queues,"
+    number = ""
+    if about is not None:
+        number = f", about {about:,} of all queues,"
     return (
         f"deletedMailsV2 has no time to live here: the marks of removed mails stay{number} and the table grows. They "
         "are needed while the broker may deliver such a mail. When it cannot: "
@@ -281,5 +287,7 @@ def problems_of(figures: QueueFigures) -> tuple[HealthProblem, ...]:
     """What can be wrong with such a queue, as far as was looked."""
     if figures.tabled:
         return tuple(problem for problem in HealthProblem if problem not in _OF_TOPICS)
-    seen = _OF_ANY if figures.topics is None else _OF_ANY | _OF_TOPICS
+    seen = _OF_ANY
+    if figures.topics is not None:
+        seen = _OF_ANY | _OF_TOPICS
     return tuple(problem for problem in HealthProblem if problem in seen)

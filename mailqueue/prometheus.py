@@ -39,10 +39,9 @@ class PrometheusCounts:
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._registry = registry or CollectorRegistry()
-        self._counters = {
-            count: Counter(metric.name, metric.meaning, metric.labels, registry=self._registry)
-            for count, metric in COUNTS.items()
-        }
+        self._counters: dict[QueueCount, Counter] = {}
+        for count, metric in COUNTS.items():
+            self._counters[count] = Counter(metric.name, metric.meaning, metric.labels, registry=self._registry)
 
     def add(self, name: QueueCount, queue: QueueName, n: int = 1) -> None:
         self._counters[name].labels(queue=queue).inc(n)
@@ -54,8 +53,13 @@ class PrometheusCounts:
 class _Samples(Collector):
     def __init__(self, samples: Iterable[MetricSample]) -> None:
         self._families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
-        for (metric, labels), value in {(sample.metric, sample.labels): sample.value for sample in samples}.items():
-            kind = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
+        values: dict[tuple[Metric, tuple[str, ...]], float] = {}
+        for sample in samples:
+            values[sample.metric, sample.labels] = sample.value
+        for (metric, labels), value in values.items():
+            kind: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily
+            if metric.kind is MetricKind.COUNTER:
+                kind = CounterMetricFamily
             family = self._families.setdefault(metric.name, kind(metric.name, metric.meaning, labels=metric.labels))
             family.add_metric(labels, value)
 
@@ -89,14 +93,18 @@ def samples_in(text: str, metrics: Iterable[Metric]) -> Iterator[MetricSample]:
 
 def gauges_text(looks: Iterable[tuple[QueueFigures, QueueRates | None]]) -> str:
     """The figures in Prometheus's text format; figures that are None are left out."""
-    return metrics_text(sample for figures, rates in looks for sample in queue_samples(figures, rates))
+    samples: list[MetricSample] = []
+    for figures, rates in looks:
+        samples.extend(queue_samples(figures, rates))
+    return metrics_text(samples)
 
 
 def queue_samples(figures: QueueFigures, rates: QueueRates | None = None) -> Iterator[MetricSample]:
     yield from _gauges(figures, _COUNTED)
     yield from start_samples(figures, problems_of(figures))
-    for metric, of_rates in _RATES if rates else ():
-        assert rates is not None
+    if rates is None:
+        return
+    for metric, of_rates in _RATES:
         yield MetricSample(metric, (figures.queue,), of_rates(rates))
 
 
@@ -119,26 +127,69 @@ def _gauges(figures: QueueFigures, table: "_Figures") -> Iterator[MetricSample]:
 
 
 def _of_depth(value: Callable[[Depth], int | None]) -> Callable[[QueueFigures], float | None]:
-    return lambda figures: None if figures.depth is None else value(figures.depth)
+    def of_figures(figures: QueueFigures) -> float | None:
+        if figures.depth is None:
+            return None
+        return value(figures.depth)
+
+    return of_figures
+
+
+def _deletions(figures: QueueFigures) -> float | None:
+    if figures.topics is None:
+        return None
+    return figures.topics.deletions
+
+
+def _overdue(figures: QueueFigures) -> float | None:
+    if figures.topics is None:
+        return None
+    return figures.topics.overdue.total_seconds()
 
 
 def _answers(figures: QueueFigures) -> float | None:
-    return None if figures.depth is None and figures.broker_away is None else figures.broker_away is None
+    if figures.depth is None and figures.broker_away is None:
+        return None
+    return figures.broker_away is None
+
+
+def _alarms(figures: QueueFigures) -> float | None:
+    if figures.depth is None or not figures.tabled:
+        return None
+    return len(figures.depth.alarms)
+
+
+def _marks_expire(figures: QueueFigures) -> float | None:
+    if not figures.tabled:
+        return None
+    return figures.marks_expire
+
+
+def _exact(figures: QueueFigures) -> float | None:
+    if figures.mails is None:
+        return None
+    return figures.exact
 
 
 def _age(figures: QueueFigures, since: datetime | None) -> float | None:
-    return None if since is None else (figures.at - since).total_seconds()
+    if since is None:
+        return None
+    return (figures.at - since).total_seconds()
 
 
 def _lag(figures: QueueFigures) -> float | None:
     """The span between content start and browse start, not yet swept."""
     browse = figures.browse_start
     content = figures.content_start
-    return max(timedelta(), browse - content).total_seconds() if browse and content else None
+    if browse is None or content is None:
+        return None
+    return max(timedelta(), browse - content).total_seconds()
 
 
 def _epoch(at: datetime | None) -> float | None:
-    return None if at is None else at.timestamp()
+    if at is None:
+        return None
+    return at.timestamp()
 
 
 _Figures = Sequence[tuple[Metric, Callable[[QueueFigures], float | None]]]
@@ -174,7 +225,7 @@ _STARTS: Final[_Figures] = (
     ),
     (
         _metric("marks_expire", "Whether the marks of removed mails expire", _IN_TROUBLE),
-        lambda figures: figures.marks_expire if figures.tabled else None,
+        _marks_expire,
     ),
     (_metric("looked_at_timestamp_seconds", "When the queue was looked at"), lambda figures: _epoch(figures.at)),
 )
@@ -187,7 +238,7 @@ _COUNTED: Final[_Figures] = (
             "Whether the numbers of waiting and delayed mails are counts (1) or estimates (0)",
             "Informational: how to read these two numbers",
         ),
-        lambda figures: None if figures.mails is None else figures.exact,
+        _exact,
     ),
     (
         _metric("oldest_age_seconds", "Age of the mail that has waited longest", _IN_TROUBLE),
@@ -196,11 +247,11 @@ _COUNTED: Final[_Figures] = (
     (_metric("broker_up", "Whether the broker answers, where it was asked", _IN_TROUBLE), _answers),
     (
         _metric("deletions", "Messages about deletions that a queue over topics keeps", _IN_TROUBLE),
-        lambda figures: figures.topics.deletions if figures.topics else None,
+        _deletions,
     ),
     (
         _metric("overdue_seconds", "Delay of the most overdue mail in a topic", _IN_TROUBLE),
-        lambda figures: figures.topics.overdue.total_seconds() if figures.topics else None,
+        _overdue,
     ),
     (_metric("broker_ready", "Messages that wait in the broker", _TRAFFIC), _of_depth(lambda depth: depth.ready)),
     (
@@ -214,7 +265,7 @@ _COUNTED: Final[_Figures] = (
     (_metric("broker_consumers", "Consumers", _IN_TROUBLE), _of_depth(lambda depth: depth.consumers)),
     (
         _metric("broker_alarms", "Alarms for which the broker takes no new messages", _IN_TROUBLE),
-        lambda figures: len(figures.depth.alarms) if figures.depth and figures.tabled else None,
+        _alarms,
     ),
     (
         _metric("broker_dead_letters", "Messages in the dead letter queue", _IN_TROUBLE),
@@ -226,8 +277,7 @@ _RATES: Final[Sequence[tuple[Metric, Callable[[QueueRates], float]]]] = (
     (_metric("marked_per_second", "Mails that left, between two looks", _TRAFFIC), lambda rates: rates.marked),
 )
 QUEUE_METRICS: Final = (
-    *(metric for metric, _ in (*_COUNTED, *_STARTS)),
-    *(metric for metric, _ in _RATES),
+    *(metric for metric, _ in (*_COUNTED, *_STARTS, *_RATES)),
     PROBLEM,
     *COUNTS.values(),
 )

@@ -174,7 +174,8 @@ class Delays:
         return cls(len(due_at), min(due_at, default=None), max(due_at, default=None))
 
     def __add__(self, other: "Delays") -> "Delays":
-        known = [at for delays in (self, other) for at in (delays.earliest_at, delays.latest_at) if at]
+        instants = (self.earliest_at, self.latest_at, other.earliest_at, other.latest_at)
+        known = [at for at in instants if at]
         return replace(Delays.of(known), count=self.count + other.count)
 
 
@@ -515,12 +516,16 @@ def due_time(now: datetime, delay: timedelta | None, at: datetime | None) -> dat
         raise WrongUse("a mail has either a delay or a time, not both", mend="Give one of them.")
     if at is not None and at.tzinfo is None:
         raise WrongUse(f"{at} names no time zone", mend="Give an instant in UTC.")
-    wait = at.astimezone(UTC) - now if at is not None else delay or timedelta(0)
+    wait = delay or timedelta(0)
+    if at is not None:
+        wait = at.astimezone(UTC) - now
     if wait > DELAY_MAX:
         raise WrongUse(
             f"a delay of {wait.days} days is more than {DELAY_MAX.days}", mend="Enqueue the mail nearer to its time."
         )
-    return now + wait if wait > timedelta(0) else None
+    if wait <= timedelta(0):
+        return None
+    return now + wait
 
 
 def settled_before(enqueue_id: EnqueueId) -> WrongUse:

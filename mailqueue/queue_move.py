@@ -136,7 +136,8 @@ class QueueMove:
         Raises:
             MailmendError: the first that a mail met; no further mail was taken, and those under way are done with.
         """
-        working, failures = set[asyncio.Task[None]](), list[BaseException]()
+        working = set[asyncio.Task[None]]()
+        failures = list[BaseException]()
 
         def done(task: asyncio.Task[None]) -> None:
             working.discard(task)
@@ -167,7 +168,8 @@ class QueueMove:
                 await self.journal.take(mail)
             return mail
 
-        return [mail for mail in await all_of(found, taken, AT_ONCE) if mail]
+        mails = await all_of(found, taken, AT_ONCE)
+        return [mail for mail in mails if mail]
 
     async def _handed_over(self, mail: Dequeued) -> None:
         """Move a mail that was taken; one that was moved before leaves again: its broker forgot that it left."""
@@ -188,11 +190,15 @@ class QueueMove:
             mail = admissible(listed.queued.mail)
             blobs = listed.queued.blobs
             if not (self.shares_store and is_deduplicated(blobs.header) and is_deduplicated(blobs.body)):
-                blobs = await self.arrivals.keep(await self.source.content(listed) if content is None else content)
+                if content is None:
+                    content = await self.source.content(listed)
+                blobs = await self.arrivals.keep(content)
         except (BadPayload, BlobMissing, WrongUse) as error:
             self.stay[was] = Unmoved(was, error.what)
             return None
-        to_be = moved_id(was, self.to) if await self.arrivals.had((was,)) else was
+        to_be = was
+        if await self.arrivals.had((was,)):
+            to_be = moved_id(was, self.to)
         if to_be != was:
             self.renamed[was] = to_be
         return MovingMail(was, replace(listed, queued=QueuedMail(to_be, mail, blobs), slice_start=None, place=None))
@@ -203,7 +209,8 @@ class QueueMove:
         Raises:
             CannotReach: some are still there; the same move again goes on with them.
         """
-        removed = await self.source.delete(MailFilter(enqueue_ids=frozenset(mail.was for mail in some)))
+        ids = frozenset(mail.was for mail in some)
+        removed = await self.source.delete(MailFilter(enqueue_ids=ids))
         if removed.failed:
             raise CannotReach(
                 f"{len(removed.failed):,} mails did not leave the queue {self.source.name!r}: {removed.failed[0].why}",

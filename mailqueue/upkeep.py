@@ -83,8 +83,10 @@ class Redriven:
             queued: the mail of the dead letter.
             lacking: the mail for those recipients that lack it; None: none does.
         """
-        kept = lacking.recipients if lacking else ()
-        self.recipients_skipped += len(queued.mail.recipients) - len(kept)
+        skipped = len(queued.mail.recipients)
+        if lacking:
+            skipped -= len(lacking.recipients)
+        self.recipients_skipped += skipped
         if lacking is None:
             self.delivered += 1
             return None

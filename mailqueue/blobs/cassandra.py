@@ -100,12 +100,19 @@ class CassandraStore:
         with _our_errors():
             count = await self._count(blob_id)
             parts = self._tables.scan(Scan(BLOB_PARTS, ("chunknumber",), Level.QUORUM, under=(blob_id,)))
-            return count is not None and sum([1 async for _ in parts]) >= count
+            if count is None:
+                return False
+            there = 0
+            async for _ in parts:
+                there += 1
+            return there >= count
 
     async def stored_at(self, blob_id: BlobId) -> datetime | None:
         with _our_errors():
             seen = await self._tables.read(Read(BLOB_PARTS, (blob_id, 0), times=True))
-        return instant_of(seen[0].newest or 0) if seen else None
+        if not seen:
+            return None
+        return instant_of(seen[0].newest or 0)
 
     async def scan(self) -> AsyncIterator[StoredBlob]:
         """Every blob that has parts, with or without its count: what a crash left is listed too."""
@@ -123,7 +130,10 @@ class CassandraStore:
     async def _count(self, blob_id: BlobId) -> int | None:
         """The number of its parts. Parts of two sizes leave two rows; like James, take the first."""
         seen = await self._tables.read(Read(_COUNTS, (blob_id,)))
-        return seen[0].row["position"] if seen else None
+        if not seen:
+            return None
+        count: int | None = seen[0].row["position"]
+        return count
 
     async def _parts(self, blob_id: BlobId, count: int) -> AsyncIterator[bytes]:
         for numbers in grouped(range(count), PARTS_AT_ONCE):
@@ -135,10 +145,17 @@ class CassandraStore:
 
     async def _looked_at(self, page: dict[BlobId, int]) -> list[StoredBlob]:
         """The first part tells when each blob was stored; the first and the last tell its size."""
-        reads = [Read(BLOB_PARTS, (blob_id, part), times=True) for blob_id, last in page.items() for part in (0, last)]
+        reads = []
+        for blob_id, last in page.items():
+            reads.append(Read(BLOB_PARTS, (blob_id, 0), times=True))
+            reads.append(Read(BLOB_PARTS, (blob_id, last), times=True))
         seen = list(answered(await self._tables.read_all(reads)))
-        pairs = zip(page.items(), zip(seen[::2], seen[1::2], strict=True), strict=True)
-        return [_blob(blob_id, last, ends) for (blob_id, last), ends in pairs if any(ends)]
+        pairs = zip(seen[::2], seen[1::2], strict=True)
+        found = []
+        for (blob_id, last), ends in zip(page.items(), pairs, strict=True):
+            if any(ends):
+                found.append(_blob(blob_id, last, ends))
+        return found
 
 
 def parts_of(content: bytes, part_bytes: int = PART_BYTES) -> list[bytes]:
@@ -167,7 +184,13 @@ def _raise_first(errors: Iterable[MailmendError | None]) -> None:
 
 def _blob(blob_id: BlobId, last: int, ends: tuple[Sequence[Seen], Sequence[Seen]]) -> StoredBlob:
     """What its ends tell: an incomplete blob may lack its first part, one being removed its last."""
-    first_bytes, last_bytes = (len(seen[0].row["data"] or b"") if seen else 0 for seen in ends)
+    sizes = []
+    for seen in ends:
+        size = 0
+        if seen:
+            size = len(seen[0].row["data"] or b"")
+        sizes.append(size)
+    first_bytes, last_bytes = sizes
     stored_at = max(seen[0].newest or 0 for seen in ends if seen)
     return StoredBlob(blob_id, first_bytes * last + last_bytes, instant_of(stored_at))
 

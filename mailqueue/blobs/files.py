@@ -54,9 +54,12 @@ def blob_id_of(name: str) -> BlobId | None:
     """The id of the blob in a file of that name; None for a file that is no blob."""
     blob_id = BlobId(unquote(name, errors="replace"))
     try:
-        return blob_id if file_name(blob_id) == name else None
+        is_own = file_name(blob_id) == name
     except MailmendError:
         return None
+    if not is_own:
+        return None
+    return blob_id
 
 
 class FileStore:

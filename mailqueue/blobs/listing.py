@@ -64,19 +64,25 @@ class KeyParts:
     def __init__(self, bounds: Iterable[str] = ()) -> None:
         self._bounds = sorted(filter(None, set(bounds)))
         self._taken = [True] + [False] * len(self._bounds)
-        self._reached, self._end = 0, len(self._bounds)
+        self._reached = 0
+        self._end = len(self._bounds)
 
     def part_of(self, key: str) -> int:
         return bisect_left(self._bounds, key)
 
     def begins_after(self, part: int) -> str:
-        return self._bounds[part - 1] if part else ""
+        if part == 0:
+            return ""
+        return self._bounds[part - 1]
 
     def take(self) -> int | None:
         """The middle of the longest stretch that is not taken; None where all are."""
-        stretches = groupby(range(len(self._taken)), self._taken.__getitem__)
-        longest = max((list(parts) for taken, parts in stretches if not taken), key=len, default=None)
-        if longest is None:
+        longest: list[int] = []
+        for taken, parts in groupby(range(len(self._taken)), self._taken.__getitem__):
+            stretch = list(parts)
+            if not taken and len(stretch) > len(longest):
+                longest = stretch
+        if not longest:
             return None
         part = longest[len(longest) // 2]
         self._taken[part] = True
@@ -88,9 +94,12 @@ class KeyParts:
         Raises:
             ValueError: keys go backwards, or the listing ended before keys that it has elsewhere.
         """
-        last = self.part_of(keys[-1]) if keys else part
-        self._reached = max(last, self._reached) if keys else self._reached
-        self._end = min(last, self._end) if ended else self._end
+        last = part
+        if keys:
+            last = self.part_of(keys[-1])
+            self._reached = max(last, self._reached)
+        if ended:
+            self._end = min(last, self._end)
         if self._reached > self._end:
             raise ValueError(last)
         for count, key in enumerate(keys):
@@ -102,7 +111,8 @@ class KeyParts:
                 return count, None
         if ended:
             self._taken_until(len(self._bounds), part)
-        return len(keys), None if ended else part
+            return len(keys), None
+        return len(keys), part
 
     def _taken_until(self, last: int, part: int) -> int:
         """Take the next parts too, up to the last one, or before one that another has."""
@@ -194,20 +204,28 @@ async def _bounds(pages: Pages, page: Sequence[StoredBlob]) -> list[str]:
         if last <= after:
             return []
         beginnings.add(_beginning(last))
-    return [beginning + character for beginning in beginnings for character in _NEXT]
+    bounds = []
+    for beginning in beginnings:
+        bounds += [beginning + character for character in _NEXT]
+    return bounds
 
 
 def _beginning(key: str) -> str:
     """What ids of one family and generation have in common; "" for others."""
     found = _BEGINNING.match(key)
-    return found[0] if found else ""
+    if found is None:
+        return ""
+    return found[0]
 
 
 def _behind(key: str) -> str:
     """What is greater than all that begin like the key."""
     if beginning := _beginning(key):
         return beginning[:-1] + chr(ord(beginning[-1]) + 1)
-    return next((likely for likely in _LIKELY if likely > key), "")
+    for likely in _LIKELY:
+        if likely > key:
+            return likely
+    return ""
 
 
 def _contradicted(place: str) -> BlobsUnreachable:

@@ -78,7 +78,9 @@ class FoundKeys:
         place = self._settings.place
         try:
             found = self.session().get_credentials()
-            keys = found.get_frozen_credentials() if found else None
+            keys = None
+            if found:
+                keys = found.get_frozen_credentials()
         except (BotoCoreError, ClientError, OSError, ValueError) as error:
             raise BlobsUnreachable(f"the keys to {place} cannot be had: {_reason(error)}", mend=NO_KEYS) from None
         if keys is None:
@@ -112,12 +114,16 @@ def _reason(error: Exception) -> str:
     answer = getattr(error, "response", {})
     beside = getattr(error, "kwargs", {})
     named = answer.get("Error", {}).get("Code") or beside.get("provider") or beside.get("profile")
-    return f"{type(error).__name__} ({named})" if named else type(error).__name__
+    if named:
+        return f"{type(error).__name__} ({named})"
+    return type(error).__name__
 
 
 def found_keys(settings: S3Settings) -> FoundKeys | None:
     """The keys that botocore finds; None where the settings hold keys."""
-    return None if settings.access_key else FoundKeys(settings)
+    if settings.access_key:
+        return None
+    return FoundKeys(settings)
 
 
 T = TypeVar("T")
@@ -233,7 +239,9 @@ class ExactRequests:
         from botocore.exceptions import ClientError  # noqa: PLC0415 - see above
 
         region = self._settings.region
-        elsewhere = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+        elsewhere: dict[str, Any] = {}
+        if region != "us-east-1":
+            elsewhere = {"CreateBucketConfiguration": {"LocationConstraint": region}}
         try:
             self._client().create_bucket(**elsewhere, **self._bucket)
         except ClientError as error:
@@ -276,7 +284,10 @@ class ExactRequests:
     def _client(self) -> Any:
         with self._making:
             if self._made is None:
-                self._made = _new_client(self._settings, self._keys.session() if self._keys else None)
+                session = None
+                if self._keys:
+                    session = self._keys.session()
+                self._made = _new_client(self._settings, session)
         return self._made
 
 
@@ -298,6 +309,9 @@ def _new_client(settings: S3Settings, finds_keys: Any = None) -> Any:
     alone = {"profile": (None, None, None, None), "config_file": (None, None, "", None)}
     session = finds_keys or Session(session_vars=alone)
     session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_instant)
+    tls_ca = None
+    if settings.tls_ca is not None:
+        tls_ca = str(settings.tls_ca)
     return session.create_client(
         "s3",
         endpoint_url=settings.endpoint,
@@ -305,7 +319,7 @@ def _new_client(settings: S3Settings, finds_keys: Any = None) -> Any:
         aws_access_key_id=settings.access_key or None,
         aws_secret_access_key=settings.secret_key or None,
         aws_session_token=settings.session_token or None,
-        verify=None if settings.tls_ca is None else str(settings.tls_ca),
+        verify=tls_ca,
         config=Config(
             signature_version="s3v4",
             s3={"addressing_style": "path"},
@@ -355,7 +369,8 @@ class S3Bucket:
 
     async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
         plain = [blob_id for blob_id in blob_ids if not _needs_exactness(blob_id)]
-        plain = plain if len(plain) >= BULK_MIN else []
+        if len(plain) < BULK_MIN:
+            plain = []
         for first in range(0, len(plain), BULK_MAX):
             await self._remove_together(plain[first : first + BULK_MAX])
         await self._remove_each(set(blob_ids).difference(plain))

@@ -139,7 +139,10 @@ _MENDS: Final[Mapping[str, str]] = {
 def code_in(text: str) -> str:
     """S3's error code in a library's message, else the HTTP status, else ""."""
     found = _CODE.search(text) or _STATUS.search(text)
-    return next(filter(None, found.groups())) if found else ""
+    if found is None:
+        return ""
+    code: str = next(filter(None, found.groups()))
+    return code
 
 
 def failure(settings: S3Settings, code: str, cause: str = "") -> BlobsUnreachable:
@@ -150,8 +153,12 @@ def failure(settings: S3Settings, code: str, cause: str = "") -> BlobsUnreachabl
         code: of S3, or a status of HTTP; empty where there was no answer.
         cause: why there was none.
     """
-    mend = _MENDS.get(code, _LOG if code else _ADDRESS)
-    why = f"it answered {code}" if code else f"no answer ({cause or 'the connection failed'})"
+    if code:
+        mend = _MENDS.get(code, _LOG)
+        why = f"it answered {code}"
+    else:
+        mend = _ADDRESS
+        why = f"no answer ({cause or 'the connection failed'})"
     kind = BucketMissing if code == NO_BUCKET else BlobsUnreachable
     return kind(
         f"{settings.place} cannot be used: {why}",

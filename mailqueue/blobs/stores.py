@@ -91,7 +91,9 @@ def split(content: bytes) -> tuple[bytes, bytes]:
     Lines end with CRLF (RFC 5322) or with LF alone.
     """
     found = _BLANK_LINE.search(content)
-    end = found.end() if found else len(content)
+    end = len(content)
+    if found:
+        end = found.end()
     return content[:end], content[end:]
 
 

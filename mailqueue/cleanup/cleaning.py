@@ -78,25 +78,29 @@ class PlannedCleanup:
             on what is not as planned any more.
         """
         planned = {place: suspect for place, suspect in self.suspects.items() if place.key[:1] == (one.queue,)}
-        same = {place: one.findings[place] for place, suspect in planned.items() if _is_as_seen(one, place, suspect)}
-        others = (_moved(one, place, suspect) for place, suspect in planned.items() if place not in same)
-        over = frozenset(
-            place for place in one.over if same.keys() & {QueuePlace(verdict, place) for verdict in OVER_VERDICTS}
-        )
-        now = one.judged.scanned.starts.browse
-        to = max((planned[place].wanted[_TO] for place in same if place.verdict in _MOVES), default=now)
+        same: dict[QueuePlace, Finding] = {}
+        others: list[Finding] = []
+        for place, suspect in planned.items():
+            if _is_as_seen(one, place, suspect):
+                same[place] = one.findings[place]
+                continue
+            moved = _moved(one, place, suspect)
+            if moved is not None:
+                others.append(moved)
+        same_over = {place.key for place in same if place.verdict in OVER_VERDICTS}
+        over = frozenset(partition for partition in one.over if partition in same_over)
+        planned_starts = [planned[place].wanted[_TO] for place in same if place.verdict in _MOVES]
+        to = max(planned_starts, default=one.judged.scanned.starts.browse)
         if before.browse_start is not None and to is not None:
             before = replace(before, browse_start=min(before.browse_start, to))
-        return (
-            replace(one, over=over, findings=same, suspects=len(planned)),
-            before,
-            [finding for finding in others if finding],
-        )
+        return replace(one, over=over, findings=same, suspects=len(planned)), before, others
 
 
 def planned_of(found: Finding, one: JudgedQueue) -> Suspect:
     """The suspect that a plan keeps for a finding; a browse start is then moved no further than the plan says."""
-    return replace(found.suspect, wanted={_TO: one.browse_start}) if found.verdict in _MOVES else found.suspect
+    if found.verdict in _MOVES:
+        return replace(found.suspect, wanted={_TO: one.browse_start})
+    return found.suspect
 
 
 def _is_as_seen(one: CleanedQueue, place: QueuePlace, suspect: Suspect) -> bool:
@@ -109,11 +113,15 @@ def _is_as_seen(one: CleanedQueue, place: QueuePlace, suspect: Suspect) -> bool:
 
 def _moved(one: CleanedQueue, place: QueuePlace, suspect: Suspect) -> Finding | None:
     """What is there and not as it was seen; None where nothing is left to do."""
-    partitions = one.judged.scanned.partitions
-    counts = partitions.get(QueuePartition(*suspect.key)) if place.verdict in OVER_VERDICTS else None
-    if counts is None and (place not in one.findings or place.verdict in _MOVES):
+    counts = None
+    if place.verdict in OVER_VERDICTS:
+        counts = one.judged.scanned.partitions.get(QueuePartition(*suspect.key))
+    if counts is not None:
+        number = counts.rows
+    elif place in one.findings and place.verdict not in _MOVES:
+        number = one.findings[place].number
+    else:
         return None
-    number = counts.rows if counts else one.findings[place].number
     why = Reason(Why.OTHER_THAN_PLANNED)
     return Finding(suspect, suspect.verdict, result=Verdict.MOVED, reason=why, number=number)
 
@@ -185,10 +193,11 @@ class QueueCleanup:
         second = first
         recut = False
         try:
-            sides = {queue: [await self._broker_side(queue, settings)] for queue in first}
-            if settings.recheck and any(
-                self._is_looked_at_again(judged_queue, settings) for judged_queue in first.values()
-            ):
+            sides: dict[QueueName, list[BrokerSide]] = {}
+            for queue in first:
+                sides[queue] = [await self._broker_side(queue, settings)]
+            doubtful = any(self._is_looked_at_again(earlier, settings) for earlier in first.values())
+            if settings.recheck and doubtful:
                 scan.close()
                 self._progress.stage("waiting", round(settings.delay_seconds))
                 await self._view.clock.pause(settings.delay_seconds)
@@ -196,11 +205,15 @@ class QueueCleanup:
                 recut = await self._view.slicing() != slicing
             cleaned = []
             for queue, earlier in first.items():
-                before, moved = earlier, list[Finding]()
+                before = earlier
+                moved = list[Finding]()
                 now = second.get(queue, before)
-                over = frozenset() if recut else confirmed(before, now)
+                over = frozenset[QueuePartition]()
+                if not recut:
+                    over = confirmed(before, now)
                 found = found_twice(before, now, over)
-                found |= {} if settings.planned else await self._without_content(now)
+                if settings.planned is None:
+                    found |= await self._without_content(now)
                 one = CleanedQueue(queue, now, over, findings_of(found, now.scanned), sum(before.found.values()))
                 if settings.planned:
                     one, before, moved = settings.planned.limited(one, before)
@@ -214,7 +227,9 @@ class QueueCleanup:
                 sides[queue].append(await self._broker_side(queue, settings))
                 one = one.with_findings(moved)
                 cleaned.append(replace(one, marks_stay=await self._why_marks_stay(now, sides[queue], settings)))
-            return await self._without_marks(scan, cleaned, settings, None if sweeper is None else record)
+            if sweeper is None:
+                return await self._without_marks(scan, cleaned, settings, None)
+            return await self._without_marks(scan, cleaned, settings, record)
         finally:
             scan.close()
 
@@ -265,19 +280,15 @@ class QueueCleanup:
         for partition in sorted(place for place, counts in scanned.partitions.items() if counts.waiting):
             async with aclosing(marked_pages(view.slices, view.marks, partition)) as pages:
                 async for page in pages:
-                    lacking = [
-                        enqueue_id
-                        for enqueue_id in await all_of(page.unmarked.items(), self._lacking, BLOBS_AT_ONCE)
-                        if enqueue_id
-                    ]
+                    looked_at = await all_of(page.unmarked.items(), self._lacking, BLOBS_AT_ONCE)
+                    lacking = [enqueue_id for enqueue_id in looked_at if enqueue_id]
                     marked = await view.marks.among(scanned.queue, lacking)
-                    reads = [
-                        Read(ENQUEUED_MAILS, (*partition, enqueue_id))
-                        for enqueue_id in lacking
-                        if enqueue_id not in marked
-                    ]
-                    still = zip(reads, await answered(view.tables, view.retries, reads), strict=True)
-                    gone |= {QueuePlace(Verdict.BLOBS_GONE, read.key): 1 for read, seen in still if seen}
+                    unmarked = [enqueue_id for enqueue_id in lacking if enqueue_id not in marked]
+                    reads = [Read(ENQUEUED_MAILS, (*partition, enqueue_id)) for enqueue_id in unmarked]
+                    rows = await answered(view.tables, view.retries, reads)
+                    for read, seen in zip(reads, rows, strict=True):
+                        if seen:
+                            gone[QueuePlace(Verdict.BLOBS_GONE, read.key)] = 1
                     self._progress.advance(len(page.unmarked))
         return gone
 
@@ -289,7 +300,9 @@ class QueueCleanup:
             there = [await self._blobs.exists(blob) for blob in named]
         except BadPayload:
             return enqueue_id
-        return None if all(there) else enqueue_id
+        if all(there):
+            return None
+        return enqueue_id
 
     async def _broker_side(self, queue: QueueName, settings: CleanupSettings) -> BrokerSide:
         if settings.marks is not MarksRule.EMPTY or self._broker is None:
@@ -323,27 +336,34 @@ class QueueCleanup:
         self, scan: QueueScan, cleaned: Sequence[CleanedQueue], settings: CleanupSettings, record: FindingsRecord | None
     ) -> list[CleanedQueue]:
         """Remove the marks of mails that have no row any more, of the queues whose marks need not stay."""
-        free = frozenset(
-            cleaned_queue.queue
-            for cleaned_queue in cleaned
-            if cleaned_queue.judged.scanned.marks and cleaned_queue.marks_stay is None
-        )
+        free: set[QueueName] = set()
+        gone: set[QueuePartition] = set()
+        for cleaned_queue in cleaned:
+            gone |= cleaned_queue.over
+            if cleaned_queue.judged.scanned.marks and cleaned_queue.marks_stay is None:
+                free.add(cleaned_queue.queue)
         if self._view.own.marks_expire or not free:
             return list(cleaned)
-        gone = {place for cleaned_queue in cleaned for place in cleaned_queue.over}
-        planned = settings.planned.marks if settings.planned else None
-        wanted = MarksWanted(free, frozenset(scan.partitions.keys() - gone), settings.marks_as_of, planned)
-        self._progress.stage("remove marks" if record else "count marks")
+        planned = None
+        if settings.planned is not None:
+            planned = settings.planned.marks
+        standing = frozenset(scan.partitions.keys() - gone)
+        wanted = MarksWanted(frozenset(free), standing, settings.marks_as_of, planned)
         if record is None:
+            self._progress.stage("count marks")
             due = await self._in_thread(lambda: self._due(scan, wanted))
             return [_with_marks_due(cleaned_queue, due.get(cleaned_queue.queue, 0)) for cleaned_queue in cleaned]
+        self._progress.stage("remove marks")
         removed = await self._in_thread(lambda: scan.remove_marks(wanted, self._progress))
         for queue, marks in removed.items():
             _LOG.info("marks were removed", extra={"queue": queue, "marks": marks.marks, "left": marks.failed})
-        ended = [
-            _with_marks_gone(cleaned_queue, removed.get(cleaned_queue.queue, MarksGone())) for cleaned_queue in cleaned
-        ]
-        await record.keep([found for cleaned_queue in ended for found in cleaned_queue.are(Verdict.ORPHAN_MARK)])
+        ended: list[CleanedQueue] = []
+        orphans: list[Finding] = []
+        for cleaned_queue in cleaned:
+            one = _with_marks_gone(cleaned_queue, removed.get(cleaned_queue.queue, MarksGone()))
+            ended.append(one)
+            orphans.extend(one.are(Verdict.ORPHAN_MARK))
+        await record.keep(orphans)
         return ended
 
     def _due(self, scan: QueueScan, wanted: MarksWanted) -> Mapping[QueueName, int]:
@@ -357,15 +377,19 @@ class QueueCleanup:
 
 
 def _with_marks_due(one: CleanedQueue, marks: int) -> CleanedQueue:
-    found = _orphans(one, marks)
-    return replace(one, marks_due=marks).with_findings([replace(found, number=marks, due=True)] if marks else [])
+    one = replace(one, marks_due=marks)
+    if not marks:
+        return one
+    return one.with_findings([replace(_orphans(one, marks), number=marks, due=True)])
 
 
 def _with_marks_gone(one: CleanedQueue, gone: MarksGone) -> CleanedQueue:
     one = replace(one, marks_moved=gone.left)
     if not (gone.marks or gone.failed):
         return one
-    found = replace(_orphans(one, gone.marks), number=gone.marks, result=Verdict.FIXED if gone.marks else None)
+    found = replace(_orphans(one, gone.marks), number=gone.marks, result=None)
+    if gone.marks:
+        found = replace(found, result=Verdict.FIXED)
     if gone.failed:
         found = replace(found, error=f"{gone.failed:,} marks could not be removed: {gone.error}")
     return replace(one, marks=gone.marks).with_findings([found])

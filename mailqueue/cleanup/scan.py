@@ -62,8 +62,10 @@ class MarksGone:
     left: int = 0
 
     def add(self, other: "MarksGone") -> None:
-        self.marks, self.failed = self.marks + other.marks, self.failed + other.failed
-        self.left, self.error = self.left + other.left, self.error or other.error
+        self.marks += other.marks
+        self.failed += other.failed
+        self.left += other.left
+        self.error = self.error or other.error
 
 
 class QueueScan(Protocol):
@@ -205,8 +207,9 @@ class LocalQueueScan:
 
         `gone` counts, as left, those that a plan names and that have rows again.
         """
-        for queue, mail in wanted.planned() if wanted.planned else ():
-            self._marked.add(((queue, mail.bytes), None))
+        if wanted.planned:
+            for queue, mail in wanted.planned():
+                self._marked.add(((queue, mail.bytes), None))
         for part in self._marked.parts():
             planned = {key for key, places in part if places is None}
             for key, places in part:
@@ -243,7 +246,13 @@ def removed(marks: list[Mark], as_of: int, tables: Tables, clock: Clock) -> dict
     errors = Retries(clock).write_all(tables, [Remove(DELETED_MAILS, mark, as_of, joinable=True) for mark in marks])
     left = tables.read_all([Read(DELETED_MAILS, mark, joinable=True) for mark in marks])
     for (queue, _), error, found in zip(marks, errors, left, strict=True):
-        unknown = error or (found if isinstance(found, MailmendError) else None)
-        one = MarksGone(failed=1, error=str(unknown)) if unknown else MarksGone(int(not found), left=int(bool(found)))
-        gone[queue].add(one)
+        if error:
+            fate = MarksGone(failed=1, error=str(error))
+        elif isinstance(found, MailmendError):
+            fate = MarksGone(failed=1, error=str(found))
+        elif found:
+            fate = MarksGone(left=1)
+        else:
+            fate = MarksGone(marks=1)
+        gone[queue].add(fate)
     return gone

@@ -72,8 +72,10 @@ class CleanedQueue:
 
     def with_findings(self, ended: Iterable[Finding]) -> "CleanedQueue":
         """The same with these findings, in place of earlier ones of the same verdict and key."""
-        mended = {QueuePlace(finding.verdict, finding.suspect.key): finding for finding in ended}
-        return replace(self, findings={**self.findings, **mended})
+        findings = dict(self.findings)
+        for finding in ended:
+            findings[QueuePlace(finding.verdict, finding.suspect.key)] = finding
+        return replace(self, findings=findings)
 
     def are(self, *verdicts: Verdict) -> list[Finding]:
         return [finding for finding in self.findings.values() if finding.verdict in verdicts]
@@ -94,7 +96,12 @@ class FindingsRecord:
         if ledger is None or run is None or not findings:
             return list(findings)
         errors = await asyncio.to_thread(lambda: ledger.record(run, self.as_of, findings))
-        kept = [finding.failed(error) if error else finding for finding, error in zip(findings, errors, strict=True)]
+        kept = []
+        for finding, error in zip(findings, errors, strict=True):
+            if error:
+                kept.append(finding.failed(error))
+            else:
+                kept.append(finding)
         await self.settle([finding for finding in kept if finding.result])
         return kept
 
@@ -121,10 +128,13 @@ class QueueCleaning:
         others = await self.record.keep(one.are(*MENDED - OVER_VERDICTS))
         if any(found.error for found in others):
             return replace(one, over=frozenset()).with_findings(others)
-        mended = await self._begun(one.judged.scanned) if one.are(Verdict.NO_BROWSE_START) else set[Verdict]()
+        mended = set[Verdict]()
+        if one.are(Verdict.NO_BROWSE_START):
+            mended = await self._begun(one.judged.scanned)
         if one.judged.browse_start is not None and before.browse_start is not None:
             one, mended = await self._swept(one, min(one.judged.browse_start, before.browse_start))
-        recounted = await self._recounted([found for found in others if found.verdict is Verdict.TALLY_DIFFERS], one)
+        differing = [found for found in others if found.verdict is Verdict.TALLY_DIFFERS]
+        recounted = await self._recounted(differing, one)
         ended = [found.ended(Verdict.FIXED) for found in others if found.verdict in mended]
         await self.record.settle([*ended, *recounted])
         return one.with_findings([*others, *ended, *recounted])
@@ -145,7 +155,9 @@ class QueueCleaning:
         back = moved_back(scanned.starts.browse, state.furthest_start)
         moved = await self.sweeper.advance(queue, Moved(scanned.starts.browse, to, back, state), self.slicing)
         assert moved.after is not None, "a start that was found never goes"
-        mended = {Verdict.START_BEHIND} if moved.after >= to else set()
+        mended = set[Verdict]()
+        if moved.after >= to:
+            mended.add(Verdict.START_BEHIND)
         if not moved_back(moved.after, state.furthest_start):
             mended.add(Verdict.START_MOVED_BACK)
         gone = sorted(place for place in one.over if place.slice_start < moved.after)
@@ -158,7 +170,10 @@ class QueueCleaning:
             blobs = blobs + named
             fields = {"queue": queue, "partitions": len(some), "blobs": named}
             _LOG.info("a batch of partitions was removed", extra=fields)
-        removed = {cast("QueuePartition", found.suspect.key): found for found in ended if found.result is Verdict.FIXED}
+        removed: dict[QueuePartition, Finding] = {}
+        for found in ended:
+            if found.result is Verdict.FIXED:
+                removed[cast("QueuePartition", found.suspect.key)] = found
         if not any(found.error for found in ended):
             await self._move_content_start(one.judged, removed.keys(), moved.after)
             mended.add(Verdict.NO_CONTENT_START)
@@ -173,23 +188,32 @@ class QueueCleaning:
         kept = await self.record.keep([found[place] for place in partitions])
         due = [finding for finding in kept if finding.error is None]
         answers = await all_of(due, self._removed, PARTITIONS_AT_ONCE)
-        ended = [found for found, _ in answers]
+        ended: list[Finding] = []
+        blobs = 0
+        for finding, named in answers:
+            ended.append(finding)
+            blobs += named
         await self.record.settle(ended)
-        return [finding for finding in kept if finding.error] + ended, sum(blobs for _, blobs in answers)
+        refused = [finding for finding in kept if finding.error]
+        return refused + ended, blobs
 
     async def _removed(self, found: Finding) -> tuple[Finding, int]:
         """Remove the partition as of T, its blobs first, and read it back: what was written after T stays."""
         view = self.view
         partition = cast("QueuePartition", found.suspect.key)
         try:
-            blobs = await self._without_blobs(partition) if self.blobs else 0
+            blobs = 0
+            if self.blobs:
+                blobs = await self._without_blobs(partition)
             await view.write(Remove(ENQUEUED_MAILS, partition, self.record.as_of))
             async with aclosing(view.slices.pages(partition, ("enqueueid",))) as pages:
                 whole = not await anext(pages)
         except MailmendError as error:
             return found.failed(error), 0
         self.progress.advance(1)
-        return (found.ended(Verdict.FIXED) if whole else found), blobs
+        if whole:
+            found = found.ended(Verdict.FIXED)
+        return found, blobs
 
     async def _without_blobs(self, partition: QueuePartition) -> int:
         """Delete the blobs of its marked rows: a mail may have come since the scan."""

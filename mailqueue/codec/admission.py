@@ -51,10 +51,11 @@ def admitted(mail: Mail, priority: int | None, *, was_queued: bool = False) -> M
     Raises:
         WrongUse: James could not read the mail, no queue has room for its envelope, or there is no such priority.
     """
-    prioritised = mail if priority is None else with_priority(mail, priority)
+    if priority is not None:
+        mail = with_priority(mail, priority)
     if not was_queued:
-        check_room(admissible(prioritised))
-    return prioritised
+        check_room(admissible(mail))
+    return mail
 
 
 def admissible(mail: Mail) -> Mail:
@@ -102,7 +103,9 @@ def parted(mail: Mail) -> list[Mail]:
             used = 0
         groups[-1].append(recipient)
         used += size
-    return [mail] if len(groups) == 1 else [_for_recipients(mail, group) for group in groups]
+    if len(groups) == 1:
+        return [mail]
+    return [_for_recipients(mail, group) for group in groups]
 
 
 def _for_recipients(mail: Mail, recipients: list[str]) -> Mail:
@@ -113,8 +116,10 @@ def _for_recipients(mail: Mail, recipients: list[str]) -> Mail:
 
 def _envelope_bytes(mail: Mail) -> int:
     """As JSON writes its texts, with what may be noted of each recipient."""
-    texts = [text for _, text in (*_addresses(mail), *_texts(mail))]
-    return sum(map(_json_bytes, texts)) + REMEMBERED_BYTES * len(mail.recipients)
+    size = REMEMBERED_BYTES * len(mail.recipients)
+    for _, text in (*_addresses(mail), *_texts(mail)):
+        size += _json_bytes(text)
+    return size
 
 
 def _json_bytes(text: str) -> int:
@@ -129,7 +134,9 @@ def is_address(text: str) -> bool:
 def _faults(mail: Mail) -> Iterator[str]:
     if not mail.name:
         yield "its name is empty"
-    yield from (f"{where} is no address" for where, text in _addresses(mail) if not is_address(text))
+    for where, text in _addresses(mail):
+        if not is_address(text):
+            yield f"{where} is no address"
     for name, value in mail.attributes.items():
         if not name:
             yield "an attribute has no name"
@@ -146,7 +153,8 @@ def _addresses(mail: Mail) -> Iterator[tuple[str, str]]:
     """The place of each address, and its text; the null sender is left out."""
     if mail.sender is not None:
         yield "its sender", mail.sender
-    yield from ((f"recipients[{place}]", text) for place, text in enumerate(mail.recipients))
+    for place, text in enumerate(mail.recipients):
+        yield f"recipients[{place}]", text
     for place, header in enumerate(mail.recipient_headers):
         yield f"the recipient of recipient_headers[{place}]", header.recipient
 
@@ -154,8 +162,11 @@ def _addresses(mail: Mail) -> Iterator[tuple[str, str]]:
 def _is_domain(text: str) -> bool:
     if len(text) > DOMAIN_CHARACTERS_MAX:
         return False
-    literal = text.startswith("[") and text.endswith("]")
-    return bool(_DOMAIN.fullmatch(text)) or _is_ip(text[1:-1] if literal else text)
+    if _DOMAIN.fullmatch(text):
+        return True
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    return _is_ip(text)
 
 
 def _is_ip(text: str) -> bool:

@@ -93,8 +93,9 @@ def priority_of(mail: Mail) -> int:
         value = attribute_value(text)
     except BadPayload:
         return PRIORITY_NORMAL
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_number and value in PRIORITIES else PRIORITY_NORMAL
+    if isinstance(value, int) and not isinstance(value, bool) and value in PRIORITIES:
+        return value
+    return PRIORITY_NORMAL
 
 
 def with_priority(mail: Mail, priority: int) -> Mail:
@@ -202,7 +203,9 @@ _NULL_SENDERS: Final = frozenset({"", "<>"})
 def payload_of(queued: QueuedMail) -> bytes:
     """The mail as James writes it in a message's body; `last_updated` is cut to milliseconds."""
     mail = queued.mail
-    updated = queued.mail.last_updated
+    last_updated = None
+    if mail.last_updated is not None:
+        last_updated = seconds_of(in_millis(mail.last_updated) - EPOCH)
     fields = {
         "enqueueId": str(queued.enqueue_id),
         "recipients": mail.recipients,
@@ -210,7 +213,7 @@ def payload_of(queued: QueuedMail) -> bytes:
         "sender": mail.sender,
         "state": mail.state,
         "errorMessage": mail.error_message,
-        "lastUpdated": None if updated is None else seconds_of(in_millis(updated) - EPOCH),
+        "lastUpdated": last_updated,
         "attributes": mail.attributes,
         "remoteAddr": mail.remote_addr,
         "remoteHost": mail.remote_host,
@@ -245,7 +248,9 @@ def blobs_of(header: Any, body: Any) -> MailBlobs:
 def sender_of(value: Any) -> str | None:
     """The sender; None for the null sender in any form."""
     sender: str | None = optional(text_of, value, "sender")
-    return None if sender in _NULL_SENDERS else sender
+    if sender in _NULL_SENDERS:
+        return None
+    return sender
 
 
 def message_of(queued: QueuedMail, slice_start: datetime | None, attempts: int = 0) -> Message:
@@ -270,7 +275,9 @@ def slice_of_message(message: Message) -> datetime | None:
 
 def attempts_of(message: Message) -> int:
     attempts = message.headers.get(ATTEMPTS_HEADER)
-    return attempts if isinstance(attempts, int) and attempts > 0 else 0
+    if isinstance(attempts, int) and attempts > 0:
+        return attempts
+    return 0
 
 
 async def publish_mail(
@@ -293,12 +300,16 @@ def _mail_of(fields: Mapping[str, Any], headers_in: Callable[[Any], Iterable[Rec
         remote_addr=text_or("remoteAddr", addr),
         remote_host=text_or("remoteHost", host),
         last_updated=optional(instant_of, fields.get("lastUpdated"), "lastUpdated"),
-        attributes={
-            name: text_of(value, f"attributes[{name}]")
-            for name, value in mapping_of(fields.get("attributes"), "attributes").items()
-        },
+        attributes=_attributes_in(fields.get("attributes")),
         recipient_headers=tuple(headers_in(fields.get("perRecipientHeaders"))),
     )
+
+
+def _attributes_in(value: Any) -> Mapping[str, str]:
+    attributes = {}
+    for name, text in mapping_of(value, "attributes").items():
+        attributes[name] = text_of(text, f"attributes[{name}]")
+    return attributes
 
 
 def _by_recipient(headers: Iterable[RecipientHeader]) -> Mapping[str, Mapping[str, Mapping[str, list[str]]]]:
@@ -384,6 +395,10 @@ def due_listed_of(row: Row) -> Listed:
 
 def _mail_columns(enqueued_at: datetime, queued: QueuedMail) -> Row:
     mail = queued.mail
+    last_updated = None
+    if mail.last_updated is not None:
+        last_updated = in_millis(mail.last_updated)
+    headers = [(header.recipient, header.name, header.value) for header in mail.recipient_headers]
     return {
         "enqueuedtime": in_millis(enqueued_at),
         "name": mail.name,
@@ -396,10 +411,8 @@ def _mail_columns(enqueued_at: datetime, queued: QueuedMail) -> Row:
         "recipients": mail.recipients,
         "remotehost": mail.remote_host,
         "remoteaddr": mail.remote_addr,
-        "lastupdated": None if mail.last_updated is None else in_millis(mail.last_updated),
-        "perrecipientspecificheaders": tuple(
-            (header.recipient, header.name, header.value) for header in mail.recipient_headers
-        ),
+        "lastupdated": last_updated,
+        "perrecipientspecificheaders": tuple(headers),
     }
 
 
@@ -447,4 +460,6 @@ def _headers_of(cells: Iterable[tuple[Any, ...]]) -> Iterable[RecipientHeader]:
 
 def _there(row: Row, column: str) -> Any:
     value = row.get(column)
-    return refuse(column, "is missing") if value is None else value
+    if value is None:
+        refuse(column, "is missing")
+    return value

@@ -60,7 +60,9 @@ class JamesFilter:
 def pulsar_payload_of(queued: QueuedMail, form: PulsarForm = PulsarForm.JAMES_3_9) -> str:
     """The mail as James writes it in a message of Pulsar's; `last_updated` is cut to milliseconds."""
     mail = queued.mail
-    updated = queued.mail.last_updated
+    last_updated = None
+    if mail.last_updated is not None:
+        last_updated = _iso(in_millis(mail.last_updated).isoformat(timespec="milliseconds"))
     fields = {
         "enqueueId": str(queued.enqueue_id),
         "recipients": mail.recipients,
@@ -68,7 +70,7 @@ def pulsar_payload_of(queued: QueuedMail, form: PulsarForm = PulsarForm.JAMES_3_
         "sender": mail.sender,
         "state": mail.state,
         "errorMessage": mail.error_message,
-        "lastUpdated": None if updated is None else _iso(in_millis(updated).isoformat(timespec="milliseconds")),
+        "lastUpdated": last_updated,
         "attributes": mail.attributes,
         "remoteAddr": mail.remote_addr,
         "remoteHost": mail.remote_host,
@@ -97,7 +99,9 @@ def form_of(payload: bytes) -> PulsarForm | None:
     fields = object_in(payload, "the message")
     if len(fields) < _FIELDS:
         return PulsarForm.JAMES_3_8
-    return PulsarForm.JAMES_3_9 if None in fields.values() else None
+    if None in fields.values():
+        return PulsarForm.JAMES_3_9
+    return None
 
 
 def filter_text(one: JamesFilter, form: PulsarForm = PulsarForm.JAMES_3_9) -> str:
@@ -119,7 +123,8 @@ def filter_of(payload: bytes) -> JamesFilter:
         refuse("the filter", "is of no known kind")
     inner = mapping_of(fields[kind.word], kind.word)
     last = inner.get("lastSequenceId")
-    last = last.get("value") if isinstance(last, Mapping) else last
+    if isinstance(last, Mapping):
+        last = last.get("value")
     if isinstance(last, bool) or not isinstance(last, int):
         refuse("lastSequenceId", "is not a whole number")
     return JamesFilter(kind, text_of(inner.get(kind.field), kind.field), last)
@@ -141,10 +146,10 @@ def _by_recipient(headers: Iterable[RecipientHeader]) -> Mapping[str, list[Mappi
     found: dict[str, dict[str, list[str]]] = {}
     for header in headers:
         found.setdefault(header.recipient, {}).setdefault(header.name, []).append(header.value)
-    return {
-        recipient: [{"key": name, "values": values} for name, values in named.items()]
-        for recipient, named in found.items()
-    }
+    fields: dict[str, list[Mapping[str, Any]]] = {}
+    for recipient, named in found.items():
+        fields[recipient] = [{"key": name, "values": values} for name, values in named.items()]
+    return fields
 
 
 def _headers_in(value: Any) -> Iterable[RecipientHeader]:
@@ -176,11 +181,10 @@ def deleted_in(text: str) -> tuple[DeletedMail, ...]:
     Raises:
         BadPayload: it is something else.
     """
-    return tuple(
-        _deleted_mail(topic, pair)
-        for topic, pairs in object_in(text, "the deletion").items()
-        for pair in _list(pairs, "the deletion")
-    )
+    mails: list[DeletedMail] = []
+    for topic, pairs in object_in(text, "the deletion").items():
+        mails += [_deleted_mail(topic, pair) for pair in _list(pairs, "the deletion")]
+    return tuple(mails)
 
 
 def progress_text(progress: TopicProgress) -> str:
@@ -196,7 +200,9 @@ def progress_in(text: str) -> TopicProgress:
         BadPayload: it is something else.
     """
     fields = object_in(text, "the checkpoint")
-    heard, last, acked = (_reach(fields.get(name), name) for name in ("heard", "last", "acked"))
+    heard = _reach(fields.get("heard"), "heard")
+    last = _reach(fields.get("last"), "last")
+    acked = _reach(fields.get("acked"), "acked")
     return TopicProgress(heard, last, acked)
 
 
@@ -209,17 +215,22 @@ def _deleted_mail(topic: str, pair: Any) -> DeletedMail:
 
 
 def _reach_text(reach: Reach) -> Mapping[str, Mapping[str, str]]:
-    return {
-        topic: {str(number): f"{ledger}:{entry}" for number, (ledger, entry) in partitions.items()}
-        for topic, partitions in reach.items()
-    }
+    texts: dict[str, dict[str, str]] = {}
+    for topic, partitions in reach.items():
+        of_topic = texts.setdefault(topic, {})
+        for number, (ledger, entry) in partitions.items():
+            of_topic[str(number)] = f"{ledger}:{entry}"
+    return texts
 
 
 def _reach(found: Any, name: str) -> Reach:
-    return {
-        topic: dict(_position(number, text_of(text, name)) for number, text in mapping_of(partitions, name).items())
-        for topic, partitions in mapping_of(found, name).items()
-    }
+    reach: dict[str, dict[int, EntryPosition]] = {}
+    for topic, partitions in mapping_of(found, name).items():
+        of_topic = reach.setdefault(topic, {})
+        for number, text in mapping_of(partitions, name).items():
+            partition, position = _position(number, text_of(text, name))
+            of_topic[partition] = position
+    return reach
 
 
 def _position(number: str, text: str) -> tuple[int, EntryPosition]:

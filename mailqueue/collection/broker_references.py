@@ -74,7 +74,8 @@ async def broker_references(
         if letters.bad or letters.taken < depth.dead:
             why = f"of {depth.dead:,} dead letters of {queue}, {letters.taken - letters.bad:,} could be read"
             raise SourceUnread(NAME, why, mend=f"Look at them: mailmend queue redrive {queue} --dry-run")
-        found += [Reference(blob, f"dead letter of {queue}") for blob in sorted(letters.blobs)]
+        for blob in sorted(letters.blobs):
+            found.append(Reference(blob, f"dead letter of {queue}"))
     return KnownReferences(NAME, found)
 
 
@@ -133,7 +134,9 @@ async def topic_references(
         with closing(BlobLines(folder / "topics")) as lines:
             if why := await _short_of(topics, clock, cut, lines):
                 continue
-        after = [await topics.backlog(topic.topic, topic.subscription) or Backlog() for topic, _ in cut]
+        after = []
+        for topic, _ in cut:
+            after.append(await topics.backlog(topic.topic, topic.subscription) or Backlog())
         return TopicReferences(lines, after)
     raise _unread(why, "Run it again; if it says the same: pulsar-admin topics stats-internal TOPIC")
 
@@ -156,9 +159,11 @@ async def without_blobs(
     second = await look()
     doubtful = [reference for reference in second.references() if reference.needed and reference.blob_id in gone]
     still = await _gone(blobs, (reference.blob_id for reference in doubtful))
-    return second.lines.count, list(
-        dict.fromkeys(reference.referrer for reference in doubtful if reference.blob_id in still)
-    )
+    referrers: dict[str, None] = {}
+    for reference in doubtful:
+        if reference.blob_id in still:
+            referrers[reference.referrer] = None
+    return second.lines.count, list(referrers)
 
 
 async def _gone(blobs: Blobs, ids: Iterable[str]) -> set[str]:
@@ -187,12 +192,19 @@ async def cut_of(topics: Topics, named: Collection[QueueName] = ()) -> Cut:
                 "Name James's own: --broker pulsar://host:6650/tenant/namespace; or say --no-broker where none ever "
                 "held a mail of this store.",
             )
-        return [(topic, backlog.until(after[topic] or Backlog())) for topic, backlog in before.items() if backlog]
+        cut = []
+        for topic, backlog in before.items():
+            if backlog:
+                cut.append((topic, backlog.until(after[topic] or Backlog())))
+        return cut
     raise _unread(why, "Look at them: pulsar-admin topics stats-internal TOPIC; topics create-missed-partitions TOPIC")
 
 
 async def _backlogs(topics: Topics) -> Mapping[MailTopic, Backlog | None]:
-    return {topic: await topics.backlog(topic.topic, topic.subscription) for topic in mail_topics(await topics.names())}
+    backlogs = {}
+    for topic in mail_topics(await topics.names()):
+        backlogs[topic] = await topics.backlog(topic.topic, topic.subscription)
+    return backlogs
 
 
 def _why_not(before: Mapping[MailTopic, Backlog | None], after: Mapping[MailTopic, Backlog | None]) -> str:

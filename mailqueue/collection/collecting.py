@@ -92,8 +92,11 @@ class ListedStore:
         A request to remove has no condition, so a blob that is stored between the look and the request goes too.
         """
         again = [blob.blob_id for blob in blobs if rule.may_come_again(blob)]
-        times = dict(zip(again, await all_of(again, self.store.stored_at, ASKED_AT_ONCE), strict=True))
-        young = {blob_id for blob_id, at in times.items() if at is None or at >= rule.stored_before}
+        times = await all_of(again, self.store.stored_at, ASKED_AT_ONCE)
+        young = set()
+        for blob_id, at in zip(again, times, strict=True):
+            if at is None or at >= rule.stored_before:
+                young.add(blob_id)
         old = [blob.blob_id for blob in blobs if blob.blob_id not in young]
         await self.store.remove_all(old)
         return len(old)
@@ -130,7 +133,8 @@ class RemovedList:
         self.path = path
 
     def add(self, blobs: Iterable[ListedBlob]) -> None:
-        lines = "".join(json.dumps(_removed_line(blob)) + "\n" for blob in blobs)
+        texts = [json.dumps(_removed_line(blob)) + "\n" for blob in blobs]
+        lines = "".join(texts)
         try:
             make_own_folder(self.path.parent)
             append_synced(self.path, lines.encode())
@@ -273,7 +277,9 @@ class BlobCollection:
 
     async def _judged(self, look: BlobLook, folder: Path, found: CollectedBlobs) -> Wanted:
         """Keep on disk what the second look is about."""
-        found.listed, found.bytes, found.references = look.listed, look.bytes, dict(look.references)
+        found.listed = look.listed
+        found.bytes = look.bytes
+        found.references = dict(look.references)
         wanted = Wanted(BlobLines(folder / "candidates"), BlobLines(folder / "missing"))
         unreferenced = look.unreferenced()
         count = 0
@@ -305,7 +311,9 @@ class BlobCollection:
         while some := await asyncio.to_thread(_next, missing):
             ids = list(dict.fromkeys(blob.blob_id for blob in some))
             there = dict(zip(ids, await all_of(ids, self._since_when, ASKED_AT_ONCE), strict=True))
-            left_out += sum(at is not None and at < self.rule.now for at in there.values())
+            for at in there.values():
+                if at is not None and at < self.rule.now:
+                    left_out += 1
             for blob in some:
                 if there[blob.blob_id] is None:
                     self._note_missing(blob, found)
@@ -323,11 +331,16 @@ class BlobCollection:
 
     async def _since_when(self, blob_id: BlobId) -> datetime | None:
         """When it was stored; None where it is not there, or not whole."""
-        return await self.store.stored_at(blob_id) if await self.store.is_whole(blob_id) else None
+        if not await self.store.is_whole(blob_id):
+            return None
+        return await self.store.stored_at(blob_id)
 
     async def _collected(self, look: BlobLook, found: CollectedBlobs, removing: Removing | None) -> None:
         """What nothing refers to at this look either: count it, or remove it."""
-        self.progress.stage("remove" if removing and not found.failed else "count")
+        if removing and not found.failed:
+            self.progress.stage("remove")
+        else:
+            self.progress.stage("count")
         candidates = look.unreferenced()
         while some := await asyncio.to_thread(_next, candidates):
             found.verdicts[BlobVerdict.COLLECT] += len(some)
@@ -345,15 +358,20 @@ class BlobCollection:
         """Those that are there, with when they were stored, where neither listing nor id needed to say."""
         unknown = [blob.blob_id for blob in blobs if blob.stored_at is None]
         times = dict(zip(unknown, await all_of(unknown, self.store.stored_at, ASKED_AT_ONCE), strict=True))
-        aged = (blob._replace(stored_at=times.get(blob.blob_id, blob.stored_at)) for blob in blobs)
-        return [blob for blob in aged if blob.stored_at is not None]
+        aged = []
+        for blob in blobs:
+            stored_at = times.get(blob.blob_id, blob.stored_at)
+            if stored_at is not None:
+                aged.append(blob._replace(stored_at=stored_at))
+        return aged
 
     async def _removed(self, some: list[ListedBlob], found: CollectedBlobs, removing: Removing) -> None:
         await asyncio.to_thread(removing.may_go_on)
         await asyncio.to_thread(removing.removed.add, some)
         try:
             removed = await self.store.remove(some, self.rule)
-            found.removed, found.moved = found.removed + removed, found.moved + len(some) - removed
+            found.removed += removed
+            found.moved += len(some) - removed
             _LOG.info("a batch of blobs was removed", extra={"blobs": removed})
         except MailmendError as error:
             found.failed.append(f"up to {len(some):,} blobs could not be removed: {error}")

@@ -75,7 +75,9 @@ class TableReferences:
 
     def references(self) -> Iterator[Reference]:
         rows = self.tables.scan(Scan(self.table, tuple(dict.fromkeys((*self.keys, *self.columns))), self.level))
-        return self._joined(rows) if self.marks else self._of(rows, needed=self.needed)
+        if self.marks:
+            return self._joined(rows)
+        return self._of(rows, needed=self.needed)
 
     def _of(self, rows: Iterable[Row], *, needed: bool) -> Iterator[Reference]:
         keys = self.keys
@@ -83,20 +85,19 @@ class TableReferences:
             referrer = referrer_of([row[name] for name in keys])
             for column in self.columns:
                 cell = row[column]
-                for text in (cell,) if isinstance(cell, str) else cell or ():
-                    yield Reference(text, referrer, needed)
+                if isinstance(cell, str):
+                    yield Reference(cell, referrer, needed)
+                else:
+                    for text in cell or ():
+                        yield Reference(text, referrer, needed)
 
     def _joined(self, rows: Iterable[Row]) -> Iterator[Reference]:
         """Rows of the queue, each with whether it is marked; joined on disk."""
         with Workshop() as workshop:
             spill = Spill(workshop, "mails")
             for row in rows:
-                spill.add(
-                    (
-                        _mail_key(row),
-                        *((reference.blob_id, reference.referrer) for reference in self._of((row,), needed=True)),
-                    )
-                )
+                named = [(reference.blob_id, reference.referrer) for reference in self._of((row,), needed=True)]
+                spill.add((_mail_key(row), *named))
             for mark in self.tables.scan(Scan(DELETED_MAILS, ("queuename", "enqueueid"), self.level)):
                 spill.add((_mail_key(mark), None))
             for part in spill.parts():
@@ -150,9 +151,16 @@ def table_references(
 
 def _delayed_twice(found: Sequence[TableReferences]) -> list[TableReferences]:
     """In the order of reading: delayed mails before and after those that wait, so that none is missed as it moves."""
-    due = [references for references in found if references.table.name == DUE_MAILS.name]
-    waiting = [references for references in found if references.marks and references not in due]
-    others = [references for references in found if not references.marks]
+    due: list[TableReferences] = []
+    waiting: list[TableReferences] = []
+    others: list[TableReferences] = []
+    for references in found:
+        if references.table.name == DUE_MAILS.name:
+            due.append(references)
+        elif references.marks:
+            waiting.append(references)
+        if not references.marks:
+            others.append(references)
     return [*others, *due, *waiting, *due]
 
 
@@ -194,7 +202,10 @@ class BeforeImages:
             if not row["before"]:
                 continue
             image = image_from(row["before"])
-            for seen in (*image.truths, *((image.projected,) if image.projected else ())):
+            rows = list(image.truths)
+            if image.projected:
+                rows.append(image.projected)
+            for seen in rows:
                 for column, cell in seen.row.items():
                     if isinstance(cell, str) and may_name_blobs(column):
                         yield Reference(cell, f"run {row['run']}")

@@ -70,11 +70,16 @@ class BlobLines:
 
 def blob_fields(blob: ListedBlob) -> tuple[str, str | None, int | None]:
     """A blob in JSON's types: the way back is `blob_of`."""
-    return blob.blob_id, blob.stored_at.isoformat() if blob.stored_at else None, blob.size_bytes
+    stored_at = None
+    if blob.stored_at:
+        stored_at = blob.stored_at.isoformat()
+    return blob.blob_id, stored_at, blob.size_bytes
 
 
 def blob_of(blob_id: str, stored_at: str | None, size_bytes: int | None) -> ListedBlob:
-    return ListedBlob(BlobId(blob_id), datetime.fromisoformat(stored_at) if stored_at else None, size_bytes)
+    if stored_at:
+        return ListedBlob(BlobId(blob_id), datetime.fromisoformat(stored_at), size_bytes)
+    return ListedBlob(BlobId(blob_id), None, size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +158,15 @@ class LocalBlobScanner:
     _interrupted: Event = field(default_factory=Event)
 
     def first(self, listing: BlobLines | None, sources: Sequence[ReferenceSource], progress: Progress) -> "LocalLook":
-        records = self._table_records(progress) if listing is None else _listing_records(listing)
-        return self._look(records, sources, progress)
+        if listing is None:
+            return self._look(self._table_records(progress), sources, progress)
+        return self._look(_listing_records(listing), sources, progress)
 
     def second(self, wanted: Wanted, sources: Sequence[ReferenceSource], progress: Progress) -> "LocalLook":
         few = wanted.candidates.count + wanted.missing.count <= self.ids_max
-        only = frozenset(record[0] for record in _wanted_records(wanted)) if few else None
+        only = None
+        if few:
+            only = frozenset(record[0] for record in _wanted_records(wanted))
         return self._look(_wanted_records(wanted), sources, progress, only, all_missing=False)
 
     def interrupt(self) -> None:

@@ -64,8 +64,11 @@ async def purge(parts: PulsarParts, on_removed: OnRemoved | None, *, dry_run: bo
     letters = dead_letters(parts.topics, parts.queue)
     async with aclosing(letters), aclosing(in_batches(letters, AT_ONCE)) as batches:
         async for batch in batches:
-            new = {mail.listed.queued.enqueue_id: mail for mail in batch}
-            new = {mail: found_mail for mail, found_mail in new.items() if mail not in gone and mail not in known.mails}
+            new: dict[EnqueueId, FoundMail] = {}
+            for mail in batch:
+                enqueue_id = mail.listed.queued.enqueue_id
+                if enqueue_id not in gone and enqueue_id not in known.mails:
+                    new[enqueue_id] = mail
             for mail in new.values():
                 if on_removed is not None:
                     await on_removed(mail.listed)
@@ -86,7 +89,9 @@ async def _letters_removed(parts: PulsarParts, new: Mapping[EnqueueId, FoundMail
     """Delete the new ones, so that no copy of a concurrent redrive comes; acknowledge all, and delete their bytes."""
     topic = dead_topic(parts.queue)
     if new:
-        deleted = [DeletedMail(mail, TopicPlace(topic, found_mail.message.place)) for mail, found_mail in new.items()]
+        deleted = []
+        for enqueue_id, found_mail in new.items():
+            deleted.append(DeletedMail(enqueue_id, TopicPlace(topic, found_mail.message.place)))
         await parts.deletions.publish(await parts.form(), deleted)
     await parts.topics.acknowledge(topic, DEAD_SUBSCRIPTION, [mail.message.place for mail in some])
     for mail in some:
@@ -98,8 +103,11 @@ async def _remove(
 ) -> set[EnqueueId]:
     gone = set[EnqueueId]()
     known = await parts.deletions.look()
+    passed_over = None
+    if dry_run:
+        passed_over = known
     for look in LOOKS:
-        mails = found(parts, look, where, known=known if dry_run else None)
+        mails = found(parts, look, where, known=passed_over)
         async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:
             async for batch in batches:
                 new = [mail for mail in batch if not is_deleted(parts.queue, mail.message, mail.listed, known)]
@@ -115,13 +123,10 @@ async def _remove(
 async def _removed(parts: PulsarParts, new: Sequence[FoundMail], some: Sequence[FoundMail]) -> None:
     """Delete the new ones; acknowledge them, and mails whose deletion could not be acknowledged before."""
     if new:
-        deleted = [
-            DeletedMail(
-                mail.listed.queued.enqueue_id,
-                TopicPlace(place_of(mail.listed.whereabouts, parts.queue)[0], mail.message.place),
-            )
-            for mail in new
-        ]
+        deleted = []
+        for mail in new:
+            topic, _ = place_of(mail.listed.whereabouts, parts.queue)
+            deleted.append(DeletedMail(mail.listed.queued.enqueue_id, TopicPlace(topic, mail.message.place)))
         await parts.deletions.publish(await parts.form(), deleted)
     await acknowledged(parts, some)
 
@@ -156,7 +161,10 @@ async def _redriven(
     async with aclosing(letters), aclosing(in_batches(letters, LETTERS_AT_ONCE)) as batches:
         async for batch in batches:
             deletions = parts.deletions
-            known = await (deletions.look() if dry_run else deletions.known())
+            if dry_run:
+                known = await deletions.look()
+            else:
+                known = await deletions.known()
             deleted = [mail for mail in batch if mail.listed.queued.enqueue_id in known.mails]
             done.dropped += len(deleted)
             back = list[FoundMail]()
@@ -207,7 +215,11 @@ async def _there(parts: PulsarParts, ids_max: int) -> set[EnqueueId]:
 
 
 async def _delivered(parts: PulsarParts, some: Sequence[FoundMail], there: set[EnqueueId]) -> None:
-    lacking = {mail.listed.queued.enqueue_id: mail for mail in some if mail.listed.queued.enqueue_id not in there}
+    lacking: dict[EnqueueId, FoundMail] = {}
+    for mail in some:
+        enqueue_id = mail.listed.queued.enqueue_id
+        if enqueue_id not in there:
+            lacking[enqueue_id] = mail
     if not lacking:
         return
     topic = out_topic(parts.queue)

@@ -89,7 +89,9 @@ class Deletions:
         Raises:
             CannotReach: that cannot be known.
         """
-        return self.last_known if self.is_fresh else await self._after_a_refresh()
+        if self.is_fresh:
+            return self.last_known
+        return await self._after_a_refresh()
 
     async def known_now(self) -> KnownDeletions:
         """All that was published before this was called, at least.
@@ -163,9 +165,8 @@ class Deletions:
                 await finished(reader.close())
             raise
         before = self.last_known.mails
-        self._hearing = KnownDeletions(
-            {enqueue_id: before[enqueue_id] for enqueue_id in self.in_hand if enqueue_id in before}
-        )
+        kept = {enqueue_id: before[enqueue_id] for enqueue_id in self.in_hand if enqueue_id in before}
+        self._hearing = KnownDeletions(kept)
         self._following = following
         self._heard = 0
 
@@ -192,7 +193,8 @@ async def notices(topics: Topics, queue: QueueName) -> list[Notice]:
     found = list[Notice]()
     for topic in filter_topics(queue):
         async with aclosing(topics.unacked(topic, OWN_SUBSCRIPTION)) as messages:
-            found.extend([notice_of(topic, message) async for message in messages])
+            async for message in messages:
+                found.append(notice_of(topic, message))
     return found
 
 

@@ -149,7 +149,9 @@ class PulsarUnacked:
         if self.is_deleted:
             await self._dropped()
             return
-        wait = RETRY.wait(self.attempts + 1) if delay is None else delay
+        wait = delay
+        if wait is None:
+            wait = RETRY.wait(self.attempts + 1)
         mail = self.mail.tried(parts.now, error_message)
         again = replace(
             self._listed,
@@ -207,7 +209,7 @@ async def dequeue(
     await parts.deletions.known()
     async with parts.topics.consume(out_topic(parts.queue), out_subscription(parts.queue), prefetch) as deliveries:
         stream = _Stream(parts, ContentRoom(bytes_max))
-        working = [asyncio.ensure_future(work) for work in (stream.feed(deliveries), stream.hear())]
+        working = [asyncio.ensure_future(stream.feed(deliveries)), asyncio.ensure_future(stream.hear())]
         try:
             yield stream
         finally:
@@ -304,7 +306,8 @@ class _Stream:
             self._parts.counts.add(QueueCount.RETURNED, self._parts.queue)
             await delivery.give_back()
             return
-        mail.content, mail.on_settled = content, partial(self._room.let_go, len(content))
+        mail.content = content
+        mail.on_settled = partial(self._room.let_go, len(content))
         self._ready.put(priority_of(mail.mail), mail)
 
     async def _content(self, mail: PulsarUnacked) -> bytes | None:

@@ -138,9 +138,11 @@ async def restoring(parts: PulsarParts, removed: Collection[EnqueueId]) -> Pulsa
     listed = set[EnqueueId]()
     back = set[EnqueueId]()
     known = await parts.deletions.look()
-    for whereabouts in LOOKS if wanted else ():
-        async with aclosing(found(parts, whereabouts, MailFilter(enqueue_ids=wanted), known=known)) as mails:
-            listed.update([mail.listed.queued.enqueue_id async for mail in mails])
+    if wanted:
+        for whereabouts in LOOKS:
+            async with aclosing(found(parts, whereabouts, MailFilter(enqueue_ids=wanted), known=known)) as mails:
+                async for mail in mails:
+                    listed.add(mail.listed.queued.enqueue_id)
     async with aclosing(parts.topics.unacked(restored_topic(parts.queue), OWN_SUBSCRIPTION)) as notes:
         async for note in notes:
             if len(note.payload) == _HEX:
@@ -179,8 +181,11 @@ class PulsarArrivals:
             await self.parts.topics.unsubscribe(place_of(whereabouts, self.parts.queue)[0], self.subscription)
 
     async def _published(self, listed: Listed) -> None:
-        message_of = waiting_message if listed.whereabouts is Whereabouts.WAITING else delayed_message
-        message = message_of(listed, await self.parts.form(), story_of(listed))
+        form = await self.parts.form()
+        if listed.whereabouts is Whereabouts.WAITING:
+            message = waiting_message(listed, form, story_of(listed))
+        else:
+            message = delayed_message(listed, form, story_of(listed))
         await self.parts.topics.publish(place_of(listed.whereabouts, self.parts.queue)[0], message)
 
 
@@ -194,5 +199,6 @@ async def arrivals(parts: PulsarParts, move: str, doubtful: Collection[EnqueueId
         await parts.topics.create(topic, subscription)
         if doubtful:
             async with aclosing(read_mails(parts.topics, (topic, subscription), whereabouts)) as mails:
-                came.update([mail.listed.queued.enqueue_id async for mail in mails])
+                async for mail in mails:
+                    came.add(mail.listed.queued.enqueue_id)
     return PulsarArrivals(parts, subscription, frozenset(came.intersection(doubtful)))

@@ -98,9 +98,8 @@ async def figures_of(parts: PulsarParts, scope: FigureScope) -> QueueFigures:
 
 
 async def _figures(parts: PulsarParts, scope: FigureScope) -> QueueFigures:
-    waiting, delayed = [
-        await backlog_of(parts, whereabouts) for whereabouts in (Whereabouts.WAITING, Whereabouts.DELAYED)
-    ]
+    waiting = await backlog_of(parts, Whereabouts.WAITING)
+    delayed = await backlog_of(parts, Whereabouts.DELAYED)
     depth = None
     topics = None
     known = await parts.deletions.look()
@@ -126,7 +125,8 @@ async def _figures(parts: PulsarParts, scope: FigureScope) -> QueueFigures:
 def left(backlog: Backlog, known: KnownDeletions, parts: PulsarParts, whereabouts: Whereabouts) -> int:
     """How many mails of a topic are not deleted, as far as deletions name them."""
     topic, _ = place_of(whereabouts, parts.queue)
-    return backlog.count - len(backlog.held({place.place for place in known.places if place.topic == topic}))
+    places = {place.place for place in known.places if place.topic == topic}
+    return backlog.count - len(backlog.held(places))
 
 
 async def _of_topics(parts: PulsarParts, waiting: Backlog, delayed: Backlog, known: KnownDeletions) -> TopicFigures:
@@ -140,13 +140,16 @@ async def _of_topics(parts: PulsarParts, waiting: Backlog, delayed: Backlog, kno
                 policies[topic] = one
     except BrokerDenied as error:
         unread = error.what
-    deletions = [await parts.topics.backlog(topic, OWN_SUBSCRIPTION) or Backlog() for topic in filters]
+    deletions = 0
+    for topic in filters:
+        backlog = await parts.topics.backlog(topic, OWN_SUBSCRIPTION) or Backlog()
+        deletions += backlog.count
     return TopicFigures(
         parts.topics.namespace,
         policies,
         {out_topic(queue): waiting.stretches, scheduled_topic(queue): delayed.stretches},
         scheduled_topic(queue),
-        sum(deletion.count for deletion in deletions),
+        deletions,
         await _overdue(parts, known),
         unread,
     )
@@ -180,10 +183,13 @@ async def tend_deletions(parts: PulsarParts, *, dry_run: bool = False) -> Tended
     lying = await notices(parts.topics, parts.queue)
     if not lying:
         return TendedDeletions()
-    backlogs = {
-        place_of(whereabouts, parts.queue)[0]: await backlog_of(parts, whereabouts) for whereabouts in Whereabouts
-    }
-    again = [await _gone_again(parts, whereabouts, lying, dry_run=dry_run) for whereabouts in Whereabouts]
+    backlogs: dict[str, Backlog] = {}
+    for whereabouts in Whereabouts:
+        topic, _ = place_of(whereabouts, parts.queue)
+        backlogs[topic] = await backlog_of(parts, whereabouts)
+    again = 0
+    for whereabouts in Whereabouts:
+        again += await _gone_again(parts, whereabouts, lying, dry_run=dry_run)
     progress = progress_of(lying, backlogs)
     to_do = tending(lying, progress, parts.now)
     if not dry_run:
@@ -195,8 +201,9 @@ async def tend_deletions(parts: PulsarParts, *, dry_run: bool = False) -> Tended
         for topic in filter_topics(parts.queue):
             places = [place.place for place in to_do.expired if place.topic == topic]
             await parts.topics.acknowledge(topic, OWN_SUBSCRIPTION, places)
-    left = {deletion.where for deletion in lying if not isinstance(deletion, Checkpoint)}.difference(to_do.expired)
-    return TendedDeletions(len(left) + len(to_do.merged), len(to_do.expired), sum(again))
+    deletions = {deletion.where for deletion in lying if not isinstance(deletion, Checkpoint)}
+    left = deletions.difference(to_do.expired)
+    return TendedDeletions(len(left) + len(to_do.merged), len(to_do.expired), again)
 
 
 async def _gone_again(parts: PulsarParts, whereabouts: Whereabouts, lying: list[Notice], *, dry_run: bool) -> int:
@@ -271,11 +278,14 @@ class PulsarMailQueue:
 
     async def size(self) -> Size:
         known = await self._parts.deletions.look()
-        waiting, delayed = [
-            left(await backlog_of(self._parts, whereabouts), known, self._parts, whereabouts)
-            for whereabouts in Whereabouts
-        ]
-        kind = SizeKind.ESTIMATE if known.has_james and waiting + delayed else SizeKind.EXACT
+        counts = []
+        for whereabouts in Whereabouts:
+            backlog = await backlog_of(self._parts, whereabouts)
+            counts.append(left(backlog, known, self._parts, whereabouts))
+        waiting, delayed = counts
+        kind = SizeKind.EXACT
+        if known.has_james and waiting + delayed:
+            kind = SizeKind.ESTIMATE
         return Size(waiting, delayed, kind, 0, CountedBy.BROKER)
 
     async def recount(self) -> int:

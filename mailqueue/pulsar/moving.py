@@ -258,7 +258,9 @@ class Mover:
             aclosing(found(self._parts, Whereabouts.DELAYED, known=known)) as mails,
         ):
             async for mail in mails:
-                to_be = None if mail.message.place in gone else change(mail.listed)
+                to_be = None
+                if mail.message.place not in gone:
+                    to_be = change(mail.listed)
                 if to_be is None:
                     continue
                 if held:
@@ -281,7 +283,9 @@ class Mover:
         """All delayed mails that are meant, as the topic is read."""
         moved = Delays()
         async with self._patient_turn(dry_run=dry_run) as (held, gone):
-            known = await self._parts.deletions.look() if dry_run else None
+            known = None
+            if dry_run:
+                known = await self._parts.deletions.look()
             async with (
                 aclosing(found(self._parts, Whereabouts.DELAYED, known=known)) as mails,
                 aclosing(in_batches(mails, AT_ONCE)) as batches,
@@ -332,9 +336,15 @@ class Mover:
     ) -> list[FoundMail]:
         """Move what is not deleted. What is not a mail moves as it is: its consumer makes it a dead letter."""
         left = await self._undeleted(some)
-        copies: list[_Copy] = [partial(self._waiting, mail) for mail in left]
-        copies += [partial(self._as_it_is, message) for message in others]
-        await held.replaced([*(mail.message.place for mail in left), *(message.place for message in others)], copies)
+        copies: list[_Copy] = []
+        places: list[MessagePlace] = []
+        for mail in left:
+            copies.append(partial(self._waiting, mail))
+            places.append(mail.message.place)
+        for message in others:
+            copies.append(partial(self._as_it_is, message))
+            places.append(message.place)
+        await held.replaced(places, copies)
         if copies:
             self._parts.counts.add(QueueCount.DUE_MOVED, self._parts.queue, len(copies))
         return left

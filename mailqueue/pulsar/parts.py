@@ -173,7 +173,11 @@ def is_deleted(queue: QueueName, message: StoredMessage, listed: Listed, known: 
 
 async def acknowledged(parts: PulsarParts, some: Sequence[FoundMail]) -> None:
     """Acknowledge deleted mails, before them the dead letters whose place they took, and delete their bytes."""
-    letters = [letter for mail in some if (letter := redriven_from(mail.message))]
+    letters = []
+    for mail in some:
+        letter = redriven_from(mail.message)
+        if letter:
+            letters.append(letter)
     await parts.topics.acknowledge(dead_topic(parts.queue), DEAD_SUBSCRIPTION, letters)
     for whereabouts in {mail.listed.whereabouts for mail in some}:
         topic, subscription = place_of(whereabouts, parts.queue)
@@ -189,7 +193,9 @@ async def browse(parts: PulsarParts, where: MailFilter, after: ListingPosition |
     A delayed mail whose move to the others was interrupted is listed among these alone.
     """
     moved = set[MessagePlace]()
-    behind = after.place if after else None
+    behind = None
+    if after:
+        behind = after.place
     known = await parts.deletions.look()
     if after is None or after.whereabouts is Whereabouts.WAITING:
         async with aclosing(found(parts, Whereabouts.WAITING, where, behind, known=known)) as waiting:

@@ -128,4 +128,5 @@ class QueueTopics:
         if not mails:
             return mails
         async with aclosing(dead_letters(self.topics, self.queue)) as letters:
-            return mails.intersection([letter.listed.queued.enqueue_id async for letter in letters])
+            dead = {letter.listed.queued.enqueue_id async for letter in letters}
+        return mails & dead

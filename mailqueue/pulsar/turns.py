@@ -109,14 +109,18 @@ async def left_over(parts: PulsarParts) -> LeftOver:
             known.hear(note)
             if parts.now - note.published_at >= WRITTEN:
                 written.append((note.place, _all_in(note.payload)))
-    copied = await _copied(parts, known.doubtful) if known.doubtful else set[MessagePlace]()
+    copied = set[MessagePlace]()
+    if known.doubtful:
+        copied = await _copied(parts, known.doubtful)
     # After the look at copies, for whoever acks one acknowledges its origin first.
     there = await backlog_of(parts, Whereabouts.DELAYED)
-    found = {place for place in known.doubtful if place in copied or not there.holds(place)}
+    found = frozenset(place for place in known.doubtful if place in copied or not there.holds(place))
     back = frozenset(there.held(known.moved))
-    few = sum(len(partition.acked) for partition in there.partitions.values()) <= STRETCHES_MAX
-    expired = [place for place, places in written if few and not there.held(places)]
-    return LeftOver(frozenset(found), back, tuple(expired), bool(known.doubtful))
+    stretches = sum(len(partition.acked) for partition in there.partitions.values())
+    expired: list[MessagePlace] = []
+    if stretches <= STRETCHES_MAX:
+        expired = [place for place, places in written if not there.held(places)]
+    return LeftOver(found, back, tuple(expired), bool(known.doubtful))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,10 @@ async def turn(parts: PulsarParts) -> AsyncGenerator[HeldTurn | None]:
     """With a turn, a process alone moves delayed mails of the queue; None: another process has the turn."""
     await parts.topics.create(mover_lease(parts.queue), OWN_SUBSCRIPTION)
     async with parts.topics.lease(mover_lease(parts.queue)) as lease:
-        yield HeldTurn(parts, lease) if lease else None
+        if lease:
+            yield HeldTurn(parts, lease)
+        else:
+            yield None
 
 
 def note(step: MoveStep, places: Sequence[MessagePlace]) -> TopicMessage:
@@ -184,17 +191,22 @@ async def _copied(parts: PulsarParts, doubtful: Collection[MessagePlace]) -> set
     found = set[MessagePlace]()
     for whereabouts in Whereabouts:
         async with aclosing(parts.topics.unacked(*place_of(whereabouts, parts.queue))) as messages:
-            found.update(
-                [origin async for message in messages if (origin := origin_of(message)) and origin in doubtful]
-            )
+            async for message in messages:
+                origin = origin_of(message)
+                if origin and origin in doubtful:
+                    found.add(origin)
     return found
 
 
 def _places_in(payload: bytes) -> tuple[frozenset[MessagePlace], frozenset[MessagePlace] | None]:
     """Those that are begun, and those that are moved."""
     fields = object_in(payload, "the note of a mover")
-    begun, moved = (fields.get(step.value) for step in MoveStep)
-    return _places(begun or []), None if moved is None else _places(moved)
+    begun = fields.get(MoveStep.BEGUN.value)
+    moved = fields.get(MoveStep.MOVED.value)
+    begun_places = _places(begun or [])
+    if moved is None:
+        return begun_places, None
+    return begun_places, _places(moved)
 
 
 def _places(found: Any) -> frozenset[MessagePlace]:

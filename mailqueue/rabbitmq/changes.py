@@ -63,14 +63,20 @@ async def remove(parts: Parts, where: MailFilter, on_removed: OnRemoved | None, 
     """
     count = 0
     failed = dict[EnqueueId, Unremoved]()
-    async with aclosing(_batches(parts, where, LOOKS[:2] if dry_run else LOOKS)) as batches:
+    looks: Sequence[Whereabouts] = LOOKS
+    if dry_run:
+        looks = LOOKS[:2]
+    async with aclosing(_batches(parts, where, looks)) as batches:
         async for batch in batches:
             some = [meant for meant in batch if meant.enqueue_id not in failed]
             if on_removed is not None:
                 await all_of(some, lambda one: _call(on_removed, one.listed), CALLED_AT_ONCE)
-            failures = [] if dry_run else await _removed(parts, some)
+            failures: list[Unremoved] = []
+            if not dry_run:
+                failures = await _removed(parts, some)
             count += len(some) - len(failures)
-            failed |= {failure.enqueue_id: failure for failure in failures}
+            for failure in failures:
+                failed[failure.enqueue_id] = failure
             if len(failed) >= REMOVE_FAILURES_MAX:
                 break
     if count and not dry_run:
@@ -84,7 +90,9 @@ async def _batches(parts: Parts, where: MailFilter, looks: Sequence[Whereabouts]
     for look in looks:
         if where.whereabouts not in {None, look}:
             continue
-        meant = _delayed(parts, where) if look is Whereabouts.DELAYED else _waiting(parts, where)
+        meant = _waiting(parts, where)
+        if look is Whereabouts.DELAYED:
+            meant = _delayed(parts, where)
         async with aclosing(meant), aclosing(in_batches(meant, MARKED_AT_ONCE)) as batches:
             async for batch in batches:
                 yield batch
@@ -109,10 +117,12 @@ async def _removed(parts: Parts, some: Sequence[_Meant]) -> list[Unremoved]:
     failures = await _rows_gone(parts, [meant for meant in some if meant.due])
     left = [meant for meant in some if meant.enqueue_id not in failures]
     marks = [(meant.enqueue_id, meant.listed.slice_start) for meant in left]
-    for meant, error in zip(left, await parts.view.mark_all(parts.queue, marks), strict=True):
+    errors = await parts.view.mark_all(parts.queue, marks)
+    for meant, error in zip(left, errors, strict=True):
         if error is not None:
             failures[meant.enqueue_id] = error.what
-    await _forgotten(parts, [meant.listed.queued.blobs for meant in left if meant.enqueue_id not in failures])
+    marked = [meant for meant in left if meant.enqueue_id not in failures]
+    await _forgotten(parts, [meant.listed.queued.blobs for meant in marked])
     return [Unremoved(enqueue_id, why) for enqueue_id, why in failures.items()]
 
 
@@ -124,13 +134,20 @@ async def _rows_gone(parts: Parts, delayed: Sequence[_Meant]) -> dict[EnqueueId,
     if parts.view.due is None or not delayed:
         return {}
     errors = await parts.view.due.remove_all(parts.queue, [meant.due for meant in delayed if meant.due])
-    return {meant.enqueue_id: error.what for meant, error in zip(delayed, errors, strict=True) if error is not None}
+    failures: dict[EnqueueId, str] = {}
+    for meant, error in zip(delayed, errors, strict=True):
+        if error is not None:
+            failures[meant.enqueue_id] = error.what
+    return failures
 
 
 async def _forgotten(parts: Parts, contents: Sequence[MailBlobs]) -> None:
     """Delete their blobs; what fails is left to the sweep of their slices."""
     try:
-        await parts.blobs.delete_all([blob_id for kept in contents for blob_id in (kept.header, kept.body)])
+        blob_ids = []
+        for kept in contents:
+            blob_ids += [kept.header, kept.body]
+        await parts.blobs.delete_all(blob_ids)
     except MailmendError as error:
         fields = {"queue": parts.queue, "mails": len(contents), "error": error.what}
         _LOG.warning("blobs of some of the removed mails are left", extra=fields)
@@ -181,8 +198,12 @@ class DueChange:
                     return
 
     def _meant(self, some: Sequence[DueMail]) -> list[tuple[DueMail, ChangedMail]]:
-        asked = ((due, self.change(due.listed)) for due in some)
-        return [(due, to_be) for due, to_be in asked if to_be]
+        meant = []
+        for due in some:
+            to_be = self.change(due.listed)
+            if to_be:
+                meant.append((due, to_be))
+        return meant
 
     async def _still_there(self, partition: DuePartition, some: Sequence[DueMail]) -> list[DueMail]:
         """The mails that were not moved before the turn was ours."""
@@ -202,10 +223,15 @@ class DueChange:
             on_change = self.on_change
             await all_of(meant, lambda one: _call(on_change, one[0].listed), CALLED_AT_ONCE)
         placed = await all_of(meant, lambda one: self._put(*one), AT_ONCE)
-        moved = [was for (was, _), now in zip(meant, placed, strict=True) if now]
+        moved = []
+        for (was, _), now in zip(meant, placed, strict=True):
+            if now:
+                moved.append(was)
         errors = await self.due.remove_all(self.parts.queue, moved)
-        self.failed += [_failed(was, error) for was, error in zip(moved, errors, strict=True) if error]
-        self._note([was for (was, _), now in zip(meant, placed, strict=True) if now])
+        for was, error in zip(moved, errors, strict=True):
+            if error:
+                self.failed.append(_failed(was, error))
+        self._note(moved)
 
     async def _put(self, was: DueMail, to_be: ChangedMail) -> DueMail | None:
         """Where it lies now; None where it could not be put there, and is as it was.

@@ -93,14 +93,15 @@ async def marked_pages(slices: Slices, marks: Marks, partition: PartitionKey) ->
     queue, *_ = partition
     async with aclosing(slices.pages(partition, _NEEDED)) as pages:
         async for page in pages:
-            rows = {
-                EnqueueId(row["enqueueid"]): tuple(BlobId(row[name]) for name in _BLOBS if row[name]) for row in page
-            }
+            rows: dict[EnqueueId, tuple[BlobId, ...]] = {}
+            for row in page:
+                rows[EnqueueId(row["enqueueid"])] = tuple(BlobId(row[name]) for name in _BLOBS if row[name])
             marked = await marks.among(queue, rows)
-            blobs = tuple(blob for enqueue_id in marked for blob in rows[enqueue_id])
-            yield MarkedPage(
-                len(page), blobs, {enqueue_id: named for enqueue_id, named in rows.items() if enqueue_id not in marked}
-            )
+            blobs: list[BlobId] = []
+            for enqueue_id in marked:
+                blobs += rows[enqueue_id]
+            unmarked = {enqueue_id: named for enqueue_id, named in rows.items() if enqueue_id not in marked}
+            yield MarkedPage(len(page), tuple(blobs), unmarked)
 
 
 async def delete_blobs(store: Blobs, blobs: Sequence[BlobId]) -> None:
@@ -139,16 +140,20 @@ class Cleaner:
             await self._view.tallies.forget(queue, start)
 
         counted = await self._view.tallies.of(queue, starts)
-        partitions = [(queue, start, bucket) for start in starts for bucket in range(slicing.buckets)]
+        partitions = []
+        for start in starts:
+            partitions += [(queue, start, bucket) for bucket in range(slicing.buckets)]
         cleaned = await all_of(partitions, clean, PARTITIONS_AT_ONCE)
-        suspicious = [partition for partition, part in zip(partitions, cleaned, strict=True) if part.suspects]
+        suspicious = []
+        for partition, part in zip(partitions, cleaned, strict=True):
+            if part.suspects:
+                suspicious.append(partition)
         if suspicious:
             await self._view.clock.pause(SECOND_LOOK_SECONDS)
         rescued = await all_of(suspicious, rescue, PARTITIONS_AT_ONCE)
         if not dry_run:
-            slices = [
-                _sum(cleaned[first : first + slicing.buckets]) for first in range(0, len(cleaned), slicing.buckets)
-            ]
+            firsts = range(0, len(cleaned), slicing.buckets)
+            slices = [_sum(cleaned[first : first + slicing.buckets]) for first in firsts]
             await self._tell_others(queue, counted, slices)
             await all_of(starts, forget, PARTITIONS_AT_ONCE)
         return _sum((*cleaned, *rescued))
@@ -157,11 +162,10 @@ class Cleaner:
         self, queue: QueueName, counted: Sequence[Sequence[WriterTally]], cleaned: Sequence[Cleaned]
     ) -> None:
         """Where another program enqueued, live slices are counted by their rows from now on."""
-        seen = (
-            others_were_at_work(tallies, part.rows, part.rows - part.suspects)
-            for tallies, part in zip(counted, cleaned, strict=True)
-        )
-        if self._view.own.tallies and any(seen):
+        if not self._view.own.tallies:
+            return
+        parts = zip(counted, cleaned, strict=True)
+        if any(others_were_at_work(tallies, part.rows, part.rows - part.suspects) for tallies, part in parts):
             await self._view.foreign(queue)
 
     async def _clean(self, partition: PartitionKey, *, dry_run: bool) -> Cleaned:
@@ -182,7 +186,9 @@ class Cleaner:
         async with aclosing(self._pages(partition)) as pages:
             async for page in pages:
                 unmarked = list(page.unmarked)
-                ids = unmarked if dry_run else await self._put_back(partition, unmarked)
+                ids = unmarked
+                if not dry_run:
+                    ids = await self._put_back(partition, unmarked)
                 rescued += Cleaned(rescued=len(ids), rescued_ids=tuple(ids[:NAMED_MAX]))
         if not dry_run:
             await self._remove(partition)
@@ -197,12 +203,13 @@ class Cleaner:
     async def _put_back(self, partition: PartitionKey, unmarked: Sequence[EnqueueId]) -> list[EnqueueId]:
         """The ids that were put back; a row that was taken back meanwhile is not."""
         reads = [Read(ENQUEUED_MAILS, (*partition, enqueue_id)) for enqueue_id in unmarked]
-        answers = await answered(self._view.tables, self._view.retries, reads)
-        rows = [seen.row for answer in answers for seen in answer]
         queue, *_ = partition
-        for row in rows:
-            await self._rescue(queue, read_row(row), row)
-        return [EnqueueId(row["enqueueid"]) for row in rows]
+        put_back: list[EnqueueId] = []
+        for answer in await answered(self._view.tables, self._view.retries, reads):
+            for seen in answer:
+                await self._rescue(queue, read_row(seen.row), seen.row)
+                put_back.append(EnqueueId(seen.row["enqueueid"]))
+        return put_back
 
     async def _rescue(self, queue: QueueName, one: Listed | BrokenRow, row: Row) -> None:
         _LOG.warning("a mail before the browse start is put back", extra={"queue": queue, "mail": id_of(one)})

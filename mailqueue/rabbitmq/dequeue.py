@@ -102,9 +102,14 @@ class DeliveryLookup:
         except BaseException:
             loading.cancel()
             (loaded,) = await asyncio.gather(loading, return_exceptions=True)
-            self._room.let_go(len(loaded) if isinstance(loaded, bytes) else 0)
+            held = 0
+            if isinstance(loaded, bytes):
+                held = len(loaded)
+            self._room.let_go(held)
             raise
-        marked = await self.marked(queued) if content is None else False
+        marked = False
+        if content is None:
+            marked = await self.marked(queued)
         return LookedUp(queued, marked, row, content)
 
     async def _content(self, blobs: MailBlobs) -> bytes | None:
@@ -121,11 +126,15 @@ class DeliveryLookup:
         if delivery.dead_lettered:
             return RowState.EXPECTED
         slice_start = slice_of_message(delivery.message)
-        since = (queued.mail.last_updated or EPOCH) if slice_start is None else slice_start
+        since = slice_start
+        if since is None:
+            since = queued.mail.last_updated or EPOCH
         if not await self._is_missing(queued, slice_start, since):
             return RowState.EXPECTED
         lapsed = (await self._view.starts.state(self._queue)).lapsed_before
-        return RowState.LAPSED if lapsed is not None and since < lapsed else RowState.GONE
+        if lapsed is not None and since < lapsed:
+            return RowState.LAPSED
+        return RowState.GONE
 
     async def _is_missing(self, queued: QueuedMail, slice_start: datetime | None, since: datetime) -> bool:
         """Whether the row is missing, and that means the mail has left.

@@ -50,7 +50,9 @@ async def enqueue(
     known_as: EnqueueId | None = None,
     was_queued: bool = False,
 ) -> EnqueueId:
-    due = None if due_at is None else parts.due_mails
+    due = None
+    if due_at is not None:
+        due = parts.due_mails
     mail = admitted(mail, priority, was_queued=was_queued)
     enqueue_id = known_as or EnqueueId(parts.clock.random_uuid())
     again = known_as is not None
@@ -126,9 +128,13 @@ def return_of(*, marked: bool, back: LiveMail | None, stays: bool) -> RestoreRes
     """
     if marked:
         return RestoreResult.NOTHING
+    if back is not None and back.slice_start is None:
+        return RestoreResult.NOTHING
     if back is not None:
-        return RestoreResult.NOTHING if back.slice_start is None else RestoreResult.PUBLISH
-    return RestoreResult.STAYS if stays else RestoreResult.PUT
+        return RestoreResult.PUBLISH
+    if stays:
+        return RestoreResult.STAYS
+    return RestoreResult.PUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +197,9 @@ async def put(parts: Parts, listed: Listed) -> None:
 async def listed_among(parts: Parts, ids: frozenset[EnqueueId]) -> Mapping[EnqueueId, LiveMail]:
     """The ids of the mails that the queue shows: one listing for all, so that no mail is missed."""
     found = dict[EnqueueId, LiveMail]()
-    for whereabouts in LOOKS if ids else ():
+    if not ids:
+        return found
+    for whereabouts in LOOKS:
         async for listed in parts.view.browse(parts.queue, MailFilter(enqueue_ids=ids, whereabouts=whereabouts)):
             found[listed.queued.enqueue_id] = LiveMail.of(listed)
     return found

@@ -76,9 +76,15 @@ async def figures_of(
     """
     if scope is FigureScope.STARTS:
         return await _starts_of(view, queue)
-    depth, away = await _depth(broker, queue) if scope is FigureScope.ALL else (None, None)
+    depth = None
+    away = None
+    if scope is FigureScope.ALL:
+        depth, away = await _depth(broker, queue)
     size = await view.size(queue)
     without = await _without_message(view, queue, broker, depth, size)
+    lacking = None
+    if without is not None and depth is not None:
+        lacking = max(0, without - depth.dead)
     return replace(
         await _starts_of(view, queue),
         mails=size.mails,
@@ -86,7 +92,7 @@ async def figures_of(
         exact=size.kind is SizeKind.EXACT,
         oldest_at=await _oldest_at(view, queue),
         depth=depth,
-        lacking=None if without is None or depth is None else max(0, without - depth.dead),
+        lacking=lacking,
         lacking_at_most=without,
         broker_away=away,
     )
@@ -95,6 +101,9 @@ async def figures_of(
 async def _starts_of(view: QueueView, queue: QueueName) -> QueueFigures:
     """The figures that need no look at any mail or at the broker: starts, and how long rows and marks live."""
     state = await view.starts.state(queue)
+    row_ttl = None
+    if view.own.row_ttl_seconds:
+        row_ttl = timedelta(seconds=view.own.row_ttl_seconds)
     return QueueFigures(
         queue,
         view.now,
@@ -103,7 +112,7 @@ async def _starts_of(view: QueueView, queue: QueueName) -> QueueFigures:
         furthest_start=state.furthest_start,
         swept_at=state.swept_at,
         remembers=view.own.state,
-        row_ttl=timedelta(seconds=view.own.row_ttl_seconds) if view.own.row_ttl_seconds else None,
+        row_ttl=row_ttl,
         slack=slack_of(view.own),
         marks_outlive_rows=view.own.marks_outlive_rows,
         marks_expire=view.own.marks_expire,
@@ -119,13 +128,21 @@ def slack_of(own: OwnTables) -> timedelta | None:
 
 async def sums_of(view: QueueView, queue: QueueName, before: TrafficSums | None = None) -> TrafficSums | None:
     """The tallies' sums, of the slices of an earlier look and those since; None where there are no tallies."""
-    start = before.slices[0] if before and before.slices else await view.browse_start(queue)
+    if before and before.slices:
+        start: datetime | None = before.slices[0]
+    else:
+        start = await view.browse_start(queue)
     if not view.own.tallies or start is None:
         return None
     at = view.now
     slices = list(starts.live_slices(start, at, (await view.slicing()).window))
-    counted = [tally for tallies in await view.tallies.of(queue, slices) for tally in tallies]
-    return TrafficSums(at, slices, sum(tally.enqueued for tally in counted), sum(tally.marked for tally in counted))
+    enqueued = 0
+    marked = 0
+    for tallies in await view.tallies.of(queue, slices):
+        for tally in tallies:
+            enqueued += tally.enqueued
+            marked += tally.marked
+    return TrafficSums(at, slices, enqueued, marked)
 
 
 async def _depth(broker: Broker, queue: QueueName) -> tuple[Depth | None, str | None]:
@@ -142,16 +159,22 @@ async def _without_message(
 
     Rows are only counted where the size does not show that there are messages enough.
     """
-    by_size = depth.without_message(size.mails) if depth else None
-    if depth is None or by_size is None or (by_size == 0 and size.kind is SizeKind.EXACT):
+    if depth is None:
+        return None
+    by_size = depth.without_message(size.mails)
+    if by_size is None or (by_size == 0 and size.kind is SizeKind.EXACT):
         return by_size
     first = depth.without_message(await view.count_settled(queue, view.now - SETTLING))
     if not first:
         return first
     await view.clock.pause(RECOUNTED_SECONDS)
     again, _ = await _depth(broker, queue)
-    second = again.without_message(await view.count_settled(queue, view.now - SETTLING)) if again else None
-    return None if second is None else min(first, second)
+    if again is None:
+        return None
+    second = again.without_message(await view.count_settled(queue, view.now - SETTLING))
+    if second is None:
+        return None
+    return min(first, second)
 
 
 async def _oldest_at(view: QueueView, queue: QueueName) -> datetime | None:
@@ -181,8 +204,9 @@ class RabbitMailQueue:
         self._parts = parts
         self._sweeper = sweeper
         self._unacked: Unacked = {}
-        turns = MoverTurns(parts.tables, parts.clock, parts.queue)
-        self._mover = DueMover(parts, parts.view.due, turns) if parts.view.due else None
+        self._mover: DueMover | None = None
+        if parts.view.due:
+            self._mover = DueMover(parts, parts.view.due, MoverTurns(parts.tables, parts.clock, parts.queue))
 
     async def enqueue(
         self,
@@ -242,12 +266,20 @@ class RabbitMailQueue:
         return await one.carried_out()
 
     async def flush(self, *, dry_run: bool = False) -> Delays:
-        mover = self._mover.dry() if self._mover and dry_run else self._mover
-        return await mover.flush() if mover else Delays()
+        mover = self._mover
+        if mover is None:
+            return Delays()
+        if dry_run:
+            mover = mover.dry()
+        return await mover.flush()
 
     async def move_due(self, *, dry_run: bool = False) -> int:
-        mover = self._mover.dry() if self._mover and dry_run else self._mover
-        return (await mover.move_due()).count if mover else 0
+        mover = self._mover
+        if mover is None:
+            return 0
+        if dry_run:
+            mover = mover.dry()
+        return (await mover.move_due()).count
 
     async def redrive(
         self,
@@ -281,13 +313,14 @@ class RabbitMailQueue:
 
         Moving then ends with its batch, and a sweep anywhere: the next one completes it.
         """
-        mover = replace(self._mover, stop=stop) if self._mover else None
-        jobs = (
-            *([BackgroundJob("moving delayed mails", mover.move_due, MOVE_DUE_EVERY)] if mover else ()),
+        jobs = [
             BackgroundJob("writing tallies", self._parts.view.tallies.flush, FLUSH_EVERY),
             BackgroundJob("sweeping", lambda: broken_off(stop, self.sweep()), SWEEP_EVERY),
-        )
-        await run_jobs(self.name, self._parts.clock, stop, jobs)
+        ]
+        if self._mover is not None:
+            mover = replace(self._mover, stop=stop)
+            jobs.insert(0, BackgroundJob("moving delayed mails", mover.move_due, MOVE_DUE_EVERY))
+        await run_jobs(self.name, self._parts.clock, stop, tuple(jobs))
         await self._parts.view.tallies.flush()
 
     async def close(self) -> None:
@@ -352,7 +385,11 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
     """
     own = own or OwnTables()
     counts = counts or NoCounts()
-    slicing = (DEFAULT if looks_only else await Configurations(tables).require(configuration)).slicing
+    if looks_only:
+        in_force = DEFAULT
+    else:
+        in_force = await Configurations(tables).require(configuration)
+    slicing = in_force.slicing
     view = QueueView(tables, clock, own, counts, slicing.buckets)
     sweeper = Sweeper(view, blobs, broker)
     background = BackgroundTasks()

@@ -152,7 +152,8 @@ class MoverTurns:
                 return True
             until = self._expiry()
             kept = await self._set(turn, expected=str(turn.token))
-            turn.until = until if kept else turn.until
+            if kept:
+                turn.until = until
             return kept
 
     def is_sure(self, turn: MoverTurn) -> bool:
@@ -264,11 +265,9 @@ class DueMover:
     async def _closed(self, earliest: datetime, now: datetime) -> datetime:
         """Close the slices that are over; the first open slice. None is closed by a dry run."""
         over_at = now - CLOSE_AFTER
-        return (
-            earliest
-            if self.dry_run or earliest + DUE_WINDOW > over_at
-            else await self.due.close_before(self.parts.queue, over_at)
-        )
+        if self.dry_run or earliest + DUE_WINDOW > over_at:
+            return earliest
+        return await self.due.close_before(self.parts.queue, over_at)
 
     async def _advanced(self, partition: DuePartition, now: datetime) -> Delays:
         """Move what is due in an open partition; takes a turn only if something is due."""
@@ -278,7 +277,9 @@ class DueMover:
             self._reach(partition, now)
             return Delays()
         async with self.turns.at_partition(partition) as turn:
-            return await self._moved(partition, turn, after, now) if turn else Delays()
+            if not turn:
+                return Delays()
+            return await self._moved(partition, turn, after, now)
 
     async def _emptied(self, partition: DuePartition, now: datetime) -> Delays:
         """Move everything in a closed partition, then delete it from the list."""
@@ -312,8 +313,13 @@ class DueMover:
                 if self.stop.is_set() or len(failures) >= FAILURES_MAX or not await self.turns.keep(turn):
                     break
                 outcomes = await finished(self._batch_counted(partition, turn, some))
-                failures += [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-                moved += Delays.of([due.due_at for due, outcome in zip(some, outcomes, strict=True) if outcome is True])
+                due_times = []
+                for due, outcome in zip(some, outcomes, strict=True):
+                    if isinstance(outcome, BaseException):
+                        failures.append(outcome)
+                    elif outcome is True:
+                        due_times.append(due.due_at)
+                moved += Delays.of(due_times)
             else:
                 if until is not None and not failures:
                     self._reach(partition, until)
@@ -354,7 +360,12 @@ class DueMover:
         marked = await self.parts.view.marks.among(self.parts.queue, [due.enqueue_id for due in some])
         if self.dry_run:
             return [due.enqueue_id not in marked for due in some]
-        moves = [self._gone(due) if due.enqueue_id in marked else self._one_moved(due) for due in some]
+        moves: list[Coroutine[Any, Any, bool]] = []
+        for due in some:
+            if due.enqueue_id in marked:
+                moves.append(self._gone(due))
+            else:
+                moves.append(self._one_moved(due))
         return await asyncio.gather(*moves, return_exceptions=True)
 
     async def _one_moved(self, due: DueMail) -> bool:
@@ -394,4 +405,8 @@ async def _summed(
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome
-    return sum((outcome for outcome in outcomes if isinstance(outcome, Delays)), Delays())
+    together = Delays()
+    for outcome in outcomes:
+        if isinstance(outcome, Delays):
+            together += outcome
+    return together

@@ -71,7 +71,10 @@ async def with_lookups(view: QueueView, queue: QueueName, drained: Drained, tabl
     marked = await view.marks.among(queue, unknown)
     unknown -= marked | tables.delayed
     where = replace(DELAYED, enqueue_ids=unknown)
-    delayed = {listed.queued.enqueue_id async for listed in view.browse(queue, where)} if unknown else frozenset()
+    delayed: set[EnqueueId] = set()
+    if unknown:
+        async for listed in view.browse(queue, where):
+            delayed.add(listed.queued.enqueue_id)
     return replace(drained, marked=frozenset(marked), delayed=frozenset(delayed))
 
 
@@ -178,7 +181,9 @@ async def _named(
 
 def patience(taken: int, expected: int) -> float:
     """How many seconds to wait for the next message, after `taken` of `expected`."""
-    return PATIENCE_SECONDS if taken < expected else LAST_LOOK_SECONDS
+    if taken < expected:
+        return PATIENCE_SECONDS
+    return LAST_LOOK_SECONDS
 
 
 async def next_within(deliveries: AsyncIterator[Delivery], clock: Clock, seconds: float) -> Delivery | None:
@@ -187,7 +192,9 @@ async def next_within(deliveries: AsyncIterator[Delivery], clock: Clock, seconds
     waiting = asyncio.ensure_future(clock.pause(seconds))
     try:
         await asyncio.wait((coming, waiting), return_when=asyncio.FIRST_COMPLETED)
-        return coming.result() if coming.done() else None
+        if not coming.done():
+            return None
+        return coming.result()
     finally:
         for task in (coming, waiting):
             task.cancel()

@@ -63,7 +63,9 @@ async def republish(parts: Parts, older_than: timedelta, where: MailFilter, *, d
     async with aclosing(in_batches(waiting, PUBLISHED_AT_ONCE)) as batches:
         async for some in batches:
             old = [listed for listed in some if listed.enqueued_at < before]
-            outcomes = [] if dry_run else await asyncio.gather(*map(publish, old), return_exceptions=True)
+            outcomes: list[BaseException | None] = []
+            if not dry_run:
+                outcomes = await asyncio.gather(*map(publish, old), return_exceptions=True)
             for outcome in outcomes:
                 if isinstance(outcome, BaseException):
                     raise outcome
@@ -126,7 +128,10 @@ async def redrive(
     keeps = dry_run or where != EVERYTHING
     if keeps:
         refuse_burying(parts.queue, depth, "Leave --dry-run and conditions out, and try some with --limit.")
-    async with parts.broker.dead_letters(parts.queue, DRAIN_MAX if keeps else AT_ONCE) as letters:
+    prefetch = AT_ONCE
+    if keeps:
+        prefetch = DRAIN_MAX
+    async with parts.broker.dead_letters(parts.queue, prefetch) as letters:
         while limit is None or done.seen < limit:
             letter = await next_within(letters, parts.clock, patience(done.seen + passed, depth.dead))
             if letter is None:
@@ -244,7 +249,8 @@ async def mended(
     if request.republish:
         done = replace(done, republished=await _republished(parts, found, request, dry_run=dry_run))
     if request.mark:
-        keeping = Keeping(_left, _left) if dry_run else keeping
+        if dry_run:
+            keeping = Keeping(_left, _left)
         done = await _marked(parts, found, request.mark, keeping, done, dry_run=dry_run)
     return done
 
@@ -279,7 +285,8 @@ async def _marked(
     for _ in range(LISTINGS):
         if unlisted := mark - listed:
             removed = await remove(parts, MailFilter(enqueue_ids=unlisted), keep, dry_run=dry_run)
-            failed |= {unremoved.enqueue_id: unremoved.why for unremoved in removed.failed}
+            for unremoved in removed.failed:
+                failed[unremoved.enqueue_id] = unremoved.why
     unlisted = mark - listed
     here = unlisted - await parts.view.marks.among(parts.queue, unlisted)
     unkept = here - await _kept_unlisted(parts, found, here, keeping)
@@ -299,7 +306,9 @@ async def _kept_unlisted(
             for seen in await parts.tables.read(Read(ENQUEUED_MAILS, _key(parts.queue, row))):
                 await keeping.row(seen.row)
                 kept.add(row.enqueue_id)
-    mails = found.drained.mails if found.drained else {}
+    mails: Mapping[EnqueueId, QueuedMail] = {}
+    if found.drained:
+        mails = found.drained.mails
     for enqueue_id in mails.keys() & unlisted:
         await keeping.mail(Listed(mails[enqueue_id], mails[enqueue_id].mail.last_updated or found.at))
         kept.add(enqueue_id)
@@ -310,7 +319,11 @@ async def _marked_unlisted(parts: Parts, found: Reconciled, unlisted: Collection
     broken = {row.enqueue_id: row.slice_start for row in found.tables.broken}
     mails = [(enqueue_id, broken.get(enqueue_id)) for enqueue_id in unlisted]
     errors = await parts.view.mark_all(parts.queue, mails)
-    return {enqueue_id: error.what for (enqueue_id, _), error in zip(mails, errors, strict=True) if error}
+    failures: dict[EnqueueId, str] = {}
+    for (enqueue_id, _), error in zip(mails, errors, strict=True):
+        if error:
+            failures[enqueue_id] = error.what
+    return failures
 
 
 def _key(queue: QueueName, row: BrokenRow) -> Key:

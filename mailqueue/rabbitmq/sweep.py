@@ -105,8 +105,10 @@ class Renewal:
 
     def _old_slices(self, browse_start: datetime, now: datetime, slicing: Slicing) -> Iterator[datetime]:
         """The live slices that may hold rows to renew; none where rows never expire."""
+        if not self._row_ttl:
+            return iter(())
         before = self._ageing_before(now)
-        live = live_slices(browse_start, now, slicing.window) if self._row_ttl else ()
+        live = live_slices(browse_start, now, slicing.window)
         return takewhile(lambda slice_start: slice_start < before, live)
 
     def _ageing_before(self, now: datetime) -> datetime:
@@ -120,22 +122,28 @@ class Renewal:
                 async for page in pages:
                     ids = [EnqueueId(row["enqueueid"]) for row in page]
                     marked = await self._view.marks.among(queue, ids)
-                    keys = [(queue, slice_start, bucket, enqueue_id) for enqueue_id in ids if enqueue_id not in marked]
+                    unmarked = [enqueue_id for enqueue_id in ids if enqueue_id not in marked]
+                    keys = [(queue, slice_start, bucket, enqueue_id) for enqueue_id in unmarked]
                     yield await self._read(keys, self._ageing_before(now))
 
     async def _read(self, keys: Sequence[Key], before: datetime) -> AgeingPage:
         read_at = self._view.clock.micros()
         reads = [Read(ENQUEUED_MAILS, key, times=True) for key in keys]
-        answers = await answered(self._view.tables, self._view.retries, reads)
-        return AgeingPage(read_at, tuple(seen for answer in answers for seen in answer if _is_older(seen, before)))
+        older: list[Seen] = []
+        for answer in await answered(self._view.tables, self._view.retries, reads):
+            older += [seen for seen in answer if _is_older(seen, before)]
+        return AgeingPage(read_at, tuple(older))
 
     async def _put_again(self, page: AgeingPage) -> None:
         for seen in page.rows:
             at = max(page.read_at - round(MARGIN_SECONDS * MICROS), (seen.newest or 0) + 1)
             await self._view.retries.write(self._view.tables, Put(ENQUEUED_MAILS, seen.row, at=at))
-        await self._drop_marked(
-            [seen.row["enqueueid"] for seen in page.rows], [ENQUEUED_MAILS.key_of(row.row) for row in page.rows]
-        )
+        ids = []
+        keys = []
+        for seen in page.rows:
+            ids.append(seen.row["enqueueid"])
+            keys.append(ENQUEUED_MAILS.key_of(seen.row))
+        await self._drop_marked(ids, keys)
 
     async def _drop_marked(self, ids: Sequence[EnqueueId], keys: Sequence[Key]) -> None:
         """A row whose mail was marked meanwhile must not outlive its mark."""
@@ -239,7 +247,9 @@ class Sweeper:
             return Swept()
         content = standing = await view.starts.content_start(queue)
         if content is None:
-            content = moved.before if dry_run else await view.starts.begin_content(queue, moved.before)
+            content = moved.before
+            if not dry_run:
+                content = await view.starts.begin_content(queue, moved.before)
         starts = list(slices_to_clean(content, moved.before, moved.after, slicing.window))
         cleaned = await self._cleaner.clean(queue, starts, slicing, dry_run=dry_run)
         if dry_run:
@@ -249,15 +259,17 @@ class Sweeper:
             if content != standing:
                 _LOG.info("content start moved", extra={"queue": queue, "before": standing, "after": content})
         renewed = await self._renewal.renew(queue, moved.after, slicing, dry_run=dry_run)
+        orphan_marks = 0
         if not dry_run:
             await view.starts.remember(queue, swept=view.now)
+            orphan_marks = view.orphan_marks(queue)
         return Swept(
             slices=len(starts),
             rows=cleaned.rows,
             blobs=cleaned.blobs,
             rescued=cleaned.rescued,
             renewed=renewed,
-            orphan_marks=0 if dry_run else view.orphan_marks(queue),
+            orphan_marks=orphan_marks,
             moved_back=moved.back,
             browse_start=moved.after,
             content_start=content,
@@ -268,7 +280,9 @@ class Sweeper:
 
     async def _moved(self, queue: QueueName, slicing: Slicing, *, dry_run: bool) -> Moved:
         found = await self._found(queue, slicing)
-        return found if dry_run else await self.advance(queue, found, slicing)
+        if dry_run:
+            return found
+        return await self.advance(queue, found, slicing)
 
     async def advance(self, queue: QueueName, found: Moved, slicing: Slicing) -> Moved:
         """Move the browse start to where it was found to belong, unless the queue is cut in another way by now."""

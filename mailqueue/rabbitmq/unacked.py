@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 from mailmend.mailqueue.broker import Delivery
@@ -88,7 +89,10 @@ class UnackedMail:
             if due is None:
                 raise no_due_mails()
             due_time(self._parts.now, delay, None)
-        await self._once(lambda: self._requeued() if due is None else self._retried(due, delay, error_message))
+        if due is None:
+            await self._once(self._requeued)
+        else:
+            await self._once(partial(self._retried, due, delay, error_message))
 
     async def reject(self) -> None:
         await self._once(self._rejected)
@@ -119,7 +123,9 @@ class UnackedMail:
 
     async def _retried(self, due: DueMails, delay: timedelta | None, error_message: str | None) -> Settlement:
         parts = self._parts
-        wait = RETRY.wait(self.attempts + 1) if delay is None else delay
+        wait = delay
+        if wait is None:
+            wait = RETRY.wait(self.attempts + 1)
         mail = self.mail.tried(parts.now, error_message)
         enqueued_at = await self._enqueued_at()
         listed = Listed(
@@ -157,7 +163,9 @@ class UnackedMail:
         """From its row; the message does not hold it."""
         rows = self._parts.view.rows
         row = self.slice_start and await rows.row(self._parts.queue, self.slice_start, self.queued)
-        return row.enqueued_at if row else self._parts.now
+        if not row:
+            return self._parts.now
+        return row.enqueued_at
 
     async def _tell_broker(self, tell: Callable[[], Awaitable[None]]) -> bool:
         """Tell the broker; False if it is gone: it then delivers again."""

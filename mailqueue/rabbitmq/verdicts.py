@@ -102,7 +102,9 @@ class LookedUp:
     @property
     def enqueue_id(self) -> EnqueueId | None:
         """The mail's id; None where the mail cannot be read."""
-        return self.queued.enqueue_id if self.queued else None
+        if not self.queued:
+            return None
+        return self.queued.enqueue_id
 
 
 def verdict_of(found: LookedUp) -> DeliveryVerdict:

@@ -148,13 +148,14 @@ def _distance(one: float, other: float) -> float:
 
 def _buckets_for(traffic: Traffic, slice_seconds: int, now: QueueConfiguration | None) -> int:
     rows = traffic.peak_per_second.value * slice_seconds
-    buckets = max(
-        1,
-        math.ceil(rows / PARTITION_ROWS_MAX),
-        math.ceil(rows * traffic.row_bytes.value / PARTITION_BYTES_MAX),
-        BUCKETS_PER_NODE * round(traffic.nodes.value) if traffic.peak_per_second.value > HOT_MAILS_PER_SECOND else 1,
-    )
-    return max(buckets, now.slicing.buckets if now else 1)
+    by_rows = math.ceil(rows / PARTITION_ROWS_MAX)
+    by_bytes = math.ceil(rows * traffic.row_bytes.value / PARTITION_BYTES_MAX)
+    buckets = max(1, by_rows, by_bytes)
+    if traffic.peak_per_second.value > HOT_MAILS_PER_SECOND:
+        buckets = max(buckets, BUCKETS_PER_NODE * round(traffic.nodes.value))
+    if now:
+        buckets = max(buckets, now.slicing.buckets)
+    return buckets
 
 
 def _shape_reasons(bare: QueueAdvice, traffic: Traffic, now: QueueConfiguration | None) -> Iterable[Advice]:
@@ -162,7 +163,11 @@ def _shape_reasons(bare: QueueAdvice, traffic: Traffic, now: QueueConfiguration 
     peak = traffic.peak_per_second.value
     mean = rate * bare.slice_seconds
     busiest = peak * bare.slice_seconds
-    of_now = f" It may only become a divisor of the present {span(now.slicing.window / SECOND)}." if now else ""
+    of_now = ""
+    grown = ""
+    if now:
+        of_now = f" It may only become a divisor of the present {span(now.slicing.window / SECOND)}."
+        grown = f" It never shrinks; at present it is {now.slicing.buckets}."
     yield Advice(
         "slice window",
         span(bare.slice_seconds),
@@ -171,13 +176,12 @@ def _shape_reasons(bare: QueueAdvice, traffic: Traffic, now: QueueConfiguration 
         f"{span(bare.ttl_seconds)}.{of_now}",
     )
     size = traffic.row_bytes.value
-    hot = (
-        f"; above {HOT_MAILS_PER_SECOND} mails/s the writes are spread over {BUCKETS_PER_NODE} buckets for each of "
-        f"{traffic.nodes.value:.0f} nodes"
-        if peak > HOT_MAILS_PER_SECOND
-        else ""
-    )
-    grown = f" It never shrinks; at present it is {now.slicing.buckets}." if now else ""
+    hot = ""
+    if peak > HOT_MAILS_PER_SECOND:
+        hot = (
+            f"; above {HOT_MAILS_PER_SECOND} mails/s the writes are spread over {BUCKETS_PER_NODE} buckets for each of "
+            f"{traffic.nodes.value:.0f} nodes"
+        )
     yield Advice(
         "bucket count",
         str(bare.buckets),
@@ -287,7 +291,8 @@ class ConfigurationAdvice:
 def advise_configuration(traffic: Traffic, present: QueueConfiguration | None) -> ConfigurationAdvice:
     bound = advise_queue(traffic, present)
     free = advise_queue(traffic)
-    advised, best = (_configuration(advice, traffic) for advice in (bound, free))
+    advised = _configuration(bound, traffic)
+    best = _configuration(free, traffic)
     return ConfigurationAdvice(
         present,
         advised,
@@ -305,8 +310,10 @@ def pace_for(mails_per_slice: float) -> int:
 
 
 def _round_numbers() -> Iterable[int]:
-    decades = (10**power for power in range(1, 7))
-    return [step * decade for decade in decades for step in _STEPS if PACE_MIN <= step * decade <= PACE_MAX]
+    numbers: list[int] = []
+    for power in range(1, 7):
+        numbers += [step * 10**power for step in _STEPS]
+    return [number for number in numbers if PACE_MIN <= number <= PACE_MAX]
 
 
 def _configuration(advice: QueueAdvice, traffic: Traffic) -> QueueConfiguration:

@@ -78,9 +78,10 @@ class BlobNaming:
     def name(self, content: bytes, micros: int, chance: UUID) -> BlobId:
         """The id for new content; `micros` is the time in microseconds since 1970, `chance` the random part."""
         generation = micros * _MICROSECOND // self.generation
-        tail = (
-            str(chance) if self.mode is BlobsMode.RANDOM else spelled(hashlib.sha256(content).digest(), self.spelling)
-        )
+        if self.mode is BlobsMode.RANDOM:
+            tail = str(chance)
+        else:
+            tail = spelled(hashlib.sha256(content).digest(), self.spelling)
         return BlobId(f"{self.family}_{generation}_{tail}")
 
 
@@ -91,18 +92,29 @@ def naming_of(stored: Sequence[tuple[BlobId, int]]) -> BlobNaming:
     length of a generation is derived from the newest blob: where several fit, the default is taken, else the one that
     is a whole number of the largest unit.
     """
-    mode = BlobsMode.DEDUPLICATED if all(is_deduplicated(blob_id) for blob_id, _ in stored) else BlobsMode.RANDOM
-    named = [(_PREFIXED.fullmatch(blob_id), blob_id, micros) for blob_id, micros in stored]
-    tails = [(blob_id[found.end(2) + 1 :] if found else blob_id) for found, blob_id, _ in named]
-    standard = any(
-        "+" in tail or ("/" in tail and "_" in blob_id) for tail, (_, blob_id, _) in zip(tails, named, strict=True)
-    )
-    naming = BlobNaming(mode, HashSpelling.BASE64 if standard else HashSpelling.BASE64URL)
-    for found, _, micros in named:
+    mode = BlobsMode.DEDUPLICATED
+    spelling = HashSpelling.BASE64URL
+    for blob_id, _ in stored:
+        if not is_deduplicated(blob_id):
+            mode = BlobsMode.RANDOM
+        tail = blob_id[_prefix_length(blob_id) :]
+        if "+" in tail or ("/" in tail and "_" in blob_id):
+            spelling = HashSpelling.BASE64
+    naming = BlobNaming(mode, spelling)
+    for blob_id, micros in stored:
+        found = _PREFIXED.fullmatch(blob_id)
         if found and int(found[1]):
             length = _generation(int(found[2]), micros * _MICROSECOND)
             return replace(naming, family=int(found[1]), generation=length)
     return naming
+
+
+def _prefix_length(blob_id: BlobId) -> int:
+    """The length of an id's family and generation, with their separators; 0 for an id without them."""
+    found = _PREFIXED.fullmatch(blob_id)
+    if found is None:
+        return 0
+    return found.end(2) + 1
 
 
 def _generation(number: int, age: timedelta) -> timedelta:
@@ -110,8 +122,11 @@ def _generation(number: int, age: timedelta) -> timedelta:
     default = BlobNaming().generation
     if age // default == number or not 0 < number <= age // _UNITS[-1]:
         return default
-    lengths = (age // number // unit * unit for unit in _UNITS)
-    return next((length for length in lengths if length and age // length == number), default)
+    for unit in _UNITS:
+        length = age // number // unit * unit
+        if length and age // length == number:
+            return length
+    return default
 
 
 def spelled(digest: bytes, spelling: HashSpelling) -> str:
@@ -203,7 +218,11 @@ def blob_name(blob_id: str) -> BlobName | None:
         plain = f"{found[1]}_{found[2]}_{found[3]}{found[4]}{found[5]}"
     if not (found := _PLAIN.fullmatch(plain)):
         return None
-    family, generation = (None if part is None else int(part) for part in found.group(1, 2))
+    family = None
+    generation = None
+    if found[1] is not None:
+        family = int(found[1])
+        generation = int(found[2])
     return BlobName(family, generation, by_content=found[3] is None)
 
 

@@ -92,17 +92,21 @@ class ScannedQueue:
     def first_live(self) -> datetime | None:
         """The first slice, from the browse start on, with an unmarked row; None without such a row."""
         begin = self.starts.browse
-        live = (
-            partition.slice_start
-            for partition, counts in self.partitions.items()
-            if counts.waiting and (begin is None or partition.slice_start >= begin)
-        )
+        live = []
+        for partition, counts in self.partitions.items():
+            if counts.waiting and (begin is None or partition.slice_start >= begin):
+                live.append(partition.slice_start)
         return min(live, default=None)
 
     def counts_in(self, slice_start: datetime) -> RowCounts:
         """The counts of all buckets of the slice together."""
-        found = [counts for partition, counts in self.partitions.items() if partition.slice_start == slice_start]
-        return RowCounts(sum(counts.rows for counts in found), sum(counts.marked for counts in found))
+        rows = 0
+        marked = 0
+        for partition, counts in self.partitions.items():
+            if partition.slice_start == slice_start:
+                rows += counts.rows
+                marked += counts.marked
+        return RowCounts(rows, marked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,38 +153,35 @@ def judged(
     starts = scanned.starts
     after = starts.browse and next_browse_start(starts.browse, scanned.first_live, now, window)
     edge = after and slice_of(after, window)
-    passed = {
-        partition: counts
-        for partition, counts in scanned.partitions.items()
-        if edge is not None and partition.slice_start < edge
-    }
+    passed: dict[QueuePartition, RowCounts] = {}
+    if edge is not None:
+        passed = {partition: counts for partition, counts in scanned.partitions.items() if partition.slice_start < edge}
     over = frozenset(partition for partition, counts in passed.items() if not counts.waiting)
     swept_to = starts.content and slice_of(starts.content, window)
     found: dict[QueuePlace, int] = {}
     for partition in over:
         beyond = swept_to is not None and partition.slice_start < swept_to
-        found[QueuePlace(Verdict.BEFORE_CONTENT if beyond else Verdict.OVER, partition)] = passed[partition].rows
-    found |= {QueuePlace(Verdict.STRANDED, partition): counts.waiting for partition, counts in passed.items()}
+        verdict = Verdict.BEFORE_CONTENT if beyond else Verdict.OVER
+        found[QueuePlace(verdict, partition)] = passed[partition].rows
+    for partition, counts in passed.items():
+        found[QueuePlace(Verdict.STRANDED, partition)] = counts.waiting
     if row_ttl:
-        aged = {
-            partition: counts
-            for partition, counts in scanned.partitions.items()
-            if partition.slice_start + window < now - row_ttl
-        }
-        found |= {QueuePlace(Verdict.OVERSTAYED, partition): counts.waiting for partition, counts in aged.items()}
-    miscounted = _miscounted(scanned, edge)
-    found |= {QueuePlace(Verdict.TALLY_DIFFERS, (scanned.queue, at)): off for at, off in miscounted.items()}
+        for partition, counts in scanned.partitions.items():
+            if partition.slice_start + window < now - row_ttl:
+                found[QueuePlace(Verdict.OVERSTAYED, partition)] = counts.waiting
+    finished = sum(counts.marked for partition, counts in scanned.partitions.items() if partition not in over)
+    for at, off in _miscounted(scanned, edge).items():
+        found[QueuePlace(Verdict.TALLY_DIFFERS, (scanned.queue, at))] = off
     of_queue = {
-        Verdict.FINISHED: sum(
-            counts.marked for partition, counts in scanned.partitions.items() if partition not in over
-        ),
+        Verdict.FINISHED: finished,
         Verdict.ORPHAN_MARK: 0 if marks_expire else scanned.orphan_marks,
         Verdict.START_BEHIND: int(after != starts.browse),
         Verdict.START_MOVED_BACK: int(moved_back(starts.browse, starts.furthest)),
         Verdict.NO_BROWSE_START: int(starts.browse is None and bool(scanned.partitions)),
         Verdict.NO_CONTENT_START: int(starts.browse is not None and starts.content is None),
     }
-    found |= {QueuePlace(verdict, (scanned.queue,)): number for verdict, number in of_queue.items()}
+    for verdict, number in of_queue.items():
+        found[QueuePlace(verdict, (scanned.queue,))] = number
     return JudgedQueue(scanned, after, over, {place: number for place, number in found.items() if number})
 
 
@@ -189,7 +190,9 @@ def _miscounted(scanned: ScannedQueue, edge: datetime | None) -> dict[datetime, 
     waiting: Counter[datetime] = Counter()
     for partition, counts in scanned.partitions.items():
         waiting[partition.slice_start] += counts.waiting
-    return {at: abs(number - waiting[at]) for at, number in scanned.tallied.items() if edge is not None and at >= edge}
+    if edge is None:
+        return {}
+    return {at: abs(number - waiting[at]) for at, number in scanned.tallied.items() if at >= edge}
 
 
 def confirmed(first: JudgedQueue, second: JudgedQueue) -> frozenset[QueuePartition]:
@@ -204,17 +207,21 @@ def found_twice(first: JudgedQueue, second: JudgedQueue, over: Collection[QueueP
     same: dict[QueuePlace, int] = {}
     for place, number in second.found.items():
         if place.verdict in OVER_VERDICTS:
-            same[place] = number if place.key in over else 0
+            in_both = number if place.key in over else 0
         elif place.verdict is Verdict.TALLY_DIFFERS:
-            same[place] = number if _stands_still(first, second, place.key) else 0
+            in_both = number if _stands_still(first, second, place.key) else 0
         else:
-            same[place] = min(number, first.found.get(place, 0))
-    return {place: number for place, number in same.items() if number}
+            in_both = min(number, first.found.get(place, 0))
+        if in_both:
+            same[place] = in_both
+    return same
 
 
 def _stands_still(first: JudgedQueue, second: JudgedQueue, key: Key) -> bool:
     """Whether neither rows nor tallies of the slice changed between the looks: else one was only ahead of the other."""
-    before, now, (_, at) = first.scanned, second.scanned, key
+    before = first.scanned
+    now = second.scanned
+    _, at = key
     return before.tallied.get(at) == now.tallied.get(at) and before.counts_in(at) == now.counts_in(at)
 
 
@@ -224,7 +231,9 @@ def findings_of(found: Mapping[QueuePlace, int], scanned: ScannedQueue) -> dict[
     for place, number in found.items():
         verdict, key = place
         row = _before(verdict, key, scanned)
-        image = None if row is None else Seen({**dict(zip(_KEY_NAMES, key, strict=False)), **row})
+        image = None
+        if row is not None:
+            image = Seen({**dict(zip(_KEY_NAMES, key, strict=False)), **row})
         suspect = Suspect(QUEUE_VERDICTS[verdict].table, key, verdict)
         findings[place] = Finding(suspect, verdict, projected=image, number=number)
     return findings
@@ -282,4 +291,6 @@ def why_marks_stay(scanned: ScannedQueue, sides: Iterable[BrokerSide], *, delaye
             return f"the broker holds {side.ready:,} messages, {side.unacked:,} unacked, {side.dead:,} dead letters"
     if scanned.waiting:
         return f"{scanned.waiting:,} mails wait in the tables, and may be published again"
-    return "mails are delayed, and will be published again" if delayed else None
+    if delayed:
+        return "mails are delayed, and will be published again"
+    return None

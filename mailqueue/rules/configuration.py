@@ -5,6 +5,7 @@ divide the previous one, or with fewer buckets, some mails would not be found. T
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -84,11 +85,16 @@ def nearest_windows(current: timedelta, wanted: timedelta) -> tuple[timedelta, .
     """
     allowed = _divisors(current // SECOND)
     seconds = wanted // SECOND
-    below = [length for length in allowed if length <= seconds][::-1]
-    above = [length for length in allowed if length > seconds]
+    above_from = bisect_right(allowed, seconds)
+    below = allowed[:above_from][::-1]
+    above = allowed[above_from:]
     grain = 1 if seconds % _MINUTE else _MINUTE
-    nearest = (next((length for length in side if not length % grain), side[0]) for side in (below, above) if side)
-    return tuple(timedelta(seconds=length) for length in nearest)
+    nearest = []
+    for side in (below, above):
+        if side:
+            length = next((length for length in side if not length % grain), side[0])
+            nearest.append(timedelta(seconds=length))
+    return tuple(nearest)
 
 
 def event_json(event_id: int, configuration: QueueConfiguration) -> str:
@@ -146,8 +152,13 @@ def window_text(window: timedelta) -> str:
 
 def _objections(current: QueueConfiguration | None, wanted: QueueConfiguration) -> Iterator[tuple[str, str]]:
     """Why it is refused, each reason with what would be allowed."""
-    yield from _objections_to_window(current.slicing.window if current else None, wanted.slicing.window)
-    yield from _objections_to_buckets(current.slicing.buckets if current else 1, wanted.slicing.buckets)
+    window = None
+    buckets = 1
+    if current:
+        window = current.slicing.window
+        buckets = current.slicing.buckets
+    yield from _objections_to_window(window, wanted.slicing.window)
+    yield from _objections_to_buckets(buckets, wanted.slicing.buckets)
     if wanted.pace not in _COUNTS:
         yield f"{wanted.pace} is no pace", "The pace is at least 1: one dequeue in that number moves the browse start."
 
@@ -176,5 +187,8 @@ def _objections_to_buckets(current: int, wanted: int) -> Iterator[tuple[str, str
 
 
 def _divisors(number: int) -> list[int]:
-    small = [divisor for divisor in range(1, math.isqrt(number) + 1) if number % divisor == 0]
-    return sorted({*small, *(number // divisor for divisor in small)})
+    divisors: set[int] = set()
+    for divisor in range(1, math.isqrt(number) + 1):
+        if number % divisor == 0:
+            divisors |= {divisor, number // divisor}
+    return sorted(divisors)

@@ -120,17 +120,12 @@ def progress_of(notices: Iterable[Notice], backlogs: Mapping[str, Backlog]) -> T
         place = notice.where.place
         partitions = heard.setdefault(notice.where.topic, {})
         partitions[place.partition] = max(place.position, partitions.get(place.partition, place.position))
-    return TopicProgress(
-        heard,
-        {
-            topic: {number: partition.last for number, partition in found.partitions.items()}
-            for topic, found in backlogs.items()
-        },
-        {
-            topic: {number: partition.done_to for number, partition in found.partitions.items()}
-            for topic, found in backlogs.items()
-        },
-    )
+    last: dict[str, dict[int, EntryPosition]] = {}
+    acked: dict[str, dict[int, EntryPosition]] = {}
+    for topic, found in backlogs.items():
+        last[topic] = {number: partition.last for number, partition in found.partitions.items()}
+        acked[topic] = {number: partition.done_to for number, partition in found.partitions.items()}
+    return TopicProgress(heard, last, acked)
 
 
 @dataclass(slots=True)
@@ -174,11 +169,13 @@ class KnownDeletions:
         """
         if listed.queued.enqueue_id in self.mails:
             return True
-        return bool(self._james) and any(
-            listed.enqueued_at <= notice.at and self._reaches(notice, first)
-            for key in _james_keys(listed.queued.mail)
-            if (notice := self._james.get(key))
-        )
+        if not self._james:
+            return False
+        for key in _james_keys(listed.queued.mail):
+            notice = self._james.get(key)
+            if notice and listed.enqueued_at <= notice.at and self._reaches(notice, first):
+                return True
+        return False
 
     def _reaches(self, notice: JamesDeletion, first: TopicPlace) -> bool:
         bound = settled_by(notice, self._checkpoints)
@@ -205,24 +202,26 @@ def tending(notices: Sequence[Notice], progress: TopicProgress, now: datetime) -
 
     A checkpoint that says more than that is void: the broker has forgotten acknowledgements since.
     """
-    valid = (
-        notice
-        for notice in notices
-        if isinstance(notice, Checkpoint) and _has_passed(progress.acked, notice.progress.acked)
-    )
-    checkpoints = sorted(valid, key=lambda one: one.at)
+    checkpoints: list[Checkpoint] = []
+    deletions: list[Deletion | JamesDeletion] = []
+    for notice in notices:
+        if not isinstance(notice, Checkpoint):
+            deletions.append(notice)
+        elif _has_passed(progress.acked, notice.progress.acked):
+            checkpoints.append(notice)
+    checkpoints.sort(key=lambda checkpoint: checkpoint.at)
     written = [checkpoint for checkpoint in checkpoints if now - checkpoint.at >= WRITTEN]
-    deletions = [notice for notice in notices if not isinstance(notice, Checkpoint)]
     left = [deletion for deletion in deletions if not _is_over(deletion, checkpoints, written)]
-    merged, replaced = _merged([deletion for deletion in left if isinstance(deletion, Deletion)])
-    outdone = _outdone(deletion for deletion in left if isinstance(deletion, JamesDeletion))
-    staying = [deletion for deletion in left if deletion.where not in replaced | outdone]
-    kept = (
-        {checkpoint.where for checkpoint in (*left, *written[-1:], *checkpoints[-1:])} - replaced - outdone
-        if left
-        else set()
-    )
-    kept |= {bound.where for deletion in staying if (bound := settled_by(deletion, checkpoints))}
+    merged, replaced = _merged(left)
+    outdone = _outdone(left)
+    gone = replaced | outdone
+    kept: set[TopicPlace] = set()
+    if left:
+        kept = {notice.where for notice in (*left, *written[-1:], *checkpoints[-1:])} - gone
+    for deletion in left:
+        bound = settled_by(deletion, checkpoints)
+        if bound and deletion.where not in gone:
+            kept.add(bound.where)
     expired = sorted({notice.where for notice in notices} - kept)
     return Tending(tuple(expired), _wants_checkpoint(left, checkpoints, now), merged)
 
@@ -246,18 +245,18 @@ def _is_over(
     notice: Deletion | JamesDeletion, checkpoints: Iterable[Checkpoint], written: Iterable[Checkpoint]
 ) -> bool:
     settled = settled_by(notice, checkpoints)
-    return settled is not None and any(
-        checkpoint.at >= settled.at and _has_passed(checkpoint.progress.acked, settled.progress.last)
-        for checkpoint in written
-    )
+    if settled is None:
+        return False
+    later = [checkpoint for checkpoint in written if checkpoint.at >= settled.at]
+    return any(_has_passed(checkpoint.progress.acked, settled.progress.last) for checkpoint in later)
 
 
 def _has_passed(acked: Reach, last: Reach) -> bool:
-    return all(
-        covers(acked, TopicPlace(topic, MessagePlace(partition, *position)))
-        for topic, partitions in last.items()
-        for partition, position in partitions.items()
-    )
+    for topic, partitions in last.items():
+        for partition, position in partitions.items():
+            if not covers(acked, TopicPlace(topic, MessagePlace(partition, *position))):
+                return False
+    return True
 
 
 def _wants_checkpoint(
@@ -269,18 +268,24 @@ def _wants_checkpoint(
     return bool(left and checkpoints) and now - checkpoints[-1].at >= WRITTEN
 
 
-def _merged(left: Iterable[Deletion]) -> tuple[tuple[tuple[DeletedMail, ...], ...], set[TopicPlace]]:
-    small = [deletion for deletion in left if len(deletion.mails) < MERGED_MAX]
+def _merged(
+    left: Iterable[Deletion | JamesDeletion],
+) -> tuple[tuple[tuple[DeletedMail, ...], ...], set[TopicPlace]]:
+    small = [deletion for deletion in left if isinstance(deletion, Deletion) and len(deletion.mails) < MERGED_MAX]
     if len(small) < MERGED_FROM:
         return (), set()
-    mails = tuple(dict.fromkeys(mail for deletion in small for mail in deletion.mails))
+    once: dict[DeletedMail, None] = {}
+    for deletion in small:
+        once.update(dict.fromkeys(deletion.mails))
+    mails = tuple(once)
     together = tuple(mails[begin : begin + MERGED_MAX] for begin in range(0, len(mails), MERGED_MAX))
     return together, {deletion.where for deletion in small}
 
 
-def _outdone(left: Iterable[JamesDeletion]) -> set[TopicPlace]:
+def _outdone(left: Iterable[Deletion | JamesDeletion]) -> set[TopicPlace]:
     """Deletions of James's that a later one of the same mails has outdone."""
-    in_order = sorted(left, key=lambda one: (one.at, one.where))
+    of_james = [deletion for deletion in left if isinstance(deletion, JamesDeletion)]
+    in_order = sorted(of_james, key=lambda deletion: (deletion.at, deletion.where))
     latest = {(deletion.kind, deletion.value): deletion.where for deletion in in_order}
     return {deletion.where for deletion in in_order} - set(latest.values())
 

@@ -100,7 +100,9 @@ class ListingPosition:
 
     @classmethod
     def of(cls, listed: Listed) -> Self:
-        stretch = listed.slice_start if listed.whereabouts is Whereabouts.WAITING else listed.due_at
+        stretch = listed.due_at
+        if listed.whereabouts is Whereabouts.WAITING:
+            stretch = listed.slice_start
         return cls(
             listed.whereabouts,
             stretch or listed.enqueued_at,
@@ -119,7 +121,9 @@ class ListingPosition:
         try:
             letter, stretch, enqueued_at, enqueue_id, *place = token.split(".", 4)
             whereabouts = next(kind for kind, its in _LETTERS.items() if its == letter)
-            where = MessagePlace.parse(place[0]) if place else None
+            where = None
+            if place:
+                where = MessagePlace.parse(place[0])
             return cls(whereabouts, _instant(stretch), _instant(enqueued_at), EnqueueId(UUID(hex=enqueue_id)), where)
         except (ValueError, StopIteration, OverflowError, BadPayload) as error:
             raise WrongUse(
@@ -129,15 +133,15 @@ class ListingPosition:
     @property
     def token(self) -> str:
         """The position as opaque text, for the request of the next page."""
-        return ".".join(
-            (
-                _LETTERS[self.whereabouts],
-                f"{millis_of(self.stretch):x}",
-                f"{millis_of(self.enqueued_at):x}",
-                self.enqueue_id.hex,
-                *([str(self.place)] if self.place else []),
-            )
-        )
+        parts = [
+            _LETTERS[self.whereabouts],
+            f"{millis_of(self.stretch):x}",
+            f"{millis_of(self.enqueued_at):x}",
+            self.enqueue_id.hex,
+        ]
+        if self.place:
+            parts.append(str(self.place))
+        return ".".join(parts)
 
     @property
     def order(self) -> tuple[bool, Any]:
@@ -148,7 +152,10 @@ class ListingPosition:
         is_delayed = self.whereabouts is Whereabouts.DELAYED
         if self.place is not None:
             return (is_delayed, self.place)
-        return (is_delayed, (self.stretch, EPOCH if is_delayed else self.enqueued_at, self.enqueue_id))
+        enqueued_at = self.enqueued_at
+        if is_delayed:
+            enqueued_at = EPOCH
+        return (is_delayed, (self.stretch, enqueued_at, self.enqueue_id))
 
 
 def is_behind(listed: Listed, position: ListingPosition | None) -> bool:

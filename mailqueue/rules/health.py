@@ -195,7 +195,9 @@ def _expiry(policies: TopicPolicies) -> str:
 
 def _drops(policies: TopicPolicies) -> str:
     limits = [_limit(quota) for quota in policies.quotas if quota.drops]
-    return f"the oldest mails are dropped once the backlog is beyond {' or '.join(limits)}" if limits else ""
+    if not limits:
+        return ""
+    return f"the oldest mails are dropped once the backlog is beyond {' or '.join(limits)}"
 
 
 def _full(policies: TopicPolicies) -> str:
@@ -206,7 +208,9 @@ def _full(policies: TopicPolicies) -> str:
 
 
 def _kept(policies: TopicPolicies) -> str:
-    return "what is done with is kept for ever, so the disk fills" if policies.keeps_all else ""
+    if not policies.keeps_all:
+        return ""
+    return "what is done with is kept for ever, so the disk fills"
 
 
 def _subscription(policies: TopicPolicies) -> str:
@@ -228,7 +232,9 @@ def _idle(policies: TopicPolicies) -> str:
 
 
 def _delays(policies: TopicPolicies) -> str:
-    return "" if policies.delays else "the broker keeps no delayed message back, so James delivers them at once"
+    if policies.delays:
+        return ""
+    return "the broker keeps no delayed message back, so James delivers them at once"
 
 
 def _longest(policies: TopicPolicies) -> str:

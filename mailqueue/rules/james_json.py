@@ -93,7 +93,9 @@ def seconds_of(length: timedelta) -> Decimal:
     Jackson writes fractions before 1970 wrongly; here they are right.
     """
     micros = length // _MICROSECOND
-    return Decimal(micros * 1000).scaleb(-9) if micros else Decimal("0.0")
+    if not micros:
+        return Decimal("0.0")
+    return Decimal(micros * 1000).scaleb(-9)
 
 
 def _in_halves(found: re.Match[str]) -> str:
@@ -193,7 +195,9 @@ def in_millis(at: datetime) -> datetime:
 
 def optional(take: Callable[[Any, str], Any], value: Any, field: str, default: Any = None) -> Any:
     """The field taken with `take`; the default where the value is None."""
-    return default if value is None else take(value, field)
+    if value is None:
+        return default
+    return take(value, field)
 
 
 def _list_of(value: Any, field: str) -> Iterable[Any]:
@@ -205,7 +209,9 @@ def _list_of(value: Any, field: str) -> Iterable[Any]:
 def _iso_instant(text: str, field: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
-        return found.astimezone(UTC) if found.tzinfo else refuse(field, "is an instant without its offset")
+        if not found.tzinfo:
+            refuse(field, "is an instant without its offset")
+        return found.astimezone(UTC)
     except (ValueError, OverflowError):
         refuse(field, "is not an instant")
 

@@ -77,7 +77,9 @@ class Mail:
 
     def tried(self, now: datetime, error_message: str | None) -> Self:
         """The mail behind an attempt: with what was said of it, as far as every store can keep that."""
-        kept = cut(error_message) if error_message else self.error_message
+        kept = self.error_message
+        if error_message:
+            kept = cut(error_message)
         return replace(self, last_updated=now, error_message=kept)
 
 

@@ -98,7 +98,9 @@ class PartitionBacklog:
     @property
     def done_to(self) -> EntryPosition:
         """Up to where all is acknowledged; where nothing is left, that is the end."""
-        return self.acked_to if self.count else max(self.acked_to, self.last)
+        if self.count:
+            return self.acked_to
+        return max(self.acked_to, self.last)
 
     def holds(self, position: EntryPosition) -> bool:
         """Whether a message there is not acknowledged."""
@@ -163,12 +165,13 @@ class Backlog:
         So it is where no broker began to serve the topic meanwhile, and the subscription was not
         set back.
         """
-        return all(
-            number in before.partitions
-            and partition.writes_to == before.partitions[number].writes_to
-            and partition.acked_to >= before.partitions[number].acked_to
-            for number, partition in self.partitions.items()
-        )
+        for number, partition in self.partitions.items():
+            earlier = before.partitions.get(number)
+            if earlier is None:
+                return False
+            if partition.writes_to != earlier.writes_to or partition.acked_to < earlier.acked_to:
+                return False
+        return True
 
     def holds(self, place: MessagePlace) -> bool:
         partition = self.partitions.get(place.partition)
@@ -176,10 +179,9 @@ class Backlog:
 
     def until(self, later: "Backlog") -> "Backlog":
         """What was not acknowledged then, and what came until `later`."""
-        partitions = {
-            number: replace(partition, last=later.partitions[number].last)
-            for number, partition in self.partitions.items()
-        }
+        partitions: dict[int, PartitionBacklog] = {}
+        for number, partition in self.partitions.items():
+            partitions[number] = replace(partition, last=later.partitions[number].last)
         return Backlog(partitions, self.missing)
 
     def held(self, places: Iterable[MessagePlace]) -> list[MessagePlace]:
@@ -188,9 +190,11 @@ class Backlog:
 
 def _of_these(positions: Sequence[EntryPosition]) -> PartitionBacklog:
     before = [(ledger, entry - 1) for ledger, entry in positions]
-    between = zip(positions, before[1:], strict=False)
-    stretches = tuple((behind, to) for behind, to in between if behind < to)
-    return PartitionBacklog(before[0], stretches, positions[-1], len(positions))
+    stretches = []
+    for behind, to in zip(positions, before[1:], strict=False):
+        if behind < to:
+            stretches.append((behind, to))
+    return PartitionBacklog(before[0], tuple(stretches), positions[-1], len(positions))
 
 
 def position_of(text: str) -> EntryPosition:
@@ -205,7 +209,9 @@ def position_of(text: str) -> EntryPosition:
 
 def stretches_of(text: str) -> tuple[tuple[EntryPosition, EntryPosition], ...]:
     """The stretches of what is acknowledged one by one, as Pulsar's admin API writes them: [(5:1..5:2],(5:3..5:4]]."""
-    return tuple(
-        ((int(ledger), int(entry)), (int(last_ledger), int(last)))
-        for ledger, entry, last_ledger, last in _RANGE.findall(text)
-    )
+    stretches = []
+    for ledger, entry, last_ledger, last in _RANGE.findall(text):
+        begin = (int(ledger), int(entry))
+        end = (int(last_ledger), int(last))
+        stretches.append((begin, end))
+    return tuple(stretches)

@@ -112,7 +112,9 @@ def others_were_at_work(tallies: Iterable[WriterTally], rows: int, marked: int) 
     if not all(writer.settled for writer in writers):
         return False
     enqueued = sum(writer.enqueued for writer in writers)
-    return rows > enqueued or (rows == enqueued and marked > sum(writer.marked for writer in writers))
+    if rows != enqueued:
+        return rows > enqueued
+    return marked > sum(writer.marked for writer in writers)
 
 
 def due_tallies_at(due_slice: datetime) -> datetime:
@@ -132,20 +134,28 @@ def due_ttl_seconds(tallies_at: datetime, now: datetime) -> int:
 
 def due_tallied(due_slice: datetime, tallies: Iterable[WriterTally], now: datetime) -> SliceCount | None:
     """The sum of a slice of delayed mails; None where its rows must be read."""
-    return tallied(tallies) if now < due_slice + DUE_TALLIED else None
+    if now >= due_slice + DUE_TALLIED:
+        return None
+    return tallied(tallies)
 
 
 def size_of(counts: Iterable[SliceCount], delayed: Iterable[SliceCount]) -> Size:
     """The sum over the live slices, and over the slices of delayed mails."""
     waiting = tuple(counts)
     not_due = tuple(delayed)
-    by_metadata = any(count.counted_by is CountedBy.METADATA for count in (*waiting, *not_due))
+    kind = SizeKind.EXACT
+    counted_by = CountedBy.TALLIES
+    for count in (*waiting, *not_due):
+        if not count.exact:
+            kind = SizeKind.ESTIMATE
+        if count.counted_by is CountedBy.METADATA:
+            counted_by = CountedBy.METADATA
     return Size(
         mails=sum(count.mails for count in waiting),
         delayed=sum(count.mails for count in not_due),
-        kind=SizeKind.EXACT if all(count.exact for count in (*waiting, *not_due)) else SizeKind.ESTIMATE,
+        kind=kind,
         slices_read=len(waiting),
-        counted_by=CountedBy.METADATA if by_metadata else CountedBy.TALLIES,
+        counted_by=counted_by,
     )
 
 
@@ -177,13 +187,13 @@ def on_disk(answer: str, keyspace: str) -> OnDisk:
     Raises:
         BadPayload: it is not what nodetool answers.
     """
+    found = OnDisk(0, 0)
     try:
-        tables = _object(answer)[keyspace]["tables"].values()
-        return sum(
-            (OnDisk(int(table["space_used_live"]), int(table["sstable_count"])) for table in tables), OnDisk(0, 0)
-        )
+        for table in _object(answer)[keyspace]["tables"].values():
+            found += OnDisk(int(table["space_used_live"]), int(table["sstable_count"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadPayload(f"nodetool tablestats of {keyspace} answered something else: {answer[:80]!r}") from error
+    return found
 
 
 def compactions(answer: str, keyspace: str, table: str) -> Mapping[str, int]:
@@ -192,14 +202,15 @@ def compactions(answer: str, keyspace: str, table: str) -> Mapping[str, int]:
     Raises:
         BadPayload: it is not what nodetool answers.
     """
+    bytes_by_id: dict[str, int] = {}
     try:
         past: Iterable[Mapping[str, str]] = _object(answer).get("CompactionHistory", ())
-        where = (keyspace, table)
-        return {
-            row["id"]: int(row["bytes_in"]) for row in past if (row["keyspace_name"], row["columnfamily_name"]) == where
-        }
+        for row in past:
+            if (row["keyspace_name"], row["columnfamily_name"]) == (keyspace, table):
+                bytes_by_id[row["id"]] = int(row["bytes_in"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadPayload(f"nodetool compactionhistory answered something else: {answer[:80]!r}") from error
+    return bytes_by_id
 
 
 def key_text(partition: Key) -> str:
@@ -208,7 +219,9 @@ def key_text(partition: Key) -> str:
 
 
 def _part(value: object) -> str:
-    return str(millis_of(value)) if isinstance(value, datetime) else str(value)
+    if isinstance(value, datetime):
+        return str(millis_of(value))
+    return str(value)
 
 
 def _object(answer: str) -> Any:

@@ -63,7 +63,9 @@ def java_hash(text: str) -> int:
     hashed = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
         hashed = (31 * hashed + (high << 8 | low)) % _WORD
-    return hashed - _WORD if hashed >= _WORD // 2 else hashed
+    if hashed >= _WORD // 2:
+        return hashed - _WORD
+    return hashed
 
 
 GRACE_MIN: Final = timedelta(minutes=15)
@@ -97,15 +99,18 @@ def next_browse_start(current: datetime, first_live: datetime | None, now: datet
         now: the time of our own clock.
         window: the slice window.
     """
-    furthest = furthest_browse_start(now, window)
-    wanted = furthest if first_live is None else min(first_live, furthest)
+    wanted = furthest_browse_start(now, window)
+    if first_live is not None:
+        wanted = min(first_live, wanted)
     return max(current, wanted)
 
 
 def slice_for(now: datetime, browse_start: datetime | None, window: timedelta) -> datetime:
     """The slice for a mail that is enqueued now: never before the browse start, so that browsing shows the mail."""
     own = slice_of(now, window)
-    return own if browse_start is None else max(own, slice_of(browse_start, window))
+    if browse_start is None:
+        return own
+    return max(own, slice_of(browse_start, window))
 
 
 def right_slice(
@@ -170,7 +175,10 @@ def slack_of(row_ttl: timedelta, mark_ttl: timedelta) -> timedelta:
     Where mailmend created the tables it is the time by which marks outlive rows
     (`model.catalog.lifetimes.lifetimes`); elsewhere it is a third of `row_ttl`.
     """
-    return min(mark_ttl - row_ttl if mark_ttl > row_ttl else row_ttl / 3, row_ttl)
+    slack = row_ttl / 3
+    if mark_ttl > row_ttl:
+        slack = mark_ttl - row_ttl
+    return min(slack, row_ttl)
 
 
 def ageing_before(now: datetime, row_ttl: timedelta, mark_ttl: timedelta) -> datetime:

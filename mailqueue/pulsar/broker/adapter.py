@@ -243,11 +243,21 @@ class PulsarTopics:
     async def backlog(self, topic: str, subscription: str) -> Backlog | None:
         numbers = await self._numbers(topic)
         found = await asyncio.gather(*(self._admin.backlog(_named(topic, number), subscription) for number in numbers))
-        there = {number: backlog for number, backlog in zip(numbers, found, strict=True) if backlog}
-        return Backlog(there, tuple(number for number in numbers if number not in there)) if there else None
+        there = {}
+        missing = []
+        for number, backlog in zip(numbers, found, strict=True):
+            if backlog:
+                there[number] = backlog
+            else:
+                missing.append(number)
+        if not there:
+            return None
+        return Backlog(there, tuple(missing))
 
     async def policies(self, topic: str) -> TopicPolicies | None:
-        return await self._admin.policies(topic, [_named(topic, number) for number in await self._numbers(topic)])
+        numbers = await self._numbers(topic)
+        partitions = [_named(topic, number) for number in numbers]
+        return await self._admin.policies(topic, partitions)
 
     def lease(self, name: str) -> AbstractAsyncContextManager[ExclusiveProducer | None]:
         return self.client.exclusive_producer(self.full(name))
@@ -287,7 +297,9 @@ class PulsarTopics:
     async def _numbers(self, topic: str) -> Sequence[int]:
         """Asked each time: an admin may add partitions."""
         count = await self._admin.partitions(topic)
-        return range(count) if count else (UNPARTITIONED,)
+        if not count:
+            return (UNPARTITIONED,)
+        return range(count)
 
     def _named(self, topic: str) -> Callable[[int], str]:
         return partial(self.full, topic)
@@ -317,7 +329,9 @@ class _Acknowledger:
 
     async def _rounds(self) -> None:
         while some := list(self._some()):
-            places = [place for group, _ in some for place in group]
+            places: list[MessagePlace] = []
+            for group, _ in some:
+                places += group
             try:
                 await self._topics.acknowledge_now(self._topic, self._subscription, places)
             except Exception as error:  # noqa: BLE001 - each caller gets it
@@ -455,4 +469,6 @@ class PulsarDelivery:
 
 
 def _named(topic: str, partition: int) -> str:
-    return topic if partition == UNPARTITIONED else f"{topic}-partition-{partition}"
+    if partition == UNPARTITIONED:
+        return topic
+    return f"{topic}-partition-{partition}"

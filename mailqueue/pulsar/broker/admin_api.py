@@ -47,10 +47,12 @@ def policies_of(
     Raises:
         ValueError, TypeError, KeyError, AttributeError: these are no such answers.
     """
-    retention, delayed, idle = (
-        answers[policy] or {} for policy in (TopicPolicy.RETENTION, TopicPolicy.DELAYED, TopicPolicy.IDLE)
-    )
-    deletes = idle.get("deleteWhileInactive") and idle.get("inactiveTopicDeleteMode") == _CAUGHT_UP
+    retention = answers[TopicPolicy.RETENTION] or {}
+    delayed = answers[TopicPolicy.DELAYED] or {}
+    idle = answers[TopicPolicy.IDLE] or {}
+    deleted_after = None
+    if idle.get("deleteWhileInactive") and idle.get("inactiveTopicDeleteMode") == _CAUGHT_UP:
+        deleted_after = _span(seconds=idle["maxInactiveDurationSeconds"])
     if expiry_minutes is None:
         expiry_minutes = int(broker.get("subscriptionExpirationTimeMinutes") or 0)
     return TopicPolicies(
@@ -58,7 +60,7 @@ def policies_of(
         retention.get("retentionTimeInMinutes") == retention.get("retentionSizeInMB") == -1,
         _quotas(answers[TopicPolicy.QUOTAS] or {}, list(stats)),
         _span(minutes=expiry_minutes),
-        _span(seconds=idle["maxInactiveDurationSeconds"]) if deletes else None,
+        deleted_after,
         delayed.get("active", True),
         _span(milliseconds=delayed.get("maxDeliveryDelayInMillis") or 0),
         int(broker.get("managedLedgerMaxUnackedRangesToPersist") or ACK_STRETCHES_MAX),
@@ -82,7 +84,9 @@ def _quotas(found: Mapping[str, Any], stats: Iterable[Mapping[str, Any]]) -> tup
 def _span(**length: int) -> timedelta | None:
     """None for none: Pulsar says that with 0, or less."""
     found = timedelta(**length)
-    return found if found > timedelta(0) else None
+    if found <= timedelta(0):
+        return None
+    return found
 
 
 _EARLIEST: Final = json.dumps({"ledgerId": -1, "entryId": -1, "partitionIndex": -1}).encode()
@@ -95,14 +99,14 @@ class PulsarAdmin:
 
     def __init__(self, settings: PulsarSettings) -> None:
         self._namespace = settings.namespace
+        who = "us"
+        if settings.username:
+            who = f"the user {settings.username!r}"
         self._http = BrokerHttp(
             settings.admin,
             _headers(settings),
             settings.answer_seconds,
-            (
-                f"the user {settings.username!r}" if settings.username else "us",
-                LOOK_AT_LOGIN,
-            ),
+            (who, LOOK_AT_LOGIN),
             "Look whether Pulsar runs there, and at --broker-management.",
             "Pulsar",
             settings.tls,
@@ -134,7 +138,9 @@ class PulsarAdmin:
     async def partitions(self, topic: str) -> int:
         """How many it has; 0 where it is not partitioned, or is not there."""
         found = await self._found(f"{self._path(topic)}/partitions")
-        return int(found["partitions"]) if found else 0
+        if not found:
+            return 0
+        return int(found["partitions"])
 
     async def longest_delay(self, topic: str) -> int:
         """For how many milliseconds a message may be delayed by the broker; 0: it sets no limit, or tells of none."""
@@ -221,12 +227,16 @@ class PulsarAdmin:
             )
         if status not in {http.client.OK, http.client.NOT_FOUND}:
             raise self._http.refusal(status)
-        return self._http.parsed(content, lambda found: found) if content and status == http.client.OK else None
+        if not content or status != http.client.OK:
+            return None
+        return self._http.parsed(content, lambda found: found)
 
     async def _found(self, path: str) -> Mapping[str, Any] | None:
         """The answer, an object; None where the thing is not there."""
         content = await self._content(path)
-        return None if content is None else self._http.parsed(content, dict)
+        if content is None:
+            return None
+        return self._http.parsed(content, dict)
 
     async def _content(self, path: str) -> bytes | None:
         """The answer; None where the thing is not there."""

@@ -113,7 +113,9 @@ class PulsarFailures:
             return LeaseHeld(f"another process has taken over {topic}", mend="Run the same again in a while.")
         if found == _pulsar.Result.Timeout:
             return self.of_silence(topic)
-        why = "its backlog quota is exceeded" if found in _FULL else _reason_of(error)
+        why = "its backlog quota is exceeded"
+        if found not in _FULL:
+            why = _reason_of(error)
         return PublishFailed(f"{self._place} did not confirm a message for {topic}: {why}", doubtful=True)
 
     def of_silence(self, topic: str) -> PublishFailed:
@@ -209,7 +211,9 @@ class PulsarClient:
     async def partitions(self, topic: str) -> Sequence[int]:
         """The numbers that they have now, asked of the broker itself; none where the topic is not partitioned."""
         names = await self.patiently(lambda: self._client().get_topic_partitions(topic))
-        return () if names == [topic] else range(len(names))
+        if names == [topic]:
+            return ()
+        return range(len(names))
 
     async def subscribe(self, topic: str, subscription: str, prefetch: int) -> PulsarConsumer:
         """A shared consumer that is given up to `prefetch` messages beforehand; 0: only what is asked for."""
@@ -308,10 +312,10 @@ class PulsarClient:
         """The one producer of a topic; one that could not be made, or has lost its broker, is made anew."""
         task = self._producers.get(topic)
         if task is not None and task.done():
-            made = None if task.cancelled() or task.exception() else task.result()
-            if made is not None and made.is_connected():
-                return made
-            if made is not None:
+            if not task.cancelled() and not task.exception():
+                made = task.result()
+                if made.is_connected():
+                    return made
                 self._part_from(made)
             task = None
         if task is None:
@@ -462,12 +466,19 @@ def _id_of(position: EntryPosition) -> pulsar.MessageId:
 
 def _tls_files(tls: BrokerTls) -> dict[str, Any]:
     """The client's options; without an authority it trusts the system's."""
-    return {
-        "tls_trust_certs_file_path": str(tls.ca) if tls.ca else ssl.get_default_verify_paths().cafile,
-        "tls_certificate_file_path": str(tls.certificate) if tls.certificate else None,
-        "tls_private_key_file_path": str(tls.key) if tls.key else None,
+    files: dict[str, Any] = {
+        "tls_trust_certs_file_path": ssl.get_default_verify_paths().cafile,
+        "tls_certificate_file_path": None,
+        "tls_private_key_file_path": None,
         "tls_validate_hostname": True,
     }
+    if tls.ca:
+        files["tls_trust_certs_file_path"] = str(tls.ca)
+    if tls.certificate:
+        files["tls_certificate_file_path"] = str(tls.certificate)
+    if tls.key:
+        files["tls_private_key_file_path"] = str(tls.key)
+    return files
 
 
 def _authentication(settings: PulsarSettings) -> Any:

@@ -131,8 +131,12 @@ def arrivals_subscription(move: str) -> str:
 
 def queues_among(topics: Iterable[str]) -> list[QueueName]:
     """The queues whose topics are among these, by name."""
-    names = (topic.removeprefix(_PREFIX) for topic in topics if topic.startswith(_PREFIX))
-    return sorted(QueueName(name) for name in names if name and not _DEAD.fullmatch(name))
+    queues = []
+    for topic in topics:
+        name = topic.removeprefix(_PREFIX)
+        if name != topic and name and not _DEAD.fullmatch(name):
+            queues.append(QueueName(name))
+    return sorted(queues)
 
 
 class MailTopic(NamedTuple):
@@ -154,12 +158,17 @@ def mail_topics(topics: Iterable[str]) -> list[MailTopic]:
     One whose name may mean two things is there twice.
     """
     there = frozenset(topics)
-    return [found for name in sorted(there) for found in _mail_topics(name, there)]
+    found: list[MailTopic] = []
+    for name in sorted(there):
+        found.extend(_mail_topics(name, there))
+    return found
 
 
 def _mail_topics(name: str, there: Collection[str]) -> Iterator[MailTopic]:
     plain = name.removeprefix(_PREFIX)
-    dead = _DEAD.fullmatch(plain) if plain != name else _DEAD_SCHEDULED.fullmatch(name)
+    dead = _DEAD.fullmatch(plain)
+    if plain == name:
+        dead = _DEAD_SCHEDULED.fullmatch(name)
     if dead:
         yield MailTopic(name, DEAD_SUBSCRIPTION, QueueName(dead["queue"]), None)
         return

@@ -237,11 +237,12 @@ def as_it_is(message: StoredMessage) -> TopicMessage:
 
 def story_of(listed: Listed, origin: MessagePlace | None = None) -> Mapping[str, str]:
     """The properties of a mail that was published before."""
-    return {
-        ENQUEUED_AT: str(millis_of(listed.enqueued_at)),
-        **({ATTEMPTS: str(listed.attempts)} if listed.attempts else {}),
-        **({ORIGIN: str(origin)} if origin else {}),
-    }
+    story = {ENQUEUED_AT: str(millis_of(listed.enqueued_at))}
+    if listed.attempts:
+        story[ATTEMPTS] = str(listed.attempts)
+    if origin:
+        story[ORIGIN] = str(origin)
+    return story
 
 
 def listed_of(message: StoredMessage, whereabouts: Whereabouts) -> Listed:
@@ -250,10 +251,14 @@ def listed_of(message: StoredMessage, whereabouts: Whereabouts) -> Listed:
     Raises:
         BadPayload: the payload is not valid.
     """
-    enqueued_at = _number(message, ENQUEUED_AT)
+    queued = pulsar_queued_of(message.payload)
+    enqueued_at = message.published_at
+    enqueued_millis = _number(message, ENQUEUED_AT)
+    if enqueued_millis is not None:
+        enqueued_at = EPOCH + enqueued_millis * _MILLISECOND
     listed = Listed(
-        pulsar_queued_of(message.payload),
-        message.published_at if enqueued_at is None else EPOCH + enqueued_at * _MILLISECOND,
+        queued,
+        enqueued_at,
         whereabouts,
         attempts=_number(message, ATTEMPTS) or 0,
         place=message.place,
@@ -311,12 +316,16 @@ def dead_letter(queue: QueueName, namespace: str, message: StoredMessage) -> Top
 
 def _place(message: StoredMessage, name: str) -> MessagePlace | None:
     text = message.properties.get(name)
+    if text is None:
+        return None
     try:
-        return None if text is None else MessagePlace.parse(text)
+        return MessagePlace.parse(text)
     except BadPayload:
         return None
 
 
 def _number(message: StoredMessage, name: str) -> int | None:
     text = message.properties.get(name, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(2**63)) else None
+    if text.isascii() and text.isdecimal() and len(text) <= len(str(2**63)):
+        return int(text)
+    return None

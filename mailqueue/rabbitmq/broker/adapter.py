@@ -32,7 +32,6 @@ from mailmend.mailqueue.rabbitmq.broker.publishing import Declared, Publishing
 from mailmend.mailqueue.rabbitmq.broker.settings import (
     BrokerSettings,
     ManagementSettings,
-    Topology,
     died_in,
     headers_beside,
     priority_of,
@@ -94,13 +93,17 @@ class Management:
         pattern = f"^({'|'.join(map(re.escape, queues))})$"
         wanted = {"name": pattern, "use_regex": "true", "page": 1, "page_size": _PAGE_MAX, "columns": _COLUMNS}
         items = self._http.read(f"api/queues/{quote(self.vhost, safe='')}?{urlencode(wanted)}", _items)
-        default = self._http.read(_VERSION, _default_limit) if any(map(_keeps_silent, items)) else None
+        default = None
+        if any(map(_keeps_silent, items)):
+            default = self._http.read(_VERSION, _default_limit)
         return facts_of(items, default, self._alarms())
 
     def _alarms(self) -> tuple[str, ...]:
         """The alarms; empty where the broker has no such endpoint, or refuses it. The API tells one as an error."""
         status, content = self._http.answer("GET", _ALARMS)
-        return self._http.parsed(content, _alarms_of) if status == http.client.SERVICE_UNAVAILABLE else ()
+        if status != http.client.SERVICE_UNAVAILABLE:
+            return ()
+        return self._http.parsed(content, _alarms_of)
 
     @property
     def _http(self) -> BrokerHttp:
@@ -129,8 +132,12 @@ def facts_of(
         default: the limit of a quorum queue that names none.
         alarms: what the broker is short of.
     """
-    found = ((default,) if _keeps_silent(item) else _limits_said(item) for item in items)
-    limits = [limit for said in found for limit in said if limit is not None and limit >= 0]
+    limits = []
+    for item in items:
+        limits += _limits_said(item)
+        if default is not None and _keeps_silent(item):
+            limits.append(default)
+    limits = [limit for limit in limits if limit >= 0]
     unacked = _sum_of("messages_unacknowledged", items)
     counted = _sum_of("messages", items)
     return QueueFacts(unacked, min(limits, default=None), alarms, counted)
@@ -139,7 +146,10 @@ def facts_of(
 def _sum_of(column: str, items: Collection[Mapping[str, Any]]) -> int | None:
     """None: there are queues, and nothing was counted yet."""
     counts = [item[column] for item in items if item.get(column) is not None]
-    return sum(counts) if counts or not items else None
+    if items and not counts:
+        return None
+    total: int = sum(counts)
+    return total
 
 
 def _keeps_silent(item: Mapping[str, Any]) -> bool:
@@ -160,7 +170,13 @@ def _limits_said(item: Mapping[str, Any]) -> list[int]:
         (item.get("arguments") or {}).get("x-delivery-limit"),
         policy.get("delivery-limit"),
     )
-    return [-1 if limit == _UNLIMITED else limit for limit in said if limit == _UNLIMITED or isinstance(limit, int)]
+    limits = []
+    for limit in said:
+        if limit == _UNLIMITED:
+            limits.append(-1)
+        elif isinstance(limit, int):
+            limits.append(limit)
+    return limits
 
 
 def _items(answer: Any) -> list[Mapping[str, Any]]:
@@ -171,7 +187,9 @@ def _items(answer: Any) -> list[Mapping[str, Any]]:
 def _default_limit(answer: Any) -> int | None:
     """By the server's version, such as 3.13.7."""
     major = int(answer["rabbitmq_version"].partition(".")[0])
-    return DELIVERY_LIMIT_DEFAULT if major >= _LIMITED_SINCE else None
+    if major < _LIMITED_SINCE:
+        return None
+    return DELIVERY_LIMIT_DEFAULT
 
 
 def _alarms_of(answer: Any) -> tuple[str, ...]:
@@ -296,9 +314,15 @@ class _Lane:
         return self._source.name
 
     async def open(self) -> None:
-        self._lost = lost = asyncio.get_running_loop().create_future()
+        lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._lost = lost
+
+        def note_loss(why: str) -> None:
+            if not lost.done():
+                lost.set_result(why)
+
         channel = await self._shared.link.channel()
-        channel.on_lost(lambda why: None if lost.done() else lost.set_result(why))
+        channel.on_lost(note_loss)
         try:
             await channel.limit(self._shared.prefetch)
             await channel.consume(self.name, lambda found: self._receive(channel, found))
@@ -378,9 +402,9 @@ class RabbitBroker:
             settings.publish_confirm_seconds,
         )
         self._declared = Declared(self._in, settings.form)
-        self._management = (
-            Management(settings.management, settings.vhost, settings.tls) if settings.management else None
-        )
+        self._management: Management | None = None
+        if settings.management:
+            self._management = Management(settings.management, settings.vhost, settings.tls)
 
     async def publish(self, queue: QueueName, message: Message, priority: int = PRIORITY_NORMAL) -> None:
         await self._publishing.publish(topology_of(queue, priority), message)
@@ -393,16 +417,21 @@ class RabbitBroker:
         on_lost: Callable[[], None] = unheard,
     ) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
         """Declares levels that are not used yet, so that their first message is delivered."""
-        levels = [topology_of(queue, level) for level in (PRIORITIES if priorities is None else priorities)]
-        sources = [ConsumedQueue(level.work_queue, level.priority, *self._known_by(level)) for level in levels]
+        if priorities is None:
+            priorities = PRIORITIES
+        sources = []
+        for priority in priorities:
+            level = topology_of(queue, priority)
+            ensure = partial(self._declared.ensure, level)
+            forget = partial(self._declared.forget, level)
+            sources.append(ConsumedQueue(level.work_queue, level.priority, ensure, forget))
         return consuming(self._in, self._clock, sources, checked_prefetch(prefetch), on_lost)
 
     def dead_letters(self, queue: QueueName, prefetch: int) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
         topology = topology_of(queue)
         ensure = partial(self._declared.ensure_dead_letters, topology)
-        source = ConsumedQueue(
-            topology.dead_letter_queue, PRIORITY_NORMAL, ensure, partial(self._declared.forget, topology)
-        )
+        forget = partial(self._declared.forget, topology)
+        source = ConsumedQueue(topology.dead_letter_queue, PRIORITY_NORMAL, ensure, forget)
         return consuming(self._in, self._clock, [source], checked_prefetch(prefetch))
 
     async def depth(self, queue: QueueName) -> Depth:
@@ -414,22 +443,27 @@ class RabbitBroker:
         work = [topology_of(queue, level).work_queue for level in PRIORITIES]
         *levels, dead = await self._declared.counts([*work, topology_of(queue).dead_letter_queue])
         there = [found for found in levels if found is not None]
-        facts = await self._management.facts(work) if self._management else None
-        buried = (
-            await self._management.facts([topology_of(queue).dead_letter_queue])
-            if self._management and dead and dead.ready
-            else None
-        )
-        blocked = () if await self._out.takes() else (_UNNAMED_ALARM,)
+        dead_ready = 0
+        if dead:
+            dead_ready = dead.ready
+        facts = QueueFacts(None, None)
+        buried = QueueFacts(None, None)
+        if self._management:
+            facts = await self._management.facts(work)
+        if self._management and dead_ready:
+            buried = await self._management.facts([topology_of(queue).dead_letter_queue])
+        alarms = facts.alarms
+        if not await self._out.takes() and not alarms:
+            alarms = (_UNNAMED_ALARM,)
         return Depth(
             ready=sum(found.ready for found in there),
-            unacked=facts.unacked if facts else None,
+            unacked=facts.unacked,
             consumers=max((found.consumers for found in there), default=0),
-            dead=dead.ready if dead else 0,
-            delivery_limit=facts.delivery_limit if facts else None,
-            alarms=(facts.alarms if facts else ()) or blocked,
-            dead_limit=buried.delivery_limit if buried else None,
-            counted=facts.counted if facts else None,
+            dead=dead_ready,
+            delivery_limit=facts.delivery_limit,
+            alarms=alarms,
+            dead_limit=buried.delivery_limit,
+            counted=facts.counted,
         )
 
     async def product(self) -> str:
@@ -439,6 +473,3 @@ class RabbitBroker:
         await self._publishing.close()
         await self._in.close()
         await self._out.close()
-
-    def _known_by(self, one: Topology) -> tuple[Callable[[], Awaitable[None]], Callable[[], None]]:
-        return partial(self._declared.ensure, one), partial(self._declared.forget, one)

@@ -80,7 +80,9 @@ def unreachable(settings: BrokerSettings, reason: str) -> BrokerUnreachable:
 
 
 def why_closed(closing: "asyncio.Future[Any]") -> str:
-    return "it was closed" if closing.cancelled() else reason_of(closing.exception())
+    if closing.cancelled():
+        return "it was closed"
+    return reason_of(closing.exception())
 
 
 def reason_of(error: BaseException | None) -> str:
@@ -165,9 +167,12 @@ class Channel:
         except Exception as error:
             if not is_gone(error):
                 raise
-            answer = _answer_to(error, exchange) if sent else Answer.BLOCKED
-            late_by_alarm = answer is Answer.LATE and not await _is_open(self._channel.connection)
-            return Answer.STUCK if late_by_alarm else answer
+            if not sent:
+                return Answer.BLOCKED
+            answer = _answer_to(error, exchange)
+            if answer is Answer.LATE and not await _is_open(self._channel.connection):
+                return Answer.STUCK
+            return answer
         return Answer.CONFIRMED
 
     async def find_exchange(self, name: str) -> bool:
@@ -177,7 +182,9 @@ class Channel:
     async def find_queue(self, name: str) -> DeclaredQueue | None:
         """The queue; None where it is missing: then the broker closes the channel."""
         declared = await self._found(self._channel.queue_declare(name, passive=True, timeout=self._seconds))
-        return None if declared is None else DeclaredQueue(declared.message_count or 0, declared.consumer_count or 0)
+        if declared is None:
+            return None
+        return DeclaredQueue(declared.message_count or 0, declared.consumer_count or 0)
 
     async def declare_exchange(self, name: str) -> str | None:
         """Make it, direct and durable; the reason if the broker refuses, which closes the channel."""
@@ -319,7 +326,9 @@ class Link:
         if live is not None and connection is not None:
             self._connection = None
             await self._hang_up(connection)
-        ending = {*self._leaving, *((self._dialling,) if self._dialling is not None else ())}
+        ending = set(self._leaving)
+        if self._dialling is not None:
+            ending.add(self._dialling)
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
@@ -340,7 +349,9 @@ class Link:
 
     def _live(self) -> abc.AbstractConnection | None:
         live = _transport(self._connection)
-        return live if live is not None and live.is_opened else None
+        if live is None or not live.is_opened:
+            return None
+        return live
 
     def _dialled(self, dialling: asyncio.Task[None]) -> None:
         if not dialling.cancelled():
@@ -360,7 +371,10 @@ class Link:
                 fields = {"host": host.name, "port": host.port, "tls": self._settings.tls is not None}
                 _LOG.info("connected to the broker", extra={**fields, "purpose": self._purpose})
                 return
-        raise next((error for error in reasons if isinstance(error, BrokerDenied)), reasons[-1])
+        for reason in reasons:
+            if isinstance(reason, BrokerDenied):
+                raise reason
+        raise reasons[-1]
 
     async def _dial_host(self, host: Host) -> AbstractConnection:
         """A connection that fails is closed here: the library leaves it to the collector, in any thread."""
@@ -399,8 +413,9 @@ class Link:
 
 
 def _transport(connection: AbstractConnection | None) -> abc.AbstractConnection | None:
-    transport = connection.transport if connection is not None else None
-    return transport.connection if transport is not None else None
+    if connection is None or connection.transport is None:
+        return None
+    return connection.transport.connection
 
 
 async def _is_open(connection: abc.AbstractConnection, seconds: float = 0) -> bool:
@@ -414,7 +429,9 @@ async def _is_open(connection: abc.AbstractConnection, seconds: float = 0) -> bo
 
 
 async def _context(settings: BrokerSettings) -> ssl.SSLContext | None:
-    return await asyncio.to_thread(context_of, settings.tls) if settings.tls is not None else None
+    if settings.tls is None:
+        return None
+    return await asyncio.to_thread(context_of, settings.tls)
 
 
 def _incoming(message: abc.DeliveredMessage) -> Incoming:
@@ -473,4 +490,6 @@ def _silence() -> Iterator[None]:
 def _cancellings() -> int:
     """How often our task was cancelled; the library raises CancelledError for its own timeouts too."""
     task = asyncio.current_task()
-    return task.cancelling() if task is not None else 0
+    if task is None:
+        return 0
+    return task.cancelling()

@@ -76,7 +76,10 @@ class Declared:
         if any("CHANNEL_ERROR" in str(error) for error in errors):
             return [await self._count(queue) for queue in queues]
         if errors:  # where a limit closes the connection, one call gets the error, the others wait in vain
-            raise next((error for error in errors if not isinstance(error.__cause__, TimeoutError)), errors[0])
+            for error in errors:
+                if not isinstance(error.__cause__, TimeoutError):
+                    raise error
+            raise errors[0]
         return [queue for queue in found if not isinstance(queue, BaseException)]
 
     def _knows(self, queue: str) -> bool:

@@ -95,12 +95,16 @@ def topology_of(queue: QueueName, priority: int = PRIORITY_NORMAL) -> Topology:
     if priority not in PRIORITIES:
         raise WrongUse(f"{priority} is no priority", mend="Priorities are 0 to 9; normal mail has 5.")
     side = f"mailmend-priority-{priority}-{queue}"
-    normal = priority == PRIORITY_NORMAL
+    exchange = side
+    work_queue = side
+    if priority == PRIORITY_NORMAL:
+        exchange = f"JamesMailQueue-exchange-{queue}"
+        work_queue = f"JamesMailQueue-workqueue-{queue}"
     return Topology(
         queue,
         priority,
-        exchange=f"JamesMailQueue-exchange-{queue}" if normal else side,
-        work_queue=f"JamesMailQueue-workqueue-{queue}" if normal else side,
+        exchange=exchange,
+        work_queue=work_queue,
         dead_letter_exchange=f"JamesMailQueue-dead-letter-exchange-{queue}",
         dead_letter_queue=f"JamesMailQueue-dead-letter-queue-{queue}",
     )
@@ -108,7 +112,9 @@ def topology_of(queue: QueueName, priority: int = PRIORITY_NORMAL) -> Topology:
 
 def priority_of(work_queue: str) -> int:
     found = _SIDE_QUEUE.fullmatch(work_queue)
-    return int(found[1]) if found else PRIORITY_NORMAL
+    if found is None:
+        return PRIORITY_NORMAL
+    return int(found[1])
 
 
 def headers_to_publish(own: Mapping[str, Argument]) -> dict[str, Argument]:
@@ -117,14 +123,13 @@ def headers_to_publish(own: Mapping[str, Argument]) -> dict[str, Argument]:
 
 def headers_beside(found: Mapping[str, object]) -> dict[str, Argument]:
     """The headers that neither James nor the broker set, if they are text or integers."""
-    return {
-        name: value
-        for name, value in found.items()
-        if isinstance(value, str | int)
-        and not isinstance(value, bool)
-        and name != DEAD_LETTER_ROUTING_KEY
-        and not _OF_THE_BROKER.fullmatch(name)
-    }
+    headers: dict[str, Argument] = {}
+    for name, value in found.items():
+        if name == DEAD_LETTER_ROUTING_KEY or _OF_THE_BROKER.fullmatch(name):
+            continue
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            headers[name] = value
+    return headers
 
 
 def died_in(found: Mapping[str, object]) -> str | None:
@@ -142,8 +147,10 @@ def _arguments_of(form: QueueForm) -> Mapping[str, Argument]:
         case Form.CLASSIC_V2:
             return {"x-queue-version": 2}
         case Form.QUORUM:
-            limit = {} if form.delivery_limit is None else {"x-delivery-limit": form.delivery_limit}
-            return {QUEUE_TYPE: QUORUM, "x-quorum-initial-group-size": form.replicas, **limit}
+            arguments: dict[str, Argument] = {QUEUE_TYPE: QUORUM, "x-quorum-initial-group-size": form.replicas}
+            if form.delivery_limit is not None:
+                arguments["x-delivery-limit"] = form.delivery_limit
+            return arguments
 
 
 AMQP_PORT: Final = 5672

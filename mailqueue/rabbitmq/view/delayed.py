@@ -48,7 +48,9 @@ class DelayedListing:
 
     async def browse(self, queue: QueueName, start: datetime | None = None) -> AsyncGenerator[Listed]:
         """Mails due at the start or later, in order of due time."""
-        after: Key = () if start is None else (start - _MILLISECOND,)
+        after: Key = ()
+        if start is not None:
+            after = (start - _MILLISECOND,)
 
         async def read(buckets: _Slice) -> list[Listed] | None:
             return await self._held(queue, buckets, after)
@@ -72,7 +74,9 @@ class DelayedListing:
             if summed is not None:
                 return summed
             rows = await self._rows(queue, slices[place])
-            counted_by = CountedBy.METADATA if rows or counted[place] else CountedBy.TALLIES
+            counted_by = CountedBy.TALLIES
+            if rows or counted[place]:
+                counted_by = CountedBy.METADATA
             return SliceCount(rows, exact=True, counted_by=counted_by)
 
         return await all_of(range(len(slices)), count, SLICES_AT_ONCE)
@@ -86,11 +90,11 @@ class DelayedListing:
         return await self._queues.tallies.recount(queue, list(slices), rows)
 
     async def _slices(self, queue: QueueName, start: datetime | None = None) -> list[_Slice]:
-        partitions = [partition async for partition in self._due.partitions(queue)]
-        later = sorted(
-            partition for partition in partitions if start is None or partition.due_slice + DUE_WINDOW > start
-        )
-        return [list(same) for _, same in groupby(later, key=lambda one: one.due_slice)]
+        later = [partition async for partition in self._due.partitions(queue)]
+        if start is not None:
+            later = [partition for partition in later if partition.due_slice + DUE_WINDOW > start]
+        later.sort()
+        return [list(same) for _, same in groupby(later, key=lambda partition: partition.due_slice)]
 
     async def _held(self, queue: QueueName, buckets: _Slice, after: Key) -> list[Listed] | None:
         """The mails of a slice, in order; None where they are too many for memory."""
@@ -106,9 +110,10 @@ class DelayedListing:
     async def _merged(self, queue: QueueName, buckets: _Slice, after: Key) -> AsyncGenerator[Listed]:
         """The mails of a slice, in order, a page at a time."""
         async with AsyncExitStack() as stack:
-            sources = [
-                await stack.enter_async_context(aclosing(self._due.under(queue, bucket, after))) for bucket in buckets
-            ]
+            sources = []
+            for bucket in buckets:
+                mails = self._due.under(queue, bucket, after)
+                sources.append(await stack.enter_async_context(aclosing(mails)))
             merged = await stack.enter_async_context(aclosing(in_turn(sources, lambda mail: _order(mail.listed))))
             async for page in await stack.enter_async_context(aclosing(in_batches(merged, PAGE_MAILS))):
                 for listed in await self._unmarked(queue, page):
@@ -160,4 +165,6 @@ def _tallies_at(buckets: _Slice) -> datetime:
 
 def _room(held: Sequence[Listed] | None) -> int:
     """How many slices like this one may be held ahead."""
-    return 1 if held is None else PAGE_MAILS // max(1, len(held))
+    if held is None:
+        return 1
+    return PAGE_MAILS // max(1, len(held))

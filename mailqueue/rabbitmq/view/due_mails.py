@@ -201,7 +201,10 @@ class DueMails:
         """When the first mail after that time and id is due; None where there is no such mail."""
         first = Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=partition.key(queue), after=after, limit=1)
         rows = [row async for row in self._tables.scan(first)]
-        return rows[0]["dueat"] if rows else None
+        if not rows:
+            return None
+        due_at: datetime = rows[0]["dueat"]
+        return due_at
 
     async def due_start(self, queue: QueueName) -> datetime | None:
         """The first open slice; None while none was ever closed."""
@@ -308,7 +311,9 @@ class DueMails:
 
     async def _due_start(self, queue: QueueName, level: Level) -> datetime | None:
         seen = await self._tables.read(Read(QUEUE_STATE, (queue,), level))
-        start: datetime | None = seen[0].row["duestart"] if seen else None
+        if not seen:
+            return None
+        start: datetime | None = seen[0].row["duestart"]
         return start
 
     def _placed(self, listed: Listed) -> DueMail:

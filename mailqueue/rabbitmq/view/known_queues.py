@@ -111,7 +111,9 @@ class Starts:
         if not self._remembers:
             return QueueState()
         seen = await self._retries.call(lambda: self._tables.read(Read(QUEUE_STATE, (queue,))))
-        row: Row = seen[0].row if seen else {}
+        if not seen:
+            return QueueState()
+        row = seen[0].row
         return QueueState(row.get("furtheststart"), row.get("sweptat"), row.get("duestart"), row.get("lapsedbefore"))
 
     async def remember(
@@ -129,8 +131,14 @@ class Starts:
                 await self._retries.write(self._tables, change)
 
     async def queues(self) -> list[QueueName]:
-        tables = (BROWSE_START, CONTENT_START, *([QUEUE_STATE] if self._remembers else []))
-        return sorted({row["queuename"] for table in tables for row in await self._named(table)})
+        tables = [BROWSE_START, CONTENT_START]
+        if self._remembers:
+            tables.append(QUEUE_STATE)
+        names: set[QueueName] = set()
+        for table in tables:
+            for row in await self._named(table):
+                names.add(row["queuename"])
+        return sorted(names)
 
     async def _named(self, table: Table) -> list[Row]:
         async def named() -> list[Row]:
@@ -140,7 +148,9 @@ class Starts:
 
     async def _start(self, table: Table, queue: QueueName, level: Level = Level.QUORUM) -> datetime | None:
         seen = await self._retries.call(lambda: self._tables.read(Read(table, (queue,), level)))
-        start: datetime | None = seen[0].row[_column(table)] if seen else None
+        if not seen:
+            return None
+        start: datetime | None = seen[0].row[_column(table)]
         return start
 
     async def _put_if_absent(self, table: Table, queue: QueueName, first: datetime) -> datetime:
@@ -170,7 +180,9 @@ class Starts:
             if answer is not None and answer.applied:
                 return to
             standing = await self._start(table, queue, Level.SERIAL) or seen
-            return None if seen <= standing < to else standing
+            if seen <= standing < to:
+                return None
+            return standing
 
         if to <= seen:
             return seen
@@ -281,7 +293,9 @@ class KnownQueues:
         """The slicing of the queue, and the slices that may hold mails."""
         slicing = await self.slicing()
         start = await self.browse_start(queue)
-        return slicing, list(live_slices(start, self.now, slicing.window)) if start else []
+        if not start:
+            return slicing, []
+        return slicing, list(live_slices(start, self.now, slicing.window))
 
     async def write(self, write: Put | Remove) -> None:
         await self.retries.write(self.tables, write)

@@ -50,7 +50,9 @@ class Marks:
         for first in range(0, len(asked), LOOKED_UP_AT_ONCE):
             some = asked[first : first + LOOKED_UP_AT_ONCE]
             answers = await answered(self._tables, self._retries, list(_looks(queue, some)))
-            found.update(EnqueueId(seen.row["enqueueid"]) for answer in answers for seen in answer)
+            for answer in answers:
+                for seen in answer:
+                    found.add(EnqueueId(seen.row["enqueueid"]))
         return found
 
 
@@ -87,7 +89,8 @@ async def answered(tables: AsyncTables, retries: AsyncRetries, reads: Sequence[R
     async def ask() -> None:
         open_ = [place for place, answer in enumerate(answers) if answer is None]
         failed: list[MailmendError] = []
-        for place, answer in zip(open_, await tables.read_all([reads[place] for place in open_]), strict=True):
+        found = await tables.read_all([reads[place] for place in open_])
+        for place, answer in zip(open_, found, strict=True):
             if isinstance(answer, MailmendError):
                 failed.append(answer)
             else:
@@ -154,20 +157,18 @@ class MarkLookups:
         """Run while there are look-ups; those that come during a request go with the next."""
         try:
             while self._asked:
-                some = {
-                    enqueue_id: self._asked.pop(enqueue_id) for enqueue_id in list(islice(self._asked, TOGETHER_MAX))
-                }
+                ids = list(islice(self._asked, TOGETHER_MAX))
+                some = {enqueue_id: self._asked.pop(enqueue_id) for enqueue_id in ids}
                 await self._answer(some)
         finally:
             self._asking = None
 
     async def _answer(self, some: dict[EnqueueId, "asyncio.Future[bool]"]) -> None:
         try:
-            marked = (
-                await self._many(some)
-                if len(some) > 1
-                else [enqueue_id for enqueue_id in some if await self._one(enqueue_id)]
-            )
+            if len(some) > 1:
+                marked = await self._many(some)
+            else:
+                marked = [enqueue_id for enqueue_id in some if await self._one(enqueue_id)]
         except MailmendError as error:
             await self._answer_alone(some, error)
             return

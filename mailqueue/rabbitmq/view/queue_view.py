@@ -30,7 +30,7 @@ from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
 from mailmend.mailqueue.rabbitmq.view.known_queues import KnownQueues
 from mailmend.mailqueue.rabbitmq.view.marks import Marks, answered
 from mailmend.mailqueue.rabbitmq.view.slices import SLICES_AT_ONCE, SliceContents, Slices
-from mailmend.mailqueue.rabbitmq.view.tallies import Recounted
+from mailmend.mailqueue.rabbitmq.view.tallies import Changes, Recounted
 from mailmend.mailqueue.rules.filters import EVERYTHING, ListingPosition, MailFilter, is_behind
 from mailmend.mailqueue.rules.mails import Listed, QueuedMail, Whereabouts
 from mailmend.mailqueue.rules.size import CountedBy, Size, SliceCount, WriterTally, size_of, tallied
@@ -200,7 +200,9 @@ class MailRows:
     async def row(self, queue: QueueName, slice_start: datetime, queued: QueuedMail) -> Listed | None:
         """The mail's row in that slice, in any bucket, marked or not; None: there is no such row."""
         seen = await self._found(queue, slice_start, queued)
-        return listed_of(seen[0].row) if seen else None
+        if not seen:
+            return None
+        return listed_of(seen[0].row)
 
     async def has_row(self, queue: QueueName, slice_start: datetime, queued: QueuedMail) -> bool:
         """Whether the mail's row is in that slice, marked or not, readable or not."""
@@ -215,7 +217,9 @@ class MailRows:
         first = slice_of(queued.mail.last_updated or EPOCH, slicing.window)
 
         async def look(slice_start: datetime) -> datetime | None:
-            return slice_start if await self.has_row(queue, slice_start, queued) else None
+            if await self.has_row(queue, slice_start, queued):
+                return slice_start
+            return None
 
         looks = in_order([start for start in starts if start >= first], look, _SLICES_SEARCHED_AT_ONCE)
         async with aclosing(looks) as found:
@@ -230,11 +234,14 @@ class MailRows:
         """In the current bucket; else in the buckets of earlier, smaller bucket counts."""
         buckets = (await self._queues.configuration()).slicing.buckets
         own = bucket_of(queued.mail.name, buckets)
-        for some in ([own], [bucket for bucket in range(buckets) if bucket != own]):
+        others = [bucket for bucket in range(buckets) if bucket != own]
+        for some in ([own], others):
             keys = [(queue, slice_start, bucket, queued.enqueue_id) for bucket in some]
             reads = [Read(ENQUEUED_MAILS, key, times=times) for key in keys]
-            answers = await answered(self._queues.tables, self._queues.retries, reads)
-            if found := [seen for answer in answers for seen in answer]:
+            found: list[Seen] = []
+            for answer in await answered(self._queues.tables, self._queues.retries, reads):
+                found += answer
+            if found:
                 return found
         return []
 
@@ -268,8 +275,11 @@ class QueueView(KnownQueues):
         self.marks = Marks(tables, self.retries)
         self.slices = Slices(tables, self.marks, self.retries)
         self.rows = MailRows(self)
-        self.due = DueMails(tables, clock, buckets, self.tallies) if own.due else None
-        self._delayed = DelayedListing(self.due, self.marks, self) if self.due else None
+        self.due: DueMails | None = None
+        self._delayed: DelayedListing | None = None
+        if own.due:
+            self.due = DueMails(tables, clock, buckets, self.tallies)
+            self._delayed = DelayedListing(self.due, self.marks, self)
         self._orphans: Counter[QueueName] = Counter()
         self._foreign_until: dict[QueueName, datetime] = {}
         self._marked: OrderedDict[tuple[QueueName, EnqueueId], None] = OrderedDict()
@@ -293,15 +303,19 @@ class QueueView(KnownQueues):
         A consumer may finish one of them at that moment: the counts of their slices are estimates until the next
         recount.
         """
-        marked = await self.marks.among(queue, [enqueue_id for enqueue_id, _ in mails])
-        slices = [
-            None if enqueue_id in marked else self._to_count(queue, enqueue_id, start) for enqueue_id, start in mails
-        ]
+        ids = [enqueue_id for enqueue_id, _ in mails]
+        marked = await self.marks.among(queue, ids)
+        slices: list[datetime | None] = []
+        for enqueue_id, start in mails:
+            if enqueue_id in marked:
+                slices.append(None)
+            else:
+                slices.append(self._to_count(queue, enqueue_id, start))
         async with AsyncExitStack() as stack:
-            changes = {
-                start: await stack.enter_async_context(self.tallies.counting(queue, start)) for start in set(slices)
-            }
-            errors = await self.marks.put_all(queue, [enqueue_id for enqueue_id, _ in mails])
+            changes: dict[datetime | None, Changes] = {}
+            for start in set(slices):
+                changes[start] = await stack.enter_async_context(self.tallies.counting(queue, start))
+            errors = await self.marks.put_all(queue, ids)
             for (enqueue_id, _), start, error in zip(mails, slices, errors, strict=True):
                 changes[start].sure = False
                 if error is None:
@@ -356,7 +370,9 @@ class QueueView(KnownQueues):
         """How many mails the queue has: the sum of all tallies, and of rows in slices whose tallies cannot tell."""
         await self.tallies.flush()
         slicing, starts = await self.live(queue)
-        delayed = await self._delayed.count(queue) if self._delayed is not None else []
+        delayed: list[SliceCount] = []
+        if self._delayed is not None:
+            delayed = await self._delayed.count(queue)
         counted = await self.tallies.of(queue, starts)
 
         async def count(place: int) -> SliceCount:
@@ -384,7 +400,9 @@ class QueueView(KnownQueues):
             return await self.slices.count_unmarked(queue, start, slicing.buckets)
 
         waiting = await self.tallies.recount(queue, starts, rows)
-        return waiting + (await self._delayed.recount(queue) if self._delayed is not None else Recounted())
+        if self._delayed is None:
+            return waiting
+        return waiting + await self._delayed.recount(queue)
 
     async def _count(
         self, queue: QueueName, slice_start: datetime, counted: Sequence[WriterTally], buckets: int
@@ -403,7 +421,9 @@ class QueueView(KnownQueues):
     ) -> AsyncGenerator[Listed]:
         if self._delayed is None or where.whereabouts is Whereabouts.WAITING:
             return
-        first = after.stretch if after is not None and after.whereabouts is Whereabouts.DELAYED else None
+        first = None
+        if after is not None and after.whereabouts is Whereabouts.DELAYED:
+            first = after.stretch
         async with aclosing(self._delayed.browse(queue, first)) as delayed:
             async for listed in delayed:
                 if where.matches(listed) and is_behind(listed, after):
@@ -451,7 +471,9 @@ class QueueView(KnownQueues):
             self.counts.add(QueueCount.ORPHAN_MARKS, queue)
             self._orphans[queue] += 1
             return None
-        return None if (queue, enqueue_id) in self._marked else slice_start
+        if (queue, enqueue_id) in self._marked:
+            return None
+        return slice_start
 
     def _remember_mark(self, queue: QueueName, enqueue_id: EnqueueId) -> None:
         self._marked[queue, enqueue_id] = None

@@ -148,7 +148,8 @@ class Slices:
             unmarked = 0
             async with aclosing(self.pages((queue, slice_start, bucket), ("enqueueid",))) as pages:
                 async for page in pages:
-                    unmarked += len(page) - len(await self._marks.among(queue, [row["enqueueid"] for row in page]))
+                    ids = [row["enqueueid"] for row in page]
+                    unmarked += len(page) - len(await self._marks.among(queue, ids))
             return unmarked
 
         return sum(await all_of(range(buckets), count, BUCKETS_AT_ONCE))
@@ -172,18 +173,24 @@ class Slices:
         ids = defaultdict[int, list[EnqueueId]](list)
         for bucket, enqueue_id in map(_unpacked, keys):
             ids[bucket].append(enqueue_id)
-        reads = [
-            Read(ENQUEUED_MAILS, (queue, slice_start, bucket), among=tuple(some[first : first + READ_TOGETHER]))
-            for bucket, some in ids.items()
-            for first in range(0, len(some), READ_TOGETHER)
-        ]
-        answers = await answered(self._tables, self._retries, reads)
-        read = [read_row(seen.row) for answer in answers for seen in answer]
-        return sorted((row for row in read if isinstance(row, Listed)), key=_order)
+        reads = []
+        for bucket, some in ids.items():
+            for first in range(0, len(some), READ_TOGETHER):
+                together = tuple(some[first : first + READ_TOGETHER])
+                reads.append(Read(ENQUEUED_MAILS, (queue, slice_start, bucket), among=together))
+        mails: list[Listed] = []
+        for answer in await answered(self._tables, self._retries, reads):
+            for seen in answer:
+                row = read_row(seen.row)
+                if isinstance(row, Listed):
+                    mails.append(row)
+        return sorted(mails, key=_order)
 
 
 def id_of(one: Listed | BrokenRow) -> EnqueueId:
-    return one.enqueue_id if isinstance(one, BrokenRow) else one.queued.enqueue_id
+    if isinstance(one, BrokenRow):
+        return one.enqueue_id
+    return one.queued.enqueue_id
 
 
 def _tell(queue: QueueName, one: Listed | BrokenRow) -> None:

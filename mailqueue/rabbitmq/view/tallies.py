@@ -178,9 +178,10 @@ class SliceTallies:
         """The tallies of every process, for each of the slices."""
         if not self._kept:
             return [[] for _ in slice_starts]
-        together = range(0, len(slice_starts), LOOKED_UP_TOGETHER)
-        some = [tuple(slice_starts[first : first + LOOKED_UP_TOGETHER]) for first in together]
-        reads = [Read(SLICE_TALLIES, (queue,), among=starts) for starts in some]
+        reads = []
+        for first in range(0, len(slice_starts), LOOKED_UP_TOGETHER):
+            together = tuple(slice_starts[first : first + LOOKED_UP_TOGETHER])
+            reads.append(Read(SLICE_TALLIES, (queue,), among=together))
         found: dict[datetime, list[WriterTally]] = {start: [] for start in slice_starts}
         for answer in await answered(self._tables, self._retries, reads):
             for seen in answer:
@@ -201,7 +202,9 @@ class SliceTallies:
             by_slice.setdefault((row["queuename"], row["timerangestart"]), []).append(WriterTally.of(row))
         exact: dict[QueueName, dict[datetime, int]] = {}
         for (queue, at), tallies in by_slice.items():
-            summed = None if is_of_due(at) else tallied(tallies)
+            if is_of_due(at):
+                continue
+            summed = tallied(tallies)
             if summed is not None and summed.exact:
                 exact.setdefault(queue, {})[at] = summed.mails
         return exact
@@ -318,6 +321,7 @@ class SliceTallies:
             "isforeign": tally.is_foreign,
         }
         now = instant_of(self._clock.micros())
-        return Put(
-            SLICE_TALLIES, row, ttl_seconds=due_ttl_seconds(slice_start, now) if is_of_due(slice_start) else None
-        )
+        ttl_seconds = None
+        if is_of_due(slice_start):
+            ttl_seconds = due_ttl_seconds(slice_start, now)
+        return Put(SLICE_TALLIES, row, ttl_seconds=ttl_seconds)

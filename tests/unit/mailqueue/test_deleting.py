@@ -170,8 +170,8 @@ async def test_a_listing_that_breaks_off_is_reported(twin: TwinQueue, queue: Rab
 
 
 async def test_too_many_failures_end_a_removal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removing, "AT_ONCE", 2)
-    monkeypatch.setattr(removing, "FAILURES_MAX", 4)
+    monkeypatch.setattr(removing, "MARKED_AT_ONCE", 2)
+    monkeypatch.setattr(removing, "REMOVE_FAILURES_MAX", 4)
     twin = twin_queue()
     async with await twin.process() as queue:
         await enqueued(queue, *"abcdefgh")
