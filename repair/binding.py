@@ -49,16 +49,15 @@ def missing_columns(
 def _missing_columns(
     model: Schema, live: Schema, families: Iterable[Family], without: Collection[str]
 ) -> tuple[MissingColumn, ...]:
-    found = (
-        MissingColumn(table.spelling, table.column(name).spelling)
-        for family in families
-        for table, name in _needed(family, without)
-        if (there := live.table(table.name)) is not None
-        and (root := name.partition(".")[0]) not in there
-        and (known := model.table(table.name)) is not None
-        and root in known
-    )
-    return tuple(dict.fromkeys(found))
+    missing: dict[MissingColumn, None] = {}
+    for family in families:
+        for table, name in _needed(family, without):
+            there = live.table(table.name)
+            known = model.table(table.name)
+            root = name.partition(".")[0]
+            if there is not None and root not in there and known is not None and root in known:
+                missing[MissingColumn(table.spelling, table.column(name).spelling)] = None
+    return tuple(missing)
 
 
 def missing_tables(
@@ -71,11 +70,13 @@ def missing_tables(
 def _missing_tables(
     model: Schema, live: Schema, families: Iterable[Family], without: Collection[str]
 ) -> tuple[str, ...]:
-    tables = (table for family in families for table in family.tables if table.name not in without)
-    gone = (
-        table.spelling for table in tables if live.table(table.name) is None and model.table(table.name) is not None
-    )
-    return tuple(dict.fromkeys(gone))
+    missing: dict[str, None] = {}
+    for family in families:
+        for table in family.tables:
+            gone = live.table(table.name) is None and model.table(table.name) is not None
+            if gone and table.name not in without:
+                missing[table.spelling] = None
+    return tuple(missing)
 
 
 def _needed(family: Family, without: Collection[str]) -> Iterator[tuple[Table, str]]:
@@ -87,8 +88,12 @@ def _needed(family: Family, without: Collection[str]) -> Iterator[tuple[Table, s
     for projection in family.projections:
         if projection.table.name not in without:
             deciding = projection.truth_columns - frozenset(without)
-            yield from ((projection.truth, name) for name in projection.truth.names if name in deciding)
-            yield from ((projection.table, name) for name in projection.table.names if name in projection.own_columns)
+            for name in projection.truth.names:
+                if name in deciding:
+                    yield projection.truth, name
+            for name in projection.table.names:
+                if name in projection.own_columns:
+                    yield projection.table, name
 
 
 def left_out(names: Iterable[str], families: Iterable[Family] = FAMILIES) -> frozenset[str]:
@@ -112,15 +117,21 @@ def _may_be_left_out_of(families: Iterable[Family]) -> dict[str, str]:
     """Compared columns by which no row is found, and tables that nothing else follows from, by name, as spelled."""
     wanted = tuple(families)
     keys = {column.name for family in wanted for column in family.truth.key}
-    columns = (column for family in wanted for column in family.mirror.compared if column.name not in keys)
-    apart = {table for family in wanted for table in (family.mirror.name, family.content and family.content.name)}
-    beside = {
-        projection.table.name: projection.name
-        for family in wanted
-        for projection in family.projections
-        if projection.name not in apart
-    }
-    return {column.name: column.spelling for column in columns} | beside
+    apart = set()
+    for family in wanted:
+        apart.add(family.mirror.name)
+        if family.content:
+            apart.add(family.content.name)
+    columns: dict[str, str] = {}
+    tables: dict[str, str] = {}
+    for family in wanted:
+        for column in family.mirror.compared:
+            if column.name not in keys:
+                columns[column.name] = column.spelling
+        for projection in family.projections:
+            if projection.name not in apart:
+                tables[projection.table.name] = projection.name
+    return columns | tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,29 +162,32 @@ class Bound:
 def bound(keyspace: str, live: Schema, families: Iterable[Family], without: Collection[str] = ()) -> Bound:
     wanted = tuple(families)
     there = bind(keyspace, live, wanted, without)
-    seen = {projection.table.name for family in there for projection in family.projections}
-    unseen = (
-        projection
-        for family in wanted
-        for projection in family.projections
-        if projection.table.name not in {*seen, *without}
-    )
+    expected = set(without)
+    for family in there:
+        expected |= {projection.table.name for projection in family.projections}
+    unseen = []
+    for family in wanted:
+        unseen += [projection.name for projection in family.projections if projection.table.name not in expected]
     model = recognise(live).generation.schema
     return Bound(
         there,
         _missing_columns(model, live, wanted, without),
         _missing_tables(model, live, wanted, without),
-        tuple(projection.name for projection in unseen),
+        tuple(unseen),
     )
 
 
 def _lost(keyspace: str, found: Bound, *, may_leave_out: bool) -> SchemaMismatch:
-    tables = (MESSAGES.truth.spelling, MESSAGES.mirror.name)
-    names = (column.column if column.table in tables else column.table for column in found.missing_columns)
-    leave = tuple(dict.fromkeys((*found.missing_tables, *names)))
+    leave = dict.fromkeys(found.missing_tables)
+    for column in found.missing_columns:
+        if column.table in (MESSAGES.truth.spelling, MESSAGES.mirror.name):
+            leave[column.column] = None
+        else:
+            leave[column.table] = None
     mend = f"See the statement that adds it with: mailmend schema verify {keyspace_option(keyspace)}"
     if may_leave_out and set(_may_be_left_out_of(FAMILIES).values()) >= set(leave):
-        mend += f"; or leave it out: {' '.join(f'--without {name}' for name in leave)}"
+        options = " ".join(f"--without {name}" for name in leave)
+        mend += f"; or leave it out: {options}"
     return SchemaMismatch(keyspace, (*found.missing_tables, *map(str, found.missing_columns)), mend=mend)
 
 
@@ -190,9 +204,11 @@ def bind(
         SchemaMismatch: a truth or its mirror is missing, or a column by which rows are found, or one has another type.
     """
     wanted = tuple(family for family in families if _stands(family, live) or not family.mirror.report_only)
-    lacking = tuple(dict.fromkeys(lack for family in wanted for lack in _lacking(family, live)))
+    lacking: dict[str, None] = {}
+    for family in wanted:
+        lacking |= dict.fromkeys(_lacking(family, live))
     if lacking:
-        raise SchemaMismatch(keyspace, lacking)
+        raise SchemaMismatch(keyspace, tuple(lacking))
     return tuple(_bound(family, live, frozenset(without)) for family in wanted)
 
 
@@ -228,7 +244,10 @@ def _lacking(family: Family, live: Schema) -> Iterator[str]:
     for table in family.tables:
         found = live.table(table.name)
         if found is not None:
-            yield from _lacking_columns(table, found, family.mirror.truth_columns if table is family.truth else ())
+            deciding: Collection[str] = ()
+            if table is family.truth:
+                deciding = family.mirror.truth_columns
+            yield from _lacking_columns(table, found, deciding)
         elif table in (family.truth, family.mirror.table):
             yield table.spelling
 
@@ -265,7 +284,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _bound(family: Family, live: Schema, without: frozenset[str]) -> Family:
-    forms = {table.name: live_form(table, found) for table in family.tables if (found := live.table(table.name))}
+    forms = _live_forms(family.tables, live)
     truth = forms[family.truth.name]
 
     def bound(projection: P) -> P:
@@ -274,37 +293,48 @@ def _bound(family: Family, live: Schema, without: frozenset[str]) -> Family:
     def there(projections: tuple[P, ...]) -> tuple[P, ...]:
         return tuple(bound(projection) for projection in projections if is_there(projection))
 
-    def is_there(one: Projection) -> bool:
-        own = forms.get(one.table.name)
-        decided = own is not None and all(name in own for name in one.own_columns)
-        return decided and one.table.name not in without and all(name in truth for name in one.truth_columns)
+    def is_there(projection: Projection) -> bool:
+        name = projection.table.name
+        if name not in forms or name in without:
+            return False
+        return projection.own_columns.issubset(forms[name].names) and projection.truth_columns.issubset(truth.names)
 
+    content = None
+    if family.content and is_there(family.content):
+        content = bound(family.content)
     return Family(
         mirror=_bound_mirror(bound(family.mirror), without),
         filters=there(family.filters),
         unions=there(family.unions),
         counts=tuple(_bound_counts(counts, live) for counts in there(family.counts)),
-        content=bound(family.content) if family.content and is_there(family.content) else None,
+        content=content,
     )
 
 
+def _live_forms(tables: Iterable[Table], live: Schema) -> dict[str, Table]:
+    """The tables that the live keyspace has, by name, as `live_form` gives them."""
+    forms = {}
+    for table in tables:
+        if found := live.table(table.name):
+            forms[table.name] = live_form(table, found)
+    return forms
+
+
 def _bound_counts(counts: Counts, live: Schema) -> Counts:
-    forms = [live_form(table, found) for table in counts.generators if (found := live.table(table.name))]
-    return replace(counts, generators=tuple(forms))
+    forms = _live_forms(counts.generators, live)
+    return replace(counts, generators=tuple(forms.values()))
 
 
 def _bound_mirror(mirror: Mirror, without: frozenset[str]) -> Mirror:
     theirs = mirror.truth_names
-    candidates = (*mirror.compared, *_KNOWN.values())
+    compared = []
+    for column in (*mirror.compared, *_KNOWN.values()):
+        on_both_sides = column.name in mirror.table and theirs.get(column.name, column.name) in mirror.truth
+        if on_both_sides and column.name not in without:
+            compared.append(column)
     return replace(
         mirror,
-        compared=tuple(
-            column
-            for column in candidates
-            if column.name not in without
-            and column.name in mirror.table
-            and theirs.get(column.name, column.name) in mirror.truth
-        ),
+        compared=tuple(compared),
         left_out=without,
         required=tuple(name for name in mirror.required if name in mirror.truth),
     )

@@ -77,8 +77,13 @@ def with_log_fields(function: Callable[P, T]) -> Callable[P, T]:
 def with_command_log(function: Callable[P, T]) -> Callable[P, T]:
     """The function for use in a worker process, which then logs to stderr in this command's form, with its fields."""
     log = logging.getLogger(ROOT)
-    ours = (handler.formatter for handler in log.handlers if isinstance(handler.formatter, LineFormatter))
-    form, level, fields = next((formatter.form for formatter in ours), None), log.level, dict(log_fields())
+    level = log.level
+    fields = dict(log_fields())
+    form = None
+    for handler in log.handlers:
+        if isinstance(handler.formatter, LineFormatter):
+            form = handler.formatter.form
+            break
 
     def called(*arguments: P.args, **named: P.kwargs) -> T:
         if form:
@@ -113,10 +118,14 @@ def _event(record: logging.LogRecord) -> dict[str, Any]:
     at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     head = {"time": at, "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage()}
     given = {name: value for name, value in vars(record).items() if name not in _OWN and value is not None}
-    trace = {"exception": _TRACES.formatException(record.exc_info)} if record.exc_info else {}
     shared = {name: value for name, value in log_fields().items() if name not in given}
-    event = {**head, **given, **shared, **trace}
-    return {name: _without_user(value) if isinstance(value, str) else value for name, value in event.items()}
+    event = {**head, **given, **shared}
+    if record.exc_info:
+        event["exception"] = _TRACES.formatException(record.exc_info)
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = _without_user(value)
+    return event
 
 
 def _shown(value: Any) -> str:

@@ -55,14 +55,20 @@ def choose_engine(
         return Engine(asked, "asked for")
     about = rows()
     small = about is not None and about < SPARK_ROWS_MIN
-    if asked == "spark" or given is not None:
-        return Engine("spark", "asked for" if asked == "spark" else str(given), brief=small)
-    size = "of unknown size" if about is None else f"about {about:,} rows"
+    if asked == "spark":
+        return Engine("spark", "asked for", brief=small)
+    if given is not None:
+        return Engine("spark", given, brief=small)
+    size = "of unknown size"
+    why = size
+    if about is not None:
+        size = f"about {about:,} rows"
+        why = f"{size}, Spark pays from {SPARK_ROWS_MIN:,}"
     if small:
-        return Engine("local", f"{size}, Spark pays from {SPARK_ROWS_MIN:,}")
+        return Engine("local", why)
     if lack := lacking():
         return Engine("local", f"{size}, but {lack}")
-    return Engine("spark", f"{size}, Spark pays from {SPARK_ROWS_MIN:,}" if about else size)
+    return Engine("spark", why)
 
 
 def estimated_rows(truth: TableSize | None) -> int | None:
@@ -70,6 +76,8 @@ def estimated_rows(truth: TableSize | None) -> int | None:
 
     Nodes estimate partitions every five minutes; before that, the size on their disks (all copies) is used.
     """
-    if truth is None or truth.partitions or truth.disk_bytes is None:
-        return truth.partitions if truth else None
+    if truth is None:
+        return None
+    if truth.partitions or truth.disk_bytes is None:
+        return truth.partitions
     return truth.disk_bytes // _DISK_BYTES_OF_A_ROW

@@ -46,10 +46,10 @@ class LeftSample:
 
     @property
     def keys(self) -> dict[str, list[str]]:
-        return {
-            verdict: [f"{-number:016x}" for number in sorted(heap, reverse=True)]
-            for verdict, heap in self.heaps.items()
-        }
+        keys = {}
+        for verdict, heap in self.heaps.items():
+            keys[verdict] = [f"{-number:016x}" for number in sorted(heap, reverse=True)]
+        return keys
 
     def _keep(self, verdict: str, negated: int) -> None:
         heap = self.heaps.setdefault(verdict, [])
@@ -69,10 +69,11 @@ def first_seen(left: Iterable[str], keys: LeftKeys, before: FirstSeen, began: fl
         before: what was known after the run before it.
         began: when this run began, in seconds since 1970.
     """
-    return {
-        verdict: {key: before.get(verdict, {}).get(key, began) for key in keys.get(verdict) or (_ANY,)}
-        for verdict in left
-    }
+    seen = {}
+    for verdict in left:
+        known = before.get(verdict, {})
+        seen[verdict] = {key: known.get(key, began) for key in keys.get(verdict) or (_ANY,)}
+    return seen
 
 
 def oldest(seen: FirstSeen) -> dict[str, float]:

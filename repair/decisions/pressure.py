@@ -110,16 +110,21 @@ class Pressure:
     @property
     def ratio(self) -> float:
         """The present latency divided by the best one; 0 without a sample."""
-        return self.fast / (self.best + SLACK_SECONDS) if self.samples else 0.0
+        if not self.samples:
+            return 0.0
+        return self.fast / (self.best + SLACK_SECONDS)
 
     def limited(self, limit: float) -> "Pressure":
         """The same knowledge with another limit; a rate that was at the old limit becomes the new one."""
-        return replace(self, limit=limit, rate=limit if self.rate >= self.limit else min(self.rate, limit))
+        if self.rate >= self.limit:
+            return replace(self, limit=limit, rate=limit)
+        return replace(self, limit=limit, rate=min(self.rate, limit))
 
     def after(self, seen: Observation) -> tuple["Pressure", Strain | None]:
         """The state after a look, and why it lowered the rate; None where it did not."""
         known = self._with_compactions(seen.compactions)
-        known = known if seen.seconds is None else known._with_sample(seen.seconds)  # noqa: SLF001 - its own class
+        if seen.seconds is not None:
+            known = known._with_sample(seen.seconds)  # noqa: SLF001 - its own class
         strain, factor = known._strain(seen)  # noqa: SLF001
         if strain in (Strain.TIMEOUT, Strain.OVERLOAD):
             known = replace(known, quiet=QUIET_LOOKS)
@@ -132,16 +137,23 @@ class Pressure:
 
     def _with_sample(self, seconds: float) -> "Pressure":
         number = self.samples + 1
-        sample = seconds if number <= _KNOWN else min(seconds, _SAMPLE_MAX * (self.best + SLACK_SECONDS))
+        best_is_known = number > _KNOWN
+        sample = seconds
+        if best_is_known:
+            sample = min(seconds, _SAMPLE_MAX * (self.best + SLACK_SECONDS))
         fast = self.fast + (sample - self.fast) / min(number, _FAST)
         slow = self.slow + (sample - self.slow) / min(number, _SLOW)
-        best = min(self.best, slow) if number > _KNOWN else slow
+        best = slow
+        if best_is_known:
+            best = min(self.best, slow)
         return replace(self, samples=number, best=best, fast=fast, slow=slow)
 
     def _with_compactions(self, pending: int | None) -> "Pressure":
         if pending is None:
             return self
-        least = pending if self.compactions is None else min(self.compactions, pending)
+        least = pending
+        if self.compactions is not None:
+            least = min(self.compactions, pending)
         return replace(self, compactions=least, compacting=pending > max(2 * least, least + COMPACTIONS_MORE))
 
     def _strain(self, seen: Observation) -> tuple[Strain | None, float]:
@@ -161,8 +173,9 @@ class Pressure:
         if self.compacting or self.ratio >= GROW_BELOW:
             return self._resigned()
         rate = min(self.limit, self.rate * GROWTH)
-        unbound = FLOOR <= rows_per_second < rate / _MUCH
-        return replace(self, rate=self.limit if unbound else rate)
+        if FLOOR <= rows_per_second < rate / _MUCH:  # the rate does not bind the run
+            rate = self.limit
+        return replace(self, rate=rate)
 
     def _resigned(self) -> "Pressure":
         if self.rate > self.floor:

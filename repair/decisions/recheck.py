@@ -28,15 +28,18 @@ def judge(look: Look, as_of: int, now: int, skew: int) -> Verdict:
     """
     verdict = look.verdict
     if verdict is Verdict.AGREE:
-        ours = look.projected is not None and as_of in look.projected.written_at.values()
-        return Verdict.FIXED if ours else Verdict.AGREE
+        if look.projected is not None and as_of in look.projected.written_at.values():
+            return Verdict.FIXED
+        return Verdict.AGREE
     if verdict in MENDABLE and _expires_now(look, now, skew):
         return Verdict.MOVED
     if verdict not in MENDABLE or look.newest is None:
         return verdict
     if look.newest > now + skew:
-        return Verdict.AHEAD
-    return Verdict.MOVED if look.newest > as_of else verdict
+        verdict = Verdict.AHEAD
+    elif look.newest > as_of:
+        verdict = Verdict.MOVED
+    return verdict
 
 
 def _expires_now(look: Look, now: int, skew: int) -> bool:
@@ -56,16 +59,18 @@ def rule(look: Look, policy: RepairPolicy, now: int) -> Finding:
         return found
     if found.verdict in BY_POLICY and (look.newest or 0) > policy.as_of:
         return replace(found, result=Verdict.MOVED)
-    return fixed if policy.run is not None else replace(found, due=True)
+    if policy.run is None:
+        return replace(found, due=True)
+    return fixed
 
 
 def fixed_at(image: Finding, as_of: int) -> int:
     """The stamp of a fix of this before-image: T, or just above a stamp that was ahead of T."""
     if image.verdict not in MENDABLE:
         return as_of
-    seen = (*image.truths, *((image.projected,) if image.projected else ()))
-    newest = max((stored.newest for stored in seen if stored.newest is not None), default=as_of)
-    return as_of if newest <= as_of else newest + 1
+    if image.newest is None or image.newest <= as_of:
+        return as_of
+    return image.newest + 1
 
 
 def reason_of(finding: Finding, policy: RepairPolicy, now: int, projection: Projection) -> Reason | None:
@@ -80,7 +85,9 @@ def reason_of(finding: Finding, policy: RepairPolicy, now: int, projection: Proj
         return Reason(Why.AHEAD, max(newest - now, 0), newest + _margin(policy))
     if ended is Verdict.HIDDEN:
         return Reason(Why.HIDDEN)
-    return Reason(Why.DUE) if finding.due else projection.why_left(finding, policy, now)
+    if finding.due:
+        return Reason(Why.DUE)
+    return projection.why_left(finding, policy, now)
 
 
 def _why_moved(finding: Finding, policy: RepairPolicy) -> Reason:
@@ -97,15 +104,20 @@ def _margin(policy: RepairPolicy) -> int:
 
 
 def _found(look: Look, judged: Verdict) -> Finding:
-    verdict = look.verdict
-    stands = judged is Verdict.FIXED or look.blind
+    looked = look.verdict
+    verdict = looked
+    if judged is Verdict.FIXED or look.blind:  # the scan's verdict stands
+        verdict = look.suspect.verdict
+    result = None
+    if judged is not looked and not look.blind:
+        result = judged
     return Finding(
         suspect=look.suspect,
-        verdict=look.suspect.verdict if stands else verdict,
-        result=judged if judged is not verdict and not look.blind else None,
+        verdict=verdict,
+        result=result,
         truths=look.truths,
         projected=look.projected,
-        last_trace=look.last_trace and verdict is Verdict.WITHDRAW,
+        last_trace=look.last_trace and looked is Verdict.WITHDRAW,
     )
 
 
@@ -119,7 +131,9 @@ def _fixed(look: Look, found: Finding, policy: RepairPolicy, now: int) -> Findin
     if found.result is Verdict.AHEAD and policy.beat_ahead:
         assert look.newest is not None, "only a visible time can lie ahead"
         return look.projection.fix(replace(found, result=None), look, policy, look.newest + 1)
-    return look.projection.fix(found, look, policy, policy.as_of) if found.result is None else None
+    if found.result is not None:
+        return None
+    return look.projection.fix(found, look, policy, policy.as_of)
 
 
 def _may_have_truth(look: Look, policy: RepairPolicy) -> bool:

@@ -184,7 +184,9 @@ def _judged(forms: Forms, kind: PlaceKind) -> _Judged:
         verdict = verdict_on(Filter.verdicts, seen | {"in_projection": present, "wanted": wanted})
         if verdict is not Verdict.AGREE:
             filters.append((filtered, verdict))
-    return None if in_mirror is Verdict.AGREE else in_mirror, tuple(filters)
+    if in_mirror is Verdict.AGREE:
+        return None, tuple(filters)
+    return in_mirror, tuple(filters)
 
 
 SUMS_MAX = 100_000
@@ -208,7 +210,10 @@ class GroupSums:
 
         A union must have each truth's elements (a superset is fine); a counter may or may not count a doubtful truth.
         """
-        alike = truth.groups, truth.bits | STANDS if has_content else truth.bits
+        bits = truth.bits
+        if has_content:
+            bits |= STANDS
+        alike = (truth.groups, bits)
         self._alike[alike] = self._alike.get(alike, 0) + 1
         for number, elements in enumerate(truth.elements):
             for element in elements:
@@ -226,7 +231,8 @@ class GroupSums:
         """Yield the demands as records, and reset them."""
         for (keys, bits), rows in self._alike.items():
             self._count_alike(keys, bits, rows)
-        yield from ((key, int(Tag.TRUTH), name, demand) for (key, name), demand in self._demands.items())
+        for (key, name), demand in self._demands.items():
+            yield key, int(Tag.TRUTH), name, demand
         self._alike = {}
         self._demands = {}
 

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -25,7 +26,7 @@ from mailmend.model.errors import MailmendError
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.filters import Counts, Filter, Union
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.projection import Condition
+from mailmend.model.projections.projection import Condition, Projection
 from mailmend.model.table import Canonical, Column, Key, Row, Table
 from mailmend.repair.ledger.before_images import key_from, key_text, suspect_from, suspect_text
 
@@ -96,11 +97,11 @@ def fingerprinting(columns: Iterable[Column], sources: Mapping[str, str]) -> Cal
     named = {sources.get(column.name, column.name): column for column in columns}
     plain = _cells(name for name, column in named.items() if _is_plain(column))
     flags = _cells(name for name, column in named.items() if column.canonical is Canonical.FLAG)
-    others = [
-        (_cell_form(column, name, sources.get("messageid", "messageid")))
-        for name, column in named.items()
-        if not _is_plain(column) and column.canonical is not Canonical.FLAG
-    ]
+    others = []
+    for name, column in named.items():
+        if not _is_plain(column) and column.canonical is not Canonical.FLAG:
+            form = _cell_form(column, name, sources.get("messageid", "messageid"))
+            others.append(form)
 
     def of(row: Row) -> bytes:
         return fingerprint((plain(row), *map(bool, flags(row)), *[form(row) for form in others]))
@@ -117,7 +118,7 @@ class _KeysOfTruth:
     """Several keys of one row, which have columns in common: each column is packed once."""
 
     def __init__(self, *keys: tuple[str, ...]) -> None:
-        columns = tuple(dict.fromkeys(name for key in keys for name in key))
+        columns = tuple(dict.fromkeys(chain.from_iterable(keys)))
         self._pack = packing(columns)
         self._picks = [_cells(columns.index(name) for name in key) for key in keys]
 
@@ -135,18 +136,15 @@ class Forms:
         self.groups: tuple[Union | Counts, ...] = (*family.unions, *family.counts)
         self._conditions = family.conditions
         self._accept_torn = accept_torn
-        self._place_columns = tuple(truth for _, truth in mirror.key)
+        self._place_columns = _truth_columns(mirror)
         self._place_of = packing(self._place_columns)
         for projection in family.filters:
-            assert {truth for _, truth in projection.key} == set(self._place_columns), (
-                "a filter is keyed as its mirror is"
-            )
-        self._keys = _KeysOfTruth(
-            tuple(truth for _, truth in family.content.key) if family.content else (),
-            self._place_columns,
-            tuple(column.name for column in family.truth.key),
-            *(tuple(truth for _, truth in group.key) for group in self.groups),
-        )
+            assert set(_truth_columns(projection)) == set(self._place_columns), "a filter is keyed as its mirror is"
+        of_content: tuple[str, ...] = ()
+        if family.content:
+            of_content = _truth_columns(family.content)
+        of_truth = tuple(column.name for column in family.truth.key)
+        self._keys = _KeysOfTruth(of_content, self._place_columns, of_truth, *map(_truth_columns, self.groups))
         self._unions = [union.column for union in family.unions]
         self._truth_mark = fingerprinting(mirror.compared, mirror.truth_names)
         self._mirror_mark = fingerprinting(mirror.compared, {})
@@ -191,10 +189,17 @@ class Forms:
         return tuple(UUID(bytes=key) for key in sorted({truth[0] for truth in truths}))
 
     def _bits(self, row: Row) -> int:
-        bits = WHOLE if self._accept_torn or self.family.mirror.whole(row) else 0
+        bits = 0
+        if self._accept_torn or self.family.mirror.whole(row):
+            bits = WHOLE
         for place, condition in enumerate(self._conditions, start=2):
             bits |= condition.holds(row) << place
         return bits
+
+
+def _truth_columns(projection: Projection) -> tuple[str, ...]:
+    """The truth's columns that a projection's key is made of, in the key's order."""
+    return tuple(truth for _, truth in projection.key)
 
 
 def _is_uuid(column: Column) -> bool:
@@ -205,7 +210,9 @@ def _packed(part: Any) -> Any:
     kind = type(part)
     if kind is UUID:
         return part.int.to_bytes(16)  # `bytes`, without a further call: there are millions
-    return part if kind in _AS_THEY_ARE else (key_text((part,)),)
+    if kind in _AS_THEY_ARE:
+        return part
+    return (key_text((part,)),)
 
 
 def _unpacked(column: Column, part: Any) -> Any:
@@ -221,7 +228,9 @@ def _unpacked(column: Column, part: Any) -> Any:
 def _cells(names: Iterable[Any]) -> Callable[[Any], tuple[Any, ...]]:
     """A function to some cells of a row, by their names, or of a tuple, by their places."""
     wanted = tuple(names)
-    return itemgetter(*wanted) if len(wanted) > 1 else lambda row: tuple([row[name] for name in wanted])
+    if len(wanted) > 1:
+        return itemgetter(*wanted)
+    return lambda row: tuple([row[name] for name in wanted])
 
 
 _SIMPLE = frozenset(("text", "int", "bigint", "boolean", "smallint", "tinyint", "varchar", "ascii"))
@@ -242,7 +251,13 @@ def _cell_form(column: Column, name: str, beside: str) -> Callable[[Row], Any]:
         case Canonical.PLAIN if column.type == "timestamp":
             return lambda row: row[name] and row[name].timestamp()  # in whole milliseconds, so no two are one number
         case Canonical.THREAD:
-            return lambda row: _stable(row.get(beside) if row[name] is None else row[name])
+
+            def thread(row: Row) -> Any:
+                if row[name] is None:  # a message without a thread is its own
+                    return _stable(row.get(beside))
+                return _stable(row[name])
+
+            return thread
         case _:
             return lambda row: _stable(row[name])
 
@@ -326,7 +341,7 @@ class Spill:
         if not path.exists():
             return
         if path.stat().st_size <= self._part_bytes_max or self._level + 1 >= _LEVELS_MAX:
-            yield [record for batch in _batches(path) for record in batch]
+            yield list(chain.from_iterable(_batches(path)))
         else:
             yield from self._spread(part).parts()
         path.unlink(missing_ok=True)

@@ -43,9 +43,9 @@ def packed(value: Any) -> Any:  # noqa: PLR0911 one return for each kind
         case bytes():
             return {"bytes": value.hex()}
         case set() | frozenset():
-            return {"set": sorted((packed(item) for item in value), key=json.dumps)}
+            return {"set": sorted(map(packed, value), key=json.dumps)}
         case tuple() | list():
-            return {"list": [packed(item) for item in value]}
+            return {"list": list(map(packed, value))}
         case Mapping():
             return {"map": [[packed(name), packed(item)] for name, item in value.items()]}
         case _:
@@ -71,15 +71,15 @@ _UNPACK: Mapping[str, Callable[[Any], Any]] = {
     "time": time.fromisoformat,
     "decimal": Decimal,
     "bytes": bytes.fromhex,
-    "set": lambda inner: frozenset(unpacked(item) for item in inner),
-    "list": lambda inner: tuple(unpacked(item) for item in inner),
+    "set": lambda inner: frozenset(map(unpacked, inner)),
+    "list": lambda inner: tuple(map(unpacked, inner)),
     "map": lambda inner: {unpacked(name): unpacked(item) for name, item in inner},
 }
 
 
 def key_text(key: Key) -> str:
     """A key as one line; equal keys give equal lines."""
-    return _line([packed(part) for part in key])
+    return _line(list(map(packed, key)))
 
 
 def key_from(text: str) -> Key:
@@ -88,7 +88,7 @@ def key_from(text: str) -> Key:
     Raises:
         DamagedRecord: the text is not one.
     """
-    return _read("a key", text, lambda parts: tuple(unpacked(part) for part in _of_kind(parts, list)))
+    return _read("a key", text, lambda parts: tuple(map(unpacked, _of_kind(parts, list))))
 
 
 def suspect_text(suspect: Suspect) -> str:
@@ -107,9 +107,9 @@ def suspect_from(text: str) -> Suspect:
 def suspect_json(suspect: Suspect) -> dict[str, Any]:
     return {
         "projection": suspect.projection,
-        "key": [packed(part) for part in suspect.key],
+        "key": list(map(packed, suspect.key)),
         "verdict": suspect.verdict.value,
-        "truth_ids": [str(id_) for id_ in suspect.truth_ids],
+        "truth_ids": list(map(str, suspect.truth_ids)),
         "wanted": packed(dict(suspect.wanted)),
     }
 
@@ -118,26 +118,27 @@ def suspect_of_json(fields: Mapping[str, Any]) -> Suspect:
     """Read a suspect; any other text raises one of `BROKEN`."""
     return Suspect(
         projection=_of_kind(fields["projection"], str),
-        key=tuple(unpacked(part) for part in _of_kind(fields["key"], list)),
+        key=tuple(map(unpacked, _of_kind(fields["key"], list))),
         verdict=Verdict(fields["verdict"]),
-        truth_ids=tuple(UUID(text) for text in _of_kind(fields["truth_ids"], list)),
+        truth_ids=tuple(map(UUID, _of_kind(fields["truth_ids"], list))),
         wanted=_of_kind(unpacked(fields["wanted"]), dict),
     )
 
 
 def image_text(finding: Finding) -> str:
     """A finding's before-image as one line of text, without its result."""
-    number = {"number": finding.number} if finding.number > 1 else {}
-    return _line({"suspect": suspect_json(finding.suspect), **_image(finding), **number})
+    image = {"suspect": suspect_json(finding.suspect), **_image(finding)}
+    if finding.number > 1:
+        image["number"] = finding.number
+    return _line(image)
 
 
 def image_digest(finding: Finding) -> str:
     """A digest that is equal for two looks with the same rows, write times and verdict."""
-    bare = replace(
-        finding,
-        truths=_together(finding.truths),
-        projected=replace(finding.projected, expires_at={}) if finding.projected else None,
-    )
+    projected = finding.projected
+    if projected:
+        projected = replace(projected, expires_at={})
+    bare = replace(finding, truths=_together(finding.truths), projected=projected)
     seen = {**_image(bare), "wanted": packed(dict(finding.suspect.wanted))}
     return blake2b(json.dumps(seen, sort_keys=True).encode(), digest_size=16).hexdigest()
 
@@ -145,12 +146,14 @@ def image_digest(finding: Finding) -> str:
 def _together(truths: Sequence[Seen]) -> tuple[Seen, ...]:
     """The truths without their expiry; the elements of a union, which are kept by instants, as one."""
     bare = tuple(replace(truth, expires_at={}) for truth in truths)
-    cells = [cell for truth in bare for cell in truth.row.items()]
-    if not cells or not all(isinstance(value, frozenset) for _, value in cells):
-        return bare
     gathered: dict[str, frozenset[Any]] = {}
-    for name, value in cells:
-        gathered[name] = gathered.get(name, frozenset()) | value
+    for truth in bare:
+        for name, value in truth.row.items():
+            if not isinstance(value, frozenset):
+                return bare
+            gathered[name] = gathered.get(name, frozenset()) | value
+    if not gathered:
+        return bare
     return (Seen(gathered, bare[0].written_at),)
 
 
@@ -162,12 +165,15 @@ def image_from(text: str, *, result: Verdict | None = None, error: str | None = 
     """
 
     def finding(fields: Mapping[str, Any]) -> Finding:
+        projected = None
+        if fields["projected"] is not None:
+            projected = _seen_of(fields["projected"])
         return Finding(
             suspect=suspect_of_json(fields["suspect"]),
             verdict=Verdict(fields["verdict"]),
             result=result,
-            truths=tuple(_seen_of(truth) for truth in _of_kind(fields["truths"], list)),
-            projected=None if fields["projected"] is None else _seen_of(fields["projected"]),
+            truths=tuple(map(_seen_of, _of_kind(fields["truths"], list))),
+            projected=projected,
             last_trace=_of_kind(fields["last_trace"], bool),
             error=error,
             number=_whole(fields.get("number", 1)),
@@ -177,10 +183,13 @@ def image_from(text: str, *, result: Verdict | None = None, error: str | None = 
 
 
 def _image(finding: Finding) -> dict[str, Any]:
+    projected = None
+    if finding.projected is not None:
+        projected = _seen(finding.projected)
     return {
         "verdict": finding.verdict.value,
-        "truths": [_seen(truth) for truth in finding.truths],
-        "projected": None if finding.projected is None else _seen(finding.projected),
+        "truths": list(map(_seen, finding.truths)),
+        "projected": projected,
         "last_trace": finding.last_trace,
     }
 
@@ -191,14 +200,17 @@ def _line(value: Any) -> str:
 
 def _seen(seen: Seen) -> dict[str, Any]:
     row = {name: packed(value) for name, value in seen.row.items()}
-    expiry = {"expires_at": dict(seen.expires_at)} if seen.expires_at else {}
-    return {"row": row, "written_at": dict(seen.written_at), **expiry}
+    fields = {"row": row, "written_at": dict(seen.written_at)}
+    if seen.expires_at:
+        fields["expires_at"] = dict(seen.expires_at)
+    return fields
 
 
 def _seen_of(fields: Mapping[str, Any]) -> Seen:
     written_at = {name: _whole(at) for name, at in fields["written_at"].items()}
     expires_at = {name: _whole(at) for name, at in fields.get("expires_at", {}).items()}
-    return Seen({name: unpacked(value) for name, value in fields["row"].items()}, written_at, expires_at=expires_at)
+    row = {name: unpacked(value) for name, value in fields["row"].items()}
+    return Seen(row, written_at, expires_at=expires_at)
 
 
 def _read(what: str, text: str, build: Callable[[Any], T]) -> T:

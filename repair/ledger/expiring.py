@@ -56,16 +56,18 @@ async def put_orders(tables: AsyncTables, puts: Sequence[Put], now_micros: int) 
     left = list(puts)
     for seconds in AHEAD_SECONDS:
         reads = [Read(put.table, put.table.key_of(put.row), times=True) for put in left]
-        before = [found_in(seen) for seen in await tables.read_all(reads)]
-        stamped = [
-            replace(put, at=stamp_after(now_micros + seconds * MICROS, seen))
-            for put, seen in zip(left, before, strict=True)
-        ]
+        stamped = []
+        for put, answer in zip(left, await tables.read_all(reads), strict=True):
+            at = stamp_after(now_micros + seconds * MICROS, found_in(answer))
+            stamped.append(replace(put, at=at))
         for error in await tables.write_all(stamped):
             if error:
                 raise error
-        after = [found_in(seen) for seen in await tables.read_all(reads)]
-        left = [put for put, seen in zip(stamped, after, strict=True) if not seen or seen[0].newest != put.at]
+        left = []
+        for put, answer in zip(stamped, await tables.read_all(reads), strict=True):
+            seen = found_in(answer)
+            if not seen or seen[0].newest != put.at:
+                left.append(put)
         if not left:
             return
     raise Outweighed("what was ordered is not in force", mend=Outweighed.MEND)

@@ -129,8 +129,10 @@ class LagJournal:
             for answer in self._ledger.read_all(reads):
                 if isinstance(answer, MailmendError):
                     raise answer
-                lags = (_lag_of(seen.row) for seen in answer)
-                yield from (lag for lag in lags if lag.noticed_micros < before_micros)
+                for seen in answer:
+                    lag = _lag_of(seen.row)
+                    if lag.noticed_micros < before_micros:
+                        yield lag
 
     def waiting(self, limit: int) -> tuple[int, int | None]:
         """How many lags wait, counted up to a limit, and when the oldest was noticed, in microseconds since 1970.
@@ -153,8 +155,9 @@ class LagJournal:
     def drain(self) -> int:
         """Move all local files' lags into the ledger and return their number; what it refuses stays in its file."""
         drained = 0
-        for path in self._spool.files() if self._spool else ():
-            assert self._spool is not None
+        if self._spool is None:
+            return drained
+        for path in self._spool.files():
             with self._spool.drained(path) as lines:
                 rows = [_row_of(line) for line in lines]
                 for error in self._ledger.write_all([Put(REPAIR_LAG, row) for row in rows]):

@@ -126,7 +126,8 @@ class Leases:
             LeaseLost: another process holds it now, or no process.
         """
         renewed = replace(lease, expires_at=self._expiry(self.clock.micros()), lives_until=self._lives_until())
-        cells = {name: value for name, value in _row_of(renewed).items() if name != "name"}
+        cells = dict(_row_of(renewed))
+        del cells["name"]
         expected = {"claim": lease.token}
         write = ChangeIf(REPAIR_LEASE, (lease.name,), expected, assign=cells, ttl_seconds=self.ttl_seconds)
         try:
@@ -158,17 +159,24 @@ class Leases:
         if held is None:
             return None
         answer = self.tables.attempt(RemoveIf(REPAIR_LEASE, (name,), {"claim": held.token}))
-        return replace(held, purpose=f"{held.purpose} (ended by {self.owner}: {reason})") if answer.applied else None
+        if not answer.applied:
+            return None
+        return replace(held, purpose=f"{held.purpose} (ended by {self.owner}: {reason})")
 
     def holder(self, name: str) -> Lease | None:
         """The current lease, by a SERIAL read; None where the lease is free."""
-        seen = self.tables.read(Read(REPAIR_LEASE, (name,), Level.SERIAL))
-        return _lease_of(seen[0].row) if seen else None
+        for seen in self.tables.read(Read(REPAIR_LEASE, (name,), Level.SERIAL)):
+            return _lease_of(seen.row)
+        return None
 
     def standing(self, names: Sequence[str]) -> dict[str, Lease]:
         """The leases of these names that are held, by name; not read at SERIAL, so for display only."""
-        rows = [seen.row for name in names for seen in self.tables.read(Read(REPAIR_LEASE, (name,)))]
-        return {row["name"]: _lease_of(row) for row in rows if row.get("claim")}
+        leases = {}
+        for name in names:
+            for seen in self.tables.read(Read(REPAIR_LEASE, (name,))):
+                if seen.row.get("claim"):
+                    leases[seen.row["name"]] = _lease_of(seen.row)
+        return leases
 
     @contextmanager
     def held(self, name: str, purpose: str, *, beating: bool = True) -> Iterator[TakenLease]:

@@ -126,6 +126,9 @@ class Ledger:
     ) -> Run:
         """Record a run, before anything is written elsewhere."""
         run_id = RunId(self.clock.new_uuid())
+        kept_options = without_secrets(options)
+        if self.job:
+            kept_options["job"] = self.job
         run = Run(
             id=run_id,
             keyspace=keyspace,
@@ -134,7 +137,7 @@ class Ledger:
             as_of=as_of,
             started_at=instant_of(self.clock.micros()),
             owner=owner,
-            options=without_secrets(options) | ({"job": self.job} if self.job else {}),
+            options=kept_options,
             undoes=undoes,
         )
         self._keep_run(run)
@@ -162,10 +165,12 @@ class Ledger:
         task recorded what was there before.
         """
         at = 2 * as_of - self.clock.micros()
-        due = [not _bears(finding.projected, as_of) for finding in findings]
-        puts = [self._image(run, finding, at) for finding, needed in zip(findings, due, strict=True) if needed]
-        answers = iter(self.tables.write_all(puts))
-        return [next(answers) if needed else None for needed in due]
+        due = [place for place, finding in enumerate(findings) if not _bears(finding.projected, as_of)]
+        puts = [self._image(run, findings[place], at) for place in due]
+        errors: list[MailmendError | None] = [None] * len(findings)
+        for place, error in zip(due, self.tables.write_all(puts), strict=True):
+            errors[place] = error
+        return errors
 
     def settle(self, run: RunId, findings: Sequence[Finding]) -> list[MailmendError | None]:
         """Record the findings' results; for each its error, or None."""
@@ -186,8 +191,13 @@ class Ledger:
     def recalled(self, run: RunId, suspects: Sequence[Suspect]) -> list[Finding | None]:
         """The run's finding of each suspect; None where there is no finding, or no node answered."""
         reads = [Read(REPAIR_FINDING, _finding_key(run, suspect), joinable=True) for suspect in suspects]
-        answers = self.tables.read_all(reads)
-        return [None if isinstance(answer, MailmendError) else next(_findings(answer), None) for answer in answers]
+        recalled = []
+        for answer in self.tables.read_all(reads):
+            finding = None
+            if not isinstance(answer, MailmendError):
+                finding = next(_findings(answer), None)
+            recalled.append(finding)
+        return recalled
 
     def get(self, run: UUID) -> Run:
         """The run.
@@ -195,10 +205,10 @@ class Ledger:
         Raises:
             UnknownRun: the ledger has no run of that id (any more).
         """
-        seen = self.tables.read(Read(REPAIR_RUN, (day_of(run), run))) if run.version == 1 else ()
-        if not seen:
-            raise UnknownRun(f"the ledger holds no run {run}", mend="List those that it holds with: mailmend runs list")
-        return _run_of(seen[0].row)
+        if run.version == 1:  # the day of another UUID is not known
+            for seen in self.tables.read(Read(REPAIR_RUN, (day_of(run), run))):
+                return _run_of(seen.row)
+        raise UnknownRun(f"the ledger holds no run {run}", mend="List those that it holds with: mailmend runs list")
 
     def runs(self, keyspace: str | None = None) -> list[Run]:
         """The recorded runs, newest first; of one mail keyspace, or of all."""
@@ -208,14 +218,19 @@ class Ledger:
     def newest_runs(self, keyspace: str) -> Iterator[Run]:
         """The recorded runs of one mail keyspace, newest first; a day is read only when the iteration reaches it."""
         for day in days_back(self.clock.micros(), self.keep):
-            yield from (run for run in self._begun_on((day,)) if run.keyspace == keyspace)
+            for run in self._begun_on((day,)):
+                if run.keyspace == keyspace:
+                    yield run
 
     def _begun_on(self, days: Sequence[str]) -> list[Run]:
         """The runs of the days; a node that does not have the table yet is asked for some seconds."""
         reads = [Read(REPAIR_RUN, (day,)) for day in days]
 
         def read() -> list[Run]:
-            return [_run_of(seen.row) for answer in self.tables.read_all(reads) for seen in _answered(answer)]
+            runs = []
+            for answer in self.tables.read_all(reads):
+                runs += [_run_of(seen.row) for seen in _answered(answer)]
+            return runs
 
         return Retries(self.clock, _WHILE_MADE).call(read, kinds=(TableOpening, SchemaMismatch))
 
@@ -227,7 +242,10 @@ class Ledger:
         return Put(REPAIR_FINDING, row, at=at, ttl_seconds=self._ttl, joinable=True)
 
     def _result(self, run: RunId, finding: Finding) -> Put:
-        cells = {"result": finding.result.value if finding.result else "", "error": noted(finding.error or "")}
+        result = ""
+        if finding.result:
+            result = finding.result.value
+        cells = {"result": result, "error": noted(finding.error or "")}
         row = REPAIR_FINDING.key_row(_finding_key(run, finding.suspect)) | cells
         return Put(REPAIR_FINDING, row, ttl_seconds=self._ttl, joinable=True)
 

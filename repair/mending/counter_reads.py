@@ -63,7 +63,9 @@ class Tally:
     @property
     def counters(self) -> dict[str, int]:
         """The counters' values; a missing row or cell counts as 0."""
-        row = self.row.row if self.row else {}
+        row: Row = {}
+        if self.row:
+            row = self.row.row
         return {name: row.get(name) or 0 for name in self.sure}
 
     @property
@@ -74,8 +76,12 @@ class Tally:
     @property
     def deltas(self) -> dict[str, int]:
         """The least change of each counter that the truth allows; empty where all are right."""
-        within = {name: _nearest(value, self.sure[name], self.uncertain[name]) for name, value in self.counters.items()}
-        return {name: within[name] - value for name, value in self.counters.items() if within[name] != value}
+        deltas = {}
+        for name, value in self.counters.items():
+            nearest = _nearest(value, self.sure[name], self.uncertain[name])
+            if nearest != value:
+                deltas[name] = nearest - value
+        return deltas
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +116,14 @@ class Tallies:
 
         Where `wanted`, the counters by a scan, is given, a second look for the contents is mostly not needed.
         """
-        row = self._row(group)
-        below = any((row.row.get(name) or 0 if row else 0) < least for name, least in (wanted or {}).items())
+        row: Row = {}
+        if seen := self._row(group):
+            row = seen.row
+        below = any((row.get(name) or 0) < least for name, least in (wanted or {}).items())
         alone = self.look(group, compare=compare, contents=below or self.family.content is None)
-        return self.look(group, compare=compare) if alone.asks_for_contents else alone
+        if not alone.asks_for_contents:
+            return alone
+        return self.look(group, compare=compare)
 
     def look(self, group: Key, level: Level = Level.QUORUM, *, compare: bool = True, contents: bool = True) -> Tally:
         """Look at one group: counters, then mirror, then contents, then truth; its generators before and after.
@@ -135,8 +145,10 @@ class Tallies:
 
     def _generated(self, group: Key) -> bytes:
         """The state of the group's generators. Any change that begins between two looks moves them."""
-        answers = self.mail.read_all([Read(table, group) for table in self.counts.generators])
-        return repr([sorted(seen.row.items(), key=str) for answer in answers for seen in _known(answer)]).encode()
+        rows = []
+        for answer in self.mail.read_all([Read(table, group) for table in self.counts.generators]):
+            rows += [sorted(seen.row.items(), key=str) for seen in _known(answer)]
+        return repr(rows).encode()
 
     def _sum(self, group: Key, row: Seen | None, depth: _Depth) -> Tally:
         names = [name for name, _ in self.counts.counters]
@@ -145,12 +157,14 @@ class Tallies:
         digest = 0
         settled = depth.compare
         for part in self._parts(group, compare=depth.compare):
-            mirrored = {place: shown for _, *compared in part if compared for place, shown in (compared,)}
+            mirrored = _mirrored(part)
             for truth, has_content in self._truths(group, self._leads(part), depth):
                 doubtful = not has_content or not (self.policy.accept_torn or self.family.mirror.whole(truth.row))
                 if depth.compare:
                     settled = self._agrees(truth.row, mirrored, doubtful=doubtful) and settled
-                counted = uncertain if doubtful else sure
+                counted = sure
+                if doubtful:
+                    counted = uncertain
                 for name, delta in self.counts.deltas_of(truth.row).items():
                     counted[name] += delta
                 digest += self._mark(truth, doubtful=doubtful)
@@ -161,7 +175,9 @@ class Tallies:
         """Whether the mirror agrees, or lacks a doubtful truth; removes the compared row from `mirrored`."""
         place, fingerprint = self._forms.compared(truth)
         shown = mirrored.pop(place, None)
-        return doubtful if shown is None else shown == fingerprint
+        if shown is None:
+            return doubtful
+        return shown == fingerprint
 
     def _mark(self, truth: Seen, *, doubtful: bool) -> int:
         """A truth row's part of the digest: key, each cell's time (its version), and how it is counted.
@@ -195,42 +211,56 @@ class Tallies:
         own = mirror.own_names
         leads = [own.get(column.name, column.name) for column in self.family.truth.partition]
         lead_of = packing(leads)
-        form_of = self._forms.mirror if compare else _nothing
-        columns = mirror.read_columns if compare else tuple(leads)
-        for row in self.mail.scan(Scan(mirror.table, columns, Level.QUORUM, under=group)):
-            yield (lead_of(row), *form_of(row))
+        if not compare:
+            for row in self.mail.scan(Scan(mirror.table, tuple(leads), Level.QUORUM, under=group)):
+                yield (lead_of(row),)
+            return
+        for row in self.mail.scan(Scan(mirror.table, mirror.read_columns, Level.QUORUM, under=group)):
+            yield (lead_of(row), *self._forms.mirror(row))
 
     def _beside_records(self, group: Key) -> Iterator[Record]:
         names = [column.name for column in self.family.truth.partition]
         pack = packing(names)
-        return ((pack(dict(zip(names, lead, strict=True))),) for lead in self.beside.get(group, ()))
+        for lead in self.beside.get(group, ()):
+            yield (pack(dict(zip(names, lead, strict=True))),)
 
     def _truths(self, group: Key, leads: Iterable[Key], depth: _Depth) -> Iterator[tuple[Seen, bool]]:
         """The group's truth rows, each with whether its content exists, where that was asked."""
         truth = self.family.truth
         waiting = iter(leads)
         beside = set(self.beside.get(group, ()))
-        columns = None if depth.compare else self._counted
+        columns: tuple[str, ...] | None = None
+        if not depth.compare:
+            columns = self._counted
         while some := list(islice(waiting, _READS_AT_ONCE)):
             lost = self._lost([lead for lead in some if depth.contents or lead in beside])
             reads = [Read(truth, lead, depth.level, times=True, joinable=True, columns=columns) for lead in some]
             for lead, answer in zip(some, self.mail.read_all(reads), strict=True):
-                has_content = lead not in lost
-                yield from ((seen, has_content) for seen in _known(answer) if self.counts.key_of(seen.row) == group)
+                for seen in _known(answer):
+                    if self.counts.key_of(seen.row) == group:
+                        yield seen, lead not in lost
 
     def _lost(self, leads: Sequence[Key]) -> set[Key]:
         """Those whose content is missing."""
         content = self.family.content
         if content is None:
             return set()
-        keys = [content.key_of(self.family.truth.key_row(lead)) for lead in leads]
-        reads = [Read(content.table, key, joinable=True, columns=()) for key in keys]
+        reads = []
+        for lead in leads:
+            key = content.key_of(self.family.truth.key_row(lead))
+            reads.append(Read(content.table, key, joinable=True, columns=()))
         answers = zip(leads, self.mail.read_all(reads), strict=True)
         return {lead for lead, answer in answers if not _known(answer)}
 
 
-def _nothing(_: Row) -> tuple[()]:
-    return ()
+def _mirrored(part: Iterable[Record]) -> dict[Packed, bytes]:
+    """The fingerprint of each compared row of the mirror, by its place."""
+    mirrored = {}
+    for _, *compared in part:
+        if compared:  # a record of the truth partition alone has no place
+            place, shown = compared
+            mirrored[place] = shown
+    return mirrored
 
 
 def _known(answer: Sequence[Seen] | MailmendError) -> Sequence[Seen]:

@@ -17,7 +17,7 @@ from mailmend.model.projections.family import Family
 from mailmend.model.projections.filters import Counts
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
 from mailmend.model.projections.verdicts import Verdict
-from mailmend.model.table import Key
+from mailmend.model.table import Key, Row
 from mailmend.repair.clock import Timing
 from mailmend.repair.ledger.before_images import key_text
 from mailmend.repair.ledger.leases import Lease, Leases, TakenLease
@@ -65,7 +65,9 @@ def mending(_: Suspect, first: Tally, second: Tally) -> Ruling:
     """Decide a repair: only where nothing changed between the looks and all rows of the group agree."""
     if not second.deltas:
         return Ruling(Verdict.AGREE)
-    verdict = Verdict.PROJECT if second.row is None else Verdict.AMEND
+    verdict = Verdict.AMEND
+    if second.row is None:
+        verdict = Verdict.PROJECT
     if not first.same_as(second):
         return Ruling(verdict, Verdict.MOVED)
     return Ruling(verdict, None, second.deltas, waits=not second.settled)
@@ -76,10 +78,17 @@ def taking_back(suspect: Suspect, first: Tally, second: Tally) -> Ruling:
 
     `suspect.wanted` has (left, found) for each counter.
     """
-    left = {name: now for name, (now, _) in suspect.wanted.items()}
-    deltas = {name: found - now for name, (now, found) in suspect.wanted.items() if found != now}
-    if all(second.counters.get(name) == found for name, (_, found) in suspect.wanted.items()):
-        return Ruling(Verdict.AGREE)  # already reversed, or never arrived
+    left = {}
+    deltas = {}
+    reversed_already = True
+    for name, (now, found) in suspect.wanted.items():
+        left[name] = now
+        if found != now:
+            deltas[name] = found - now
+        if second.counters.get(name) != found:
+            reversed_already = False
+    if reversed_already:  # or the deltas never arrived
+        return Ruling(Verdict.AGREE)
     if not first.same_as(second) or second.counters != left:
         return Ruling(Verdict.AMEND, Verdict.MOVED)
     return Ruling(Verdict.AMEND, None, deltas)
@@ -96,11 +105,14 @@ def truths_beside(
     mirror = family.mirror
     theirs = [truth for _, truth in family.mirror.key]
     for suspect in suspects:
-        if suspect.projection in {mirror.name, counts.name} and suspect.truth_ids:
-            own = suspect.projection == counts.name
-            group = suspect.key if own else counts.key_of(dict(zip(theirs, suspect.key, strict=True)))
-            if group in found:
-                found[group].update(dict.fromkeys((id_,) for id_ in suspect.truth_ids))
+        if suspect.projection not in {mirror.name, counts.name} or not suspect.truth_ids:
+            continue
+        group = suspect.key
+        if suspect.projection == mirror.name:
+            group = counts.key_of(dict(zip(theirs, suspect.key, strict=True)))
+        if group in found:
+            for truth_id in suspect.truth_ids:
+                found[group][(truth_id,)] = None
     return {group: tuple(leads) for group, leads in found.items() if leads}
 
 
@@ -128,8 +140,10 @@ class CounterMender:
         for family in self.families:
             for counts in family.counts:
                 due = [suspect for suspect in suspects() if suspect.projection == counts.name]
+                if not due:
+                    continue
                 groups = [suspect.key for suspect in due]
-                beside = truths_beside(family, counts, groups, suspects() if due else ())
+                beside = truths_beside(family, counts, groups, suspects())
                 yield from self._round(family, counts, policy, held, beside, mending).all(due)
 
     def undo(
@@ -186,7 +200,9 @@ class _Round:
             visits = list(side_by_side(self._looked, iter(leased), at_once))
             if any(visit.finding is None for visit in visits):
                 self.mender.clock.sleep(self.mender.timing.look_gap_seconds)
-            return list(side_by_side(self._ruled, iter(visits), 1 if self.policy.run is not None else at_once))
+            if self.policy.run is not None:  # deltas are sent one by one
+                at_once = 1
+            return list(side_by_side(self._ruled, iter(visits), at_once))
         finally:
             self._release(leased)
 
@@ -208,10 +224,12 @@ class _Round:
         if self.breaker.open:
             return replace(visit, finding=self.breaker.left(visit.suspect))
         try:
-            wanted, compare = (visit.suspect.wanted, self._looks_once) if self.rule is mending else (None, False)
-            first = self.tallies.first(visit.suspect.key, wanted, compare=compare)
-            settled = self.rule is mending and not first.deltas
-            finding = self._carried_out(visit, first, Ruling(Verdict.AGREE)) if settled else None
+            if self.rule is not mending:
+                return replace(visit, first=self.tallies.first(visit.suspect.key))
+            first = self.tallies.first(visit.suspect.key, visit.suspect.wanted, compare=self._looks_once)
+            if first.deltas:
+                return replace(visit, first=first)
+            finding = self._carried_out(visit, first, Ruling(Verdict.AGREE))
             return replace(visit, first=first, finding=finding)
         except MailmendError as error:
             return replace(visit, finding=self._failed(visit.suspect, error))
@@ -223,7 +241,9 @@ class _Round:
         if self.breaker.open:
             return self.breaker.left(visit.suspect)
         try:
-            second = visit.first if self._looks_once else self._second(visit.suspect.key, visit.first)
+            second = visit.first
+            if not self._looks_once:
+                second = self._second(visit.suspect.key, visit.first)
             ruling = self.rule(visit.suspect, visit.first, second)
             finding = self._carried_out(visit, second, ruling)
         except MailmendError as error:
@@ -232,7 +252,9 @@ class _Round:
         return finding
 
     def _second(self, group: Key, first: Tally) -> Tally:
-        level = Level.SERIAL if self._writes else Level.QUORUM
+        level = Level.QUORUM
+        if self.policy.serial and self.policy.run is not None:
+            level = Level.SERIAL  # finishes what conditional writes left open, before a delta is decided
         return self.tallies.look(group, level, compare=self.rule is mending, contents=first.contents)
 
     def _carried_out(self, visit: _Visit, second: Tally, ruling: Ruling) -> Finding:
@@ -259,7 +281,9 @@ class _Round:
         self._make_sure(visit)
         finding = self._counted(image, deltas)
         (unnoted,) = journal.settle(run, [finding])
-        return finding if unnoted is None or finding.error else replace(finding, error=f"not noted: {unnoted}")
+        if unnoted is None or finding.error:
+            return finding
+        return replace(finding, error=f"not noted: {unnoted}")
 
     def _make_sure(self, visit: _Visit) -> None:
         if self.held is not None:
@@ -277,8 +301,10 @@ class _Round:
             seen = self.mender.mail.read(Read(self.counts.table, key))
         except MailmendError as error:
             return replace(image, result=Verdict.FIXED, error=f"written, but not read back: {error}")
-        shown = bool(seen) and all((seen[0].row.get(name) or 0) == now for name, now in image.suspect.wanted.items())
-        return replace(image, result=Verdict.FIXED if shown else Verdict.HIDDEN)
+        wanted = image.suspect.wanted
+        if seen and all((seen[0].row.get(name) or 0) == now for name, now in wanted.items()):
+            return replace(image, result=Verdict.FIXED)
+        return replace(image, result=Verdict.HIDDEN)
 
     def _recounted_by(self, suspect: Suspect, error: DoubtfulWrite) -> str:
         """What will recount. An undo in doubt is not recounted: that would mend what it takes back."""
@@ -306,11 +332,6 @@ class _Round:
         return self.policy.run is None and not self.mender.timing.look_gap_seconds
 
     @property
-    def _writes(self) -> bool:
-        """Whether what conditional writes left open must be finished before a delta is decided."""
-        return self.policy.serial and self.policy.run is not None
-
-    @property
     def _leases(self) -> Leases | None:
         if self.policy.run is None or self.mender.leases is None:
             return None
@@ -319,6 +340,10 @@ class _Round:
 
 def _taken_back(image: Finding, counts: Counts) -> Suspect:
     """The suspect of an undo: for each counter what the run left and what it had found."""
-    found = image.projected.row if image.projected else {}
-    pairs = {name: (image.suspect.wanted[name], found.get(name) or 0) for name, _ in counts.counters}
+    found: Row = {}
+    if image.projected:
+        found = image.projected.row
+    pairs = {}
+    for name, _ in counts.counters:
+        pairs[name] = (image.suspect.wanted[name], found.get(name) or 0)
     return replace(image.suspect, verdict=Verdict.AMEND, wanted=pairs)

@@ -103,11 +103,11 @@ class Detection(ABC):
 
     def row_wise(self, family: Family) -> int:
         """The number of suspects of a family, without suspects of its counters, which `revisit` skips."""
-        return sum(
-            self.counts.get(projection.name, Counter()).total()
-            for projection in family.projections
-            if projection.by_row
-        )
+        number = 0
+        for projection in family.projections:
+            if projection.by_row and projection.name in self.counts:
+                number += self.counts[projection.name].total()
+        return number
 
     def generators_behind(self) -> list[BehindGenerator]:
         """The generators of uids and modseqs that are behind the messages; none where the engine does not look."""

@@ -9,7 +9,7 @@ from mailmend.model.errors import FixLimit
 from mailmend.model.ports import Progress, Silent
 from mailmend.model.projections.findings import Excess, RepairPolicy, Suspect, counts_of
 from mailmend.model.projections.projection import Projection, older_than_a_day
-from mailmend.model.projections.verdicts import BY_POLICY
+from mailmend.model.projections.verdicts import BY_POLICY, Verdict
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.mending.engine import Detection, RepairSettings
 
@@ -56,14 +56,15 @@ def excess_over(
     Once the plain counts exceed the limit, content and truth rows are counted again by age: young ones are never
     removed.
     """
-    projections = {projection.name: projection for family in settings.families for projection in family.projections}
-    counts = {
-        name: Counter(
-            {verdict: number for verdict, number in sums.items() if projections[name].asks_for(verdict, policy)}
-        )
-        for name, sums in detection.counts.items()
-    }
-    excess = Excess(settings.keyspace, allowed, {name: sums for name, sums in counts.items() if sums})
+    projections: dict[str, Projection] = {}
+    for family in settings.families:
+        projections |= {projection.name: projection for projection in family.projections}
+    counts: dict[str, Counter[Verdict]] = {}
+    for name, sums in detection.counts.items():
+        for verdict, number in sums.items():
+            if projections[name].asks_for(verdict, policy):
+                counts.setdefault(name, Counter())[verdict] = number
+    excess = Excess(settings.keyspace, allowed, counts)
     if excess.total > allowed and any(BY_POLICY & sums.keys() for sums in excess.counts.values()):
         excess = Excess(settings.keyspace, allowed, counts_of(_due(detection, projections, policy, now)))
     if excess.total <= allowed:
@@ -85,9 +86,12 @@ def _still_over(
     for finding in detection.revisit(replace(policy, run=None), progress):
         if finding.due:
             counts.setdefault(finding.suspect.projection, Counter())[finding.verdict] += finding.number
-            samples += [finding.suspect] if len(samples) < SAMPLES_MAX else []
+            if len(samples) < SAMPLES_MAX:
+                samples.append(finding.suspect)
     seen = Excess(excess.keyspace, excess.allowed, counts, tuple(samples) or excess.samples)
-    return seen if seen.total > seen.allowed else None
+    if seen.total <= seen.allowed:
+        return None
+    return seen
 
 
 def _due(

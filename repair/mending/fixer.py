@@ -8,8 +8,9 @@ before the next step begins: no row is written before its before-image is safe.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
 from mailmend.model.errors import MailmendError, WrongUse
 from mailmend.model.ids import RunId
@@ -34,7 +35,7 @@ from mailmend.model.ports import Clock, Tables
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.filters import Union
 from mailmend.model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
-from mailmend.model.projections.projection import older_than_a_day
+from mailmend.model.projections.projection import Projection, older_than_a_day
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, rows_agree
 from mailmend.repair.decisions.recheck import judge, rule
@@ -43,6 +44,8 @@ from mailmend.repair.mending.limits import Breaker, batches_at_once, side_by_sid
 from mailmend.repair.mending.planned import as_planned
 
 Answers = list[Sequence[Seen]]
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 MEMBERS_MAX = 100
 """The number of truth rows that a look at a union reads in order to find the last one to expire."""
@@ -55,9 +58,10 @@ class SecondLook:
         self._mail = mail
         self._clock = clock
         self._policy = policy
-        self._known = {
-            projection.name: (family, projection) for family in families for projection in family.projections
-        }
+        self._known: dict[str, tuple[Family, Projection]] = {}
+        for family in families:
+            for projection in family.projections:
+                self._known[projection.name] = (family, projection)
 
     def visits(self, suspect: Suspect) -> bool:
         """False for counters: `repair.mending.counters` looks at those."""
@@ -83,35 +87,35 @@ class SecondLook:
 
         Each of these reads is a separate request, so they are sent only for rows that are about to be written.
         """
-        return self._wave(looks, _serial_truth_reads, self._with_truth) if self._policy.serial else list(looks)
+        if not self._policy.serial:
+            return list(looks)
+        return self._wave(looks, _serial_truth_reads, self._with_truth)
 
     def with_companions(self, look: Look) -> Look | MailmendError:
         """The look with the filter rows at the same place."""
         truth = look.truths[0].row
         filters = look.family.filters
+        reads = [Read(projection.table, projection.key_of(truth), times=True) for projection in filters]
         asked_at = self._clock.micros()
-        found = self._mail.read_all(
-            [Read(projection.table, projection.key_of(truth), times=True) for projection in filters]
-        )
-        answers = [_dated(answer, asked_at) for answer in found]
-        rows = [answer for answer in answers if not isinstance(answer, MailmendError)]
-        if len(rows) < len(filters):
-            return next(answer for answer in answers if isinstance(answer, MailmendError))
-        return replace(
-            look,
-            companions=tuple((projection, seen[0]) for projection, seen in zip(filters, rows, strict=True) if seen),
-        )
+        companions = []
+        for projection, answer in zip(filters, self._mail.read_all(reads), strict=True):
+            if isinstance(answer, MailmendError):
+                return answer
+            if answer:
+                companions.append((projection, answer[0].asked_at(asked_at)))
+        return replace(look, companions=tuple(companions))
 
     def with_members(self, look: Look, union: Union) -> Look | MailmendError:
         """The look at a union with the other truth rows that hold what it lacks: the last one to expire decides.
 
         The mirror names them. Where there are more than `MEMBERS_MAX`, no element expires: one too many does no harm.
         """
-        scan = union.members(look)
-        try:
-            leads = self._members(look, union, scan) if scan else None
-        except MailmendError as error:
-            return error
+        leads = None
+        if scan := union.members(look):
+            try:
+                leads = self._members(look, union, scan)
+            except MailmendError as error:
+                return error
         if leads is None:
             return union.lasting(look, ())
         reads = [Read(look.family.truth, lead, times=True, joinable=True) for lead in leads]
@@ -142,32 +146,44 @@ class SecondLook:
         wanted: Callable[[Look], Sequence[Read]],
         advance: Callable[[Look, Answers], Look],
     ) -> list[Look | MailmendError]:
-        reads = [[] if isinstance(look, MailmendError) else wanted(look) for look in looks]
+        reads: list[Sequence[Read]] = []
+        for look in looks:
+            needed: Sequence[Read] = ()
+            if not isinstance(look, MailmendError):
+                needed = wanted(look)
+            reads.append(needed)
         asked_at = self._clock.micros()
-        found = self._mail.read_all([read for some in reads for read in some])
-        answers = iter([_dated(answer, asked_at) for answer in found])
-        own = [[next(answers) for _ in some] for some in reads]
-        return [_advanced(look, some, advance) for look, some in zip(looks, own, strict=True)]
+        own = _answered(self._mail.read_all, reads)
+        return [_advanced(look, answers, asked_at, advance) for look, answers in zip(looks, own, strict=True)]
 
     def _with_truth(self, look: Look, answers: Answers) -> Look:
         rows = [seen for answer in answers for seen in answer]
         return look.projection.looked_at(look, rows, accept_torn=self._policy.accept_torn)
 
 
-def _dated(answer: Sequence[Seen] | MailmendError, asked_at: int) -> Sequence[Seen] | MailmendError:
-    return answer if isinstance(answer, MailmendError) else [seen.asked_at(asked_at) for seen in answer]
+def _answered(ask: Callable[[list[_T]], Iterable[_R]], groups: Sequence[Sequence[_T]]) -> list[list[_R]]:
+    """Ask for all groups in one request; returns the answers of each group, in order."""
+    answers = iter(ask(list(chain.from_iterable(groups))))
+    own = []
+    for group in groups:
+        answered = [next(answers) for _ in group]
+        own.append(answered)
+    return own
 
 
 def _advanced(
     look: Look | MailmendError,
     answers: Sequence[Sequence[Seen] | MailmendError],
+    asked_at: int,
     advance: Callable[[Look, Answers], Look],
 ) -> Look | MailmendError:
-    good = [answer for answer in answers if not isinstance(answer, MailmendError)]
     if isinstance(look, MailmendError):
         return look
-    if len(good) < len(answers):
-        return next(answer for answer in answers if isinstance(answer, MailmendError))
+    good: Answers = []
+    for answer in answers:
+        if isinstance(answer, MailmendError):
+            return answer
+        good.append([seen.asked_at(asked_at) for seen in answer])
     return advance(look, good)
 
 
@@ -176,7 +192,7 @@ def _near_reads(look: Look) -> list[Read]:
 
 
 def _with_near(look: Look, answers: Answers) -> Look:
-    near = [answer[0] if answer else None for answer in answers]
+    near = [next(iter(answer), None) for answer in answers]
     return replace(look, projected=near[0], mirrored=near[-1])
 
 
@@ -186,12 +202,17 @@ def _content_reads(look: Look) -> list[Read]:
     if content is None or not look.projection.needs_content:
         return []
     truth = look.family.truth
-    keys = [content.key_of(truth.key_row(lead)) for lead in look.leads]
-    return [Read(content.table, key, joinable=True, columns=()) for key in keys]  # whether it is there
+    reads = []
+    for lead in look.leads:
+        key = content.key_of(truth.key_row(lead))
+        reads.append(Read(content.table, key, joinable=True, columns=()))  # whether it is there
+    return reads
 
 
 def _with_content(look: Look, answers: Answers) -> Look:
-    return replace(look, kept=frozenset(lead for lead, answer in zip(look.leads, answers, strict=False) if answer))
+    answered = zip(look.leads, answers, strict=False)
+    kept = frozenset(lead for lead, answer in answered if answer)
+    return replace(look, kept=kept)
 
 
 def _truth_reads(look: Look) -> list[Read]:
@@ -221,76 +242,98 @@ class Mending:
 
     def mend(self, findings: Sequence[Finding]) -> Iterator[Finding]:
         batch = list(findings)
+        if not batch:
+            return
         for step in (self._record, self._condition, self._write, self._read_back):
-            batch = step(batch) if batch else []
+            batch = step(batch)
         yield from self._settled([finding.ended(Verdict.FIXED) for finding in batch])
 
     def _record(self, batch: list[Finding]) -> list[Finding]:
         images = [[finding, *finding.beside] for finding in batch]
         try:
-            answers = iter(self.ledger.record(self.run, self.as_of, [image for some in images for image in some]))
+            own = _answered(partial(self.ledger.record, self.run, self.as_of), images)
         except MailmendError as error:
             return [finding.failed(error, _UNRECORDED) for finding in batch]
-        own = [[next(answers) for _ in some] for some in images]
-        return [_checked(finding, some, _UNRECORDED) for finding, some in zip(batch, own, strict=True)]
+        return [_checked(finding, answers, _UNRECORDED) for finding, answers in zip(batch, own, strict=True)]
 
     def _condition(self, batch: list[Finding]) -> list[Finding]:
-        return [
-            self._attempted(finding, finding.condition) if finding.is_pending and finding.condition else finding
-            for finding in batch
-        ]
+        return [self._attempted(finding) for finding in batch]
 
-    def _attempted(self, one: Finding, condition: Conditional) -> Finding:
+    def _attempted(self, finding: Finding) -> Finding:
+        condition = finding.condition
+        if condition is None or not finding.is_pending:
+            return finding
         now = self.clock.micros()
         if run_out(condition, now):
-            return replace(one, result=Verdict.MOVED)
+            return replace(finding, result=Verdict.MOVED)
         try:
             applied = self.mail.attempt(lasting(condition, now)).applied
         except MailmendError as error:
-            return one.failed(error)
-        return one if applied else replace(one, result=Verdict.MOVED)
+            return finding.failed(error)
+        if not applied:
+            return replace(finding, result=Verdict.MOVED)
+        return finding
 
     def _write(self, batch: list[Finding]) -> list[Finding]:
         now = self.clock.micros()
         batch = [_in_time(finding, now) for finding in batch]
-        due: list[Sequence[Write]] = [
-            [_joinable(lasting(write, now)) for write in finding.writes] if finding.is_pending else ()
-            for finding in batch
-        ]
-        answers = iter(self.mail.write_all([write for writes in due for write in writes]))
-        return [_checked(finding, [next(answers) for _ in writes]) for finding, writes in zip(batch, due, strict=True)]
+        due: list[list[Write]] = []
+        for finding in batch:
+            writes: list[Write] = []
+            if finding.is_pending:
+                writes = [_joinable(lasting(write, now)) for write in finding.writes]
+            due.append(writes)
+        own = _answered(self.mail.write_all, due)
+        return [_checked(finding, answers) for finding, answers in zip(batch, own, strict=True)]
 
     def _read_back(self, batch: list[Finding]) -> list[Finding]:
         """Read the changed rows: HIDDEN where a change does not show."""
-        due = [finding.changes if finding.is_pending else () for finding in batch]
-        reads = [Read(change.table, written_key(change), joinable=True) for changes in due for change in changes]
-        answers = iter(self.mail.read_all(reads))
-        own = [[(change, next(answers)) for change in changes] for changes in due]
-        return self._explained([_shown(finding, seen) for finding, seen in zip(batch, own, strict=True)])
+        reads: list[list[Read]] = []
+        for finding in batch:
+            changes = _made_changes(finding)
+            reads.append([Read(change.table, written_key(change), joinable=True) for change in changes])
+        own = _answered(self.mail.read_all, reads)
+        return self._explained([_shown(finding, answers) for finding, answers in zip(batch, own, strict=True)])
 
     def _explained(self, batch: list[Finding]) -> list[Finding]:
         hidden = [finding for finding in batch if finding.result is Verdict.HIDDEN]
-        verdicts = iter(self.explain(hidden) if hidden else ())
-        return [
-            replace(finding, result=next(verdicts)) if finding.result is Verdict.HIDDEN else finding
-            for finding in batch
-        ]
+        if not hidden:
+            return batch
+        verdicts = iter(self.explain(hidden))
+        explained = []
+        for finding in batch:
+            if finding.result is Verdict.HIDDEN:
+                explained.append(replace(finding, result=next(verdicts)))
+            else:
+                explained.append(finding)
+        return explained
 
     def _settled(self, batch: Sequence[Finding]) -> Iterator[Finding]:
         """Record each result; a fix whose result could not be recorded is still a fix, and says so."""
+        answers: Sequence[MailmendError | None]
         try:
-            answers: Sequence[MailmendError | None] = self.ledger.settle(self.run, batch) if batch else ()
+            answers = self.ledger.settle(self.run, batch)
         except MailmendError as error:
             answers = [error] * len(batch)
         for finding, answer in zip(batch, answers, strict=True):
-            noted = answer is None or finding.error is not None
-            yield finding if noted else replace(finding, error=f"the ledger could not note the result: {answer}")
+            if answer is None or finding.error is not None:
+                yield finding
+            else:
+                yield replace(finding, error=f"the ledger could not note the result: {answer}")
 
 
-def _in_time(one: Finding, now: int) -> Finding:
+def _in_time(finding: Finding, now: int) -> Finding:
     """MOVED where the truth has expired since it was read: what is written then would outlive it."""
-    late = one.is_pending and any(run_out(change, now) for change in one.changes)
-    return replace(one, result=Verdict.MOVED) if late else one
+    if finding.is_pending and any(run_out(change, now) for change in finding.changes):
+        return replace(finding, result=Verdict.MOVED)
+    return finding
+
+
+def _made_changes(finding: Finding) -> tuple[Write | Conditional, ...]:
+    """The changes that were made, and are read back; none where something spoke against them."""
+    if not finding.is_pending:
+        return ()
+    return finding.changes
 
 
 def shows(change: Write | Conditional, seen: Seen | None) -> bool:
@@ -301,39 +344,49 @@ def shows(change: Write | Conditional, seen: Seen | None) -> bool:
         case Put(table=table, row=row) | PutIfAbsent(table=table, row=row):
             return seen is not None and rows_agree((table.column(name) for name in row), row, seen.row)
         case Change(table=table, assign=assign, add=add, take=take):
-            row = seen.row if seen else {}
-            if not rows_agree((table.column(name) for name in assign), assign, row):
+            there: Row = {}
+            if seen:
+                there = seen.row
+            if not rows_agree((table.column(name) for name in assign), assign, there):
                 return False
-            added = all(wanted <= _elements(row, name) for name, wanted in add.items())
-            return added and not any(gone & _elements(row, name) for name, gone in take.items())
+            added = all(wanted <= _elements(there, name) for name, wanted in add.items())
+            return added and not any(gone & _elements(there, name) for name, gone in take.items())
         case _:
             return True
 
 
 def written_key(change: Write | Conditional) -> Key:
-    return change.table.key_of(change.row) if isinstance(change, Put | PutIfAbsent) else change.key
+    if isinstance(change, Put | PutIfAbsent):
+        return change.table.key_of(change.row)
+    return change.key
 
 
 def _joinable(write: Write) -> Write:
-    return write if isinstance(write, Count) else replace(write, joinable=True)
+    if isinstance(write, Count):
+        return write
+    return replace(write, joinable=True)
 
 
 def _elements(row: Row, column: str) -> frozenset[Any]:
     return frozenset(row.get(column) or ())
 
 
-def _checked(one: Finding, answers: Sequence[MailmendError | None], prefix: str = "") -> Finding:
-    errors = [answer for answer in answers if answer is not None]
-    return one.failed(errors[0], prefix) if errors and one.is_pending else one
+def _checked(finding: Finding, answers: Sequence[MailmendError | None], prefix: str = "") -> Finding:
+    if not finding.is_pending:
+        return finding
+    for answer in answers:
+        if answer is not None:
+            return finding.failed(answer, prefix)
+    return finding
 
 
-def _shown(one: Finding, answers: Sequence[tuple[Write | Conditional, Sequence[Seen] | MailmendError]]) -> Finding:
-    for change, answer in answers:
+def _shown(finding: Finding, answers: Sequence[Sequence[Seen] | MailmendError]) -> Finding:
+    for change, answer in zip(_made_changes(finding), answers, strict=True):
         if isinstance(answer, MailmendError):
-            return one.failed(answer, "written, but not read back: ")
-        if not shows(change, answer[0] if answer else None):
-            return replace(one, result=Verdict.HIDDEN)
-    return one
+            return finding.failed(answer, "written, but not read back: ")
+        if not shows(change, next(iter(answer), None)):
+            return replace(finding, result=Verdict.HIDDEN)
+    return finding
 
 
 BATCH_SUSPECTS = 1_000
@@ -384,8 +437,13 @@ class Fixer:
 
     def _visited(self, batch: Sequence[Suspect]) -> list[Finding]:
         now = self._clock.micros()
-        reported = [Finding(suspect, suspect.verdict) for suspect in batch if self._is_only_reported(suspect, now)]
-        doubtful = [suspect for suspect in batch if not self._is_only_reported(suspect, now)]
+        reported = []
+        doubtful = []
+        for suspect in batch:
+            if self._is_only_reported(suspect, now):
+                reported.append(Finding(suspect, suspect.verdict))
+            else:
+                doubtful.append(suspect)
         findings = list(self._revisit(sorted(doubtful, key=_by_partition)))
         self._breaker.note(findings)
         return reported + findings
@@ -435,23 +493,35 @@ class Fixer:
         """Findings of agreement are FIXED, where an earlier attempt of this task made the fix."""
         if self._policy.run is None:
             return list(ruled)
-        agreed = [finding for finding in ruled if finding.verdict is Verdict.AGREE and not finding.error]
+        agreed = []
+        others = []
+        for finding in ruled:
+            if finding.verdict is Verdict.AGREE and not finding.error:
+                agreed.append(finding)
+            else:
+                others.append(finding)
         images = self._ledger.recalled(self._policy.run, [finding.suspect for finding in agreed])
-        own = [
-            replace(image, result=Verdict.FIXED, error=None) if image else finding
-            for finding, image in zip(agreed, images, strict=True)
-        ]
-        return [*own, *(finding for finding in ruled if finding.verdict is not Verdict.AGREE or finding.error)]
+        recalled = []
+        for finding, image in zip(agreed, images, strict=True):
+            if image:
+                recalled.append(replace(image, result=Verdict.FIXED, error=None))
+            else:
+                recalled.append(finding)
+        return [*recalled, *others]
 
     def _explain(self, hidden: Sequence[Finding]) -> list[Verdict]:
         """Look again: MOVED where the pair now agrees or changed (another's write), else HIDDEN."""
         looks = self._looks.at([finding.suspect for finding in hidden])
         skew = round(self._policy.skew_seconds * MICROS)
-        judged = [
-            judge(look, self._policy.as_of, self._clock.micros(), skew) if isinstance(look, Look) else None
-            for look in looks
-        ]
-        return [Verdict.MOVED if verdict in (Verdict.MOVED, Verdict.AGREE) else Verdict.HIDDEN for verdict in judged]
+        explained = []
+        for look in looks:
+            verdict = Verdict.HIDDEN
+            if isinstance(look, Look):
+                judged = judge(look, self._policy.as_of, self._clock.micros(), skew)
+                if judged in (Verdict.MOVED, Verdict.AGREE):
+                    verdict = Verdict.MOVED
+            explained.append(verdict)
+        return explained
 
 
 def _by_partition(suspect: Suspect) -> tuple[str, str]:

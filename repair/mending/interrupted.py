@@ -27,12 +27,13 @@ def mended_so_far(ledger: Ledger, run: Run, mail: Tables, families: Iterable[Fam
 
     Call it only when no process works for the run any more.
     """
-    rows = {
-        projection.name: (family, projection)
-        for family in families
-        for projection in family.projections
-        if projection.by_row
-    }
+    rows: dict[str, tuple[Family, Projection]] = {}
+    projections: dict[str, Projection] = {}
+    for family in families:
+        for projection in family.projections:
+            if projection.by_row:
+                rows[projection.name] = (family, projection)
+                projections[projection.name] = projection
     fixed: Counter[Verdict] = Counter()
     unsettled: list[Finding] = []
     for finding in ledger.findings(run.id):
@@ -40,7 +41,6 @@ def mended_so_far(ledger: Ledger, run: Run, mail: Tables, families: Iterable[Fam
             fixed[finding.verdict] += finding.number
         elif finding.result is None and _is_own(finding, rows.get(finding.suspect.projection)):
             unsettled.append(finding)
-    projections = {name: projection for name, (_, projection) in rows.items()}
     pending = iter(unsettled)
     while batch := list(islice(pending, _BATCH_FINDINGS)):
         shown = list(_shown(batch, run.as_of, mail, projections))

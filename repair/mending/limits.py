@@ -50,7 +50,9 @@ def granted_until(until: int, now: int, rows: int, rows_per_second: float) -> in
 
 def share(rows_per_second: int | None, workers: int) -> float | None:
     """One worker's part of a common pace; None (no pace) stays None."""
-    return None if rows_per_second is None else rows_per_second / max(1, workers)
+    if rows_per_second is None:
+        return None
+    return rows_per_second / max(1, workers)
 
 
 @dataclass(slots=True)
@@ -114,10 +116,15 @@ class Pace:
         """How long a run that makes way pauses for what it has done since its last pause; what is little adds up."""
         if not (self.throttle and self.throttle.read):
             return 0
-        began = now if self._working_since is None else max(self._working_since, self._until)
+        began = now
+        if self._working_since is not None:
+            began = max(self._working_since, self._until)
         rest = REST_TIMES * (now - began)
-        self._working_since = began if rest < REST_MIN_MICROS else now
-        return 0 if rest < REST_MIN_MICROS else min(rest, REST_MAX_MICROS)
+        if rest < REST_MIN_MICROS:
+            self._working_since = began
+            return 0
+        self._working_since = now
+        return min(rest, REST_MAX_MICROS)
 
     def note(self, answers: Sequence[Any]) -> None:
         """Count the errors among answers as signs of pressure."""
@@ -137,15 +144,24 @@ class Pace:
         after = self.throttle.rows_per_second
         now = self._now()
         if before and self._until > now:
-            self._until = now + (round((self._until - now) * before / after) if after else 0)
+            left = 0
+            if after:
+                left = round((self._until - now) * before / after)
+            self._until = now + left
         self.rows_per_second = after
 
     @property
     def at_once(self) -> int:
         """The largest number of rows per request: the rows of a second, or of the throttle's time between looks."""
-        most = _PRESSED_AT_ONCE_MAX if self.throttle and self.throttle.read else _AT_ONCE_MAX
-        seconds = self.throttle.seconds if self.throttle else 1.0
-        return most if self.rows_per_second is None else max(1, min(most, int(self.rows_per_second * seconds)))
+        most = _AT_ONCE_MAX
+        seconds = 1.0
+        if self.throttle:
+            seconds = self.throttle.seconds
+            if self.throttle.read:
+                most = _PRESSED_AT_ONCE_MAX
+        if self.rows_per_second is None:
+            return most
+        return max(1, min(most, int(self.rows_per_second * seconds)))
 
     @property
     def is_kept(self) -> bool:
@@ -168,7 +184,9 @@ _PRESSED_AT_ONCE_MAX = 100
 
 def batches_at_once(rows_per_second: int | None) -> int:
     """The number of batches in work at once: one under a pace without a throttle, as only one thread may use it."""
-    return BATCHES_AT_ONCE if rows_per_second is None else 1
+    if rows_per_second is None:
+        return BATCHES_AT_ONCE
+    return 1
 
 
 _INTERRUPTED: Final[ContextVar[threading.Event | None]] = ContextVar("mailmend_batch_interrupted", default=None)
@@ -227,16 +245,18 @@ class PacedTables:
 
     def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
         answers: list[Sequence[Seen] | MailmendError] = []
-        for some in self._portions(reads, self.at_once if self.pace.is_kept else len(reads)):
+        for some in self._portions(reads, self._at_once_of(reads)):
             self.pace.take(len(some))
             found = self.tables.read_all(some)
             self.pace.note(found)
-            self.pace.take(sum(len(rows) - 1 for rows in found if rows and not isinstance(rows, MailmendError)))
+            self.pace.take(_further_rows(found))
             answers += found
         return answers
 
     def scan(self, scan: Scan) -> Iterator[Row]:
-        page_rows = self.at_once if self.pace.is_kept else None
+        page_rows = None
+        if self.pace.is_kept:
+            page_rows = self.at_once
         for some in self._portions(self.tables.scan(replace(scan, page_rows=page_rows)), None):
             self.pace.take(len(some))
             yield from some
@@ -247,7 +267,7 @@ class PacedTables:
 
     def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
         answers: list[MailmendError | None] = []
-        for some in self._portions(writes, self.at_once if self.pace.is_kept else len(writes)):
+        for some in self._portions(writes, self._at_once_of(writes)):
             self.pace.take(len(some))
             found = self.tables.write_all(some)
             self.pace.note(found)
@@ -258,11 +278,26 @@ class PacedTables:
         self.pace.take(1)
         return self.tables.attempt(write)
 
+    def _at_once_of(self, operations: Sequence[Any]) -> int:
+        """The number of operations that are sent together: all of them where the run has no pace."""
+        if self.pace.is_kept:
+            return self.at_once
+        return len(operations)
+
     def _portions(self, items: Iterable[_T], rows: int | None) -> Iterator[list[_T]]:
         """By this number, or by the number that the pace gives each time."""
         left = iter(items)
-        while some := list(islice(left, self.at_once if rows is None else rows)):
+        if rows is not None:
+            while some := list(islice(left, rows)):
+                yield some
+            return
+        while some := list(islice(left, self.at_once)):
             yield some
+
+
+def _further_rows(answers: Iterable[Sequence[Seen] | MailmendError]) -> int:
+    """The number of rows beyond the first of each answer, which was counted when it was asked for."""
+    return sum(len(rows) - 1 for rows in answers if rows and not isinstance(rows, MailmendError))
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +316,7 @@ class PacedAsyncTables:
     async def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
         await self._take(len(reads))
         found = await self.tables.read_all(reads)
-        await self._take(sum(len(rows) - 1 for rows in found if rows and not isinstance(rows, MailmendError)))
+        await self._take(_further_rows(found))
         return found
 
     async def scan(self, scan: Scan) -> AsyncIterator[Row]:
@@ -328,8 +363,12 @@ class Breaker:
         """Count the results of suspects, in the order in which they were tried."""
         with self._lock:
             for finding in findings:
-                if not self.open:
-                    self._unreached = self._unreached + 1 if finding.unreached else 0
+                if self.open:
+                    continue
+                if finding.unreached:
+                    self._unreached += 1
+                else:
+                    self._unreached = 0
 
     def left(self, suspect: Suspect) -> Finding:
         error = f"not looked at again: the cluster could not be reached {self.unreached_max:,} times in a row"

@@ -7,7 +7,7 @@ look again and mend, sum up. The engine, the mender of counters and the progress
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -32,7 +32,7 @@ from mailmend.repair.mending.engine import Detection, Detector, RepairSettings
 from mailmend.repair.mending.fix_limit import GoOn, stop_at_limit
 from mailmend.repair.mending.generators import BehindGenerator
 from mailmend.repair.mending.interrupted import mended_so_far
-from mailmend.repair.mending.throttle import Throttle
+from mailmend.repair.mending.throttle import Throttle, pace_of
 
 _LOG: Final = logging.getLogger("mailmend.runs")
 
@@ -104,15 +104,26 @@ class RepairResult:
             return ExitCode.CANNOT_REACH
         if self.failed or self.untried:
             return ExitCode.PARTLY_FAILED
-        unwritten = self.too_young if self.run is None and self.kind is not RunKind.CHECK else 0
-        drift = self.left.total() or self.missing_columns or self.missing_tables or unwritten or self.gaps
-        drift = drift or not all(generator.raised for generator in self.generators)
-        return ExitCode.DRIFT if drift else ExitCode.FINE
+        if self.left.total() or self.missing_columns or self.missing_tables or self.gaps:
+            return ExitCode.DRIFT
+        if self.run is None and self.kind is not RunKind.CHECK and self.too_young:
+            return ExitCode.DRIFT
+        if not all(generator.raised for generator in self.generators):
+            return ExitCode.DRIFT
+        return ExitCode.FINE
 
     @property
     def too_young(self) -> int:
         """The number of rows that differ and were changed less than the margin before the scan."""
         return sum(counts[Why.TOO_YOUNG] for counts in self.reasons.values())
+
+    @property
+    def named_reasons(self) -> dict[str, dict[str, int]]:
+        """The reasons, by the names of verdicts and reasons."""
+        named = {}
+        for verdict, counts in self.reasons.items():
+            named[verdict.value] = {why.value: number for why, number in counts.items()}
+        return named
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -127,9 +138,7 @@ class RepairResult:
             "failed": self.failed,
             "untried": self.untried,
             "last_traces": self.last_traces,
-            "reasons": {
-                verdict.value: {why.value: n for why, n in found.items()} for verdict, found in self.reasons.items()
-            },
+            "reasons": self.named_reasons,
             "again_seconds": self.again_seconds,
             "gaps": self.gaps,
             "seconds": self.seconds,
@@ -166,8 +175,9 @@ class RepairTools:
 
 def check(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairResult:
     """Find drift without any write."""
-    latest = read_clocks(tools.clock, tools.nodes).earliest - settings.timing.margin_micros
-    as_of = latest if settings.as_of is None else min(latest, settings.as_of)
+    as_of = read_clocks(tools.clock, tools.nodes).earliest - settings.timing.margin_micros
+    if settings.as_of is not None:
+        as_of = min(as_of, settings.as_of)
     result = RepairResult(settings.keyspace, RunKind.CHECK)
     result.missing_columns = settings.missing_columns
     result.missing_tables = settings.missing_tables
@@ -189,8 +199,7 @@ def repair(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRe
         _Stages(settings, tools, sink, settings.policy_of(as_of, None), result).go_through()
         return result
     command = RunKind.MESSAGES.value
-    name = KeyspaceLease.REPAIR.of(settings.keyspace)
-    with tools.leases.held(name, command) if tools.leases else nullcontext() as held:
+    with lease_of_repair(tools.leases, settings.keyspace, command) as held:
         if held and tools.mail:
             close_killed(tools.ledger, settings.keyspace, command, tools.mail, settings.families)
         as_of = _as_of(settings, tools)
@@ -203,10 +212,19 @@ def repair(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRe
     return result
 
 
+def lease_of_repair(leases: Leases | None, keyspace: str, command: str) -> AbstractContextManager[TakenLease | None]:
+    """Hold the lease that keeps a second repair of the keyspace away; without leases hold none."""
+    if leases is None:
+        return nullcontext()
+    return leases.held(KeyspaceLease.REPAIR.of(keyspace), command)
+
+
 def _as_of(settings: RepairSettings, tools: RepairTools) -> int:
     """T: now less the margin, or a plan's or a staging area's. A smaller T is safe: it only leaves more as MOVED."""
     latest = take_as_of(tools.clock, tools.nodes, settings.timing)
-    return latest if settings.as_of is None else min(latest, settings.as_of)
+    if settings.as_of is None:
+        return latest
+    return min(latest, settings.as_of)
 
 
 @contextmanager
@@ -218,13 +236,21 @@ def recorded(
         yield
     except BaseException as error:
         with suppress(MailmendError, KeyboardInterrupt):  # pressed again: whatever was reported must do
-            result.fixed = mended_so_far(ledger, run, mail, families) if mail else result.fixed
-        sums = {name: value for name, value in result.kept.items() if name != "exit"}
+            if mail:
+                result.fixed = mended_so_far(ledger, run, mail, families)
+        sums = result.kept
+        del sums["exit"]
+        state = RunState.FAILED
+        if came_of_interruption(error):
+            state = RunState.INTERRUPTED
         with suppress(MailmendError):
-            ledger.finish(run, sums, RunState.INTERRUPTED if came_of_interruption(error) else RunState.FAILED)
+            ledger.finish(run, sums, state)
         raise
-    with suppress(CannotReach) if result.untried else nullcontext():
-        ledger.finish(run, result.kept, RunState.FAILED if result.untried else RunState.DONE)
+    if not result.untried:
+        ledger.finish(run, result.kept, RunState.DONE)
+        return
+    with suppress(CannotReach):
+        ledger.finish(run, result.kept, RunState.FAILED)
 
 
 def close_killed(ledger: Ledger, keyspace: str, command: str, mail: Tables, families: Sequence[Family] = ()) -> None:
@@ -253,7 +279,7 @@ class _Stages:
             finally:
                 detection.close()
         finally:
-            self.result.pace = self.tools.throttle.as_json() if self.tools.throttle else None
+            self.result.pace = pace_of(self.tools.throttle)
         if self.again_at:
             self.result.again_seconds = max(0, -((self.tools.clock.micros() - self.again_at) // MICROS))
         self.result.exit = self.result.exit_code
@@ -268,11 +294,11 @@ class _Stages:
             raw = Reason(Why.RAW)
             self._take(Finding(suspect, suspect.verdict, reason=raw) for suspect in detection.suspects())
             return
-        settings = self.settings
-        throttle = self.tools.throttle
-        allowed = throttle.max_fixes(settings.max_fixes) if throttle else settings.max_fixes
         tools = self.tools
-        limited = replace(settings, max_fixes=allowed)
+        allowed = self.settings.max_fixes
+        if tools.throttle:
+            allowed = tools.throttle.max_fixes(allowed)
+        limited = replace(self.settings, max_fixes=allowed)
         stop_at_limit(detection, limited, self.policy, tools.clock.micros(), tools.go_on, tools.progress)
         self._wait(detection)
         with self._timed("recheck"):
@@ -282,9 +308,12 @@ class _Stages:
 
     def _wait(self, detection: Detection) -> None:
         """Wait for lags to settle; no wait where nothing can settle (content that is only reported)."""
-        collected = self.settings.policy.leaks == "collect"
-        found = {verdict for counts in detection.counts.values() for verdict, number in counts.items() if number}
-        if not (found if collected else found - {Verdict.LEAK}) or self.settings.delay_seconds <= 0:
+        settling = set()
+        for counts in detection.counts.values():
+            settling |= {verdict for verdict, number in counts.items() if number}
+        if self.settings.policy.leaks != "collect":
+            settling.discard(Verdict.LEAK)
+        if not settling or self.settings.delay_seconds <= 0:
             return
         clock = self.tools.clock
         meanwhile = self.tools.meanwhile
@@ -299,16 +328,16 @@ class _Stages:
                 self.tools.progress.advance(1)
 
     def _recounted(self, detection: Detection) -> Iterator[Finding]:
-        names = [count.name for family in self.settings.families for count in family.counts]
-        if self.tools.counters is None or not any(detection.counts.get(name) for name in names):
+        counts = [count for family in self.settings.families for count in family.counts]
+        if self.tools.counters is None or not any(detection.counts.get(count.name) for count in counts):
             return iter(())
         self.tools.progress.stage("counters")
         return self.tools.counters.revisit(detection.suspects, self.policy, self.held)
 
     def _take(self, findings: Iterable[Finding]) -> None:
-        projections = {
-            projection.name: projection for family in self.settings.families for projection in family.projections
-        }
+        projections: dict[str, Projection] = {}
+        for family in self.settings.families:
+            projections |= {projection.name: projection for projection in family.projections}
         for finding in findings:
             explained = self._explained(finding, projections)
             self.result.count(explained)

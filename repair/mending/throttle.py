@@ -98,12 +98,16 @@ class Throttle:
     @property
     def rows_per_second(self) -> float | None:
         """This worker's part of the rate; None: no limit."""
-        return None if self.pressure.rate == inf else self.pressure.rate / self.workers
+        if self.pressure.rate == inf:
+            return None
+        return self.pressure.rate / self.workers
 
     @property
     def seconds(self) -> float:
         """The time between two looks, in seconds; longer where many workers look at one cluster."""
-        return HEAR_SECONDS if self.read is None else min(HEAR_SECONDS, LOOK_SECONDS * self.workers)
+        if self.read is None:
+            return HEAR_SECONDS
+        return min(HEAR_SECONDS, LOOK_SECONDS * self.workers)
 
     def hear_of(self, run: UUID) -> None:
         """Read the limits of this run from now on, unless a job's run is known, whose limits count instead."""
@@ -111,7 +115,9 @@ class Throttle:
 
     def due_in(self) -> float:
         """Seconds until the next look."""
-        return 0.0 if self._looked is None else max(0.0, self._looked + self.seconds - self.clock.monotonic())
+        if self._looked is None:
+            return 0.0
+        return max(0.0, self._looked + self.seconds - self.clock.monotonic())
 
     def note(self, rows: int, answers: Sequence[Any] = ()) -> None:
         """Count rows that are requested, and the errors among answers."""
@@ -124,7 +130,10 @@ class Throttle:
     def look(self) -> None:
         """Read limits that were set, time the small read, and change the rate."""
         self._hear()
-        for _ in range(1 if self._looked is not None else _CALM_LOOKS):
+        looks = 1
+        if self._looked is None:
+            looks = _CALM_LOOKS
+        for _ in range(looks):
             if self.read is not None:
                 self._feel(self.read)
         self._looked = self.clock.monotonic()
@@ -133,8 +142,9 @@ class Throttle:
         """The newest `--max-fixes` that was set for the run; `declared` where none was."""
         self._heard_at = -inf
         self._hear()
-        said = self.heard[-1].max_fixes if self.heard else None
-        return declared if said is None else said
+        if not self.heard or self.heard[-1].max_fixes is None:
+            return declared
+        return self.heard[-1].max_fixes
 
     def as_json(self) -> dict[str, Any]:
         """The rates for people and for the ledger, in rows per second of the whole run."""
@@ -142,23 +152,18 @@ class Throttle:
             "auto": self.read is not None,
             "rows": self.rows,
             "limit": self.limit,
-            "lowest": None if self.lowest == inf else round(self.lowest),
-            "last": None if self.pressure.rate == inf else round(self.pressure.rate),
+            "lowest": _rounded(self.lowest),
+            "last": _rounded(self.pressure.rate),
             "slowed": {strain.value: number for strain, number in self.slowed.items()},
-            "set": [
-                {
-                    "at": f"{limit.set_at:%Y-%m-%dT%H:%M:%SZ}",
-                    "by": limit.owner,
-                    "rows_per_second": limit.rows_per_second,
-                    "max_fixes": limit.max_fixes,
-                }
-                for limit in self.heard
-            ],
+            "set": [_limit_json(limit) for limit in self.heard],
         }
 
     def _limit_is(self, limit: int | None) -> None:
         self.limit = limit
-        self.pressure = self.pressure.limited(inf if limit is None else float(limit))
+        rate = inf
+        if limit is not None:
+            rate = float(limit)
+        self.pressure = self.pressure.limited(rate)
         self.lowest = min(self.lowest, self.pressure.rate)
 
     def _hear(self) -> None:
@@ -194,11 +199,12 @@ class Throttle:
         self._rows = self._timeouts = self._overloads = 0
         self.pressure, strain = self.pressure.after(seen)
         if strain:
-            level = (
-                logging.DEBUG if self.slowed[strain] else logging.INFO
-            )  # the first of each kind; more may come at once
+            level = logging.INFO
+            if self.slowed[strain]:  # only the first of each kind is of interest; more may come at once
+                level = logging.DEBUG
             self.slowed[strain] += 1
-            _LOG.log(level, "slowed down", extra={"strain": strain.value, "rows_per_second": self.as_json()["last"]})
+            fields = {"strain": strain.value, "rows_per_second": _rounded(self.pressure.rate)}
+            _LOG.log(level, "slowed down", extra=fields)
         self.lowest = min(self.lowest, self.pressure.rate)
 
     def _compactions_now(self, now: float) -> int | None:
@@ -209,3 +215,26 @@ class Throttle:
         if found is None:  # an older server, or a role that may not read it
             self.compactions = None
         return found
+
+
+def pace_of(throttle: Throttle | None) -> dict[str, Any] | None:
+    """The rates of a run; None where nothing could change its pace."""
+    if throttle is None:
+        return None
+    return throttle.as_json()
+
+
+def _rounded(rate: float) -> int | None:
+    """A rate in rows per second; None where there is no limit."""
+    if rate == inf:
+        return None
+    return round(rate)
+
+
+def _limit_json(limit: RunLimit) -> dict[str, Any]:
+    return {
+        "at": f"{limit.set_at:%Y-%m-%dT%H:%M:%SZ}",
+        "by": limit.owner,
+        "rows_per_second": limit.rows_per_second,
+        "max_fixes": limit.max_fixes,
+    }

@@ -8,13 +8,11 @@ stays. An undo is a run of its own, with before-images.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from mailmend.model.catalog.ledger import KeyspaceLease
 from mailmend.model.errors import ExitCode, MailmendError, WrongUse
 from mailmend.model.ids import RunId
 from mailmend.model.instants import MICROS
@@ -33,7 +31,7 @@ from mailmend.repair.ledger.runs import Ledger, Run, RunKind
 from mailmend.repair.mending.counters import CounterMender
 from mailmend.repair.mending.fixer import BATCH_SUSPECTS, Mending, SecondLook
 from mailmend.repair.mending.limits import Breaker, batches_at_once, side_by_side
-from mailmend.repair.mending.runner import RepairResult, Sink, recorded
+from mailmend.repair.mending.runner import RepairResult, Sink, lease_of_repair, recorded
 
 NOT_UNDONE = frozenset({RunKind.QUEUES, RunKind.BLOBS})
 USED_SINCE = Reason(Why.USED_SINCE)
@@ -77,8 +75,7 @@ def undo(settings: UndoSettings, tools: UndoTools, sink: Sink) -> RepairResult:
     if settings.dry_run:
         return _Undoing(settings, tools, sink, undone, result, None).all()
     command = RunKind.UNDO.value
-    name = KeyspaceLease.REPAIR.of(settings.keyspace)
-    with tools.leases.held(name, command) if tools.leases else nullcontext() as held:
+    with lease_of_repair(tools.leases, settings.keyspace, command) as held:
         run = tools.ledger.start(
             settings.keyspace,
             command,
@@ -120,24 +117,30 @@ def known_again(image: Finding, mirror: Mirror) -> Suspect:
     rows = [seen.row for seen in image.truths]
     if image.suspect.projection == mirror.name and image.projected is not None:
         rows.append(mirror.restored(image.projected.row))
-    ids = (row.get(column) for row in rows)
-    known = dict.fromkeys((*image.suspect.truth_ids, *(truth_id for truth_id in ids if truth_id is not None)))
+    known = dict.fromkeys(image.suspect.truth_ids)
+    for row in rows:
+        truth_id = row.get(column)
+        if truth_id is not None:
+            known[truth_id] = None
     return replace(image.suspect, truth_ids=tuple(known))
 
 
 def as_read_now(image: Finding, look: Look) -> Finding:
     """The image restricted to the columns that the tables have now, as columns may have been dropped or added since."""
-    own = look.projection.table
-    truth = look.family.truth
-    projected = _in_columns_of(own, image.projected) if image.projected else None
-    return replace(image, projected=projected, truths=tuple(_in_columns_of(truth, seen) for seen in image.truths))
+    truths = tuple(_in_columns_of(look.family.truth, seen) for seen in image.truths)
+    projected = image.projected
+    if projected:
+        projected = _in_columns_of(look.projection.table, projected)
+    return replace(image, projected=projected, truths=truths)
 
 
 def still_alive(image: Finding, now: int) -> Finding:
     """The image without what has expired since it was recorded; `now` in seconds since 1970."""
     truths = (seen.without_expired(now) for seen in image.truths)
-    projected = image.projected.without_expired(now) if image.projected else None
-    return replace(image, projected=projected, truths=tuple(seen for seen in truths if seen is not None))
+    projected = image.projected
+    if projected:
+        projected = projected.without_expired(now)
+    return replace(image, projected=projected, truths=tuple(filter(None, truths)))
 
 
 def _in_columns_of(table: Table, seen: Seen) -> Seen:
@@ -177,7 +180,9 @@ class _Undoing:
         if self.tools.counters is not None and self.counted:
             self._take(self.tools.counters.undo(self.counted, self.policy, self.held))
         self.result.seconds["undo"] = self.tools.clock.monotonic() - started
-        self.result.exit = self.result.exit_code or (ExitCode.DRIFT if self.result.moved else ExitCode.FINE)
+        self.result.exit = self.result.exit_code
+        if self.result.moved and not self.result.exit:
+            self.result.exit = ExitCode.DRIFT
         return self.result
 
     def _rows(self, images: Iterable[Finding]) -> Iterator[Finding]:
@@ -191,9 +196,14 @@ class _Undoing:
         if self.breaker.open:
             return [self.breaker.left(image.suspect) for image in batch]
         looks = self.looks.confirmed(self.looks.at([self._known_again(image) for image in batch]))
-        ruled = [self._rule(image, look) for image, look in zip(batch, looks, strict=True)]
-        kept = [finding for finding in ruled if not finding.is_pending]
-        due = [finding for finding in ruled if finding.is_pending]
+        kept = []
+        due = []
+        for image, look in zip(batch, looks, strict=True):
+            finding = self._rule(image, look)
+            if finding.is_pending:
+                due.append(finding)
+            else:
+                kept.append(finding)
         if self.result.run is None:
             return [*kept, *(replace(finding.ended(), due=True) for finding in due)]
         tools = self.tools
@@ -217,14 +227,23 @@ class _Undoing:
 
     def _explain(self, hidden: Sequence[Finding]) -> list[Verdict]:
         """Why a restored row does not show: MOVED where something newer was written, else HIDDEN."""
-        looks = self.looks.at([finding.suspect for finding in hidden])
-        seen = [look.projected.newest if isinstance(look, Look) and look.projected else None for look in looks]
-        return [Verdict.MOVED if newest and newest > self.policy.as_of else Verdict.HIDDEN for newest in seen]
+        verdicts = []
+        for look in self.looks.at([finding.suspect for finding in hidden]):
+            newest = None
+            if isinstance(look, Look) and look.projected:
+                newest = look.projected.newest
+            verdict = Verdict.HIDDEN
+            if newest and newest > self.policy.as_of:
+                verdict = Verdict.MOVED
+            verdicts.append(verdict)
+        return verdicts
 
     def _take(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
             self.result.suspects += 1
             self.breaker.note([finding])
-            explained = replace(finding, reason=USED_SINCE) if finding.result is Verdict.MOVED else finding
+            explained = finding
+            if finding.result is Verdict.MOVED:
+                explained = replace(finding, reason=USED_SINCE)
             self.result.count(explained)
             self.sink(explained)

@@ -9,9 +9,10 @@ gaps (uids that the mailbox gave and that no mirror row has). Pages are processe
 handled as always: wait, look again, mend.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
+from typing import Any
 from uuid import UUID
 
 from mailmend.model.catalog.mail import MAILBOX_PATH, MESSAGE_COUNTER, PRIVATE
@@ -48,11 +49,20 @@ class TargetMessages:
     mailboxes: tuple[MailboxId, ...] = ()
     scan: bool = False
 
+    @property
+    def mirror_partitions(self) -> list[Key]:
+        """The partitions of the mirror in which rows of the messages are looked for; () is the whole mirror."""
+        if self.scan:
+            return [()]
+        return [(mailbox,) for mailbox in self.mailboxes]
+
     def unseen(self, gaps: int = 0) -> str | None:  # noqa: ARG002 - of mailboxes
         """A sentence on what this check cannot find; None where it finds everything."""
         if self.scan:
             return None
-        return _TRACES_ELSEWHERE if self.mailboxes else _TRACES_ANYWHERE
+        if self.mailboxes:
+            return _TRACES_ELSEWHERE
+        return _TRACES_ANYWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +74,9 @@ class TargetMailboxes:
 
     def unseen(self, gaps: int) -> str | None:
         """A sentence on what this check cannot find; None where the mirror has every uid that was given."""
-        return _MISSING_ROWS.format(gaps) if gaps else None
+        if not gaps:
+            return None
+        return _MISSING_ROWS.format(gaps)
 
 
 _TRACES_ANYWHERE = (
@@ -95,15 +107,18 @@ def mailboxes_of(mail: Tables, user: str, namespace: str = PRIVATE) -> tuple[Mai
         BadName: James cannot know such a user.
         WrongUse: the user has none.
     """
-    users = dict.fromkeys((user_name(user), user))
-    rows = [seen.row for owner in users for seen in mail.read(Read(MAILBOX_PATH, (namespace, owner)))]
-    ids = tuple(MailboxId(row["mailboxid"]) for row in rows if row.get("mailboxid"))
+    ids = []
+    for owner in dict.fromkeys((user_name(user), user)):
+        for seen in mail.read(Read(MAILBOX_PATH, (namespace, owner))):
+            mailbox = seen.row.get("mailboxid")
+            if mailbox:
+                ids.append(MailboxId(mailbox))
     if not ids:
         raise WrongUse(
             f"user {printable(user)!r} has no mailbox",
             mend=similar_user(mail, user, namespace) or "See which users have: mailboxPathV3 lists them.",
         )
-    return ids
+    return tuple(ids)
 
 
 def similar_user(mail: Tables, user: str, namespace: str = PRIVATE) -> str:
@@ -118,23 +133,30 @@ def refuse_unknown(mail: Tables, family: Family, target: TargetMessages) -> None
     Raises:
         WrongUse: there are such messages; the error names them.
     """
-    by_key = [family.truth, *([family.content.table] if family.content else [])]
-    unknown = dict.fromkeys(
-        message_id for message_id in target.ids if not any(mail.read(Read(table, (message_id,))) for table in by_key)
-    )
+    tables = [family.truth]
+    if family.content:
+        tables.append(family.content.table)
+    unknown: dict[MessageId, None] = {}
+    for message_id in target.ids:
+        if not any(mail.read(Read(table, (message_id,))) for table in tables):
+            unknown[message_id] = None
+    if not unknown:
+        return
     (lead,) = (column.name for column in family.truth.partition)
     lead = family.mirror.own_names.get(lead, lead)
-    partitions: list[Key] = [()] if target.scan else [(mailbox,) for mailbox in target.mailboxes]
-    for partition in partitions if unknown else ():
+    partitions = target.mirror_partitions
+    for partition in partitions:
         for row in mail.scan(Scan(family.mirror.table, (lead,), under=partition)):
             unknown.pop(row[lead], None)
-    if unknown:
-        tables = ", ".join(table.spelling for table in (*by_key, *([family.mirror.table] if partitions else [])))
-        beside = "" if target.scan else " A row of messageIdTable alone is found with --mailbox, --user or --scan."
-        raise WrongUse(
-            f"no row of {tables} names message {', '.join(map(str, unknown))}: nothing was done",
-            mend=f"See that no id is mistyped.{beside}",
-        )
+    if not unknown:
+        return
+    if partitions:
+        tables.append(family.mirror.table)
+    names = ", ".join(table.spelling for table in tables)
+    mend = "See that no id is mistyped."
+    if not target.scan:
+        mend += " A row of messageIdTable alone is found with --mailbox, --user or --scan."
+    raise WrongUse(f"no row of {names} names message {', '.join(map(str, unknown))}: nothing was done", mend=mend)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +196,8 @@ class _FamilyLook:
     def all(self) -> None:
         """Later looks know more and replace earlier ones."""
         match self.engine.target:
-            case TargetMessages(ids=ids, mailboxes=mailboxes, scan=scan):
-                self._look_at_traces(frozenset(ids), [()] if scan else [(mailbox,) for mailbox in mailboxes])
+            case TargetMessages(ids=ids) as target:
+                self._look_at_traces(frozenset(ids), target.mirror_partitions)
                 for message in ids:
                     self._look(self._of_truths(self._rows(self.family.truth, (message,))))
                     self._look(self._of_content((message,)))
@@ -199,28 +221,33 @@ class _FamilyLook:
     def _look_at_traces(self, messages: frozenset[UUID], partitions: Iterable[Key]) -> None:
         """Mirror rows that name one of the messages, wherever the truth may be."""
         for partition in partitions:
-            named = (row for rows in self._named(partition) for row in rows if row[self._lead] in messages)
-            self._look(self._of_mirror(named))
+            rows = chain.from_iterable(self._named(partition))
+            self._look(self._of_mirror(row for row in rows if row[self._lead] in messages))
 
     def _look_at_partitions(self, ids: Iterable[UUID], watch: GeneratorWatch, *, gaps: bool) -> None:
         """Places of the mirror's rows, half-written ones too; filters only where a truth was found."""
         mirror = self.family.mirror
-        (_, uid) = (truth for _, truth in mirror.key)
+        _, (_, uid) = mirror.key
         for mailbox in ids:
             last_given = self._last_uid(mailbox)  # before the rows: a row that is read has its uid counted
             last = last_given
             shown = 0
             for rows in self._named((mailbox,)):
+                named = []
+                halves = []
                 for row in rows:
                     watch.add(mailbox, row[uid], row.get("modseq"))
-                named = [row for row in rows if row.get(self._lead) is not None]
-                last = max(last, *(row[uid] for row in rows))
-                shown = shown + len(named)
-                halves = (row for row in rows if row.get(self._lead) is None)
+                    last = max(last, row[uid])
+                    if row.get(self._lead) is None:
+                        halves.append(row)
+                    else:
+                        named.append(row)
+                shown += len(named)
                 self._look(Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW) for row in halves)
                 self._look(self._of_mirror(named))
                 self._look(self._of_groups(named), only_with_truth=True)
-            self.found.gaps += last - shown if gaps else 0
+            if gaps:
+                self.found.gaps += last - shown
 
     def _last_uid(self, mailbox: UUID) -> int:
         """The last one that the mailbox has given; 0 before the first. Uids are given once, from 1 on."""
@@ -230,7 +257,8 @@ class _FamilyLook:
     def _named(self, under: Key) -> Iterator[list[Row]]:
         """What the mirror's rows tell of the truth, in bounded lists; a half-written row names no message."""
         mirror = self.family.mirror
-        columns = dict.fromkeys((*(column.name for column in mirror.table.key), self._lead_in_mirror))
+        columns = dict.fromkeys(column.name for column in mirror.table.key)
+        columns[self._lead_in_mirror] = None
         if "modseq" in mirror.table.names:
             columns["modseq"] = None
         rows = self._streamed(Scan(mirror.table, tuple(columns), self.settings.level, under=under))
@@ -253,8 +281,12 @@ class _FamilyLook:
             tallies = Tallies(self.engine.mail, self.family, counts, self.policy, beside)
             for group in groups:
                 tally = tallies.first(group)
-                if tally.deltas:
-                    self.found.keep(Suspect(counts.name, group, Verdict.AMEND if tally.row else Verdict.PROJECT))
+                if not tally.deltas:
+                    continue
+                verdict = Verdict.PROJECT
+                if tally.row:
+                    verdict = Verdict.AMEND
+                self.found.keep(Suspect(counts.name, group, verdict))
 
     def _of_truths(self, rows: Iterable[Row]) -> Iterator[Suspect]:
         for row in rows:
@@ -263,7 +295,8 @@ class _FamilyLook:
 
     def _of_mirror(self, rows: Iterable[Row]) -> Iterator[Suspect]:
         mirror = self.family.mirror
-        return (Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW, (row[self._lead],)) for row in rows)
+        for row in rows:
+            yield Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW, (row[self._lead],))
 
     def _of_groups(self, rows: Iterable[Row]) -> Iterator[Suspect]:
         keyed: list[Filter | Union] = [*self.family.filters, *self.family.unions]
@@ -342,13 +375,20 @@ class TargetSuspects(LocalSuspects):
 
 def _merged(before: Suspect | None, look: Look, verdict: Verdict) -> Suspect:
     """The suspect with all truths that led here; for a union with all wanted elements, and one truth for each."""
-    earlier = before.truth_ids if before else ()
+    earlier: tuple[UUID, ...] = ()
+    known: Mapping[str, Any] = {}
+    if before:
+        earlier = before.truth_ids
+        known = before.wanted
+    ids = dict.fromkeys(earlier)
     if wanted := look.projection.wanted(look):
-        known = before.wanted if before else {}
         both = {name: cells | frozenset(known.get(name) or ()) for name, cells in wanted.items()}
-        more = look.suspect.truth_ids if before is None or both != known else ()
-        return replace(look.suspect, verdict=verdict, truth_ids=tuple(dict.fromkeys((*earlier, *more))), wanted=both)
+        if before is None or both != known:  # this truth has an element that none before it has
+            ids |= dict.fromkeys(look.suspect.truth_ids)
+        return replace(look.suspect, verdict=verdict, truth_ids=tuple(ids), wanted=both)
+    ids |= dict.fromkeys(look.suspect.truth_ids)
     column = look.family.truth.partition[0].name
-    ids = (*earlier, *look.suspect.truth_ids)
-    seen = (row.row[column] for row in look.truths if column in row.row)
-    return replace(look.suspect, verdict=verdict, truth_ids=tuple(dict.fromkeys((*ids, *seen))))
+    for seen in look.truths:
+        if column in seen.row:
+            ids[seen.row[column]] = None
+    return replace(look.suspect, verdict=verdict, truth_ids=tuple(ids))

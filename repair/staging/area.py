@@ -225,7 +225,9 @@ def opened_area(
         names = {}
     else:
         found = _known(store, said, scope)
-    wanted = {_name_of(table, at) for table, number in found["segments"].items() for at in range(number)}
+    wanted = set()
+    for table, number in found["segments"].items():
+        wanted |= {_name_of(table, at) for at in range(number)}
     area = StagingArea(
         store,
         found["area"],

@@ -71,12 +71,16 @@ class SegmentWriter:
     def add(self, row: Row) -> pa.RecordBatch | None:
         """Add a row; returns the batch where the row completes one, else None."""
         self._waiting.append(row)
-        return self.batch() if len(self._waiting) >= BATCH_ROWS else None
+        if len(self._waiting) < BATCH_ROWS:
+            return None
+        return self.batch()
 
     def batch(self) -> pa.RecordBatch:
         """Add the rows since the last batch to the file, and return them as a batch."""
-        cells = [_cells([row[name] for row in self._waiting], form.out) for name, form in self._forms]
-        arrays = [pa.array(values, form.arrow) for values, (_, form) in zip(cells, self._forms, strict=True)]
+        arrays = []
+        for name, form in self._forms:
+            cells = _cells([row[name] for row in self._waiting], form.out)
+            arrays.append(pa.array(cells, form.arrow))
         batch = pa.record_batch(arrays, schema=self.schema)
         self._writer.write_batch(batch)
         self._waiting = []
@@ -110,7 +114,8 @@ def batches_in(content: bytes, columns: Sequence[Column], about: Mapping[str, An
 def _rows(batch: pa.RecordBatch, forms: Sequence[_Form]) -> Iterator[Row]:
     cells = [_cells(array.to_pylist(), form.back) for array, form in zip(batch.columns, forms, strict=True)]
     names = batch.schema.names
-    return (dict(zip(names, values, strict=True)) for values in zip(*cells, strict=True))
+    for values in zip(*cells, strict=True):
+        yield dict(zip(names, values, strict=True))
 
 
 def _cells(values: list[Any], convert: Callable[[Any], Any] | None) -> list[Any]:

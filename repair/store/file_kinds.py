@@ -78,10 +78,14 @@ def apple_mail(octets: bytes) -> AppleMail:
         raise BrokenEmlx(f"its first line says {count:,} bytes, and no property list follows them")
     found = _FLAGS.search(rest)
     received = _RECEIVED.search(rest)
-    bits = int(found[1]) if found else 0
+    bits = 0
+    if found:
+        bits = int(found[1])
+    received_at = None
+    if received:
+        received_at = float(received[1])
     system = frozenset(flag for number, flag in _SYSTEM.items() if bits >> number & 1)
     keywords = frozenset(word for number, word in _KEYWORDS.items() if bits >> number & 1)
-    received_at = float(received[1]) if received else None
     return AppleMail(content, len(octets) - count, Flags(system, keywords), bool(bits >> _DELETED & 1), received_at)
 
 
@@ -169,7 +173,9 @@ def not_a_mail(content: bytes) -> Foreign | None:
     if kind is not None:
         return kind
     header, _ = split_mail(content)
-    return None if ANY_FIELD.search(header.removeprefix(BOM)) else _NO_HEADER
+    if ANY_FIELD.search(header.removeprefix(BOM)):
+        return None
+    return _NO_HEADER
 
 
 def _is_wide(start: bytes) -> bool:

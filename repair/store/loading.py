@@ -220,7 +220,9 @@ class LoadJournal:
             return ""
         with self._folder.path.open("rb") as file:
             file.seek(start)
-            return _digest(file.readline(octets) if first_line else file.read(octets))
+            if first_line:
+                return _digest(file.readline(octets))
+            return _digest(file.read(octets))
 
 
 def message_id_of(load: UUID, key: str) -> MessageId:
@@ -388,7 +390,8 @@ class Loader:
         octets = 0
         for item in self._left(folder, journal):
             batch.append(item)
-            octets += len(item.content) if isinstance(item, Found) else 0
+            if isinstance(item, Found):
+                octets += len(item.content)
             if len(batch) >= self._limits.batch_messages or octets >= self._limits.batch_octets:
                 yield batch
                 batch = []
@@ -408,7 +411,10 @@ class Loader:
         doubtful = journal.state.in_doubt
         found = [item for item in batch if isinstance(item, Found)]
         journal.begin([item.key for item in found])
-        here = {item.key for item in found if item.key in doubtful and self._is_here(load, item, mailbox)}
+        here = set()
+        for item in found:
+            if item.key in doubtful and self._is_here(load, item, mailbox):
+                here.add(item.key)
         mails = [self._mail(load, item) for item in found if item.key not in here]
         stored = self._store.add_all(mailbox, mails)
         journal.end(batch[-1].next_offset)
@@ -454,7 +460,9 @@ def _added(one: Loaded, other: Loaded) -> Loaded:
 
 def _around(item: Found | Refused) -> int:
     """The size of what is around a message and no separator; a file keeps an mbox's line in its content."""
-    return item.beside_octets + (len(item.envelope) if item.next_offset else 0)
+    if not item.next_offset:
+        return item.beside_octets
+    return item.beside_octets + len(item.envelope)
 
 
 def _source_octets(folder: Folder) -> int:
@@ -469,7 +477,9 @@ def _source_octets(folder: Folder) -> int:
 
 def _octets_read(sums: Loaded, octets: int, kind: FolderKind) -> int:
     """The bytes that were read: in an mbox by its offsets, else by the sizes of the files."""
-    return octets if kind is FolderKind.MBOX else sums.octets_accounted
+    if kind is FolderKind.MBOX:
+        return octets
+    return sums.octets_accounted
 
 
 def check_octets(sums: Loaded, folder: Folder, offset: int, source_octets: int) -> None:

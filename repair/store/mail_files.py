@@ -142,8 +142,9 @@ def kind_of(path: Path) -> FolderKind:
     if _is_emlx(path):
         return FolderKind.EML
     if _is_eml(path):
-        several = is_envelope(start) and len(list(islice(entries_in(path, 0, OCTETS_MAX), 2))) > 1
-        return FolderKind.MBOX if several else FolderKind.EML
+        if is_envelope(start) and len(list(islice(entries_in(path, 0, OCTETS_MAX), 2))) > 1:
+            return FolderKind.MBOX
+        return FolderKind.EML
     if not start.removeprefix(BOM).startswith(FROM):
         raise BadMail(
             f"{path} is not an mbox: it does not begin with 'From '",
@@ -204,7 +205,7 @@ def _of_entry(path: Path, entry: MboxEntry, octets_max: int) -> Found | Refused:
         doubtful=entry.doubtful,
     )
     if entry.content is None:
-        return _refused(found, f"larger than {octets_max} bytes", octets=entry.content_octets)
+        return replace(_refused(found, f"larger than {octets_max} bytes"), octets=entry.content_octets)
     return _judged(found)
 
 
@@ -214,7 +215,9 @@ def _judged(found: Found) -> Found | Refused:
         return _refused(found, "it is empty")
     kind = not_a_mail(found.content)
     if kind:
-        mend = "" if found.envelope else kind.mend.format(path=quote(found.name))
+        mend = ""
+        if not found.envelope:  # a file of its own, which can be named
+            mend = kind.mend.format(path=quote(found.name))
         return replace(_refused(found, f"it is {kind.name}"), mend=mend)
     return found
 
@@ -228,13 +231,13 @@ def _without_deleted(item: Found | Refused) -> Found | Refused:
     return item
 
 
-def _refused(found: Found, why: str, octets: int | None = None) -> Refused:
+def _refused(found: Found, why: str) -> Refused:
     return Refused(
         found.key,
         found.name,
         why,
         next_offset=found.next_offset,
-        octets=len(found.content) if octets is None else octets,
+        octets=len(found.content),
         envelope=found.envelope,
         separator_octets=found.separator_octets,
         doubts=found.doubts,
@@ -255,15 +258,21 @@ def _maildir_messages(path: Path, octets_max: int) -> Iterator[Found | Refused]:
     """Files of cur and new in the order of their names, which begin with the time of delivery."""
     keywords = _keywords_of(path)
     names = [name for name in ("cur", "new") if (path / name).is_dir()] or ["new"]
-    inside = [file for name in names for file in (path / name).iterdir()]
-    for file in sorted((file for file in inside if not file.name.startswith(".")), key=lambda one: one.name):
+    listed = []
+    hidden = []
+    for name in names:
+        for file in (path / name).iterdir():
+            if file.name.startswith("."):
+                hidden.append(file)
+            else:
+                listed.append(file)
+    for file in sorted(listed, key=lambda file: file.name):
         unique, *rest = _INFO.split(file.name, maxsplit=1)
         recent = file.parent.name == "new"
         item = _without_deleted(_file(file, unique, octets_max))
         if isinstance(item, Found):
             item = replace(item, info="".join(rest), recent=recent, keywords=keywords)
         yield item
-    hidden = [file for file in inside if file.name.startswith(".")]
     yield from _skipped_files(path, [*hidden, *_in_tmp(path)])
     yield from _skipped_beside(path)
 
@@ -278,7 +287,9 @@ def _keywords_of(maildir: Path) -> tuple[str, ...]:
 
 def _in_tmp(maildir: Path) -> list[Path]:
     tmp = maildir / "tmp"
-    return list(tmp.iterdir()) if tmp.is_dir() else []
+    if not tmp.is_dir():
+        return []
+    return list(tmp.iterdir())
 
 
 def _skipped_files(maildir: Path, files: Iterable[Path]) -> Iterator[Refused]:
@@ -312,7 +323,9 @@ def _eml_messages(path: Path, octets_max: int) -> Iterator[Found | Refused]:
         if _is_eml(file) or _is_emlx(file):
             yield _file(file, key, octets_max)
         elif _matters(file):
-            mend = _load_next(file, file.stem) if _is_folder(file) else ""
+            mend = ""
+            if _is_folder(file):
+                mend = _load_next(file, file.stem)
             yield Refused(key, str(file), "not an .eml or .emlx file", WhyNotStored.SKIPPED, mend)
 
 
@@ -346,7 +359,9 @@ def _of_apple(path: Path, key: str, octets: bytes, touched_at: float) -> Found |
     except BrokenEmlx as error:
         mend = f"See where the mail is; what is below the first line: tail -n +2 {quote(str(path))} > NEW.eml"
         return Refused(key, str(path), str(error), mend=mend, octets=len(octets))
-    at = touched_at if mail.received_at is None else mail.received_at
+    at = mail.received_at
+    if at is None:
+        at = touched_at
     found = Found(key, str(path), mail.content, touched_at=at, beside_octets=mail.beside_octets, flags=mail.flags)
     if mail.is_deleted:
         return replace(_refused(found, "its mail program has deleted it"), reason=WhyNotStored.DELETED)

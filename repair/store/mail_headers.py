@@ -219,12 +219,20 @@ def gmail_flags(text: str) -> Flags:
     """The flags of a message with these labels, given as the value of its `X-Gmail-Labels` field."""
     labels = gmail_labels(text)
     own = own_labels(labels)
-    system = {_SYSTEM[label] for label in own.values() if label in _SYSTEM}
+    system = set()
+    keywords = set()
+    for label in labels:
+        gmails = own.get(label)
+        if gmails is None:
+            keywords.add(_NO_ATOM.sub("_", label).strip("_")[:_KEYWORD_MAX])
+        elif gmails in _SYSTEM:
+            system.add(_SYSTEM[gmails])
+        elif gmails in _KEYWORDS:
+            keywords.add(_KEYWORDS[gmails])
+    keywords.discard("")
     if GmailLabel.UNREAD not in own.values():
         system.add(SystemFlag.SEEN)
-    users = (_NO_ATOM.sub("_", label).strip("_")[:_KEYWORD_MAX] for label in labels if label not in own)
-    keywords = {_KEYWORDS[label] for label in own.values() if label in _KEYWORDS}
-    return Flags(frozenset(system), frozenset(keywords.union(filter(None, users))))
+    return Flags(frozenset(system), frozenset(keywords))
 
 
 def gmail_labels(text: str) -> list[str]:
@@ -233,8 +241,8 @@ def gmail_labels(text: str) -> list[str]:
         decoded = str(make_header(decode_header(text)))
     except (HeaderParseError, UnicodeError, LookupError, ValueError):
         decoded = text
-    found = (quoted or bare for quoted, bare in _LABEL.findall(decoded))
-    return [label.strip() for label in found if label.strip()]
+    found = ((quoted or bare).strip() for quoted, bare in _LABEL.findall(decoded))
+    return list(filter(None, found))
 
 
 def own_labels(labels: Sequence[str]) -> dict[str, GmailLabel]:
@@ -249,8 +257,7 @@ def own_labels(labels: Sequence[str]) -> dict[str, GmailLabel]:
 
 
 def _among(labels: Iterable[str], names: Mapping[str, GmailLabel]) -> dict[str, GmailLabel]:
-    known = ((label, names.get(_comparable(label))) for label in labels)
-    return {label: own for label, own in known if own}
+    return {label: own for label in labels if (own := names.get(_comparable(label)))}
 
 
 def _comparable(label: str) -> str:
@@ -258,10 +265,15 @@ def _comparable(label: str) -> str:
     return " ".join(normalize("NFC", label).split()).casefold()
 
 
-_BY_NAME: Final = {
-    language: {_comparable(name): label for label, names in labels.items() for name in names.split(";")}
-    for language, labels in _IN_LANGUAGES.items()
-}
+def _by_name(labels: Mapping[GmailLabel, str]) -> dict[str, GmailLabel]:
+    by_name = {}
+    for label, names in labels.items():
+        for name in names.split(";"):
+            by_name[_comparable(name)] = label
+    return by_name
+
+
+_BY_NAME: Final = {language: _by_name(labels) for language, labels in _IN_LANGUAGES.items()}
 
 
 _HEADER_OCTETS_MAX = 2**20
@@ -332,11 +344,15 @@ def internal_date_of(fields: HeaderFields, envelope: bytes, touched_at: float | 
     received = _after_semicolon(_text(fields, "received"))
     sent = _text(fields, "date")
     line = envelope_date(envelope)
-    sources: Iterable[str] = (received, sent, line) if _is_of_a_copy(fields, envelope) else (received, line, sent)
+    sources = [received, line, sent]
+    if _is_of_a_copy(fields, envelope):
+        sources = [received, sent, line]
     dates = (*map(_parsed, sources), _from_seconds(touched_at))
     possible = [date for date in dates if date and _EARLIEST <= date <= now + _AHEAD_MAX]
-    real = [date for date in possible if not _is_placeholder(date)]
-    return next(iter(real or possible), now)
+    for date in possible:
+        if not _is_placeholder(date):
+            return date
+    return next(iter(possible), now)
 
 
 def flags_in_header(fields: HeaderFields, envelope: bytes) -> Flags:
@@ -344,10 +360,17 @@ def flags_in_header(fields: HeaderFields, envelope: bytes) -> Flags:
     status = _text(fields, "status")
     system = _letters(_STATUS, status) | _letters(_X_STATUS, _text(fields, "x-status"))
     user = frozenset(_KEYWORD.findall(_text(fields, "x-keywords")))
-    programs = [flags for flags in (mozilla_flags(fields, envelope), _gmail_flags(fields)) if flags]
+    programs = []
+    if mozillas := mozilla_flags(fields, envelope):
+        programs.append(mozillas)
+    if "x-gmail-labels" in fields:
+        programs.append(gmail_flags(_text(fields, "x-gmail-labels")))
     if not programs and "O" not in status:
         system |= {SystemFlag.RECENT}
-    return Flags(system.union(*(flags.system for flags in programs)), user.union(*(flags.user for flags in programs)))
+    for flags in programs:
+        system |= flags.system
+        user |= flags.user
+    return Flags(system, user)
 
 
 def mozilla_flags(fields: HeaderFields, envelope: bytes) -> Flags | None:
@@ -361,11 +384,6 @@ def mozilla_flags(fields: HeaderFields, envelope: bytes) -> Flags | None:
     return Flags(frozenset(system), _mozilla_keywords(fields, first, second))
 
 
-def _gmail_flags(fields: HeaderFields) -> Flags | None:
-    """Flags from the labels of a Gmail export; None without them."""
-    return gmail_flags(_text(fields, "x-gmail-labels")) if "x-gmail-labels" in fields else None
-
-
 def flags_in_name(info: str, *, recent: bool, keywords: Sequence[str] = ()) -> Flags:
     """Flags from the name of a Maildir's file.
 
@@ -374,11 +392,14 @@ def flags_in_name(info: str, *, recent: bool, keywords: Sequence[str] = ()) -> F
         recent: the file is in `new`.
         keywords: the keywords of the folder's `dovecot-keywords`, in the order of their numbers.
     """
-    system = _letters(_MAILDIR, info) | ({SystemFlag.RECENT} if recent else set())
+    system = _letters(_MAILDIR, info)
+    if recent:
+        system |= {SystemFlag.RECENT}
     numbers = [ord(letter) - ord("a") for letter in info if "a" <= letter <= "z"]
     user = {keywords[number] for number in numbers if number < len(keywords)} - {""}
-    passed = {_PASSED} if "P" in info else set()
-    return Flags(system, frozenset(user | passed))
+    if "P" in info:
+        user.add(_PASSED)
+    return Flags(system, frozenset(user))
 
 
 def is_deleted(fields: HeaderFields, envelope: bytes) -> bool:
@@ -407,7 +428,9 @@ def envelope_date(line: bytes) -> str:
         return text
     month, day, early_year, time, zone, late_year, late_zone = found.groups()
     year = early_year or late_year
-    return f"{day} {month} {year} {time} {late_zone or zone or '+0000'}" if year else text
+    if not year:
+        return text
+    return f"{day} {month} {year} {time} {late_zone or zone or '+0000'}"
 
 
 def _is_of_a_copy(fields: HeaderFields, envelope: bytes) -> bool:
@@ -428,9 +451,12 @@ def _is_mozilla(fields: HeaderFields, envelope: bytes) -> bool:
         return False
     if envelope.removeprefix(BOM).startswith(_MOZILLA_FROM):
         return True
-    names = [name for name in fields if name != _OLDER_FROM]
-    above = names[: next(place for place, name in enumerate(names) if name in _MOZILLA_STATUS)]
-    return all(name in _ABOVE_MOZILLA for name in above)
+    for name in fields:
+        if name in _MOZILLA_STATUS:
+            break
+        if name not in _ABOVE_MOZILLA and name != _OLDER_FROM:
+            return False
+    return True
 
 
 def _mozilla(fields: HeaderFields) -> tuple[int, int]:
@@ -438,11 +464,13 @@ def _mozilla(fields: HeaderFields) -> tuple[int, int]:
 
 
 def _mozilla_keywords(fields: HeaderFields, first: int, second: int) -> frozenset[str]:
-    words = [_MOZILLA_KEYS.get(word.lower(), word) for word in _KEYWORD.findall(_text(fields, "x-mozilla-keys"))]
-    label = second >> _MOZILLA_LABEL_SHIFT & 0x7
-    labels = [f"$Label{label}"] if label else []
-    passed = [_PASSED] if first & _MOZILLA_FORWARDED else []
-    return frozenset((*words, *labels, *passed))
+    words = _KEYWORD.findall(_text(fields, "x-mozilla-keys"))
+    keywords = {_MOZILLA_KEYS.get(word.lower(), word) for word in words}
+    if label := second >> _MOZILLA_LABEL_SHIFT & 0x7:
+        keywords.add(f"$Label{label}")
+    if first & _MOZILLA_FORWARDED:
+        keywords.add(_PASSED)
+    return frozenset(keywords)
 
 
 def _hexadecimal(text: str) -> int:
@@ -466,12 +494,16 @@ def _decoded(octets: bytes) -> str:
 
 
 def _after_semicolon(received: str) -> str:
-    return received.rpartition(";")[2] if ";" in received else ""
+    if ";" not in received:
+        return ""
+    return received.rpartition(";")[2]
 
 
 def _from_seconds(seconds: float | None) -> datetime | None:
+    if seconds is None:
+        return None
     try:
-        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+        return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
         return None
 

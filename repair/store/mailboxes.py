@@ -98,8 +98,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     digits = _DIGITS.findall(lower)
     by_lower = {other.lower(): other for other in known if _DIGITS.findall(other) == digits}
     alike = [other for other in by_lower if get_close_matches(local, [_local(other)], 1, _ALIKE)]
-    found = get_close_matches(lower, alike, n=1, cutoff=_ALIKE)
-    return f"Did you mean '{printable(by_lower[found[0]])}'?" if found else ""
+    for found in get_close_matches(lower, alike, n=1, cutoff=_ALIKE):
+        return f"Did you mean '{printable(by_lower[found])}'?"
+    return ""
 
 
 def _local(name: str) -> str:
@@ -133,12 +134,17 @@ def _wrong_with_mailbox(name: str) -> str:
         (not all(map(str.strip, name.split(DELIMITER))), f"a part between its delimiters '{DELIMITER}' is empty"),
         (len(name) > MAILBOX_MAX, f"it has more than {MAILBOX_MAX} characters"),
     )
-    return next((why for wrong, why in checks if wrong), "")
+    for wrong, why in checks:
+        if wrong:
+            return why
+    return ""
 
 
 def _bad(what: str, text: str, why: str, cleaned: str, wrong: Callable[[str], str]) -> BadName:
     """The refusal, with the cleaned name where that would be accepted."""
-    mend = "" if wrong(cleaned) else f"Did you mean '{printable(cleaned)}'?"
+    mend = ""
+    if not wrong(cleaned):
+        mend = f"Did you mean '{printable(cleaned)}'?"
     return BadName(f"James has no {what} {printable(text)[:_SHOWN]!r}: {why}", mend=mend)
 
 
@@ -160,7 +166,9 @@ class Mailboxes:
             BadName: James cannot know such a name.
         """
         seen = self._path(user_name(user), mailbox_name(name), namespace)
-        return _id_of(seen.row) if seen else None
+        if seen is None:
+            return None
+        return _id_of(seen.row)
 
     def ensure(self, user: str, name: str, namespace: str = PRIVATE) -> MailboxId:
         """The mailbox of that path, created if necessary; what could not be written is completed by another call.
@@ -187,7 +195,7 @@ class Mailboxes:
     def _path(self, user: str, name: str, namespace: str) -> Seen | None:
         read = Read(MAILBOX_PATH, (namespace, user, name), Level.SERIAL, times=True)
         rows = self._retries.call(lambda: self._tables.read(read))
-        return rows[0] if rows else None
+        return next(iter(rows), None)
 
     def _create(self, user: str, name: str, namespace: str) -> Seen:
         """Register the path; a second caller gets the first one's mailbox."""
@@ -309,7 +317,8 @@ class Sequence:
             served = queue.waiting
             queue.waiting = []
         try:
-            count, above = sum(other.count for other in served), max(other.above for other in served)
+            count = sum(other.count for other in served)
+            above = max(other.above for other in served)
             last = self._fetch(mailbox, count, above)
         except BaseException:
             with self._guard:
@@ -335,7 +344,10 @@ class Sequence:
     def _round(self, mailbox: MailboxId, count: int, above: int) -> int | None:
         """One compare-and-set; None where another process was faster, or the outcome is unknown."""
         last = self._known(mailbox)
-        highest = max(last.number if last.own else self._in_use(mailbox, last.number), above)
+        highest = last.number
+        if not last.own:
+            highest = self._in_use(mailbox, last.number)
+        highest = max(highest, above)
         try:
             answer = self._tables.attempt(self._next(mailbox, last.number, highest + count))
         except DoubtfulWrite:
@@ -344,8 +356,11 @@ class Sequence:
         if answer.applied:
             self._remember(mailbox, _Last(highest + count, own=True))
             return highest + count
-        current = answer.current.get(self._column) if answer.current else None
-        self._remember(mailbox, None if current is None else _Last(current, own=False))
+        current = (answer.current or {}).get(self._column)
+        if current is None:
+            self._remember(mailbox, None)
+        else:
+            self._remember(mailbox, _Last(current, own=False))
         return None
 
     def _next(self, mailbox: MailboxId, last: int, new: int) -> PutIfAbsent | ChangeIf:
@@ -357,7 +372,9 @@ class Sequence:
         """The last number that this process knows of; None where it knows none."""
         with self._guard:
             known = self._last.get(mailbox)
-        return known.number if known else None
+        if known is None:
+            return None
+        return known.number
 
     def _known(self, mailbox: MailboxId) -> _Last:
         with self._guard:
@@ -365,7 +382,10 @@ class Sequence:
                 self._last.move_to_end(mailbox)
                 return self._last[mailbox]
         rows = self._retries.call(lambda: self._tables.read(Read(self._table, (mailbox,), Level.SERIAL)))
-        return _Last((rows[0].row.get(self._column) or 0) if rows else 0, own=False)
+        number = 0
+        if rows:
+            number = rows[0].row.get(self._column) or 0
+        return _Last(number, own=False)
 
     def _remember(self, mailbox: MailboxId, last: _Last | None) -> None:
         with self._guard:

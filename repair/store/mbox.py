@@ -131,7 +131,9 @@ def entries_in(path: Path, start: int, octets_max: int) -> Iterator[MboxEntry]:
 def date_text(envelope: bytes) -> str:
     """The date of an envelope line as it is written; empty without one."""
     found = _DATED.fullmatch(_words(envelope))
-    return found["date"] if found else ""
+    if not found:
+        return ""
+    return found["date"]
 
 
 def is_envelope(start: bytes) -> bool:
@@ -193,7 +195,9 @@ class _Window:
         """The number of bytes before the next line that begins with `From `; `last` is the byte before the window."""
         found = self.buffer.find(FROM, self.place)
         while found >= 0:
-            before = self.buffer[found - 1 : found] if found > self.place else last
+            before = last
+            if found > self.place:
+                before = self.buffer[found - 1 : found]
             if before in (b"", b"\n", b"\r"):
                 return found - self.place
             found = self.buffer.find(FROM, found + 1)
@@ -299,7 +303,9 @@ class _Message:
         return window.offset + counted + len(lines)
 
     def entry(self, offset: int, envelope: bytes, next_offset: int) -> MboxEntry:
-        separator = _line_end_of(self.tail) if _ends_empty(self.tail) else b""
+        separator = b""
+        if _ends_empty(self.tail):
+            separator = _line_end_of(self.tail)
         size = self.octets - len(separator)
         content = None
         if size <= self.octets_max:
@@ -333,7 +339,7 @@ def _judged(ahead: bytes, *, after_empty: bool) -> tuple[bool, str]:
     words = _words(line)
     dated = _DATED.fullmatch(words)
     one_word = dated is not None and " " not in (dated["sender"] or "")
-    below_it = below[0] if below else b""
+    below_it = next(iter(below), b"")
     has_field = bool(FIELD.match(below_it)) or below_it.startswith(b">From ")
     if dated and one_word and has_field:
         return True, ""
@@ -344,7 +350,10 @@ def _judged(ahead: bytes, *, after_empty: bool) -> tuple[bool, str]:
     if after_empty and _has_known_field(below[:1]) and _looks_written(words):
         return True, "its date has no known form"
     if after_empty or (dated and one_word):
-        return False, "it has no date of a known form" if not dated else "no header line follows it"
+        why = "no header line follows it"
+        if not dated:
+            why = "it has no date of a known form"
+        return False, why
     return False, ""
 
 
@@ -386,7 +395,9 @@ def _words(line: bytes) -> str:
 def _line_octets(octets: bytes) -> int:
     """The size of the first line with its line end; of all bytes where no line ends in them."""
     found = LINE_END.search(octets)
-    return found.end() if found else len(octets)
+    if not found:
+        return len(octets)
+    return found.end()
 
 
 def _line_end_of(octets: bytes) -> bytes:
@@ -399,7 +410,7 @@ def _line_end_of(octets: bytes) -> bytes:
 def _ends_empty(tail: bytes) -> bool:
     """Whether an empty line, or nothing, ends here: the last bytes of a message, at least two line ends of them."""
     end = _line_end_of(tail)
-    rest = tail.removesuffix(end) if end else tail
+    rest = tail.removesuffix(end)
     return not rest or (bool(end) and rest.endswith((b"\n", b"\r")))
 
 

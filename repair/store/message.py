@@ -61,7 +61,9 @@ def split_mail(content: bytes) -> tuple[bytes, bytes]:
     Lines end in CRLF, LF or CR: old mail programs wrote CR alone.
     """
     found = _EMPTY_LINE.search(content)
-    start = found.end() if found else len(content)
+    if not found:
+        return content, b""
+    start = found.end()
     return content[:start], content[start:]
 
 

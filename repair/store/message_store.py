@@ -13,7 +13,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -81,7 +81,9 @@ class NumbersInUse:
         if last_uid is None:
             return last
         latest = self._highest_modseq(mailbox, max(0, last_uid - LATEST_UIDS))
-        return self._highest_modseq(mailbox, 0) if latest > last else last
+        if latest <= last:
+            return last
+        return self._highest_modseq(mailbox, 0)
 
     def messages_at(self, mailbox: MailboxId, uids: Sequence[int]) -> Mapping[int, MessageId | None]:
         """The messages at these places, by uid; None at a place whose row names no message."""
@@ -233,7 +235,9 @@ class MessageStore:
             seen = self._seen(place)
             with self._looked_at(seen.row):
                 made = self._truth.remove(seen)
-            return self._projected([made])[0] if made else None
+            if made is None:
+                return None
+            return self._projected([made])[0]
 
         return self._rounds(attempt, place)
 
@@ -274,7 +278,9 @@ class MessageStore:
             if made is None:
                 return None
             propagation = Propagation.worst(propagation, *self._projector.project([made]))
-            return _stored(after, propagation) if made.sure else None
+            if not made.sure:
+                return None
+            return _stored(after, propagation)
 
         return self._rounds(attempt, place)
 
@@ -311,8 +317,9 @@ class MessageStore:
     def find(self, mailbox: MailboxId, uid: Uid) -> MessageKey | None:
         """The place of a message by its uid, from the mirror; None where the mirror has none."""
         rows = self._tables.read(Read(self._family.mirror.table, (mailbox, uid)))
-        message_id = rows[0].row.get("messageid") if rows else None
-        return MessageKey(message_id, mailbox, uid) if message_id else None
+        if not rows or not rows[0].row.get("messageid"):
+            return None
+        return MessageKey(rows[0].row["messageid"], mailbox, uid)
 
     def content(self, message_id: MessageId) -> bytes:
         """The bytes of a message.
@@ -320,13 +327,12 @@ class MessageStore:
         Raises:
             UnknownMessage: its content is gone.
         """
-        rows = self._tables.read(Read(self._content.table, (message_id,)))
-        header, body = (rows[0].row.get(name) for name in ("headercontent", "bodycontent")) if rows else (None, None)
-        try:
+        for seen in self._tables.read(Read(self._content.table, (message_id,))):  # one row, or none
+            header = seen.row.get("headercontent")
+            body = seen.row.get("bodycontent")
             if header and body:
-                return self._blobs.get(header, body)
-        except BlobMissing:
-            pass  # reported below
+                with suppress(BlobMissing):  # reported below
+                    return self._blobs.get(header, body)
         raise UnknownMessage(f"message {message_id} has no content")
 
     def _keep_content(self, message_id: MessageId, mail: NewMail) -> BlobIds:
@@ -361,8 +367,7 @@ class MessageStore:
 
     def _projected(self, batch: Sequence[Committed]) -> list[Stored]:
         propagations = self._projector.project(batch)
-        rows = [made.after or (made.before.row if made.before else {}) for made in batch]
-        return [_stored(row, propagation) for row, propagation in zip(rows, propagations, strict=True)]
+        return [_stored(made.row, propagation) for made, propagation in zip(batch, propagations, strict=True)]
 
     def _seen(self, place: MessageKey) -> Seen:
         seen = self._truth.read(place)
@@ -395,7 +400,9 @@ class MessageStore:
             except MailmendError as error:
                 return error
 
-        return [outcome(items[0])] if len(items) == 1 else list(self._pool.map(outcome, items))
+        if len(items) == 1:  # no other thread is needed
+            return [outcome(items[0])]
+        return list(self._pool.map(outcome, items))
 
     def _highest_modseq(self, mailbox: MailboxId, last: int) -> int:
         return self._in_use.highest_modseq(mailbox, last, self._uids.last(mailbox))

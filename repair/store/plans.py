@@ -33,7 +33,9 @@ class Consequence:
 
     @property
     def key(self) -> Key:
-        return self.write.table.key_of(self.write.row) if isinstance(self.write, Put) else self.write.key
+        if isinstance(self.write, Put):
+            return self.write.table.key_of(self.write.row)
+        return self.write.key
 
     def suspect(self, ids: tuple[UUID, ...]) -> Suspect:
         """The suspect to journal when this write failed."""
@@ -57,12 +59,13 @@ def suspects_of(family: Family, row: Row) -> tuple[Suspect, ...]:
     """The projections of a truth row, for a row whose change is uncertain."""
     ids = truth_ids(family, row)
     near: tuple[Mirror | Filter, ...] = (family.mirror, *family.filters)
-    placed = [Suspect(mirror.name, mirror.key_of(row), Verdict.AMEND, ids) for mirror in near]
-    sets = [(union, frozenset(row.get(union.column) or ())) for union in family.unions]
-    gathered = [
-        Suspect(union.name, union.key_of(row), Verdict.AMEND, ids, {union.column: new}) for union, new in sets if new
-    ]
-    return (*placed, *gathered, *(recount.suspect(()) for recount in recounts_for(family, row)))
+    suspects = [Suspect(mirror.name, mirror.key_of(row), Verdict.AMEND, ids) for mirror in near]
+    for union in family.unions:
+        elements = frozenset(row.get(union.column) or ())
+        if elements:
+            suspects.append(Suspect(union.name, union.key_of(row), Verdict.AMEND, ids, {union.column: elements}))
+    suspects += [recount.suspect(()) for recount in recounts_for(family, row)]
+    return tuple(suspects)
 
 
 def writes_for(family: Family, before: Row | None, after: Row | None, stamp: int) -> tuple[Consequence, ...]:
@@ -74,20 +77,32 @@ def writes_for(family: Family, before: Row | None, after: Row | None, stamp: int
         after: the truth row after it, or None for a delete.
         stamp: microseconds; the time of the truth's change.
     """
-    asked = ((projection, projection.write_for(before, after, stamp)) for projection in family.projections)
-    return tuple(Consequence(projection, write) for projection, write in asked if write is not None)
+    demanded = []
+    for projection in family.projections:
+        write = projection.write_for(before, after, stamp)
+        if write is not None:
+            demanded.append(Consequence(projection, write))
+    return tuple(demanded)
 
 
 def counts_for(family: Family, before: Row | None, after: Row | None) -> tuple[Consequence, ...]:
     """What one change of one truth row adds to the counters: no stamp, sent once."""
+    row = after
+    if row is None:
+        row = before
+    if row is None:
+        return ()
     found = []
     for counts in family.counts:
-        plus = counts.deltas_of(after) if after is not None else {}
-        minus = counts.deltas_of(before) if before is not None else {}
-        deltas = {name: plus.get(name, 0) - minus.get(name, 0) for name, _ in counts.counters}
-        row = after if after is not None else before
-        if row is not None and any(deltas.values()):
-            changed = {name: delta for name, delta in deltas.items() if delta}
+        deltas = dict.fromkeys((name for name, _ in counts.counters), 0)
+        if after is not None:
+            for name, number in counts.deltas_of(after).items():
+                deltas[name] += number
+        if before is not None:
+            for name, number in counts.deltas_of(before).items():
+                deltas[name] -= number
+        changed = {name: delta for name, delta in deltas.items() if delta}
+        if changed:
             found.append(Consequence(counts, Count(counts.table, counts.key_of(row), changed)))
     return tuple(found)
 
@@ -109,8 +124,9 @@ def merged_counts(consequences: Iterable[Consequence]) -> tuple[Consequence, ...
             (consequence.projection.name, consequence.key), (consequence.projection, consequence.write.table, Counter())
         )
         total.update(consequence.write.deltas)
-    return tuple(
-        Consequence(projection, Count(table, key, {name: delta for name, delta in total.items() if delta}))
-        for (_, key), (projection, table, total) in sums.items()
-        if any(total.values())
-    )
+    found = []
+    for (_, key), (projection, table, total) in sums.items():
+        deltas = {name: delta for name, delta in total.items() if delta}
+        if deltas:
+            found.append(Consequence(projection, Count(table, key, deltas)))
+    return tuple(found)

@@ -65,16 +65,26 @@ class Projector:
     def project(self, batch: Sequence[Committed]) -> list[Propagation]:
         """Write all consequences; for each change whether all of them succeeded."""
         now = self.clock.micros()
-        # A clock that was set back since then no longer tells how old a stamp is.
-        fresh = [
-            made for made in batch if made.stamp is not None and made.began <= now < made.began + self.stamp_age_micros
-        ]
-        if len(fresh) == len(batch):
+        fresh = []
+        stale = []
+        for made in batch:
+            # A clock that was set back since then no longer tells how old a stamp is.
+            in_time = made.began <= now < made.began + self.stamp_age_micros
+            if made.stamp is not None and in_time:
+                fresh.append(made)
+            else:
+                stale.append(made)
+        if not stale:
             return self._send(batch)
-        stale = [made for made in batch if made not in fresh]
         late = iter(self._lag(stale, self._due(stale) + self._uncounted(stale), "the stamp could not be read in time"))
         sent = iter(self._send(fresh))
-        return [next(sent) if made in fresh else Propagation.worst(Propagation.LAGS, next(late)) for made in batch]
+        propagations = []
+        for made in batch:
+            if made in fresh:
+                propagations.append(next(sent))
+            else:
+                propagations.append(Propagation.worst(Propagation.LAGS, next(late)))
+        return propagations
 
     def _send(self, batch: Sequence[Committed]) -> list[Propagation]:
         due = self._due(batch)
@@ -82,7 +92,9 @@ class Projector:
         errors = self.retries.write_all(self.tables, [item.consequence.write for item in due], deadline)
         late = [item for item, error in zip(due, errors, strict=True) if error is not None]
         late += self._uncounted(batch)
-        return self._lag(batch, late, _cause(errors)) if late else [Propagation.COMPLETE] * len(batch)
+        if not late:
+            return [Propagation.COMPLETE] * len(batch)
+        return self._lag(batch, late, _cause(errors))
 
     def _due(self, batch: Sequence[Committed]) -> list[Due]:
         return [*self._written(batch), *self._counted(batch)]
@@ -93,42 +105,44 @@ class Projector:
 
     def _written(self, batch: Sequence[Committed]) -> list[Due]:
         """Consequences of the current row, which may be a later writer's: its state under its stamp is right too."""
-        return [
-            Due(write, (place,))
-            for place, made in enumerate(batch)
-            for write in writes_for(self.family, _row(made.before), made.current, made.stamp or 0)
-        ]
+        due = []
+        for place, made in enumerate(batch):
+            writes = writes_for(self.family, _row(made.before), made.current, made.stamp or 0)
+            due += [Due(write, (place,)) for write in writes]
+        return due
 
     def _counted(self, batch: Sequence[Committed]) -> list[Due]:
         """What each change adds to the counters, merged into one count per group."""
-        counts = [
-            (place, count)
-            for place, made in enumerate(batch)
-            if made.sure
-            for count in counts_for(self.family, _row(made.before), made.after)
-        ]
-        merged = merged_counts(consequence for _, consequence in counts)
-        return [
-            Due(consequence, tuple(place for place, part in counts if part.key == consequence.key))
-            for consequence in merged
-        ]
+        counts = []
+        for place, made in enumerate(batch):
+            if made.sure:
+                counts += [(place, count) for count in counts_for(self.family, _row(made.before), made.after)]
+        due = []
+        for consequence in merged_counts(count for _, count in counts):
+            places = tuple(place for place, count in counts if count.key == consequence.key)
+            due.append(Due(consequence, places))
+        return due
 
     def _uncounted(self, batch: Sequence[Committed]) -> list[Due]:
         """Recounts for changes that may be another writer's."""
-        return [
-            Due(recount, (place,))
-            for place, made in enumerate(batch)
-            if not made.sure
-            for recount in recounts_for(self.family, made.after or _row(made.before) or {})
-        ]
+        due = []
+        for place, made in enumerate(batch):
+            if not made.sure:
+                due += [Due(recount, (place,)) for recount in recounts_for(self.family, made.row)]
+        return due
 
     def _lag(self, batch: Sequence[Committed], late: Sequence[Due], cause: str) -> list[Propagation]:
         """Journal what is late, each place once, with the truth ids of all changes of the batch."""
-        rows = [batch[due.of[0]].after or _row(batch[due.of[0]].before) or {} for due in late]
-        suspects = (due.consequence.suspect(truth_ids(self.family, row)) for due, row in zip(late, rows, strict=True))
+        suspects = []
+        propagations = [Propagation.COMPLETE] * len(batch)
+        for due in late:
+            ids = truth_ids(self.family, batch[due.of[0]].row)
+            suspects.append(due.consequence.suspect(ids))
         propagation = self._journalled(tuple(merged(suspects)), cause)
-        lagging = {place for due in late for place in due.of}
-        return [propagation if place in lagging else Propagation.COMPLETE for place in range(len(batch))]
+        for due in late:
+            for place in due.of:
+                propagations[place] = propagation
+        return propagations
 
     def _journalled(self, suspects: Sequence[Suspect], cause: str) -> Propagation:
         try:
@@ -139,8 +153,13 @@ class Projector:
 
 
 def _row(seen: Seen | None) -> Row | None:
-    return seen.row if seen else None
+    if seen is None:
+        return None
+    return seen.row
 
 
 def _cause(errors: Sequence[MailmendError | None]) -> str:
-    return next((error.what for error in errors if error), "it is unknown which process made the change")
+    for error in errors:
+        if error:
+            return error.what
+    return "it is unknown which process made the change"

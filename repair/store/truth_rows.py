@@ -78,7 +78,8 @@ def copied_row(row: Row, position: Position) -> Row:
         "save_date": position.saved_at,
         SystemFlag.RECENT.value: True,
     }
-    return {**row, **{name: value for name, value in changed.items() if name in row}}
+    known = {name: value for name, value in changed.items() if name in row}
+    return {**row, **known}
 
 
 def renumbered_row(row: Row, uid: Uid) -> Row:
@@ -94,7 +95,9 @@ def flagged_row(row: Row, change: FlagsChange, modseq: ModSeq) -> Row | None:
     """The truth row after a change of flags, or None where nothing changes."""
     before = flags_of(row)
     after = change.applied_to(before)
-    return None if after == before else {**row, **after.as_row(), "modseq": modseq}
+    if after == before:
+        return None
+    return {**row, **after.as_row(), "modseq": modseq}
 
 
 def insert_of(truth: Table, row: Row) -> PutIfAbsent:
@@ -138,14 +141,17 @@ def guard_of(truth: Table, seen: Row) -> Row:
     modseq = seen.get("modseq")
     if modseq is not None:
         return {"modseq": modseq}
-    names = (column.name for column in truth.regular if not column.is_collection)
-    other = next((name for name in names if seen.get(name) is not None), None)
-    return {"modseq": None} | ({other: seen[other]} if other else {})
+    for column in truth.regular:
+        if not column.is_collection and seen.get(column.name) is not None:
+            return {"modseq": None, column.name: seen[column.name]}
+    return {"modseq": None}
 
 
 def stamp_after(now: int, seen: Seen) -> int:
     """A stamp later than all that was seen: for a delete (docs/design.md, "Write path")."""
-    return now if seen.newest is None else max(now, seen.newest + 1)
+    if seen.newest is None:
+        return now
+    return max(now, seen.newest + 1)
 
 
 def stamp_between(before: Seen | None, floor: int) -> int:
@@ -155,8 +161,12 @@ def stamp_between(before: Seen | None, floor: int) -> int:
         before: the version that a conditional write replaced, None for an insert.
         floor: microseconds; no node's clock was behind it when that write was sent.
     """
-    replaced = before.written_at.get("modseq", before.newest) if before else None
-    return floor if replaced is None else max(floor, replaced + 1)
+    if before is None:
+        return floor
+    replaced = before.written_at.get("modseq", before.newest)
+    if replaced is None:
+        return floor
+    return max(floor, replaced + 1)
 
 
 def _live(table: Table, row: Mapping[str, Any]) -> Row:
@@ -165,7 +175,9 @@ def _live(table: Table, row: Mapping[str, Any]) -> Row:
 
 def _unset_empty(truth: Table, row: Row) -> Row:
     empty = [name for name in truth.collections if not row.get(name)]
-    return {**row, **dict.fromkeys(empty)} if empty else row
+    if not empty:
+        return row
+    return {**row, **dict.fromkeys(empty)}
 
 
 def _differing(table: Table, old: Row, new: Row) -> tuple[dict[str, frozenset[Any]], dict[str, frozenset[Any]]]:
@@ -175,5 +187,8 @@ def _differing(table: Table, old: Row, new: Row) -> tuple[dict[str, frozenset[An
     for name in table.collections:
         was = frozenset(old.get(name) or ())
         is_ = frozenset(new.get(name) or ())
-        add[name], take[name] = is_ - was, was - is_
-    return {name: add[name] for name in add if add[name]}, {name: take[name] for name in take if take[name]}
+        if is_ - was:
+            add[name] = is_ - was
+        if was - is_:
+            take[name] = was - is_
+    return add, take

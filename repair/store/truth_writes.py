@@ -67,7 +67,9 @@ class WriterSettings:
     @property
     def send_micros(self) -> int:
         """How long after a change was begun its writes may be sent; a floor is S old by then."""
-        born = self.skew_seconds if self.stamp is StampSource.FLOOR else 0.0
+        born = 0.0
+        if self.stamp is StampSource.FLOOR:
+            born = self.skew_seconds
         return round((self.stamp_age_seconds - born - self.write_seconds) * MICROS)
 
 
@@ -93,6 +95,15 @@ class Committed:
     stamp: int | None
     began: int
     sure: bool = True
+
+    @property
+    def row(self) -> Row:
+        """The row that this change makes, or deletes."""
+        if self.after:
+            return self.after
+        if self.before:
+            return self.before.row
+        return {}
 
 
 class ConditionalTruth:
@@ -132,7 +143,7 @@ class ConditionalTruth:
 
     def _read(self, table: Table, place: MessageKey, level: Level) -> Seen | None:
         rows = self.retries.call(lambda: self.tables.read(Read(table, place.key, level, times=True)))
-        return rows[0] if rows else None
+        return next(iter(rows), None)
 
     def insert(self, row: Row, *, fresh: bool = False) -> Committed | None:
         """Insert a row; None where the place is taken, or hidden by a deletion from the future.
@@ -157,7 +168,9 @@ class ConditionalTruth:
             answer = self.tables.attempt(guarded_change(self.table, seen.row, after))
         except DoubtfulWrite:
             return self._settle_change(made, self._settled(place))
-        return (self._known(made, shows=True) or self._read_back(made, place)) if answer.applied else None
+        if not answer.applied:
+            return None
+        return self._known(made, shows=True) or self._read_back(made, place)
 
     def remove(self, seen: Seen) -> Committed | None:
         """Delete one row; None where it is no longer as it was seen. The stamp is taken before, later than all seen."""
@@ -166,9 +179,12 @@ class ConditionalTruth:
         try:
             answer = self.tables.attempt(guarded_removal(self.table, seen.row))
         except DoubtfulWrite:
-            gone = self._settled(MessageKey(*self.table.key_of(seen.row))) is None
-            return Committed(seen, None, None, stamp, began, sure=False) if gone else None
-        return Committed(seen, None, None, stamp, began) if answer.applied else None
+            if self._settled(MessageKey(*self.table.key_of(seen.row))) is not None:
+                return None
+            return Committed(seen, None, None, stamp, began, sure=False)
+        if not answer.applied:
+            return None
+        return Committed(seen, None, None, stamp, began)
 
     def _applied(self, write: Conditional, settle: Callable[[], bool]) -> bool:
         try:
@@ -205,13 +221,14 @@ class ConditionalTruth:
         assert made.after is not None
         try:
             version = self._read(self._version_of, place, Level.QUORUM)
-            own = version is not None and version.row["modseq"] == made.after["modseq"]
-            now = version if own else self.read(place)
+            if version is not None and version.row["modseq"] == made.after["modseq"]:
+                return self._stamped(made, Seen(made.after, version.written_at))
+            now = self.read(place)
         except CannotReach:
             return Committed(made.before, made.after, made.current, None, made.began)
         if now is None and made.before is None:
             return None
-        return self._stamped(made, Seen(made.after, now.written_at) if own and now else now)
+        return self._stamped(made, now)
 
     def _stamped(self, made: Committed, now: Seen | None) -> Committed:
         """The change with the current row. A row that is gone now is projected as a delete of what was seen."""
