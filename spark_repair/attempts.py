@@ -9,7 +9,7 @@ import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Final
 
@@ -116,7 +116,9 @@ def read_attempts(source: Source, wanted: AttemptsWanted, progress: Progress) ->
             sf.percentile(sf.when(_is_whole() & sf.col(_ENDED).isNotNull(), lasted), 0.5).alias("lasting"),
         ).collect()
         progress.stage("replay")
-        lasting = None if found["lasting"] is None else int(found["lasting"])
+        lasting = found["lasting"]
+        if lasting is not None:
+            lasting = int(lasting)
         return SparkAttempts(source, kept, found["attempts"], found["incomplete"], lasting)
 
 
@@ -146,7 +148,7 @@ def _replayed(
 ) -> Iterator[pa.RecordBatch]:
     """What becomes of all groups of one task: a row of their sums, and one for each value of a field."""
     sums = ReplaySums()
-    rows = (row for batch in some for row in batch.to_pylist())
+    rows = chain.from_iterable(batch.to_pylist() for batch in some)
     for _, group in groupby(rows, key=itemgetter(_GROUP)):
         sums.replay(map(_attempt_of, group), said, lasting, top)
     values = sums.values

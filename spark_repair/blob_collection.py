@@ -56,7 +56,9 @@ _LINE = "value"
 _NUMBER = "number"
 _MARK = ("queuename", "enqueueid")
 _ID_CHARS_MAX = 1_024
-_NAMES: Final = {False: "own", True: "side_car"}
+_OWN: Final = "own"
+_SIDE_CAR: Final = "side_car"
+_NAMES: Final = {False: _OWN, True: _SIDE_CAR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +70,13 @@ class SparkBlobScanner:
     def first(self, listing: BlobLines | None, sources: Sequence[ReferenceSource], progress: Progress) -> "SparkLook":
         """One aggregation by id, of columns of a fixed width: with texts in it Spark would sort all that was read."""
         with self._look(sources, progress) as look:
-            listed = self._of_tables() if listing is None else look.blobs_in(listing)
+            listed = self._listed(look, listing)
             named = look.references_of(sources, (_KEY, _NEEDED))
             by_key = listed.unionByName(named, allowMissingColumns=True).groupBy(_KEY)
-            found = by_key.agg(_is_whole(), sf.max(_NEEDED).alias(_NEEDED), *(_counted(side) for side in (False, True)))
-            count = sum((sf.count(f"{name}.{_THERE}") for name in _NAMES.values()), sf.lit(0))
-            own, side = (sf.col(f"{name}.{_SIZE}") for name in _NAMES.values())
+            found = by_key.agg(_is_whole(), sf.max(_NEEDED).alias(_NEEDED), *map(_counted, _NAMES))
+            count = sf.lit(0) + sf.count(f"{_OWN}.{_THERE}") + sf.count(f"{_SIDE_CAR}.{_THERE}")
+            own = sf.col(f"{_OWN}.{_SIZE}")
+            side = sf.col(f"{_SIDE_CAR}.{_SIZE}")
             judged = look.counted(0, found, count, sf.sum(sf.coalesce(own + side, own, side)))
             look.keep(judged.where(sf.col(_NEEDED).isNull() | (sf.col(_NEEDED) & ~sf.col(_WHOLE))))
             free = look.kept.where(sf.col(_NEEDED).isNull())
@@ -113,13 +116,15 @@ class SparkBlobScanner:
             look.close()
             raise
 
-    def _of_tables(self) -> DataFrame:
-        """Of each id its counts of parts, and its parts; sizes and ages are not among them."""
+    def _listed(self, look: "SparkLook", listing: BlobLines | None) -> DataFrame:
+        """Of each id its counts of parts, and its parts; sizes and ages are only in a listing."""
+        if listing is not None:
+            return look.blobs_in(listing)
         counts = self.source.scan(BLOBS, (_ID, _COUNTED)).withColumn(_PARTS, sf.lit(0))
         parts = self.source.scan(BLOB_PARTS, (_ID,)).withColumn(_PARTS, sf.lit(1))
-        unknown = (sf.lit(None).cast("bigint").alias(name) for name in (_STORED, _SIZE))
+        unknown = sf.lit(None).cast("bigint")
         rows = counts.unionByName(parts, allowMissingColumns=True)
-        return rows.select(*_named(), _COUNTED, _PARTS, *unknown)
+        return rows.select(*_named(), _COUNTED, _PARTS, unknown.alias(_STORED), unknown.alias(_SIZE))
 
 
 @dataclass(slots=True)
@@ -138,11 +143,15 @@ class SparkLook:
 
     @property
     def listed(self) -> int:
-        return int(self._counts[0].get["count"]) if 0 in self._counts else 0
+        if 0 not in self._counts:
+            return 0
+        return int(self._counts[0].get["count"])
 
     @property
     def bytes(self) -> int | None:
-        size: int | None = self._counts[0].get["bytes"] if 0 in self._counts else None
+        if 0 not in self._counts:
+            return None
+        size: int | None = self._counts[0].get["bytes"]
         return size
 
     @property
@@ -156,15 +165,18 @@ class SparkLook:
 
     def unreferenced(self) -> Iterator[ListedBlob]:
         for blob_id, micros, size in self._rows(self.free):
-            yield ListedBlob(BlobId(blob_id), None if micros is None else EPOCH + timedelta(microseconds=micros), size)
+            stored_at = None
+            if micros is not None:
+                stored_at = EPOCH + timedelta(microseconds=micros)
+            yield ListedBlob(BlobId(blob_id), stored_at, size)
 
     def missing_ids(self) -> Iterator[BlobId]:
-        return (BlobId(blob) for blob, *_ in self._rows(self.lacking))
+        for blob_id, *_ in self._rows(self.lacking):
+            yield BlobId(blob_id)
 
     def missing(self) -> Iterator[MissingBlob]:
-        return (
-            MissingBlob(BlobId(blob), self.sources[at], referrer) for blob, at, referrer in self._rows(self.lacking)
-        )
+        for blob_id, source, referrer in self._rows(self.lacking):
+            yield MissingBlob(BlobId(blob_id), self.sources[source], referrer)
 
     def close(self) -> None:
         self._workshop.close()
@@ -180,8 +192,10 @@ class SparkLook:
         self, number: int, rows: DataFrame, count: Expression | None = None, size: Expression | None = None
     ) -> DataFrame:
         self._counts[number] = Observation()
-        count = sf.count(sf.lit(1)) if count is None else count
-        size = sf.lit(None) if size is None else size
+        if count is None:
+            count = sf.count(sf.lit(1))
+        if size is None:
+            size = sf.lit(None)
         return rows.observe(self._counts[number], count.alias("count"), size.alias("bytes"))
 
     def references_of(self, sources: Sequence[ReferenceSource], columns: Sequence[str]) -> DataFrame:
@@ -189,17 +203,18 @@ class SparkLook:
         tables = [self._rows_of(source) for source in sources if isinstance(source, TableReferences)]
         if tables:
             self.source.size_shuffles(tables)
-        found = (self._of(number, source).select(*columns) for number, source in enumerate(sources))
-        return reduce(
-            DataFrame.unionByName, (self.counted(number, frame) for number, frame in enumerate(found, start=1))
-        )
+        counted = []
+        for number, source in enumerate(sources):
+            found = self._of(number, source).select(*columns)
+            counted.append(self.counted(number + 1, found))  # the listing is counted as 0
+        return reduce(DataFrame.unionByName, counted)
 
     def blobs_in(self, lines: BlobLines) -> DataFrame:
         """The blobs of a listing as rows; they have no parts, so none is missing."""
         stored = sf.unix_micros(sf.to_timestamp(sf.col(_LINE)[1])).alias(_STORED)
-        none = (sf.lit(0).alias(name) for name in (_COUNTED, _PARTS))
+        none = sf.lit(0)
         rows = self.lines_of(lines).select(_field(0, _ID), stored, _field(2, _SIZE, "bigint"))
-        return rows.select(*_named(), _STORED, _SIZE, *none)
+        return rows.select(*_named(), _STORED, _SIZE, none.alias(_COUNTED), none.alias(_PARTS))
 
     def lines_of(self, lines: BlobLines) -> DataFrame:
         """The lines as arrays of text. A cluster's executors cannot open a file of this machine."""
@@ -235,8 +250,13 @@ class SparkLook:
             rows = rows.join(marks, list(_MARK), "left")
             needed = sf.col(_NUMBER).isNull()
         types = dict(rows.dtypes)
-        ids = [sf.col(name) if types[name].startswith("array") else sf.array(name) for name in source.columns]
-        every = sf.explode(sf.concat(*(sf.coalesce(column, sf.array().cast("array<string>")) for column in ids)))
+        ids = []
+        for name in source.columns:
+            column = sf.col(name)
+            if not types[name].startswith("array"):
+                column = sf.array(name)
+            ids.append(sf.coalesce(column, sf.array().cast("array<string>")))
+        every = sf.explode(sf.concat(*ids))
         referrer = sf.concat_ws(" ", *(sf.col(name).cast("string") for name in source.keys))
         found = rows.select(every.alias(_KEY), referrer.alias(_REFERRER), needed.alias(_NEEDED))
         return found.where(sf.col(_KEY).isNotNull()).withColumn(_SOURCE, sf.lit(number))
@@ -252,7 +272,10 @@ class SparkLook:
         if frame is None:
             return
         with translated(self.source.contact, self.source.keyspace):
-            yield from frame.collect() if self.few else frame.toLocalIterator()
+            if self.few:
+                yield from frame.collect()
+            else:
+                yield from frame.toLocalIterator()
 
 
 def _named() -> tuple[Expression, ...]:
@@ -267,13 +290,15 @@ def _counted(side: bool) -> Expression:  # noqa: FBT001 - a value, not a switch
     """What the rows of one id tell of its blob, or of its side-car."""
     of = sf.col(_SIDE) == side
     there = sf.max(sf.when(of, of)).alias(_THERE)
-    facts = (sf.max(sf.when(of, sf.col(name))).alias(name) for name in (_STORED, _SIZE))
-    return sf.struct(sf.lit(side).alias(_SIDE), there, *facts).alias(_NAMES[side])
+    stored = sf.max(sf.when(of, sf.col(_STORED))).alias(_STORED)
+    size = sf.max(sf.when(of, sf.col(_SIZE))).alias(_SIZE)
+    return sf.struct(sf.lit(side).alias(_SIDE), there, stored, size).alias(_NAMES[side])
 
 
 def _is_whole() -> Expression:
     """Of each id: as many parts as were counted; of two counts the first, as in James."""
-    parts, counted = (sf.when(~sf.col(_SIDE), sf.col(name)) for name in (_PARTS, _COUNTED))
+    parts = sf.when(~sf.col(_SIDE), sf.col(_PARTS))
+    counted = sf.when(~sf.col(_SIDE), sf.col(_COUNTED))
     return sf.coalesce(sf.sum(parts) >= sf.min(counted), sf.lit(False)).alias(_WHOLE)  # noqa: FBT003 - a literal of SQL
 
 

@@ -56,24 +56,35 @@ class ThrottledPlace:
     @property
     def batch_rows(self) -> int:
         """The rows of a batch: at most the rows of one second at the limit, a batch is read before the wait."""
-        return BATCH_ROWS if self.limit is None else max(1, min(BATCH_ROWS, self.limit // self.workers))
+        if self.limit is None:
+            return BATCH_ROWS
+        return max(1, min(BATCH_ROWS, self.limit // self.workers))
 
     def pace(self, clock: Clock) -> Pace:
         """The pace of this worker process; all its tasks of one run share a throttle."""
         known = (self.contact, self.keyspace, self.run)
         if known not in _throttles:
             cluster = open_here(self.contact)
-            read = SmallRead(cluster.keyspace(self.keyspace), self.table, clock, self.level) if self.table else None
-            heard = RunLimits(cluster.keyspace(self.ledger), clock) if self.ledger and self.run else None
-            _throttles[known] = Throttle(clock, self.limit, read, None, heard, self.run, self.workers)
+            read = None
+            if self.table:
+                read = SmallRead(cluster.keyspace(self.keyspace), self.table, clock, self.level)
+            limits = None
+            if self.ledger and self.run:
+                limits = RunLimits(cluster.keyspace(self.ledger), clock)
+            _throttles[known] = Throttle(clock, self.limit, read, None, limits, self.run, self.workers)
         return Pace(None, clock, _throttles[known])
 
 
 def place_of(throttle: Throttle, contact: Contact, keyspace: str, workers: int) -> ThrottledPlace:
     """The same settings for workers, from the throttle of the run in the driver."""
-    read = throttle.read if isinstance(throttle.read, SmallRead) else None
-    table, level = (read.table, read.level) if read else (None, Level.LOCAL_QUORUM)
-    ledger = throttle.limits.keyspace if throttle.limits else None
+    table = None
+    level = Level.LOCAL_QUORUM
+    if isinstance(throttle.read, SmallRead):
+        table = throttle.read.table
+        level = throttle.read.level
+    ledger = None
+    if throttle.limits:
+        ledger = throttle.limits.keyspace
     return ThrottledPlace(contact, keyspace, table, level, throttle.limit, ledger, throttle.run, workers)
 
 

@@ -72,7 +72,10 @@ def failure_of(text: str, contact: Contact, keyspace: str) -> MailmendError:  # 
     if _NO_KEYSPACE.search(text):
         return UnknownKeyspace(keyspace)
     if found := _NO_TABLE.search(text) or _NO_COLUMN.search(text):
-        return SchemaMismatch(keyspace, (found[found.lastindex] if found.lastindex else "a table",))
+        lacking = "a table"
+        if found.lastindex:
+            lacking = found[found.lastindex]
+        return SchemaMismatch(keyspace, (lacking,))
     if _DENIED.search(text):
         return permission_lacking(text, f"read {keyspace} with Spark") or AccessDenied(
             f"the cluster at {contact.address} refused Spark", mend="Check the user name, password and permissions."
@@ -91,19 +94,31 @@ def failure_of(text: str, contact: Contact, keyspace: str) -> MailmendError:  # 
 def _of_executor(name: str, what: str) -> MailmendError:
     """CannotReach for our error of that kind in a task, else MailmendError: the class decides the exit code."""
     kind = getattr(errors, name, MailmendError)
-    return CannotReach(what, mend=_MEND_NODES) if issubclass(kind, CannotReach) else MailmendError(what)
+    if issubclass(kind, CannotReach):
+        return CannotReach(what, mend=_MEND_NODES)
+    return MailmendError(what)
 
 
 def _text_of(error: Exception) -> str:
     """The error's full text with its causes; a Java error gives it only when asked."""
     java = getattr(error, "java_exception", None)
-    return f"{error}\n{java}" if java is not None else str(error)
+    if java is None:
+        return str(error)
+    return f"{error}\n{java}"
 
 
 def _first_sentence(text: str) -> str:
     """The last `Caused by` line, else the first line; 300 characters at most, no Java call."""
     noise = ("at ", "...", "An error occurred while calling")
-    lines = [line.strip().removeprefix(": ") for line in text.splitlines() if not line.strip().startswith(noise)]
-    lines = [line for line in lines if line]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return (causes or lines or ["it gave no reason"])[-1 if causes else 0][:300]
+    lines = []
+    causes = []
+    for line in text.splitlines():
+        sentence = line.strip().removeprefix(": ")
+        if not sentence or line.strip().startswith(noise):
+            continue
+        lines.append(sentence)
+        if sentence.startswith("Caused by: "):
+            causes.append(sentence.removeprefix("Caused by: "))
+    if causes:
+        return causes[-1][:300]
+    return next(iter(lines), "it gave no reason")[:300]

@@ -21,6 +21,7 @@ from pyspark.sql import functions as sf
 from mailmend.cql.driver.contact import Contact
 from mailmend.cql.memory import MemoryTables
 from mailmend.cql.rows import decode
+from mailmend.model.ports import Tables
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
 from mailmend.model.projections.projection import Projection
@@ -67,13 +68,18 @@ class Workplace:
 
     @property
     def projections(self) -> dict[str, Projection]:
-        return {projection.name: projection for family in self.families for projection in family.projections}
+        projections: dict[str, Projection] = {}
+        for family in self.families:
+            projections |= {projection.name: projection for projection in family.projections}
+        return projections
 
 
 def revisited(suspects: DataFrame, number: int, place: Workplace) -> DataFrame:
     """One finding, as text, for each row-wise suspect; kept on the executors' disks, so that no fix runs twice."""
     counters = [count.name for family in place.families for count in family.counts]
-    row_wise = suspects.where(~sf.col(PROJECTION).isin(counters)) if counters else suspects
+    row_wise = suspects
+    if counters:
+        row_wise = suspects.where(~sf.col(PROJECTION).isin(counters))
     tasks = tasks_for(number, place.workers)
     side_by_side = row_wise.repartitionByRange(tasks, sf.get(KEY, sf.lit(0)), sf.get(KEY, sf.lit(1)))
 
@@ -94,12 +100,16 @@ def tasks_for(suspects: int, workers: int) -> int:
 
 
 def findings_of(place: Workplace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    projections = place.projections
-    rows = (row for batch in batches for row in batch.to_pylist())
-    suspects = (suspect_of(row, projections) for row in rows)
-    lines = (finding_text(finding) for finding in _fixer(place).revisit(suspects))
+    suspects = _suspects_in(batches, place.projections)
+    lines = map(finding_text, _fixer(place).revisit(suspects))
     while some := list(islice(lines, _FINDINGS_PER_BATCH)):
         yield pa.RecordBatch.from_arrays([pa.array(some, pa.string())], schema=_SCHEMA)
+
+
+def _suspects_in(batches: Iterable[pa.RecordBatch], projections: Mapping[str, Projection]) -> Iterator[Suspect]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield suspect_of(row, projections)
 
 
 def _fixer(place: Workplace, throttle: Throttle | None = None) -> Fixer:
@@ -108,7 +118,9 @@ def _fixer(place: Workplace, throttle: Throttle | None = None) -> Fixer:
     pace = Pace(share(place.policy.rows_per_second, place.workers), clock, throttle)
     if throttle is None and place.throttled:
         pace = place.throttled.pace(clock)
-    tables = pace.over(cluster.keyspace(place.ledger)) if place.ledger else MemoryTables(clock.micros)
+    tables: Tables = MemoryTables(clock.micros)
+    if place.ledger:
+        tables = pace.over(cluster.keyspace(place.ledger))
     journal = Ledger(tables, clock, place.keep)
     breaker = _breakers.setdefault((place.contact, place.keyspace, place.policy), Breaker())
     mail = pace.over(cluster.keyspace(place.keyspace))
@@ -119,7 +131,7 @@ def suspect_of(row: Mapping[str, Any], projections: Mapping[str, Projection]) ->
     projection = projections[row[PROJECTION]]
     columns = projection.table.key
     key = tuple(decode(column.type, text) for column, text in zip(columns, row[KEY], strict=True))
-    ids = tuple(UUID(text) for text in row[TRUTH_IDS])
+    ids = tuple(map(UUID, row[TRUTH_IDS]))
     return Suspect(projection.name, key, Verdict(row[VERDICT]), ids, _wanted(projection, row[WANTED]))
 
 
@@ -131,12 +143,17 @@ def _wanted(projection: Projection, text: str | None) -> dict[str, Any]:
 
 
 def finding_text(finding: Finding) -> str:
-    result = finding.result.value if finding.result else None
+    result = None
+    if finding.result:
+        result = finding.result.value
     ended = [finding.error, finding.due, finding.unreached, finding.untried]
     return json.dumps([image_text(finding), result, *ended])
 
 
 def finding_from(text: str) -> Finding:
-    image, result, error, due, unreached, untried = json.loads(text)
-    seen = image_from(image, result=Verdict(result) if result else None, error=error)
+    image, name, error, due, unreached, untried = json.loads(text)
+    result = None
+    if name:
+        result = Verdict(name)
+    seen = image_from(image, result=result, error=error)
     return replace(seen, due=due, unreached=unreached, untried=untried)

@@ -36,7 +36,9 @@ _LOG: Final = _Log()
 def note_log(file: Path) -> None:
     """Remember the log of the Java process that is about to be launched."""
     _LOG.file = file
-    _LOG.begins_at = file.stat().st_size if file.exists() else 0
+    _LOG.begins_at = 0
+    if file.exists():
+        _LOG.begins_at = file.stat().st_size
 
 
 def java_process() -> "Popen[bytes] | None":
@@ -58,18 +60,25 @@ def has_ended(seconds_max: float = 0.0) -> bool:
 
 def came_of_lost_java(error: Exception) -> bool:
     """Whether an error came of a Java process that ended, whose sockets close before the process has ended."""
-    broken = isinstance(error, Py4JError | ConnectionError | EOFError) and not isinstance(error, Py4JJavaError)
-    return has_ended(_END_SECONDS_MAX if broken else 0.0)
+    if isinstance(error, Py4JError | ConnectionError | EOFError) and not isinstance(error, Py4JJavaError):
+        return has_ended(_END_SECONDS_MAX)
+    return has_ended()
 
 
 def java_ended() -> SparkFailed:
     """The error for a Java process that ended: by which signal, its last lines, its log, and what to do."""
     process = java_process()
-    code = process.poll() if process and has_ended(_END_SECONDS_MAX) else None
-    how = f" ({_signal_name(-code)})" if code is not None and code < 0 else ""
-    lines = _last_lines()
-    said = f"; its last lines: {' | '.join(lines)}" if lines else ""
-    place = str(_LOG.file) if _LOG.file else "the output of spark-submit"
+    how = ""
+    if process and has_ended(_END_SECONDS_MAX):
+        code = process.poll()
+        if code is not None and code < 0:
+            how = f" ({_signal_name(-code)})"
+    said = ""
+    if lines := _last_lines():
+        said = f"; its last lines: {' | '.join(lines)}"
+    place = "the output of spark-submit"
+    if _LOG.file:
+        place = str(_LOG.file)
     return SparkFailed(
         f"Spark failed: its Java process ended{how}{said}",
         mend=f"Its log says more: {place}. The same command goes on: what is staged (--staging) is not read again.",

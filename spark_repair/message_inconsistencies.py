@@ -174,7 +174,10 @@ class SparkDetection(Detection):
     def generators_behind(self) -> list[BehindGenerator]:
         contact = contact_of_executors(self._engine.session, self._engine.contact)
         place = (contact, self._engine.keyspace)
-        return [behind for found in self._found for behind in confirmed(*place, found.family, found.numbers)]
+        behind = []
+        for found in self._found:
+            behind += confirmed(*place, found.family, found.numbers)
+        return behind
 
     def _streamed(self, found: _Found, frame: DataFrame) -> Iterator[Suspect]:
         projections = {projection.name: projection for projection in found.family.projections}
@@ -202,15 +205,21 @@ class SparkDetection(Detection):
         engine = self._engine
         contact = contact_of_executors(engine.session, engine.contact)
         workers = tasks_at_once(engine.session)
+        ledger = None
+        if policy.run:
+            ledger = engine.ledger
+        throttled_place = None
+        if engine.throttle:
+            throttled_place = place_of(engine.throttle, contact, engine.keyspace, workers)
         return fixing.Workplace(
             contact=contact,
             keyspace=engine.keyspace,
-            ledger=engine.ledger if policy.run else None,
+            ledger=ledger,
             keep=engine.keep,
             families=self._settings.families,
             policy=policy,
             workers=workers,
-            throttled=place_of(engine.throttle, contact, engine.keyspace, workers) if engine.throttle else None,
+            throttled=throttled_place,
         )
 
     def _findings(self, findings: DataFrame, number: int, progress: Progress) -> Iterator[Finding]:
@@ -272,7 +281,9 @@ class _FamilyCheck:
         rows = self.tables.scan(self.family.truth.spelling)
         truth = self._hold(truth_frame(self.family, rows, accept_torn=self.accept_torn), StorageLevel.MEMORY_AND_DISK)
         leaks, truth = self._content_suspects(truth)
-        wrong = {place: self._wrong(place, projections, truth) for place, projections in _by_place(self.family).items()}
+        wrong = {}
+        for place, projections in _by_place(self.family).items():
+            wrong[place] = self._wrong(place, projections, truth)
         groups = [self._hold(suspect, StorageLevel.DISK_ONLY) for suspect in self._group_suspects(truth)]
         return _Suspicious(self.family, truth, wrong, (*leaks, *groups))
 
@@ -283,14 +294,15 @@ class _FamilyCheck:
         alone = native.contents(content, truth, self.tables.scan(content.name))
         alone = self._hold(alone, StorageLevel.MEMORY_AND_DISK)
         lost = native.lost(alone)
-        marked = native.mark_lost(self.family, truth, lost) if lost.count() else truth
-        return [native.content_suspects(content, alone)], marked
+        if lost.count():
+            truth = native.mark_lost(self.family, truth, lost)
+        return [native.content_suspects(content, alone)], truth
 
     def _wrong(self, place: tuple[str, ...], projections: Sequence[Mirror | Filter], truth: DataFrame) -> DataFrame:
-        placed = [
-            native.placed_frame(self.family, projection, self.tables.scan(projection.name))
-            for projection in projections
-        ]
+        placed = []
+        for projection in projections:
+            rows = self.tables.scan(projection.name)
+            placed.append(native.placed_frame(self.family, projection, rows))
         known = native.places(place, truth, placed)
         return self._hold(native.place_suspects(self.family, projections, known), StorageLevel.DISK_ONLY)
 

@@ -80,8 +80,10 @@ def share_of_tasks(session: SparkSession, steps: int) -> StepCount:
     tracker = session.sparkContext.statusTracker()
 
     def measure() -> int:
-        stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
-        largest = max((stage for stage in stages if stage), key=lambda stage: stage.numTasks, default=None)
-        return steps * largest.numCompletedTasks // largest.numTasks if largest else 0
+        stages = filter(None, map(tracker.getStageInfo, tracker.getActiveStageIds()))
+        largest = max(stages, key=lambda stage: stage.numTasks, default=None)
+        if largest is None:
+            return 0
+        return steps * largest.numCompletedTasks // largest.numTasks
 
     return measure

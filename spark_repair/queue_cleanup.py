@@ -143,26 +143,26 @@ def _visited(some: Iterable[pa.RecordBatch], wanted: MarksWanted, remover: _Remo
     marks = _going(some, wanted)
     gone: defaultdict[QueueName, MarksGone] = defaultdict(MarksGone)
     if remover is None:
-        gone.update({queue: MarksGone(number) for queue, number in Counter(queue for queue, _ in marks).items()})
+        for queue, number in Counter(queue for queue, _ in marks).items():
+            gone[queue] = MarksGone(number)
     else:
         for part in remover.remove(marks):
             for queue, marks_gone in part.items():
                 gone[queue].add(marks_gone)
-    rows = [
-        {"queue": queue, "gone": marks_gone.marks, "failed": marks_gone.failed, "error": marks_gone.error}
-        for queue, marks_gone in gone.items()
-    ]
+    rows = []
+    for queue, sums in gone.items():
+        row = {"queue": queue, "gone": sums.marks, "failed": sums.failed, "error": sums.error}
+        rows.append(row)
     return pa.RecordBatch.from_pylist(rows, schema=_GONE_SCHEMA)
 
 
 def _going(some: Iterable[pa.RecordBatch], wanted: MarksWanted) -> Iterator[Mark]:
     assert wanted.planned is None, "one process applies a plan"
-    return (
-        Mark(QueueName(row[_QUEUE]), EnqueueId(UUID(row[_MAIL])))
-        for batch in some
-        for row in batch.to_pylist()
-        if goes(wanted, row[_QUEUE], ((place[_SLICE], place[_BUCKET]) for place in row[_PLACES]))
-    )
+    for batch in some:
+        for row in batch.to_pylist():
+            places = ((place[_SLICE], place[_BUCKET]) for place in row[_PLACES])
+            if goes(wanted, row[_QUEUE], places):
+                yield Mark(QueueName(row[_QUEUE]), EnqueueId(UUID(row[_MAIL])))
 
 
 def _by_mail(rows: DataFrame, marks: DataFrame) -> DataFrame:
@@ -187,9 +187,13 @@ def _counted(
     by_partition = placed.groupBy(_QUEUE, "place").agg(sf.count("*"), sf.sum(_MARKED)).collect()
     orphan = sf.when(sf.size(_PLACES) == 0, one).otherwise(0)
     by_queue = mails.groupBy(_QUEUE).agg(sf.sum(one), sf.sum(orphan)).collect()
-    partitions = {
-        QueuePartition.at_millis(queue, place[_SLICE], place[_BUCKET]): RowCounts(*counts)
-        for queue, place, *counts in by_partition
-    }
-    marks = {QueueName(queue): found for queue, found, _ in by_queue}
-    return partitions, marks, {QueueName(queue): orphans for queue, _, orphans in by_queue}
+    partitions = {}
+    for queue, place, *counts in by_partition:
+        partition = QueuePartition.at_millis(queue, place[_SLICE], place[_BUCKET])
+        partitions[partition] = RowCounts(*counts)
+    marks = {}
+    orphan_marks = {}
+    for queue, found, orphans in by_queue:
+        marks[QueueName(queue)] = found
+        orphan_marks[QueueName(queue)] = orphans
+    return partitions, marks, orphan_marks

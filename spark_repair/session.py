@@ -291,7 +291,10 @@ def _reason(error: Exception) -> str:
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
     if any("stopped SparkContext" in line for line in lines):
         return "no master answers there, or it ended our application"
-    return next((line for line in lines if not line.startswith("An error occurred while")), type(error).__name__)
+    for line in lines:
+        if not line.startswith("An error occurred while"):
+            return line
+    return type(error).__name__
 
 
 def _start_failure(settings: SparkSettings, error: Exception) -> SparkUnreachable:

@@ -43,8 +43,10 @@ def canonical(column: Column, sources: Mapping[str, str]) -> Expression:
     """
     cell = cell_of(sources[column.name])
     match column.canonical:
+        case Canonical.PLAIN if column.type in ("int", "bigint", "smallint", "tinyint"):
+            return cell.cast("long")
         case Canonical.PLAIN:
-            return cell.cast("long") if column.type in ("int", "bigint", "smallint", "tinyint") else cell
+            return cell
         case Canonical.FLAG:
             return sf.coalesce(cell, sf.lit(False))  # noqa: FBT003 - a literal of SQL
         case Canonical.SET:
@@ -65,14 +67,21 @@ def fingerprints(columns: Sequence[Column], sources: Mapping[str, str]) -> tuple
     Spark's hash passes over nulls and runs the elements of arrays together, so which cells are null and how long
     each set is are hashed first; the flags travel as bits of the same number.
     """
-    forms = {column.name: canonical(column, sources) for column in columns}
-    flags = [forms[column.name] for column in columns if column.canonical is Canonical.FLAG]
-    sets = [forms[column.name] for column in columns if column.canonical is Canonical.SET]
-    plain = [forms[column.name] for column in columns if column.canonical is not Canonical.FLAG]
+    flags = []
+    sizes = []
+    plain = []
+    for column in columns:
+        form = canonical(column, sources)
+        if column.canonical is Canonical.FLAG:
+            flags.append(form)
+        else:
+            plain.append(form)
+        if column.canonical is Canonical.SET:
+            sizes.append(sf.size(form))
     shape = bits_of([*flags, *(form.isNull() for form in plain)])
-    cells = [shape, *(sf.size(form) for form in sets), *plain]
-    one, two = (sf.xxhash64(sf.lit(seed), *cells) for seed in _SEEDS)
-    return one, two
+    cells = [shape, *sizes, *plain]
+    first_seed, second_seed = _SEEDS
+    return sf.xxhash64(sf.lit(first_seed), *cells), sf.xxhash64(sf.lit(second_seed), *cells)
 
 
 def bits_of(expressions: Iterable[Expression]) -> Expression:
@@ -128,15 +137,18 @@ def truth_frame(family: Family, rows: DataFrame, *, accept_torn: bool) -> DataFr
     """The compact truth: the columns of keys, the sets for unions, bits and fingerprint."""
     mirror = family.mirror
     kept = {column.name for column in family.truth.partition} | {union.column for union in family.unions}
-    kept |= {theirs for projection in family.projections for _, theirs in projection.key}
+    for projection in family.projections:
+        kept |= {theirs for _, theirs in projection.key}
     if any(counts.generators for counts in family.counts):
         kept.add("modseq")
-    torn = [sf.lit(False)] if accept_torn else [_lacks(mirror)]  # noqa: FBT003 - a literal of SQL
+    torn = sf.lit(False)  # noqa: FBT003 - a literal of SQL
+    if not accept_torn:
+        torn = _lacks(mirror)
     held = [sf.coalesce(cell_of(when.column), sf.lit(False)) == when.value for when in family.conditions]  # noqa: FBT003
     one, two = fingerprints(mirror.compared, _sources(mirror))
     return rows.select(
         *(cell_of(name) for name in family.truth.names if name in kept and name in rows.columns),
-        bits_of([*torn, sf.lit(False), *held]).alias(BITS),  # noqa: FBT003
+        bits_of([torn, sf.lit(False), *held]).alias(BITS),  # noqa: FBT003
         one.alias(ONE),
         two.alias(TWO),
     )
@@ -153,10 +165,10 @@ def placed_frame(family: Family, projection: Mirror | Filter, rows: DataFrame) -
     """The compact rows of a projection that has one at each place: key, bit, and a fingerprint of what is compared."""
     layout = RowBits(family)
     compared = projection.compared
-    none = sf.lit(0).cast("long")
-    one, two = (
-        (none, none) if compared is None else fingerprints(compared, {column.name: column.name for column in compared})
-    )
+    one = sf.lit(0).cast("long")
+    two = one
+    if compared is not None:
+        one, two = fingerprints(compared, {column.name: column.name for column in compared})
     return rows.select(
         *(cell_of(ours).alias(theirs) for ours, theirs in projection.key),
         sf.lit(0).alias(TRUTHS),
@@ -243,10 +255,11 @@ def place_suspects(family: Family, projections: Sequence[Mirror | Filter], known
     """The places where some projection does not agree, with one verdict column per projection."""
     layout = RowBits(family)
     judged = known
+    differ = []
     for projection in projections:
         judged = judged.withColumn(_verdict_of(projection), _place_verdict(layout, projection))
-    wrong = reduce(or_, (~_agrees(_verdict_of(projection)) for projection in projections))
-    return judged.where(wrong).drop(TRUTHS, BITS, ONE, TWO)
+        differ.append(~_agrees(_verdict_of(projection)))
+    return judged.where(reduce(or_, differ)).drop(TRUTHS, BITS, ONE, TWO)
 
 
 def mirror_only(family: Family, wrong: DataFrame) -> DataFrame:
@@ -257,6 +270,9 @@ def mirror_only(family: Family, wrong: DataFrame) -> DataFrame:
 
 
 def _place_verdict(layout: RowBits, projection: Mirror | Filter) -> Expression:
+    wanted = sf.lit(True)  # noqa: FBT003 - a literal of SQL
+    if projection.when is not None:
+        wanted = bit(layout.holds(projection.when))
     symptoms = {
         "in_truth": cell_of(TRUTHS) > 0,
         "clash": cell_of(TRUTHS) > 1,
@@ -264,7 +280,7 @@ def _place_verdict(layout: RowBits, projection: Mirror | Filter) -> Expression:
         "has_content": ~bit(layout.lost),
         "whole": ~bit(layout.torn),
         "rows_agree": (cell_of(ONE) == 0) & (cell_of(TWO) == 0),
-        "wanted": sf.lit(True) if projection.when is None else bit(layout.holds(projection.when)),  # noqa: FBT003
+        "wanted": wanted,
     }
     return verdict_column(projection.verdicts, symptoms)
 
@@ -290,7 +306,7 @@ def with_truth_ids(place: Sequence[str], wrong: DataFrame, truth: DataFrame, tru
 
 def spread(projections: Sequence[Mirror | Filter], wrong: DataFrame) -> DataFrame:
     """One suspect for each projection that does not agree at a place."""
-    each = sf.array(*(_suspect_of(projection) for projection in projections))
+    each = sf.array(*map(_suspect_of, projections))
     nothing = sf.lit(None).cast("string").alias(WANTED)
     found = wrong.select(sf.inline(each), TRUTH_IDS, nothing)
     return found.where(~_agrees(VERDICT))
@@ -312,10 +328,16 @@ def counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: Data
     names = [theirs for _, theirs in counts.key]
     doubtful = bit(layout.torn) | bit(layout.lost)
     sums = []
+    wanted = []
+    within = []
     for counter, when in counts.counters:
-        one = bit(layout.holds(when)).cast("long") if when else sf.lit(1).cast("long")
+        one = sf.lit(1).cast("long")
+        if when:
+            one = bit(layout.holds(when)).cast("long")
         sums.append(sf.sum(sf.when(doubtful, sf.lit(0)).otherwise(one)).alias(_SURE + counter))
         sums.append(sf.sum(sf.when(doubtful, one).otherwise(sf.lit(0))).alias(_OPEN + counter))
+        wanted.append(_number(_SURE + counter).alias(counter))
+        within.append(_within(counter))
     demanded = truth.groupBy(*names).agg(*sums)
     found = rows.select(
         *(cell_of(ours).alias(theirs) for ours, theirs in counts.key),
@@ -323,9 +345,9 @@ def counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: Data
         sf.lit(True).alias(_FOUND),  # noqa: FBT003 - a literal of SQL
     )
     groups = demanded.join(found, names, "full_outer")
-    wanted = sf.to_json(sf.struct(*(_number(_SURE + counter).alias(counter) for counter, _ in counts.counters)))
-    covered = reduce(and_, (_within(counter) for counter, _ in counts.counters))
-    return _group_suspects(counts, groups, covered, sf.array().cast("array<string>"), wanted)
+    covered = reduce(and_, within)
+    no_ids = sf.array().cast("array<string>")
+    return _group_suspects(counts, groups, covered, no_ids, sf.to_json(sf.struct(*wanted)))
 
 
 def _number(name: str) -> Expression:
@@ -343,7 +365,9 @@ def union_suspects(union: Union, truth: DataFrame, rows: DataFrame, truth_id: st
     names = [theirs for _, theirs in union.key]
     element = "element"
     one_id = "one_id"
-    known = cell_of(truth_id) if truth_id else sf.lit(None).cast("string")
+    known = sf.lit(None).cast("string")
+    if truth_id:
+        known = cell_of(truth_id)
     carried = truth.select(*map(cell_of, names), sf.explode(cell_of(union.column)).alias(element), known.alias(one_id))
     demanded = carried.groupBy(*names, element).agg(sf.min(one_id).alias(one_id))
     groups = rows.select(*(cell_of(ours).alias(theirs) for ours, theirs in union.key), cell_of(union.column))
@@ -370,12 +394,14 @@ def _suspects(
     rows: DataFrame, projection: Projection, verdict: Expression, ids: Expression, wanted: Expression | None = None
 ) -> DataFrame:
     """Suspects in their common columns; keys are text, in the order of the projection's primary key."""
+    if wanted is None:
+        wanted = sf.lit(None).cast("string")
     return rows.select(
         sf.lit(projection.name).alias(PROJECTION),
         verdict.alias(VERDICT),
         _key(projection).alias(KEY),
         ids.alias(TRUTH_IDS),
-        (sf.lit(None).cast("string") if wanted is None else wanted).alias(WANTED),
+        wanted.alias(WANTED),
     )
 
 
