@@ -13,7 +13,7 @@ from mailmend.admin.frame.owners import Owner
 from mailmend.admin.frame.values import counts_json, instant_text, plain, printable
 from mailmend.model.catalog.mail import MESSAGES, PATHS, PROJECTIONS
 from mailmend.model.instants import MICROS
-from mailmend.model.projections.findings import ComparedColumn, compared
+from mailmend.model.projections.findings import ComparedColumn, Comparison, compared
 from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import MENDABLE, NEEDS_SCAN, Verdict
 from mailmend.model.texts import keyspace_option
@@ -24,23 +24,22 @@ _PERSONAL: Final = frozenset({"mailboxbase.user", "name", "user", "mailboxname"}
 
 
 def affected_json(affected: Affected) -> dict[str, Any]:
-    return {
-        "mailboxes": [
-            {
-                "mailbox": str(mailbox),
-                **({} if affected.anonymous else _named(affected, mailbox)),
-                "findings": counts_json(found.counts),
-                "left": counts_json(found.left),
-            }
-            for mailbox, found in affected.mailboxes.items()
-        ],
-        "in_other_mailboxes": affected.elsewhere,
-    }
+    mailboxes = []
+    for mailbox, found in affected.mailboxes.items():
+        fields: dict[str, Any] = {"mailbox": str(mailbox)}
+        if not affected.anonymous:
+            fields |= _named(affected, mailbox)
+        fields["findings"] = counts_json(found.counts)
+        fields["left"] = counts_json(found.left)
+        mailboxes.append(fields)
+    return {"mailboxes": mailboxes, "in_other_mailboxes": affected.elsewhere}
 
 
 def _named(affected: Affected, mailbox: UUID) -> dict[str, str | None]:
     owner = affected.owners.get(mailbox)
-    return owner._asdict() if owner else {"user": None, "path": None}
+    if owner is None:
+        return {"user": None, "path": None}
+    return owner._asdict()
 
 
 def mailboxes_part(affected: Affected, keyspace: str) -> Iterator[Part]:
@@ -50,19 +49,18 @@ def mailboxes_part(affected: Affected, keyspace: str) -> Iterator[Part]:
     by_user: dict[str, list[UUID]] = {}
     for mailbox in affected.mailboxes:
         by_user.setdefault(_user(affected, mailbox), []).append(mailbox)
-    rows = [
-        (
-            *(() if affected.anonymous else (user, _path(affected, mailbox))),
-            str(mailbox),
-            _counts_text(affected.mailboxes[mailbox].counts),
-            _counts_text(affected.mailboxes[mailbox].left),
-            _command(affected.mailboxes[mailbox].due, keyspace, mailbox),
-        )
-        for user, mailboxes in by_user.items()
-        for mailbox in mailboxes
-    ]
-    names = () if affected.anonymous else ("user", "mailbox")
-    columns = (*names, "mailbox id", "findings", "still so", "next")
+    columns = ["mailbox id", "findings", "still so", "next"]
+    if not affected.anonymous:
+        columns = ["user", "mailbox", *columns]
+    rows = []
+    for user, mailboxes in by_user.items():
+        for mailbox in mailboxes:
+            found = affected.mailboxes[mailbox]
+            command = _command(found.due, keyspace, mailbox)
+            row = [str(mailbox), _counts_text(found.counts), _counts_text(found.left), command]
+            if not affected.anonymous:
+                row = [user, _path(affected, mailbox), *row]
+            rows.append(row)
     yield Grid("Whose mail it is", columns, rows, frozenset({"user", "mailbox", "findings", "still so"}))
     if affected.elsewhere:
         yield f"And {affected.elsewhere:,} findings in other mailboxes."
@@ -75,18 +73,30 @@ def _counts_text(counts: Mapping[Verdict, int]) -> str:
 def _command(due: AbstractSet[Verdict], keyspace: str, mailbox: UUID) -> str:
     if not due:
         return ""
-    scan = " --scan" if due & NEEDS_SCAN else ""
+    scan = ""
+    if due & NEEDS_SCAN:
+        scan = " --scan"
     return f"mailmend repair messages {keyspace_option(keyspace)} --mailbox {mailbox}{scan} --dry-run"
 
 
 def _user(affected: Affected, mailbox: UUID | None) -> str:
-    owner = affected.owners.get(mailbox) if mailbox else None
-    return printable(owner.user) if owner else ""
+    owner = _owner(affected, mailbox)
+    if owner is None:
+        return ""
+    return printable(owner.user)
 
 
 def _path(affected: Affected, mailbox: UUID) -> str:
-    owner = affected.owners.get(mailbox)
-    return printable(owner.path) if owner else "not known"
+    owner = _owner(affected, mailbox)
+    if owner is None:
+        return "not known"
+    return printable(owner.path)
+
+
+def _owner(affected: Affected, mailbox: UUID | None) -> Owner | None:
+    if mailbox is None:
+        return None
+    return affected.owners.get(mailbox)
 
 
 def findings_parts(examples: Sequence[Example], affected: Affected, keyspace: str, *, whole: bool) -> Iterator[Part]:
@@ -99,9 +109,9 @@ def findings_parts(examples: Sequence[Example], affected: Affected, keyspace: st
         whole: every column; else only what differs, where both rows are there.
     """
 
-    def place(one: Example) -> tuple[bool, bool, Owner, str]:
-        owner = affected.owners.get(one.mailbox) if one.mailbox else None
-        return (one.mailbox is None, owner is None, owner or Owner("", ""), str(one.mailbox))
+    def place(example: Example) -> tuple[bool, bool, Owner, str]:
+        owner = _owner(affected, example.mailbox)
+        return (example.mailbox is None, owner is None, owner or Owner("", ""), str(example.mailbox))
 
     if examples:
         yield Heading("Findings, for example")
@@ -115,8 +125,10 @@ def findings_parts(examples: Sequence[Example], affected: Affected, keyspace: st
 def _place_text(affected: Affected, mailbox: UUID | None) -> str:
     if mailbox is None:
         return "Without a mailbox"
-    owner = None if affected.anonymous else affected.owners.get(mailbox)
-    return f"{printable(owner.user)}, {printable(owner.path)} ({mailbox})" if owner else f"Mailbox {mailbox}"
+    owner = affected.owners.get(mailbox)
+    if affected.anonymous or owner is None:
+        return f"Mailbox {mailbox}"
+    return f"{printable(owner.user)}, {printable(owner.path)} ({mailbox})"
 
 
 def _side_by_side(one: Example, keyspace: str, *, anonymous: bool, whole: bool) -> Iterator[Part]:
@@ -128,17 +140,34 @@ def _side_by_side(one: Example, keyspace: str, *, anonymous: bool, whole: bool) 
     found = compared(one.finding, projection)
     both = all(found.present) and any(column.differs for column in found.columns)
     shown = [column for column in found.columns if whole or column.differs or not both]
-    hidden = _PERSONAL if anonymous and one.projection == PATHS.mirror.name else frozenset[str]()
-    lacking = ["no row" if projection.by_row else "not counted"] * (len(found.sides) - 1) + ["no row"]
-    sides = zip(found.sides, found.present, lacking, strict=True)
-    heads = [side if there else f"{side}: {words}" for side, there, words in sides]
+    hidden = frozenset[str]()
+    if anonymous and one.projection == PATHS.mirror.name:
+        hidden = _PERSONAL
+    heads = _heads(found, projection)
     timed = [any(column.written_at[side] is not None for column in shown) for side in range(len(heads))]
-    names = zip(heads, timed, strict=True)
-    columns = ["column", *(name for side, has_times in names for name in (side, "written (UTC)")[: 1 + has_times])]
+    columns = ["column"]
+    for head, has_times in zip(heads, timed, strict=True):
+        columns.append(head)
+        if has_times:
+            columns.append("written (UTC)")
     rows = [_cells(column, timed, left_out=column.name.lower() in hidden) for column in shown]
     yield Grid(title, columns, rows, frozenset(heads), level=4)
     if command := _exact_command(one, keyspace):
         yield f"Next: {command}"
+
+
+def _heads(found: Comparison, projection: Projection) -> list[str]:
+    """The table of each row, and where the row is not there, that it is not."""
+    *_, last = range(len(found.sides))
+    heads = []
+    for side, (table, there) in enumerate(zip(found.sides, found.present, strict=True)):
+        if there:
+            heads.append(table)
+        elif projection.by_row or side == last:
+            heads.append(f"{table}: no row")
+        else:
+            heads.append(f"{table}: not counted")
+    return heads
 
 
 def _rows_are_there(one: Example, projection: Projection) -> bool:
@@ -146,10 +175,19 @@ def _rows_are_there(one: Example, projection: Projection) -> bool:
 
 
 def _cells(column: ComparedColumn, timed: Sequence[bool], *, left_out: bool) -> list[GridCell]:
-    cells: list[GridCell] = [Styled(f"≠ {column.name}", DIFFERS) if column.differs else column.name]
+    cells: list[GridCell] = [column.name]
+    if column.differs:
+        cells = [Styled(f"≠ {column.name}", DIFFERS)]
     for value, micros, has_times in zip(column.values, column.written_at, timed, strict=True):
-        text = LEFT_OUT if left_out and value not in (None, "") else value_text(value)
-        cells += [Styled(text, DIFFERS) if column.differs and text else text, written_text(micros)][: 1 + has_times]
+        text = LEFT_OUT
+        if not left_out or value in (None, ""):
+            text = value_text(value)
+        if column.differs and text:
+            cells.append(Styled(text, DIFFERS))
+        else:
+            cells.append(text)
+        if has_times:
+            cells.append(written_text(micros))
     return cells
 
 
@@ -170,9 +208,9 @@ def value_text(value: Any) -> str:
         case datetime():
             return instant_text(value) or ""
         case set() | frozenset():
-            return "{" + ", ".join(sorted(value_text(element) for element in value)) + "}"
+            return "{" + ", ".join(sorted(map(value_text, value))) + "}"
         case tuple() | list():
-            return "[" + ", ".join(value_text(element) for element in value) + "]"
+            return "[" + ", ".join(map(value_text, value)) + "]"
         case bool():
             return str(value).lower()
         case _:

@@ -82,8 +82,12 @@ def apply(request: ApplyPlanRequest, caller: Caller) -> "MendingResult | BlobsRe
         if request.no_writers or request.yes:
             raise WrongUse("--no-writers and --yes have no effect on a plan of queues or blobs", mend="Leave them out.")
         settings = request.settings
-        for part, named in (("broker", settings.broker or settings.pulsar), ("blobs", settings.blobs)):
-            head.refuse_other(part, named.place if named else "")
+        broker = settings.broker or settings.pulsar
+        for part, named in (("broker", broker), ("blobs", settings.blobs)):
+            place = ""
+            if named:
+                place = named.place
+            head.refuse_other(part, place)
         with open_cluster(settings.connection) as opened:
             if head.kind is PlanKind.QUEUES:
                 _refuse(request, plan, opened, QUEUE_TABLES)
@@ -122,7 +126,9 @@ def _messages(request: ApplyPlanRequest, plan: PlanFile, caller: Caller) -> Mend
             owner=owner_name(),
             options=plan.recorded,
         )
-        keep = None if request.dry_run else request.keep
+        keep: timedelta | None = request.keep
+        if request.dry_run:
+            keep = None
         tools = repair_tools(opened, settings, plan, caller.progress, keep=keep)
         summary = runner.repair(settings, tools, examples.take)
         whose = affected(examples, opened)
@@ -137,7 +143,9 @@ def _runs_of(plan: PlanFile, opened: OpenCluster, keep: timedelta) -> list[Run]:
         PlanRefused: one of them was undone: what it wrote again would be hidden by what the undo removed.
     """
     ledger = opened.existing_ledger(keep)
-    every = ledger.runs(opened.mail.name) if ledger else []
+    if ledger is None:
+        return []
+    every = ledger.runs(opened.mail.name)
     runs = [run for run in every if run.options.get("seal") == plan.seal]
     for run in runs:
         if undo := undo_of(run, every):
@@ -150,7 +158,10 @@ def _runs_of(plan: PlanFile, opened: OpenCluster, keep: timedelta) -> list[Run]:
 
 def undo_of(run: Run, every: Sequence[Run]) -> Run | None:
     """The run that undid a run, and was not undone itself."""
-    return next((other for other in every if other.undoes == run.id and not undo_of(other, every)), None)
+    for other in every:
+        if other.undoes == run.id and not undo_of(other, every):
+            return other
+    return None
 
 
 def _queues(request: ApplyPlanRequest, plan: PlanFile, caller: Caller, opened: OpenCluster) -> MendingResult:

@@ -1,13 +1,16 @@
 """What may refer to the blobs of a keyspace: its tables, messages at the broker, kept mails, unfinished moves."""
 
+import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mailmend.admin.frame.cluster import OpenCluster, state_folder
 from mailmend.admin.frame.settings import BlobsSettings
+from mailmend.admin.frame.whole_files import whole_file
 from mailmend.admin.queue import openers
 from mailmend.admin.queue.move_journal import mails_on_their_way
 from mailmend.admin.queue.removed_mails import read_removed_mails
@@ -24,7 +27,7 @@ from mailmend.mailqueue.collection.references import (
 )
 from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
-from mailmend.mailqueue.rules.blob_ids import AGE_MIN, BlobNaming
+from mailmend.mailqueue.rules.blob_ids import AGE_MIN, BlobNaming, MissingBlob
 from mailmend.model.catalog.queue_tables import queue_tables_of
 from mailmend.model.errors import SourceUnread
 from mailmend.model.ids import QueueName
@@ -135,3 +138,13 @@ def _moving_mails(folder: Path) -> Iterator[Reference]:
     for path, mail in mails_on_their_way(folder):
         blobs = mail.listed.queued.blobs
         yield from (Reference(blob, f"{path.name} {mail.was}") for blob in (blobs.header, blobs.body))
+
+
+@contextmanager
+def lines_of_missing(path: Path | None) -> Iterator[Callable[[MissingBlob], Any]]:
+    """Yields what writes a line for each missing blob; it writes nothing where no file is wanted."""
+    if path is None:
+        yield lambda _: None
+        return
+    with whole_file(path) as stream:
+        yield lambda blob: stream.write(json.dumps(blob._asdict()) + "\n")

@@ -1,14 +1,12 @@
 """`mailmend repair blobs`: what nothing refers to any more goes, what is referred to and missing is named."""
 
-import json
 import shlex
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import Any, Final, cast
 from uuid import UUID
 
 from mailmend.admin.frame.caller import Caller
@@ -37,8 +35,8 @@ from mailmend.admin.frame.plan_files import (
 from mailmend.admin.frame.scan_options import MARGIN, OF_EVERY_SCAN, ScanOptions
 from mailmend.admin.frame.settings import BlobsSettings, ConnectionSettings
 from mailmend.admin.frame.values import IDS_SHOWN, NOTHING_WRITTEN, plain
-from mailmend.admin.frame.whole_files import refuse_unwritable, whole_file
-from mailmend.admin.messages.blob_sources import BlobSources, BlobsWanted, Messages, messages_of
+from mailmend.admin.frame.whole_files import refuse_unwritable
+from mailmend.admin.messages.blob_sources import BlobSources, BlobsWanted, Messages, lines_of_missing, messages_of
 from mailmend.admin.messages.mending import given
 from mailmend.admin.messages.options import (
     BLOBS_WANTED,
@@ -65,7 +63,7 @@ from mailmend.mailqueue.collection.collecting import (
 )
 from mailmend.mailqueue.collection.scan import blob_fields
 from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
-from mailmend.mailqueue.rules.blob_ids import BlobVerdict, CollectionRule, ListedBlob, MissingBlob
+from mailmend.mailqueue.rules.blob_ids import BlobVerdict, CollectionRule, ListedBlob
 from mailmend.model.catalog.ledger import KEEP, KeyspaceLease
 from mailmend.model.catalog.mail import MESSAGE_V3
 from mailmend.model.errors import ExitCode, WrongUse, came_of_interruption
@@ -77,7 +75,7 @@ from mailmend.repair.joins.records import Workshop
 from mailmend.repair.ledger.runs import Ledger, Run, RunKind, RunState
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.runner import close_killed
-from mailmend.repair.mending.throttle import Throttle
+from mailmend.repair.mending.throttle import Throttle, pace_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,19 +133,19 @@ class BlobsResult:
     def left(self) -> Counter[BlobVerdict]:
         """How many blobs of each verdict are still to be collected, or are missing."""
         verdicts = self.found.verdicts
-        return +Counter(
-            {
-                BlobVerdict.COLLECT: verdicts[BlobVerdict.COLLECT] - self.found.removed,
-                BlobVerdict.MISSING: verdicts[BlobVerdict.MISSING],
-            }
-        )
+        left = Counter[BlobVerdict]()
+        left[BlobVerdict.COLLECT] = verdicts[BlobVerdict.COLLECT] - self.found.removed
+        left[BlobVerdict.MISSING] = verdicts[BlobVerdict.MISSING]
+        return +left
 
     @property
     def exit(self) -> ExitCode:
         """Blobs that nothing refers to only take room: they do not fail a check."""
         if self.found.failed:
             return ExitCode.PARTLY_FAILED
-        return ExitCode.DRIFT if self.left[BlobVerdict.MISSING] else ExitCode.FINE
+        if self.left[BlobVerdict.MISSING]:
+            return ExitCode.DRIFT
+        return ExitCode.FINE
 
 
 def repair_blobs(request: BlobsRequest, caller: Caller, opened: OpenCluster | None = None) -> BlobsResult:
@@ -167,7 +165,9 @@ def repair_blobs(request: BlobsRequest, caller: Caller, opened: OpenCluster | No
     for path in (request.removed, request.blobs.missing):
         if path:
             refuse_unwritable(path)
-    with nullcontext(opened) if opened else open_cluster(request.connection) as connected:
+    if opened:
+        return run_async(_with_broker(opened, request, caller))
+    with open_cluster(request.connection) as connected:
         return run_async(_with_broker(connected, request, caller))
 
 
@@ -206,13 +206,17 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, me
     rule = CollectionRule(instant_of(as_of), request.blobs.family, request.blobs.generation, min_age)
     engine = chosen_engine(opened, scan, caller.remark)
     sources = BlobSources(opened, request.blobs, scan.level, messages)
-    ledger = None if request.only_looks else opened.ledger(request.keep)
-    timed = MESSAGE_V3 if request.connection.is_pressed(scan.pace) else None
+    ledger = None
+    if not request.only_looks:
+        ledger = opened.ledger(request.keep)
+    timed = None
+    if request.connection.is_pressed(scan.pace):
+        timed = MESSAGE_V3
     throttle = throttle_of(opened, scan.rows_per_second, timed, scan.level, ledger)
     pace = Pace(scan.rows_per_second, opened.clock, throttle)
     scanner = blob_scanner(opened, engine, scan.level, pace)
     wanted_plan = plan_wanted(request.plan, lambda: _head_of(request, opened, as_of))
-    with _lines_of_missing(request.blobs.missing) as on_missing, wanted_plan as plan:
+    with lines_of_missing(request.blobs.missing) as on_missing, wanted_plan as plan:
         collection = BlobCollection(
             _collectable(store, opened),
             scanner,
@@ -222,7 +226,7 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, me
             caller.progress,
             scan.delay.total_seconds(),
             on_missing,
-            _adder(plan) if plan else None,
+            _adder(plan),
         )
         if ledger is None:
             found = await _carried_out(collection, request)
@@ -230,17 +234,20 @@ async def _looked(opened: OpenCluster, request: BlobsRequest, caller: Caller, me
         else:
             result = await _recorded(opened, request, ledger, collection, as_of=as_of, throttle=throttle)
     seconds = opened.clock.monotonic() - began
-    options = request.approved.head.options if request.approved else _typed_again(request)
-    file = request.approved.file if request.approved else request.plan
-    asked = messages is not None or request.blobs.no_broker
+    if request.approved:
+        options = request.approved.head.options
+        file: Path | None = request.approved.file
+    else:
+        options = _typed_again(request)
+        file = request.plan
     return replace(
         result,
-        broker_asked=asked,
+        broker_asked=messages is not None or request.blobs.no_broker,
         seconds=seconds,
         options=options,
         plan=file,
         stores=request.blobs.typed,
-        pace=throttle.as_json() if throttle else None,
+        pace=pace_of(throttle),
     )
 
 
@@ -258,12 +265,17 @@ async def _carried_out(
     return await collection.apply(request.approved.blobs(), removing)
 
 
-def _adder(plan: PlanWriter) -> Callable[[ListedBlob], None]:
+def _adder(plan: PlanWriter | None) -> Callable[[ListedBlob], None] | None:
+    if plan is None:
+        return None
     return lambda blob: plan.add_line("blobs", BlobVerdict.COLLECT.value, {"blob": blob_fields(blob)})
 
 
 def _head_of(request: BlobsRequest, opened: OpenCluster, as_of: int) -> PlanHead:
     wanted = request.blobs
+    broker = ""
+    if wanted.broker:
+        broker = wanted.broker.place
     policy = {
         **how_to_look(request.scanning, request.margin, as_of),
         **seconds_of(
@@ -277,7 +289,7 @@ def _head_of(request: BlobsRequest, opened: OpenCluster, as_of: int) -> PlanHead
         "references": list(wanted.references),
         "references_file": [str(path.absolute()) for path in wanted.references_file],
         "queues": list(wanted.queues),
-        "broker": wanted.broker.place if wanted.broker else "",
+        "broker": broker,
         "blobs": wanted.store.place,
     }
     tables = opened.identity(live_schema(opened.cluster, opened.mail.name).tables)  # any may refer to blobs
@@ -292,20 +304,9 @@ def _timing(request: BlobsRequest) -> Timing:
 def _collectable(settings: BlobsSettings, opened: OpenCluster) -> CollectableStore:
     tables = openers.tables_of(opened.mail)
     blobs = cast("NamedBlobs", openers.blobs_behind(settings, tables, opened.clock, makes=False))
-    return TablesStore(blobs.store) if isinstance(blobs.store, CassandraStore) else ListedStore(blobs.store)
-
-
-@contextmanager
-def _lines_of_missing(path: Path | None) -> Iterator[Any]:
-    if path is None:
-        yield lambda _: None
-        return
-    with whole_file(path) as stream:
-        yield lambda one: _write_missing(stream, one)
-
-
-def _write_missing(stream: IO[str], one: MissingBlob) -> None:
-    stream.write(json.dumps(one._asdict()) + "\n")
+    if isinstance(blobs.store, CassandraStore):
+        return TablesStore(blobs.store)
+    return ListedStore(blobs.store)
 
 
 async def _recorded(
@@ -328,8 +329,9 @@ async def _recorded(
         "no_broker": wanted.no_broker,
         "only_broker": wanted.only_broker,
         "references": list(wanted.references),
-        **(request.approved.recorded if request.approved else {}),
     }
+    if request.approved:
+        options |= request.approved.recorded
     command = RunKind.BLOBS.value
     with opened.leases().held(KeyspaceLease.BLOBS.of(name), command) as lease:
         close_killed(ledger, name, command, opened.mail)
@@ -340,8 +342,10 @@ async def _recorded(
         result = BlobsResult(name, place, CollectedBlobs(), collection.rule, started.id)
         removing = Removing(RemovedList(path), lease.check)
         found = await _run(ledger, started, _carried_out(collection, request, removing))
-        result = replace(result, found=found, removed_list=path if found.removed else None)
-        ledger.finish(started, summary_of(result) | {"pace": throttle.as_json() if throttle else None})
+        result = replace(result, found=found)
+        if found.removed:
+            result = replace(result, removed_list=path)
+        ledger.finish(started, summary_of(result) | {"pace": pace_of(throttle)})
     return result
 
 
@@ -349,15 +353,20 @@ async def _run(ledger: Ledger, started: Run, work: Awaitable[CollectedBlobs]) ->
     try:
         return await work
     except BaseException as error:
-        state = RunState.INTERRUPTED if came_of_interruption(error) else RunState.FAILED
+        state = RunState.FAILED
+        if came_of_interruption(error):
+            state = RunState.INTERRUPTED
         ledger.finish(started, {}, state)
         raise
 
 
 def summary_of(result: BlobsResult) -> dict[str, Any]:
     """The sums as the ledger keeps them; `fixed` and `left` as for messages."""
+    fixed = {}
+    if result.found.removed:
+        fixed = {BlobVerdict.COLLECT.value: result.found.removed}
     return {
-        "fixed": {BlobVerdict.COLLECT.value: result.found.removed} if result.found.removed else {},
+        "fixed": fixed,
         "left": {kind.value: number for kind, number in result.left.items()},
         "exit": int(result.exit),
     }
@@ -394,13 +403,19 @@ def blobs_document(result: BlobsResult) -> Document:
         "seconds": round(result.seconds, 3),
         "pace": result.pace,
     }
-    page = ("More: mailmend runbook show blob-is-missing",) if found.verdicts[BlobVerdict.MISSING] else ()
-    return Document(json, tuple(_body(result)), result.exit, page)
+    remarks: tuple[str, ...] = ()
+    if found.verdicts[BlobVerdict.MISSING]:
+        remarks = ("More: mailmend runbook show blob-is-missing",)
+    return Document(json, tuple(_body(result)), result.exit, remarks)
 
 
 def _body(result: BlobsResult) -> Iterator[Part]:
     found = result.found
-    rows = [(kind.value, f"{found.verdicts[kind]:,}", MEANINGS[kind]) for kind in BlobVerdict if found.verdicts[kind]]
+    rows = []
+    for verdict in BlobVerdict:
+        number = found.verdicts[verdict]
+        if number:
+            rows.append((verdict.value, f"{number:,}", MEANINGS[verdict]))
     yield f"{found.listed:,} blobs{_size(found.bytes)} in {result.place}."
     read = ", ".join(f"{name} {number:,}" for name, number in found.references.items())
     yield f"References: {read}."
@@ -427,15 +442,20 @@ def _body(result: BlobsResult) -> Iterator[Part]:
 
 
 def _size(size_bytes: int | None) -> str:
-    return "" if size_bytes is None else f" of {size_bytes / MIB:,.1f} MiB"
+    if size_bytes is None:
+        return ""
+    return f" of {size_bytes / MIB:,.1f} MiB"
 
 
 def _next(result: BlobsResult) -> Iterator[str]:
     verdicts = result.found.verdicts
     if result.run is None and verdicts[BlobVerdict.COLLECT] and not result.found.failed:
-        plan = result.plan and shlex.quote(str(result.plan))
-        next_one, words = (f"apply {plan}", result.stores) if plan else ("repair blobs", result.options)
-        yield f"Next: mailmend {next_one} {keyspace_option(result.keyspace)} {words}".rstrip()
+        command = "repair blobs"
+        words = result.options
+        if result.plan:
+            command = f"apply {shlex.quote(str(result.plan))}"
+            words = result.stores
+        yield f"Next: mailmend {command} {keyspace_option(result.keyspace)} {words}".rstrip()
     if verdicts[BlobVerdict.TOO_YOUNG]:
         days = (2 * result.rule.generation) / timedelta(days=1)
         yield f"What is too young goes once its generation and the next are over: {days:g} days at most."

@@ -37,6 +37,7 @@ from mailmend.model.errors import (
     ResultUnwritten,
     WrongUse,
 )
+from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import RepairPolicy
 from mailmend.repair.clock import STAMP_AGE_SECONDS, Timing
 from mailmend.repair.mending import runner
@@ -89,7 +90,9 @@ def _check_both(request: CheckRequest, caller: Caller, opened: OpenCluster) -> M
 
     messages = _find_in_messages(request, caller, opened, queues)
     found = queues()
-    return _with_unseen(messages, found) if isinstance(found, MailmendError) else _joined(messages, found)
+    if isinstance(found, MailmendError):
+        return _with_unseen(messages, found)
+    return _joined(messages, found)
 
 
 def _joined(messages: MendingResult, queues: MendingResult) -> MendingResult:
@@ -119,9 +122,10 @@ def _joined(messages: MendingResult, queues: MendingResult) -> MendingResult:
 
 
 def _with_unseen(messages: MendingResult, error: MailmendError) -> MendingResult:
-    nobody_meant_it = isinstance(error, MissingExtra | AccessDenied)
     one = messages.summary
-    code = ExitCode.FINE if nobody_meant_it else ExitCode.PARTLY_FAILED
+    code = ExitCode.PARTLY_FAILED
+    if isinstance(error, MissingExtra | AccessDenied):  # nobody meant the queues to be looked at
+        code = ExitCode.FINE
     unseen = " ".join(filter(None, (one.unseen, f"The mail queues were not looked at: {error.what}.")))
     return replace(messages, summary=replace(one, unseen=unseen, exit=max(one.exit, code)))
 
@@ -132,7 +136,10 @@ def _find_in_messages(
     """Find drift, without writing anything; `meanwhile` is called once, where lags are waited for."""
     examples = Examples(caller)
     skew = request.clock_skew.total_seconds()
-    bound = opened.bound((MESSAGES,) if request.what == "messages" else FAMILIES, request.without)
+    families: tuple[Family, ...] = FAMILIES
+    if request.what == "messages":
+        families = (MESSAGES,)
+    bound = opened.bound(families, request.without)
     settings = RepairSettings(
         keyspace=opened.mail.name,
         families=bound.families,
@@ -166,7 +173,9 @@ def _find_in_messages(
 
 
 def check_document(result: MendingResult | BlobsResult) -> Document:
-    return blobs_document(result) if isinstance(result, BlobsResult) else document_of(result)
+    if isinstance(result, BlobsResult):
+        return blobs_document(result)
+    return document_of(result)
 
 
 CHECK: Final = Command(

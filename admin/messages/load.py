@@ -71,7 +71,9 @@ def message_blobs(opened: OpenCluster, named: BlobsSettings | None, remark: Call
         looked_in = openers.blobs_behind(settings, tables, opened.clock)
         return [(blob, at) for blob, at in newest if await looked_in.exists(blob)]
 
-    found = run_async(kept()) if newest else []
+    found = []
+    if newest:
+        found = run_async(kept())
     if 2 * len(found) <= len(newest) and newest:
         gone = f"of the {len(newest)} messages of {keyspace} that were looked at, {len(found)} have their content in "
         if named is None:
@@ -80,7 +82,11 @@ def message_blobs(opened: OpenCluster, named: BlobsSettings | None, remark: Call
                 mend=f"{_NAME_STORE}. To use the tables all the same: --blobs cassandra:",
             )
         remark(f"{gone}{settings.address.place}: is it the store that is read for this keyspace?")
-    naming = settings.address.naming or (naming_of(found) if found else BlobNaming(BlobsMode.DEDUPLICATED))
+    naming = settings.address.naming
+    if not naming and found:
+        naming = naming_of(found)
+    if not naming:
+        naming = BlobNaming(BlobsMode.DEDUPLICATED)
     settings = settings._replace(address=replace(settings.address, naming=naming))
     return openers.blobs_behind(settings, tables, opened.clock)
 
@@ -89,8 +95,12 @@ def _newest(opened: OpenCluster) -> list[tuple[BlobId, int]]:
     """Ids of header blobs and when their messages were made, the newest first."""
     columns = ("messageid", "headercontent", "bodycontent")
     rows = opened.mail.scan(Scan(MESSAGE_V3, columns, limit=ROWS_READ))
-    whole = ((micros_of(row["messageid"]), BlobId(row["headercontent"])) for row in rows if all(map(row.get, columns)))
-    return [(blob, at) for at, blob in sorted(whole, reverse=True) if is_blob_id(blob)][:NEWEST]
+    found = []
+    for row in rows:
+        header: str = row.get("headercontent") or ""
+        if all(map(row.get, columns)) and is_blob_id(header):
+            found.append((micros_of(row["messageid"]), BlobId(header)))
+    return [(blob, at) for at, blob in sorted(found, reverse=True)[:NEWEST]]
 
 
 def _refuse_without_tables(opened: OpenCluster, keyspace: str) -> None:
@@ -164,7 +174,9 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
             not_stored.append(refused)
 
     def name_doubt(doubt: Doubt) -> None:
-        read = "begins a message" if doubt.begins else "is part of a message"
+        read = "is part of a message"
+        if doubt.begins:
+            read = "begins a message"
         caller.remark(f"doubtful: {request.path} at byte {doubt.offset}: {doubt.line!r} {read}, but {doubt.why}")
         if len(doubts) < SHOWN_MAX:
             doubts.append(doubt)
@@ -218,11 +230,12 @@ def load_document(result: LoadResult) -> Document:
         (sums.unjournalled, f"{sums.unjournalled:,} of them could not be journalled. {unnoted}"),
     )
     lines = tuple(line for wanted, line in said if wanted)
-    left = [_not_stored_json(refused) for refused in result.not_stored]
+    left = list(map(_not_stored_json, result.not_stored))
     doubts = [fields_json(doubt, "offset", "line", "begins", "why") for doubt in result.doubts]
     json = {"keyspace": keyspace, **asdict(sums), "not_stored": left, "doubts": doubts}
-    incomplete = sums.refused or sums.skipped or sums.unjournalled
-    exit_code = ExitCode.PARTLY_FAILED if incomplete else ExitCode.FINE
+    exit_code = ExitCode.FINE
+    if sums.refused or sums.skipped or sums.unjournalled:
+        exit_code = ExitCode.PARTLY_FAILED
     return Document(json, (*lines, *_load_grids(result)), exit=exit_code)
 
 
@@ -244,7 +257,12 @@ def _load_grids(result: LoadResult) -> Iterator[Grid]:
         rows = [(refused.name, refused.reason.value, refused.why, refused.mend) for refused in result.not_stored]
         yield Grid("Not stored", ("what", "reason", "why", "next"), rows, frozenset({"what", "why", "next"}))
     if result.doubts:
-        lines = [(str(doubt.offset), "yes" if doubt.begins else "no", doubt.line, doubt.why) for doubt in result.doubts]
+        lines = []
+        for doubt in result.doubts:
+            begins = "no"
+            if doubt.begins:
+                begins = "yes"
+            lines.append((str(doubt.offset), begins, doubt.line, doubt.why))
         yield Grid("Doubtful lines", ("byte", "begins a message", "line", "why"), lines, frozenset({"line", "why"}))
 
 

@@ -77,9 +77,14 @@ class CheckedTopics:
 
 def unseen(without: Sequence[str], bound: Bound, of_target: str | None = None) -> str | None:
     """What was not looked at, in a sentence or two; None where everything was."""
-    left = f"Neither compared nor written: {', '.join(without)}." if without else None
-    lost = f"Not looked at: {', '.join(bound.unseen)}." if bound.unseen else None
-    return " ".join(filter(None, (of_target, left, lost))) or None
+    sentences = []
+    if of_target:
+        sentences.append(of_target)
+    if without:
+        sentences.append(f"Neither compared nor written: {', '.join(without)}.")
+    if bound.unseen:
+        sentences.append(f"Not looked at: {', '.join(bound.unseen)}.")
+    return " ".join(sentences) or None
 
 
 _NOT_REPEATED = frozenset(
@@ -107,5 +112,9 @@ def given(request: "ScanOptions | BlobsRequest | BlobsWanted | CleanupRequest", 
         if name in left_out or value == defaults[name]:
             continue
         option = f"--{name.replace('_', '-')}"
-        words += [f"{option} {shlex.quote(text)}" if text else option for text in typed_as(value)]
+        for text in typed_as(value):
+            if text:
+                words.append(f"{option} {shlex.quote(text)}")
+            else:  # a flag
+                words.append(option)
     return " ".join(words)

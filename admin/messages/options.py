@@ -190,17 +190,23 @@ _OWN: Final = (
 def _build(own: Values, others: Values, context: click.Context) -> Any:
     if others.get("what", "blobs") != "blobs":
         return CHECKED_BLOBS.build(own, others, context)
-    broker: BrokerSettings | PulsarSettings | None = None
-    if own["broker"] and not own["no_broker"]:
-        broker = _pulsar(own, context) if is_pulsar(own["broker"]) else broker_of(own, context, lambda _name: None)
-    names = (str(own_option.name) for own_option in _OWN)
     wanted = imported("mailmend.admin.messages.blob_sources:BlobsWanted")
+    named = {str(own_option.name): own[str(own_option.name)] for own_option in _OWN}
     return wanted(
         store=blobs_of(own, context, lambda _name: None),
-        broker=broker,
+        broker=_broker(own, context),
         typed=shlex.join(typed_stores(context)),
-        **{name: own[name] for name in names},
+        **named,
     )
+
+
+def _broker(own: Values, context: click.Context) -> BrokerSettings | PulsarSettings | None:
+    """The broker whose messages may refer to blobs; None where none is looked at."""
+    if not own["broker"] or own["no_broker"]:
+        return None
+    if is_pulsar(own["broker"]):
+        return _pulsar(own, context)
+    return broker_of(own, context, lambda _name: None)
 
 
 def _pulsar(own: Values, context: click.Context) -> PulsarSettings:
@@ -220,7 +226,9 @@ BLOBS_WANTED: Final = Shared("blobs", {"Blobs": (*BLOB_OPTIONS, *_OWN), "Broker"
 def _checked_pulsar(_own: Values, others: Values, context: click.Context) -> PulsarSettings | None:
     given = context.params
     looks = others["what"] in {"queues", "all"} and given["broker"] and not given["no_broker"]
-    return _pulsar(given, context) if looks and is_pulsar(given["broker"]) else None
+    if not looks or not is_pulsar(given["broker"]):
+        return None
+    return _pulsar(given, context)
 
 
 CHECKED_PULSAR: Final = Shared("pulsar", {}, _checked_pulsar)

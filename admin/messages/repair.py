@@ -59,6 +59,7 @@ from mailmend.repair.clock import Timing, take_as_of
 from mailmend.repair.decisions.engines import Engine
 from mailmend.repair.mending import lag_repair, runner
 from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.fix_limit import GoOn
 from mailmend.repair.mending.generators import Generators
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.runner import RepairResult
@@ -128,16 +129,16 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
         if request.plan:
             as_of = take_as_of(opened.clock, opened.cluster, settings.timing)
         settings = replace(settings, as_of=as_of, options=options)
-        with staged(None if target else request.staging, opened, settings, caller) as (settings, area):
-            tools = repair_tools(
-                opened,
-                settings,
-                source,
-                caller.progress,
-                keep=None if request.only_looks else request.keep,
-                staging=area,
-                go_on=None if request.only_looks else caller.ask,
-            )
+        staging = request.staging
+        if target:  # a look at a target reads so little that none of it is staged
+            staging = None
+        keep: timedelta | None = request.keep
+        go_on: GoOn | None = caller.ask
+        if request.only_looks:
+            keep = None
+            go_on = None
+        with staged(staging, opened, settings, caller) as (settings, area):
+            tools = repair_tools(opened, settings, source, caller.progress, keep=keep, staging=area, go_on=go_on)
             plan = plan_wanted(request.plan, lambda: _head_of(request, caller, opened, settings))
             with plan as writer:
                 if writer:
@@ -147,7 +148,9 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
         if summary.run and summary.generators:
             _raise_generators(summary, opened, settings.families)
         whose = affected(examples, opened)
-    of_target = target.unseen(summary.gaps) if target else None
+    of_target = None
+    if target:
+        of_target = target.unseen(summary.gaps)
     summary.unseen = unseen(request.without, bound, of_target)
     summary.engine = engine
     return MendingResult(
@@ -222,11 +225,14 @@ def target_of(opened: OpenCluster, request: RepairRequest) -> Target | None:
         raise WrongUse(
             "--scan goes with --message, --mailbox or --user", mend="Without them everything is scanned anyway."
         )
-    of_users = [mailbox for user in request.user for mailbox in mailboxes_of(opened.mail, user)]
-    everywhere = tuple(dict.fromkeys([*map(MailboxId, request.mailbox), *of_users]))
+    mailboxes = dict.fromkeys(map(MailboxId, request.mailbox))
+    for user in request.user:
+        mailboxes |= dict.fromkeys(mailboxes_of(opened.mail, user))
     if request.message:
-        return TargetMessages(tuple(map(MessageId, request.message)), everywhere, request.scan)
-    return TargetMailboxes(everywhere, scan=request.scan) if everywhere else None
+        return TargetMessages(tuple(map(MessageId, request.message)), tuple(mailboxes), request.scan)
+    if not mailboxes:
+        return None
+    return TargetMailboxes(tuple(mailboxes), scan=request.scan)
 
 
 def _settings_of(
@@ -274,7 +280,9 @@ def _recorded_options(request: RepairRequest, target: Target | None) -> dict[str
     if request.only:
         given["only"] = sorted(verdict.value for verdict in request.verdicts)
     if request.user and target:
-        given["mailbox"] = target.mailboxes if isinstance(target, TargetMessages) else target.ids
+        given["mailbox"] = target.ids
+        if isinstance(target, TargetMessages):
+            given["mailbox"] = target.mailboxes
     return {name: plain(value) for name, value in given.items() if value not in (None, False, ())}
 
 

@@ -57,7 +57,10 @@ def list_runs(connection: ConnectionSettings, since: timedelta = KEEP, *, everyt
         ledger = opened.existing_ledger(since)
         if ledger is None:
             return RunsResult(connection.keyspace, ())
-        runs = ledger.runs(None if everything else connection.keyspace)
+        keyspace: str | None = connection.keyspace
+        if everything:
+            keyspace = None
+        runs = ledger.runs(keyspace)
     return RunsResult(connection.keyspace, tuple(runs))
 
 
@@ -101,7 +104,8 @@ def affected(examples: Examples, opened: OpenCluster) -> Affected | None:
     runs: tuple[Run, ...] = ()
     try:
         ledger = opened.existing_ledger()
-        runs = tuple(ledger.runs(opened.mail.name)) if ledger else ()
+        if ledger:
+            runs = tuple(ledger.runs(opened.mail.name))
     except MailmendError as error:
         caller.remark(f"Earlier runs are not known: {error.what}.")
     return replace(examples.affected(lambda: opened.mail), runs=runs)
@@ -116,20 +120,21 @@ EXAMPLES_SHOWN: Final = 20
 
 
 def runs_document(result: RunsResult) -> Document:
-    json = {"runs": [run_json(run) for run in result.runs]}
+    json = {"runs": list(map(run_json, result.runs))}
     if not result.runs:
         return Document(json, (_NO_RUN,))
     columns = ("run", "started", "command", "state", "fixed", "left")
-    table = Grid(f"Runs of {result.keyspace}", columns, [_cells(run) for run in result.runs])
+    table = Grid(f"Runs of {result.keyspace}", columns, list(map(_cells, result.runs)))
     return Document(json, (table, f"Next: mailmend runs show {result.runs[0].id}"))
 
 
 def trend_document(result: RunsResult) -> Document:
-    names = ("run", "started_at", "command", "state")
-    runs = [
-        {**{name: run_json(run)[name] for name in names}, **{name: run.summary.get(name) or {} for name in _SUMS}}
-        for run in reversed(result.runs)
-    ]
+    runs = []
+    for run in reversed(result.runs):
+        fields = run_json(run)
+        row = {name: fields[name] for name in ("run", "started_at", "command", "state")}
+        row |= {name: run.summary.get(name) or {} for name in _SUMS}
+        runs.append(row)
     return Document(
         {"keyspace": result.keyspace, "runs": runs},
         tuple(trend_parts(result.runs)) or (_NO_RUN,),
@@ -139,32 +144,46 @@ def trend_document(result: RunsResult) -> Document:
 
 def trend_parts(runs: Sequence[Run]) -> Iterator[Part]:
     """What was found, fixed and left by verdict, the oldest run first; given the newest first."""
-    summed = [(run, {name: by_name(run, name) for name in _SUMS}) for run in reversed(runs)]
-    rows = [
-        (shown(run.started_at), str(run.id), run.command, verdict, *(f"{sums[name][verdict]:,}" for name in _SUMS))
-        for run, sums in summed
-        for verdict in in_order(name for counts in sums.values() for name in counts) or ("",)
-    ]
+    rows = []
+    found_by_run = []
+    left_by_run = []
+    for run in reversed(runs):
+        found = by_name(run, "findings")
+        fixed = by_name(run, "fixed")
+        left = by_name(run, "left")
+        for verdict in in_order((*found, *fixed, *left)) or ("",):
+            numbers = [f"{counts[verdict]:,}" for counts in (found, fixed, left)]
+            rows.append((shown(run.started_at), str(run.id), run.command, verdict, *numbers))
+        if run.undoes is None:
+            label = f"{shown(run.started_at)}, {run.command}"
+            found_by_run.append((label, found))
+            left_by_run.append((label, left))
     if rows:
         yield Grid("Run after run", ("started", "run", "command", "verdict", "found", "fixed", "left"), rows)
-    repairs = [(f"{shown(run.started_at)}, {run.command}", sums) for run, sums in summed if run.undoes is None]
-    yield from over_runs("Found, run after run", [(label, sums["findings"]) for label, sums in repairs])
-    yield from over_runs("Left, run after run", [(label, sums["left"]) for label, sums in repairs])
+    yield from over_runs("Found, run after run", found_by_run)
+    yield from over_runs("Left, run after run", left_by_run)
 
 
 def by_name(run: Run, name: str) -> Counter[str]:
     """One of a run's sums by verdict, over all projections; nothing for a run that was killed."""
     sums = run.summary.get(name)
     found = Counter[str]()
-    for verdict, number in sums.items() if isinstance(sums, dict) else ():
-        found.update(number if isinstance(number, dict) else {verdict: number})
+    if not isinstance(sums, dict):
+        return found
+    for verdict, number in sums.items():
+        if isinstance(number, dict):  # the numbers of one projection
+            found.update(number)
+        else:
+            found.update({verdict: number})
     return found
 
 
 def run_document(result: RunResult) -> Document:
     run = result.run
     json = run_json(result.run)
-    fields = {name: value for name, value in json.items() if name not in {"options", "summary"}}
+    fields = dict(json)
+    del fields["options"]
+    del fields["summary"]
     fields |= {f"option {name}": value for name, value in run.options.items()}
     fields |= {name: value for name, value in json["summary"].items() if name not in fields}
     rows = [(name, _text(value)) for name, value in fields.items() if value not in (None, {}, "")]
@@ -172,27 +191,26 @@ def run_document(result: RunResult) -> Document:
     whose = tuple(mailboxes_part(result.affected, run.keyspace))
     found = {name: _by_verdict(counts) for name, counts in run.summary.get("findings", {}).items()}
     few = result.examples[:EXAMPLES_SHOWN]
-    undo = f"mailmend undo {run.id} {keyspace_option(run.keyspace)}"
-    back = [] if run.command in NOT_UNDONE else [f"To put it back: {undo}"]
+    back = []
+    if run.command not in NOT_UNDONE:
+        back.append(f"To put it back: mailmend undo {run.id} {keyspace_option(run.keyspace)}")
+    report = list(body)
+    if found:
+        report.append(steps_grid(found, run.keyspace))
+    report += by_verdict(by_name(run, "findings"))
+    report += by_time(result.affected.hours)
+    report += whose
+    report += findings_parts(result.examples, result.affected, run.keyspace, whole=True)
+    report += back
+    body += steps_lines(_by_verdict(by_name(run, "left")), run.keyspace)
+    body += whose
+    body += findings_parts(few, result.affected, run.keyspace, whole=False)
+    body += back
     return Document(
         json | affected_json(result.affected),
-        (
-            *body,
-            *steps_lines(_by_verdict(by_name(run, "left")), run.keyspace),
-            *whose,
-            *findings_parts(few, result.affected, run.keyspace, whole=False),
-            *back,
-        ),
+        tuple(body),
         title=f"{run.command} of keyspace {run.keyspace}",
-        report=(
-            *body,
-            *([steps_grid(found, run.keyspace)] if found else []),
-            *by_verdict(by_name(run, "findings")),
-            *by_time(result.affected.hours),
-            *whose,
-            *findings_parts(result.examples, result.affected, run.keyspace, whole=True),
-            *back,
-        ),
+        report=tuple(report),
     )
 
 
@@ -204,19 +222,30 @@ def run_json(run: Run) -> dict[str, Any]:
 
 def _by_verdict(counts: Any) -> dict[Verdict, int]:
     """Those that this version knows; blobs have names of their own."""
+    if not isinstance(counts, dict):
+        return {}
     names = Verdict.__members__
-    return {names[name]: number for name, number in counts.items() if name in names} if isinstance(counts, dict) else {}
+    return {names[name]: number for name, number in counts.items() if name in names}
 
 
 def _cells(run: Run) -> tuple[str, ...]:
-    sums = (f"{by_name(run, name).total():,}" if name in run.summary else "" for name in _SUMS[1:])
+    sums = [_sum_text(run, name) for name in ("fixed", "left")]
     return (str(run.id), shown(run.started_at), run.command, run.state.value, *sums)
+
+
+def _sum_text(run: Run, name: str) -> str:
+    """One of a run's sums over all verdicts; "" for a run that was killed."""
+    if name not in run.summary:
+        return ""
+    return f"{by_name(run, name).total():,}"
 
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
-    return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return str(value)
 
 
 _WHICH: Final = (

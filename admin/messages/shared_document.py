@@ -35,11 +35,14 @@ if TYPE_CHECKING:
 
 
 def queues_json(result: MendingResult) -> dict[str, Any]:
-    return {
-        "queues": None if result.queues is None else list(map(_queue_json, result.queues)),
-        "topics": result.topics and _topics_json(result.topics),
-        "garbagecollect": _garbage_json(result.garbage) if result.garbage else None,
-    }
+    json: dict[str, Any] = {"queues": None, "topics": None, "garbagecollect": None}
+    if result.queues is not None:
+        json["queues"] = list(map(_queue_json, result.queues))
+    if result.topics:
+        json["topics"] = _topics_json(result.topics)
+    if result.garbage:
+        json["garbagecollect"] = _garbage_json(result.garbage)
+    return json
 
 
 def _topics_json(topics: CheckedTopics) -> dict[str, Any]:
@@ -73,32 +76,38 @@ def _queue_json(one: "CleanedQueue") -> dict[str, Any]:
 def _garbage_json(garbage: "GarbageCollection") -> dict[str, Any]:
     return {
         "seconds_about": plain(garbage.seconds_about),
-        "nodes": [
-            {
-                "node": node.node,
-                "bytes_before": node.before.bytes,
-                "bytes": node.after and node.after.bytes,
-                "sstables_before": node.before.sstables,
-                "sstables": node.after and node.after.sstables,
-                "seconds": round(node.seconds, 3),
-                "failed": node.failed,
-            }
-            for node in garbage.nodes
-        ],
+        "nodes": list(map(_node_json, garbage.nodes)),
         "nodes_down": list(garbage.down),
+    }
+
+
+def _node_json(node: "CollectedNode") -> dict[str, Any]:
+    return {
+        "node": node.node,
+        "bytes_before": node.before.bytes,
+        "bytes": node.after and node.after.bytes,
+        "sstables_before": node.before.sstables,
+        "sstables": node.after and node.after.sstables,
+        "seconds": round(node.seconds, 3),
+        "failed": node.failed,
     }
 
 
 def queues_grid(queues: "Sequence[CleanedQueue]", *, removed: bool) -> Grid:
     columns = ["queue", "begins at", "waiting", "finished", "marks"]
+    if removed:
+        columns += ["rows gone", "blobs gone", "marks gone"]
     rows = []
     for queue in queues:
         scanned = queue.judged.scanned
-        begins = queue.judged.browse_start
+        begins_at = "nowhere"
+        if queue.judged.browse_start:
+            begins_at = shown(queue.judged.browse_start)
         numbers = [scanned.waiting, scanned.rows - scanned.waiting, scanned.marks]
-        numbers += [queue.rows, queue.blobs, queue.marks] if removed else []
-        rows.append((queue.queue, shown(begins) if begins else "nowhere", *(f"{number:,}" for number in numbers)))
-    return Grid("Queues", (*columns, *(("rows gone", "blobs gone", "marks gone") if removed else ())), rows)
+        if removed:
+            numbers += [queue.rows, queue.blobs, queue.marks]
+        rows.append((queue.queue, begins_at, *(f"{number:,}" for number in numbers)))
+    return Grid("Queues", columns, rows)
 
 
 def queue_lines(result: MendingResult) -> Iterator[str]:
@@ -111,7 +120,8 @@ def queue_lines(result: MendingResult) -> Iterator[str]:
         yield f"{topics.mails:,} mails are in topics of {topics.namespace}, {gone:,} of them without their bytes."
         named = [f"{mail} ({topic} {place})" for topic, place, mail in topics.without_blobs]
         yield from first_ids("Their bytes are gone:", named, gone, ": --json names all")
-    yield from map(_collected, result.garbage.nodes if result.garbage else ())
+    if result.garbage:
+        yield from map(_collected, result.garbage.nodes)
 
 
 def _collected(one: "CollectedNode") -> str:
@@ -125,33 +135,37 @@ def _collected(one: "CollectedNode") -> str:
 
 def after_a_plan(summary: "RepairResult", asked: str, file: str, done_by: str) -> list[str]:
     """What to do next with a plan that was made, or applied."""
-    if summary.run is None:
-        due = summary.due.total()
-        return (
-            [f"Nothing was written. A repair would remove or mend {due:,}.", f"Next: {done_by}"]
-            if due
-            else [NOTHING_WRITTEN]
-        )
-    return [f"Next: mailmend repair queues{asked} --plan {file} (for what moved)"] if summary.moved else []
+    if summary.run is not None:
+        if not summary.moved:
+            return []
+        return [f"Next: mailmend repair queues{asked} --plan {file} (for what moved)"]
+    due = summary.due.total()
+    if not due:
+        return [NOTHING_WRITTEN]
+    return [f"Nothing was written. A repair would remove or mend {due:,}.", f"Next: {done_by}"]
 
 
 def about_queues(found: Mapping[Verdict, int], keyspace: str, *, again: bool) -> list[str]:
     """The commands that mend what was found in queues; `again`: also those that this one is a dry run of."""
-    names = (
-        queue_verdict.mended
-        for verdict, queue_verdict in QUEUE_VERDICTS.items()
-        if found.get(verdict) and verdict not in HARMLESS
-    )
-    return [f"Next: mailmend {name}{keyspace}" for name in dict.fromkeys(names) if again or name != "repair queues"]
+    names: dict[str, None] = {}
+    for verdict, queue_verdict in QUEUE_VERDICTS.items():
+        if found.get(verdict) and verdict not in HARMLESS:
+            names[queue_verdict.mended] = None
+    if not again:
+        names.pop("repair queues", None)
+    return [f"Next: mailmend {name}{keyspace}" for name in names]
 
 
 def document_of(result: MendingResult) -> Document:
     summary = result.summary
+    remarks = page_lines(summary)
+    if summary.unseen:
+        remarks = [summary.unseen, *remarks]
     return Document(
         json=summary_json(summary) | queues_json(result),
         body=tuple(_body(result)),
         exit=ExitCode(summary.exit),
-        remarks=(*([summary.unseen] if summary.unseen else ()), *page_lines(summary)),
+        remarks=tuple(remarks),
         title=f"{summary.kind.value} of keyspace {summary.keyspace}",
         report=tuple(_report(result)),
         left_sample=summary.left_sample.keys,
@@ -161,16 +175,19 @@ def document_of(result: MendingResult) -> Document:
 def summary_json(summary: RepairResult) -> dict[str, Any]:
     known = plain(summary)
     del known[LEFT_SAMPLE]
+    engine = None
+    if summary.engine:
+        engine = fields_json(summary.engine, "name", "why")
     return {
         "keyspace": known.pop("keyspace"),
         "command": known.pop("kind"),
         **known,
-        "engine": fields_json(summary.engine, "name", "why") if summary.engine else None,
+        "engine": engine,
         "findings": {name: counts_json(counts) for name, counts in summary.findings.items()},
-        **{name: counts_json(getattr(summary, name)) for name in ("fixed", "left", "due")},
-        "reasons": {
-            verdict.value: {why.value: n for why, n in found.items()} for verdict, found in summary.reasons.items()
-        },
+        "fixed": counts_json(summary.fixed),
+        "left": counts_json(summary.left),
+        "due": counts_json(summary.due),
+        "reasons": summary.named_reasons,
         "too_young": summary.too_young,
         "seconds": {stage: round(seconds, 3) for stage, seconds in summary.seconds.items()},
     }
@@ -201,8 +218,9 @@ def _report(result: MendingResult) -> Iterator[Part]:
 
 def page_lines(summary: RepairResult) -> list[str]:
     """The page of a check that ends with 1; on stderr, for a script that got JSON has to be read by a person too."""
-    found = summary.kind is RunKind.CHECK and summary.exit == ExitCode.DRIFT
-    return [f"More: mailmend runbook show {EACH_VERDICT}"] if found else []
+    if summary.kind is not RunKind.CHECK or summary.exit != ExitCode.DRIFT:
+        return []
+    return [f"More: mailmend runbook show {EACH_VERDICT}"]
 
 
 def _sums(result: MendingResult, findings: Grid) -> Iterator[Part]:
@@ -224,25 +242,21 @@ def _sums(result: MendingResult, findings: Grid) -> Iterator[Part]:
 
 
 def _findings(summary: RepairResult) -> Grid:
-    rows = [
-        (name, Styled(verdict.value, STYLES[verdict]), f"{count:,}", MEANINGS[verdict])
-        for name, verdict, count in kinds(summary.findings)
-    ]
+    rows = []
+    for name, verdict, count in kinds(summary.findings):
+        styled = Styled(verdict.value, STYLES[verdict])
+        rows.append((name, styled, f"{count:,}", MEANINGS[verdict]))
     return Grid(f"Findings in {summary.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
 
 
 def _behind(summary: RepairResult) -> Iterator[Part]:
     """The generators, and below them the statements: a statement within a column is cut into lines."""
-    rows = [
-        (
-            found.table,
-            str(found.mailbox),
-            f"{found.last:,}",
-            f"{found.in_use:,}",
-            "raised" if found.raised else "behind",
-        )
-        for found in summary.generators
-    ]
+    rows = []
+    for found in summary.generators:
+        state = "behind"
+        if found.raised:
+            state = "raised"
+        rows.append((found.table, str(found.mailbox), f"{found.last:,}", f"{found.in_use:,}", state))
     yield Grid("Generators behind the messages", ("generator", "mailbox", "last number", "in use", "state"), rows)
     statements = [found.statement for found in summary.generators if not found.raised]
     if statements:
@@ -251,27 +265,29 @@ def _behind(summary: RepairResult) -> Iterator[Part]:
 
 
 def _mended(summary: RepairResult) -> Grid:
-    fixed = summary.fixed
-    left = summary.left
-    rows = [
-        (
-            Styled(verdict.value, STYLES[verdict]),
-            f"{fixed[verdict]:,}" if fixed.get(verdict) else "",
-            f"{left[verdict]:,}" if left.get(verdict) else "",
-        )
-        for verdict in Verdict
-        if fixed.get(verdict) or left.get(verdict)
-    ]
+    rows = []
+    for verdict in Verdict:
+        fixed = _number_text(summary.fixed.get(verdict))
+        left = _number_text(summary.left.get(verdict))
+        if fixed or left:
+            rows.append((Styled(verdict.value, STYLES[verdict]), fixed, left))
     return Grid("What became of them", ("verdict", "fixed", "left"), rows)
 
 
+def _number_text(number: int | None) -> str:
+    """The number for people; "" for none at all."""
+    if not number:
+        return ""
+    return f"{number:,}"
+
+
 def _left_and_why(summary: RepairResult) -> list[tuple[Styled, str, str]]:
-    return [
-        (Styled(verdict.value, STYLES[verdict]), f"{number:,}", why.value)
-        for verdict in Verdict
-        for why, number in summary.reasons.get(verdict, Counter[Why]()).items()
-        if why is not Why.DUE
-    ]
+    rows = []
+    for verdict in Verdict:
+        for why, number in summary.reasons.get(verdict, Counter[Why]()).items():
+            if why is not Why.DUE:
+                rows.append((Styled(verdict.value, STYLES[verdict]), f"{number:,}", why.value))
+    return rows
 
 
 def example_lines(examples: Sequence[Example]) -> Iterator[Styled]:
@@ -281,7 +297,10 @@ def example_lines(examples: Sequence[Example]) -> Iterator[Styled]:
         if above != heading:
             yield Styled(above, "dim")
         heading = above
-        yield Styled(f"    {example.key}" + (f"  ({example.result})" if example.result != "as found" else ""), "dim")
+        line = f"    {example.key}"
+        if example.result != "as found":
+            line += f"  ({example.result})"
+        yield Styled(line, "dim")
 
 
 def _closing(result: MendingResult) -> list[str]:
@@ -291,7 +310,8 @@ def _closing(result: MendingResult) -> list[str]:
         return closing_lines(summary, result.options, plan)
     keyspace = f" {keyspace_option(summary.keyspace)}"
     file = shlex.quote(str(plan))
-    again, done_by = (f"{keyspace} {words}".rstrip() for words in (result.options, result.stores))
+    again = f"{keyspace} {result.options}".rstrip()
+    done_by = f"{keyspace} {result.stores}".rstrip()
     return [*sum_lines(summary), *after_a_plan(summary, again, file, f"mailmend apply {file}{done_by}")]
 
 
@@ -302,7 +322,9 @@ def closing_lines(summary: RepairResult, options: str = "", plan: Path | None = 
 def sum_lines(summary: RepairResult) -> list[str]:
     rows = ", ".join(f"{name} {count:,}" for name, count in summary.scanned.items())
     seconds = sum(summary.seconds.values())
-    lines = [f"Read {rows} in {seconds:.1f} s; {summary.suspects:,} suspects." if rows else f"{seconds:.1f} s."]
+    lines = [f"{seconds:.1f} s."]
+    if rows:
+        lines = [f"Read {rows} in {seconds:.1f} s; {summary.suspects:,} suspects."]
     if summary.run and not (summary.fixed or summary.left or summary.moved or summary.failed or summary.untried):
         lines.append("Nothing had to be mended.")
     lines += [*pace_lines(summary.pace), *staging_lines(summary.staging)]
@@ -328,12 +350,20 @@ def pace_lines(pace: Mapping[str, Any] | None) -> list[str]:
     """The rates of a run whose pace adapts automatically, or was changed, in a sentence; else nothing."""
     if not pace or not (pace["auto"] or pace["set"]):
         return []
-    lowest, last, limit = (_rate(pace[name]) for name in ("lowest", "last", "limit"))
-    why = ", ".join(f"{reason} {number:,} times" for reason, number in pace["slowed"].items())
-    pace_text = f"Pace: {last}" if lowest == last else f"Pace: at the lowest {lowest}, at the end {last}"
-    pace_text += f"; limit {limit}" if pace["limit"] else ""
-    pace_text += f", set by {pace['set'][-1]['by']}" if pace["set"] else ""
-    return [f"{pace_text}. It slowed down for {why}." if why else f"{pace_text}."]
+    lowest = _rate(pace["lowest"])
+    last = _rate(pace["last"])
+    text = f"Pace: {last}"
+    if lowest != last:
+        text = f"Pace: at the lowest {lowest}, at the end {last}"
+    if pace["limit"]:
+        text += f"; limit {_rate(pace['limit'])}"
+    if pace["set"]:
+        text += f", set by {pace['set'][-1]['by']}"
+    text += "."
+    if pace["slowed"]:
+        why = ", ".join(f"{reason} {number:,} times" for reason, number in pace["slowed"].items())
+        text += f" It slowed down for {why}."
+    return [text]
 
 
 def staging_lines(staging: Mapping[str, Any] | None) -> list[str]:
@@ -346,33 +376,38 @@ def staging_lines(staging: Mapping[str, Any] | None) -> list[str]:
 
 
 def _rate(rows_per_second: int | None) -> str:
-    return "as fast as it can" if rows_per_second is None else f"{rows_per_second:,} rows/s"
+    if rows_per_second is None:
+        return "as fast as it can"
+    return f"{rows_per_second:,} rows/s"
 
 
 def _again(seconds: int | None) -> str:
-    return f"come again in {seconds} s" if seconds else "come again now"
+    if not seconds:
+        return "come again now"
+    return f"come again in {seconds} s"
 
 
 def next_lines(summary: RepairResult, options: str = "", plan: Path | None = None) -> list[str]:
     """What to do next; a repair is named with the options that were given, a plan to be applied by its file."""
     keyspace = f" {keyspace_option(summary.keyspace)}"
-    asked = keyspace + (f" {options}" if options else "")
+    asked = keyspace
+    if options:
+        asked += f" {options}"
+    lines: list[str] = []
     if summary.kind is RunKind.CHECK:
-        lines = _after_check(summary, keyspace, asked)
+        lines += _after_check(summary, keyspace, asked)
     elif summary.kind is RunKind.QUEUES:
-        nothing = [] if summary.run else [NOTHING_WRITTEN]
-        return nothing + about_queues(summary.left, keyspace, again=not summary.run) or ["No drift is left."]
+        if not summary.run:
+            lines.append(NOTHING_WRITTEN)
+        lines += about_queues(summary.left, keyspace, again=not summary.run)
+        return lines or ["No drift is left."]
     elif summary.kind is RunKind.UNDO:
-        lines = [] if summary.run else [f"Nothing was written. {summary.due.total():,} would be put back."]
+        if not summary.run:
+            lines.append(f"Nothing was written. {summary.due.total():,} would be put back.")
+    elif summary.kind is RunKind.LAGS:
+        lines += _after_messages(summary, f"mailmend repair lags{asked}", keyspace, plan)
     else:
-        what = "lags" if summary.kind is RunKind.LAGS else "messages"
-        again = f"mailmend repair {what}{asked}"
-        file = shlex.quote(str(plan))
-        lines = (
-            [*_waiting(summary), *_after_repair(summary, f"{again} --plan {file}", f"mailmend apply {file}{keyspace}")]
-            if plan
-            else _after_repair(summary, again, again)
-        )
+        lines += _after_messages(summary, f"mailmend repair messages{asked}", keyspace, plan)
     if summary.left.get(Verdict.LOST_CONTENT) or _found(summary)[Verdict.LOST_CONTENT]:
         lines.append("Content is lost: mailmend runbook show content-is-lost")
     if summary.run and summary.fixed:
@@ -397,7 +432,18 @@ def _after_check(summary: RepairResult, keyspace: str, asked: str) -> list[str]:
         lines.append(f"Generators are behind: mailmend runbook show {BEHIND_PAGE}")
     lines += about_queues(found, keyspace, again=True)
     drift = any(number for verdict, number in found.items() if verdict not in HARMLESS)
-    return lines if lines or drift or summary.failed or summary.untried else ["No drift."]
+    if not lines and not drift and not summary.failed and not summary.untried:
+        return ["No drift."]
+    return lines
+
+
+def _after_messages(summary: RepairResult, again: str, keyspace: str, plan: Path | None) -> list[str]:
+    """After a repair, of messages or of lags, or after the plan of one."""
+    if plan is None:
+        return _after_repair(summary, again, again)
+    file = shlex.quote(str(plan))
+    lines = _after_repair(summary, f"{again} --plan {file}", f"mailmend apply {file}{keyspace}")
+    return [*_waiting(summary), *lines]
 
 
 def _after_repair(summary: RepairResult, again: str, done_by: str) -> list[str]:
@@ -406,19 +452,27 @@ def _after_repair(summary: RepairResult, again: str, done_by: str) -> list[str]:
     scan = f"Next: {again} --scan (it reads the whole source of truth, and mends what is left)"
     if any(counts[Why.NEEDS_SCAN] for counts in summary.reasons.values()):
         return [scan]
-    lines = [scan] if summary.gaps else []
-    if summary.run is None:
-        nothing = f"Nothing was written. A repair would mend {summary.due.total():,}."
-        next_one = done_by if summary.due.total() else again
-        return [nothing, f"Next: {next_one}"] if summary.due.total() or summary.too_young else [nothing, *lines]
-    if mendable or summary.moved or summary.left.get(Verdict.AHEAD):
-        return [f"Next: {again} (a second run mends what moved or was left)"]
-    return lines
+    lines = []
+    if summary.gaps:
+        lines.append(scan)
+    if summary.run is not None:
+        if mendable or summary.moved or summary.left.get(Verdict.AHEAD):
+            return [f"Next: {again} (a second run mends what moved or was left)"]
+        return lines
+    due = summary.due.total()
+    nothing = f"Nothing was written. A repair would mend {due:,}."
+    if due:
+        return [nothing, f"Next: {done_by}"]
+    if summary.too_young:
+        return [nothing, f"Next: {again}"]
+    return [nothing, *lines]
 
 
 def _waiting(summary: RepairResult) -> list[str]:
     number = sum(counts[Why.ROWS_DIFFER] for counts in summary.reasons.values())
-    return [f"The plan has {number:,} counters that wait until the rows of their mailboxes agree."] if number else []
+    if not number:
+        return []
+    return [f"The plan has {number:,} counters that wait until the rows of their mailboxes agree."]
 
 
 def _found(summary: RepairResult) -> Counter[Verdict]:
@@ -426,15 +480,17 @@ def _found(summary: RepairResult) -> Counter[Verdict]:
 
 
 def _details(summary: RepairResult) -> Grid:
-    rows = [
-        ("run", str(summary.run or "none: a check writes nothing")),
-        *([("engine", f"{summary.engine.name}: {summary.engine.why}")] if summary.engine else []),
+    rows = [("run", str(summary.run or "none: a check writes nothing"))]
+    if summary.engine:
+        rows.append(("engine", f"{summary.engine.name}: {summary.engine.why}"))
+    rows += [
         ("suspects", f"{summary.suspects:,}"),
         ("moved meanwhile", f"{summary.moved:,}"),
         ("failed", f"{summary.failed:,}"),
-        *((f"rows of {name}", f"{rows:,}") for name, rows in summary.scanned.items()),
-        *((f"seconds: {stage}", f"{seconds:.1f}") for stage, seconds in summary.seconds.items()),
-        *([("what was not seen", summary.unseen)] if summary.unseen else ()),
-        ("examples", f"at most {EXAMPLES_MAX} of each kind"),
     ]
+    rows += [(f"rows of {name}", f"{number:,}") for name, number in summary.scanned.items()]
+    rows += [(f"seconds: {stage}", f"{seconds:.1f}") for stage, seconds in summary.seconds.items()]
+    if summary.unseen:
+        rows.append(("what was not seen", summary.unseen))
+    rows.append(("examples", f"at most {EXAMPLES_MAX} of each kind"))
     return Grid("The run", ("field", "value"), rows)

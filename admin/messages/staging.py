@@ -60,7 +60,9 @@ def staged(
             store, scope, segments, needed, lambda: read_clocks(opened.clock, opened.cluster).earliest
         )
         state = area.as_json()
-        about = f" of about {bytes_text(needed)}" if needed else ""
+        about = ""
+        if needed:
+            about = f" of about {bytes_text(needed)}"
         caller.remark(
             f"Staging area {state['place']}{about}: {area.kept:,} of {area.number:,} segments are kept; the scan began "
             f"at {state['began_at']}."
