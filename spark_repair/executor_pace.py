@@ -18,7 +18,7 @@ from mailmend.model.operations import Level
 from mailmend.model.ports import Clock
 from mailmend.model.table import Table
 from mailmend.repair.clock import SystemClock
-from mailmend.repair.ledger.run_limits import RunLimits
+from mailmend.repair.ledger.runs import RunLimits
 from mailmend.repair.log_fields import with_command_log
 from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.throttle import SmallRead, Throttle

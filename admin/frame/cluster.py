@@ -43,8 +43,7 @@ from mailmend.repair.decisions.engines import Engine, choose_engine, estimated_r
 from mailmend.repair.ledger.jobs import JobRuns
 from mailmend.repair.ledger.lags import LagJournal, Spool
 from mailmend.repair.ledger.leases import Leases
-from mailmend.repair.ledger.run_limits import RunLimits
-from mailmend.repair.ledger.runs import Ledger
+from mailmend.repair.ledger.runs import Ledger, RunLimits
 from mailmend.repair.ledger.tasks import AdminTasks
 from mailmend.repair.mending.counters import CounterMender
 from mailmend.repair.mending.engine import Detector, KnownSuspects, RepairSettings

@@ -36,8 +36,7 @@ from mailmend.model.durations import format_duration
 from mailmend.model.errors import CannotReach, ExitCode, WrongUse
 from mailmend.model.instants import instant_of
 from mailmend.repair.ledger.jobs import JobPause, JobRun
-from mailmend.repair.ledger.run_limits import TO_END, RunLimit, RunLimits
-from mailmend.repair.ledger.runs import RunState
+from mailmend.repair.ledger.runs import TO_END, RunLimit, RunLimits, RunState
 
 PAGE: Final = "scheduled-repair-failed"
 """The runbook's page for a run that needs a person."""

@@ -17,8 +17,7 @@ from mailmend.admin.jobs.jobs import NAME, job_lease
 from mailmend.model.catalog.ledger import KeyspaceLease
 from mailmend.model.errors import WrongUse
 from mailmend.repair.ledger.jobs import JobRun
-from mailmend.repair.ledger.run_limits import RunLimit, RunLimits
-from mailmend.repair.ledger.runs import Run, RunState
+from mailmend.repair.ledger.runs import Run, RunLimit, RunLimits, RunState
 from mailmend.repair.mending.throttle import HEAR_SECONDS
 
 _RUNNING = "See what runs with: mailmend jobs list, and mailmend runs list"

@@ -46,8 +46,7 @@ from mailmend.model.errors import INTERRUPTED, CannotReach, ExitCode, MailmendEr
 from mailmend.model.instants import MICROS, instant_of
 from mailmend.model.ports import Clock
 from mailmend.repair.ledger.jobs import BY_SOMEBODY, JobPause, JobRun, JobRuns
-from mailmend.repair.ledger.run_limits import TO_END, RunLimits
-from mailmend.repair.ledger.runs import RunState
+from mailmend.repair.ledger.runs import TO_END, RunLimits, RunState
 from mailmend.repair.log_fields import put_log_field
 from mailmend.repair.retries import Retries, RetryPolicy
 

@@ -2,6 +2,8 @@
 
 A before-image must come back exactly as it was read, also after a schema change: so each value carries its own type
 ({"uuid": …}) instead of relying on the table's declaration. Suspects on disk use the same lines.
+
+A plan is approved with the digest of each before-image: its fix is made exactly as approved, or not at all.
 """
 
 import json
@@ -235,3 +237,13 @@ def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
         raise TypeError("not a whole number of 64 bits")
     return value
+
+
+def as_planned(found: Finding) -> Finding:
+    """The finding; MOVED without writes where its plan was made from other rows, write times or another verdict."""
+    planned = found.suspect.planned
+    if not planned or found.error is not None:
+        return found
+    if found.verdict is Verdict.AGREE or found.result is Verdict.FIXED or image_digest(found) == planned:
+        return found
+    return replace(found.ended(), result=Verdict.MOVED, due=False)

@@ -9,6 +9,8 @@ by what its own earlier attempt wrote. Two things see to that, without a conditi
   were read before either had written. Expiry counts from the write, not from its stamp: each attempt renews it.
 
 What became of a finding is written apart, under the session's own rising stamps: there the latest wins.
+
+The limits that a person sets for a run while it is at work are here too: the newest counts, all stay.
 """
 
 import json
@@ -18,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from mailmend.model.catalog.ledger import (
@@ -26,14 +28,15 @@ from mailmend.model.catalog.ledger import (
     KEEP,
     REPAIR_FINDING,
     REPAIR_RUN,
+    RUN_LIMIT,
     bucket_of,
     day_of,
     days_back,
 )
 from mailmend.model.errors import MailmendError, SchemaMismatch, TableOpening, UnknownRun
-from mailmend.model.ids import RunId
+from mailmend.model.ids import RunId, later_uuid, micros_of
 from mailmend.model.instants import instant_of
-from mailmend.model.operations import Put, Read, Seen
+from mailmend.model.operations import Level, Put, Read, Scan, Seen
 from mailmend.model.ports import Clock, Tables
 from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.verdicts import Verdict
@@ -276,10 +279,14 @@ def _answered(answer: Sequence[Seen] | MailmendError) -> Sequence[Seen]:
 
 def _findings(answer: Sequence[Seen] | MailmendError) -> Iterator[Finding]:
     """The findings of one bucket; a result whose image has expired is skipped."""
-    for row in (seen.row for seen in _answered(answer)):
-        if row.get("before"):
-            result = Verdict(row["result"]) if row.get("result") else None
-            yield image_from(row["before"], result=result, error=row.get("error") or None)
+    for seen in _answered(answer):
+        row = seen.row
+        if not row.get("before"):
+            continue
+        result = None
+        if row.get("result"):
+            result = Verdict(row["result"])
+        yield image_from(row["before"], result=result, error=row.get("error") or None)
 
 
 def _row_of(run: Run) -> dict[str, Any]:
@@ -313,3 +320,55 @@ def _run_of(row: Row) -> Run:
         summary=json.loads(row["summary"]),
         undoes=row.get("undoes"),
     )
+
+
+TO_END: Final = 0
+"""The rows per second that tell a job's run to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimit:
+    """Limits that a person set for a run; None: the limit with which it was started. `set_at` is the row's time."""
+
+    rows_per_second: int | None = None
+    max_fixes: int | None = None
+    set_at: datetime | None = None
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """The limits in the ledger keyspace, by the id of a job's run, or of a repair that no job began.
+
+    Args:
+        tables: the ledger keyspace.
+        keyspace: the name of the ledger keyspace, for executors on other hosts.
+    """
+
+    tables: Tables
+    clock: Clock
+    keyspace: str = ""
+
+    def put(self, run: UUID, limit: RunLimit) -> RunLimit:
+        cells = {"rowspersecond": limit.rows_per_second, "maxfixes": limit.max_fixes, "owner": noted(limit.owner)}
+        at = self.clock.new_uuid()
+        before = self._newest_row(run)
+        if before is not None:
+            at = later_uuid(at, before["at"])  # the clock of another host may be ahead
+        row = RUN_LIMIT.key_row((run, at)) | cells
+        self.tables.write(Put(RUN_LIMIT, row))
+        return _limit_of(row)
+
+    def newest(self, run: UUID) -> RunLimit | None:
+        row = self._newest_row(run)
+        if row is None:
+            return None
+        return _limit_of(row)
+
+    def _newest_row(self, run: UUID) -> Row | None:
+        rows = self.tables.scan(Scan(RUN_LIMIT, RUN_LIMIT.names, Level.QUORUM, under=(run,), limit=1))
+        return next(iter(rows), None)
+
+
+def _limit_of(row: Row) -> RunLimit:
+    return RunLimit(row["rowspersecond"], row["maxfixes"], instant_of(micros_of(row["at"])), row["owner"] or "")

@@ -19,12 +19,11 @@ from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row
 from mailmend.repair.clock import Timing
-from mailmend.repair.ledger.before_images import key_text
+from mailmend.repair.ledger.before_images import as_planned, key_text
 from mailmend.repair.ledger.leases import Lease, Leases, TakenLease
 from mailmend.repair.ledger.runs import Ledger
 from mailmend.repair.mending.counter_reads import Tallies, Tally
 from mailmend.repair.mending.limits import COUNTERS_UNREACHED_MAX, Breaker, batches_at_once, side_by_side
-from mailmend.repair.mending.planned import as_planned
 
 GROUPS_AT_ONCE = 200
 """The largest number of groups that share one wait between two looks."""

@@ -39,9 +39,9 @@ from mailmend.model.projections.projection import Projection, older_than_a_day
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, rows_agree
 from mailmend.repair.decisions.recheck import judge, rule
+from mailmend.repair.ledger.before_images import as_planned
 from mailmend.repair.ledger.runs import Ledger
 from mailmend.repair.mending.limits import Breaker, batches_at_once, side_by_side
-from mailmend.repair.mending.planned import as_planned
 
 Answers = list[Sequence[Seen]]
 _T = TypeVar("_T")

@@ -2,6 +2,10 @@
 
 The steps of the protocol (docs/design.md, "Ideas") are: take T, scan, stop if more fixes are due than allowed, wait,
 look again and mend, sum up. The engine, the mender of counters and the progress display are arguments.
+
+What an interrupted run has mended is counted by its ledger, as executors did more than was reported. Each fix is
+recorded before it is written, and settled after it was read back. A fix that is recorded and not settled is read once
+more: the row shows whether it was written.
 """
 
 import logging
@@ -9,12 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Final
 
 from mailmend.model.catalog.ledger import KeyspaceLease
 from mailmend.model.errors import CannotReach, ExitCode, MailmendError, came_of_interruption
 from mailmend.model.ids import RunId
 from mailmend.model.instants import MICROS
+from mailmend.model.operations import Read, Seen
 from mailmend.model.ports import Clock, NodeClocks, Progress, Tables
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import Finding, RepairPolicy
@@ -24,14 +30,13 @@ from mailmend.repair.binding import MissingColumn
 from mailmend.repair.clock import read_clocks, take_as_of
 from mailmend.repair.decisions.engines import Engine
 from mailmend.repair.decisions.left_sample import LEFT_SAMPLE, LeftSample
-from mailmend.repair.decisions.recheck import reason_of
+from mailmend.repair.decisions.recheck import fixed_at, reason_of
 from mailmend.repair.ledger.leases import Leases, TakenLease
 from mailmend.repair.ledger.runs import Ledger, Run, RunKind, RunState
 from mailmend.repair.mending.counters import CounterMender
 from mailmend.repair.mending.engine import Detection, Detector, RepairSettings
 from mailmend.repair.mending.fix_limit import GoOn, stop_at_limit
 from mailmend.repair.mending.generators import BehindGenerator
-from mailmend.repair.mending.interrupted import mended_so_far
 from mailmend.repair.mending.throttle import Throttle, pace_of
 
 _LOG: Final = logging.getLogger("mailmend.runs")
@@ -371,3 +376,57 @@ def _portions(seconds: float) -> Iterator[float]:
 
 def _named(counts: Mapping[Verdict, int]) -> dict[str, int]:
     return {verdict.value: number for verdict, number in counts.items() if number}
+
+
+_BATCH_FINDINGS = 200
+
+
+def mended_so_far(ledger: Ledger, run: Run, mail: Tables, families: Iterable[Family]) -> Counter[Verdict]:
+    """The run's fixes by verdict; those that only their rows show are settled in the ledger as well.
+
+    Call it only when no process works for the run any more.
+    """
+    rows: dict[str, tuple[Family, Projection]] = {}
+    projections: dict[str, Projection] = {}
+    for family in families:
+        for projection in family.projections:
+            if projection.by_row:
+                rows[projection.name] = (family, projection)
+                projections[projection.name] = projection
+    fixed: Counter[Verdict] = Counter()
+    unsettled: list[Finding] = []
+    for finding in ledger.findings(run.id):
+        if finding.result is Verdict.FIXED:
+            fixed[finding.verdict] += finding.number
+        elif finding.result is None and _is_own(finding, rows.get(finding.suspect.projection)):
+            unsettled.append(finding)
+    pending = iter(unsettled)
+    while batch := list(islice(pending, _BATCH_FINDINGS)):
+        shown = list(_shown(batch, run.as_of, mail, projections))
+        fixed.update(example.verdict for example in shown)
+        ledger.settle(run.id, [replace(example, result=Verdict.FIXED, error=None) for example in shown])
+    return fixed
+
+
+def fix_shows(image: Finding, seen: Seen | None, as_of: int) -> bool:
+    """Whether the row is as the run's fix of this before-image left it."""
+    appeared_or_went = (seen is None) != (image.projected is None)
+    return appeared_or_went or (seen is not None and fixed_at(image, as_of) in seen.written_at.values())
+
+
+def _is_own(image: Finding, of: tuple[Family, Projection] | None) -> bool:
+    """False for counters, and for other rows that a quarantine changes: their images are never settled."""
+    if of is None:
+        return False
+    family, projection = of
+    return image.verdict is not Verdict.LOST_CONTENT or projection is family.mirror
+
+
+def _shown(batch: Sequence[Finding], as_of: int, mail: Tables, known: dict[str, Projection]) -> Iterator[Finding]:
+    reads = []
+    for finding in batch:
+        table = known[finding.suspect.projection].table
+        reads.append(Read(table, finding.suspect.key, times=True, joinable=True))
+    for image, answer in zip(batch, mail.read_all(reads), strict=True):
+        if not isinstance(answer, MailmendError) and fix_shows(image, next(iter(answer), None), as_of):
+            yield image

@@ -18,7 +18,7 @@ from mailmend.model.operations import Level, Scan
 from mailmend.model.ports import Clock, Tables
 from mailmend.model.table import Table
 from mailmend.repair.decisions.pressure import LOOK_SECONDS, Observation, Pressure, Strain
-from mailmend.repair.ledger.run_limits import RunLimit, RunLimits
+from mailmend.repair.ledger.runs import RunLimit, RunLimits
 
 HEAR_SECONDS: Final = 2.0
 """The time, in seconds, after which a run that reads or writes notices a limit that was set."""

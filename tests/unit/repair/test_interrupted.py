@@ -6,7 +6,7 @@ from mailmend.model.catalog.mail import FIRST_UNSEEN, MESSAGE_ID, MESSAGES
 from mailmend.model.operations import Put, Seen
 from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.verdicts import Verdict
-from mailmend.repair.mending.interrupted import fix_shows, mended_so_far
+from mailmend.repair.mending.runner import fix_shows, mended_so_far
 from tests.support.repairing import MAILBOX, T, World, message, mirror_row, truth_row
 
 OLD = Seen({"uid": 1}, {"modseq": T - 9})

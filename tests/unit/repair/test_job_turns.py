@@ -11,7 +11,7 @@ from mailmend.cql.memory import MemoryTables
 from mailmend.model.errors import DoubtfulWrite, Outweighed
 from mailmend.model.operations import PutIfAbsent
 from mailmend.repair.ledger.jobs import JobRuns
-from mailmend.repair.ledger.run_limits import RunLimit, RunLimits
+from mailmend.repair.ledger.runs import RunLimit, RunLimits
 from mailmend.repair.ledger.tasks import AdminTasks, TaskStatus
 from tests.support.clock import VirtualClock
 from tests.support.skewed import SkewedClock

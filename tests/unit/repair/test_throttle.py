@@ -20,7 +20,7 @@ from mailmend.model.instants import MICROS
 from mailmend.model.operations import Put, Read, Scan
 from mailmend.model.projections.findings import RepairPolicy
 from mailmend.repair.decisions.pressure import FLOOR, LOOK_SECONDS, Strain
-from mailmend.repair.ledger.run_limits import TO_END, RunLimit, RunLimits
+from mailmend.repair.ledger.runs import TO_END, RunLimit, RunLimits
 from mailmend.repair.mending.engine import RepairSettings
 from mailmend.repair.mending.limits import Pace, PacedAsyncTables
 from mailmend.repair.mending.throttle import HEAR_SECONDS, SmallRead, Throttle

@@ -10,7 +10,7 @@ import pytest
 from mailmend.cql.driver.contact import Contact
 from mailmend.cql.memory import MemoryTables
 from mailmend.model.operations import Level
-from mailmend.repair.ledger.run_limits import RunLimit, RunLimits
+from mailmend.repair.ledger.runs import RunLimit, RunLimits
 from mailmend.repair.mending.throttle import HEAR_SECONDS, SmallRead, Throttle
 from mailmend.spark_repair import executor_pace
 from mailmend.spark_repair.executor_pace import ThrottledPlace, at_pace, place_of
