@@ -12,25 +12,36 @@ reading of the other rows:
 
 A row of the history is written after the change that it tells of, and not together with it: where a process is killed
 in between, the change has no row. Rows of the history expire after 30 days.
+
+`LedgerPolicies` keeps what the servers of a queue count by: it tells which conditions set limits, and which do not.
 """
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
 from mailmend.delivery.ledger.intents import LedgerIntents
-from mailmend.delivery.ledger.policies import LedgerPolicies
 from mailmend.delivery.ledger.servers import LedgerServers
-from mailmend.delivery.policy.orders import NOTHING_BEGINS, Order, OrderKind
-from mailmend.delivery.policy.policy import Threshold
-from mailmend.delivery.policy.rates import DeliveryRate
+from mailmend.delivery.policy.covering import pattern_text
+from mailmend.delivery.policy.orders import NOTHING_BEGINS, Order, OrderKind, ServedPolicies
+from mailmend.delivery.policy.policy import (
+    CounterPolicy,
+    FieldGroup,
+    PickupField,
+    Threshold,
+    field_named,
+    kept_pattern,
+)
+from mailmend.delivery.policy.rates import DeliveryRate, RateAlgorithm
 from mailmend.model.catalog.ledger import (
     DELIVERY_CONDITION,
     DELIVERY_ORDER_HISTORY,
+    DELIVERY_POLICIES,
     DELIVERY_SUSPENSION,
     day_of,
     days_back,
@@ -38,7 +49,7 @@ from mailmend.model.catalog.ledger import (
 from mailmend.model.errors import WrongUse
 from mailmend.model.ids import QueueName, micros_of
 from mailmend.model.instants import instant_of, micros_at
-from mailmend.model.operations import Put, Read, Scan
+from mailmend.model.operations import Put, Read, Remove, Scan
 from mailmend.model.ports import AsyncTables
 from mailmend.model.table import Row
 from mailmend.model.texts import noted
@@ -51,6 +62,12 @@ LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """When a condition was made whose row does not say it."""
 
 _LIMITS: Final = frozenset({"concurrency", "rate", "connect_interval", "stop", "cluster"})
+
+
+_LOG: Final = logging.getLogger("mailmend.delivery")
+
+SAID_FOR: Final = timedelta(minutes=5)
+"""How long what a server said is there, unless it says it again."""
 
 
 class _UnreadRow(ValueError):
@@ -83,6 +100,46 @@ class OrderRecord:
     @property
     def at(self) -> datetime:
         return instant_of(micros_of(self.id))
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPolicies:
+    """What the servers of one mail keyspace's queues count by.
+
+    Args:
+        tables: the ledger keyspace.
+        keyspace: the name of the mail keyspace.
+    """
+
+    tables: AsyncTables
+    keyspace: str
+
+    async def put(self, queue: QueueName, said: ServedPolicies) -> None:
+        cells = {
+            "algorithm": said.algorithm.value,
+            "policies": json.dumps([_policy_cells(policy) for policy in said.policies]),
+            "saidat": said.said_at,
+        }
+        row = DELIVERY_POLICIES.key_row((self.keyspace, queue, said.server)) | cells
+        await self.tables.write(Put(DELIVERY_POLICIES, row, ttl_seconds=round(SAID_FOR.total_seconds())))
+
+    async def of(self, queue: QueueName) -> Sequence[ServedPolicies]:
+        """Of each server that is at work, or was a moment ago; without conditions and limits.
+
+        What cannot be read is left out, and the log says so: a server of a later version said it, or it is damaged.
+        """
+        seen = await self.tables.read(Read(DELIVERY_POLICIES, (self.keyspace, queue)))
+        found = list[ServedPolicies]()
+        for stored in seen:
+            try:
+                found.append(_said(stored.row))
+            except (WrongUse, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+                shown = {"queue": queue, "server": stored.row["server"], "error": str(error)}
+                _LOG.warning("what a server counts by cannot be read", extra=shown)
+        return found
+
+    async def remove(self, queue: QueueName, server: str) -> None:
+        await self.tables.write(Remove(DELIVERY_POLICIES, (self.keyspace, queue, server)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,3 +366,30 @@ def _named_texts_in(found: Any, column: str) -> Mapping[str, tuple[str, ...]]:
     if not isinstance(found, Mapping):
         raise _UnreadRow(f"its column {column} is damaged")
     return {name: _texts_in(texts, column) for name, texts in found.items()}
+
+
+def _policy_cells(policy: CounterPolicy) -> Mapping[str, Any]:
+    groups = dict[str, list[Any]]()
+    for named, some in policy.groups.items():
+        groups[named.value] = [[group.name, list(map(pattern_text, group.patterns))] for group in some]
+    return {"fields": [named.value for named in policy.fields], "groups": groups}
+
+
+def _said(row: Row) -> ServedPolicies:
+    return ServedPolicies(
+        server=row["server"],
+        algorithm=RateAlgorithm(row["algorithm"]),
+        policies=tuple(_policy(policy) for policy in json.loads(row["policies"])),
+        said_at=row["saidat"],
+    )
+
+
+def _policy(cells: Mapping[str, Any]) -> CounterPolicy:
+    groups = dict[PickupField, tuple[FieldGroup, ...]]()
+    for name, some in cells["groups"].items():
+        named = field_named(name)
+        read = list[FieldGroup]()
+        for group, texts in some:
+            read.append(FieldGroup(group, tuple(kept_pattern(named, text) for text in texts)))
+        groups[named] = tuple(read)
+    return CounterPolicy(tuple(map(field_named, cells["fields"])), groups)

@@ -16,8 +16,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from mailmend.delivery.ledger.orders import LedgerOrders, OrderEvent, OrderRecord
-from mailmend.delivery.ledger.policies import SAID_FOR
+from mailmend.delivery.ledger.orders import SAID_FOR, LedgerOrders, OrderEvent, OrderRecord
 from mailmend.delivery.mail.entries import EndedEntry, EntryEnd
 from mailmend.delivery.mail.hooks import HookOrder, SuspendMails, order_of
 from mailmend.delivery.mail.queued import EntryChange

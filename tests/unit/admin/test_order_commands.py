@@ -11,8 +11,7 @@ import pytest
 
 from mailmend.admin.delivery import connections as wiring
 from mailmend.admin.delivery import serve as delivery
-from mailmend.delivery.ledger.orders import LedgerOrders
-from mailmend.delivery.ledger.policies import LedgerPolicies
+from mailmend.delivery.ledger.orders import LedgerOrders, LedgerPolicies
 from mailmend.delivery.mail.entries import EntryEnd
 from mailmend.delivery.mail.hooks import HookedAttempt, HookResult, LimitMails, PostDecision, SuspendMails
 from mailmend.delivery.policy.orders import OrderKind, ServedPolicies
