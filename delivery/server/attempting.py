@@ -65,6 +65,7 @@ class ReadyEntry:
     """An entry that waits to be picked.
 
     Attributes:
+        entry: with the stage that it had when its servers were looked up.
         hops: the servers that take its mail; it is counted by the first of them.
         wanted: what the hook before delivery wants otherwise.
         counted: as what it waits in the engine.
@@ -171,9 +172,9 @@ class EntryAttempts:
         wanted = decided.decision
         if not isinstance(wanted, TryDelivery):
             return self._decided(held, entry, wanted)
-        ready = ReadyEntry(held, entry, wanted, wanted.sources or self.settings.sources)
         if entry.id.number in held.active:
-            ready.entry = held.move(entry.id.number, EntryStage.DNS)
+            entry = held.move(entry.id.number, EntryStage.DNS)
+        ready = ReadyEntry(held, entry, wanted, wanted.sources or self.settings.sources)
         known = self.next_hops
         if wanted.host:
             known = SmartHost(wanted.host, wanted.port)
@@ -183,12 +184,12 @@ class EntryAttempts:
             end = EntryEnd.REFUSED
             if error.reply.permanent:
                 end = EntryEnd.FAILED
-            ended = EndedEntry(ready.entry, end, self.now(), error.reply.status, error.reply.text)
+            ended = EndedEntry(entry, end, self.now(), error.reply.status, error.reply.text)
             return await self._after(held, ended, None)
         ready.hops = [hop for hop in hops if ready.addresses_for(hop)]
         if not ready.hops:
             why = "none of our addresses reaches its servers"
-            ended = EndedEntry(ready.entry, EntryEnd.REFUSED, self.now(), "4.4.4", why)
+            ended = EndedEntry(entry, EntryEnd.REFUSED, self.now(), "4.4.4", why)
             return await self._after(held, ended, None)
         ready.ready_at = self.now()
         return ready
@@ -198,7 +199,7 @@ class EntryAttempts:
         held = ready.held
         begun = picked
         number = ready.entry.id.number
-        entry = ready.entry = held.move(number, EntryStage.DELIVERING)
+        entry = held.move(number, EntryStage.DELIVERING)
         for place, hop in enumerate(ready.hops, 1):
             recorded = ready.recorded(self.clock.new_uuid(), begun, hop, self.journal.server)
             try:

@@ -303,7 +303,7 @@ class DeliveryServer:
         if isinstance(found, EndedEntry):
             return found
         if entry.id.number in held.active:
-            found.entry = held.move(entry.id.number, EntryStage.WAITING)
+            held.move(entry.id.number, EntryStage.WAITING)
             active = found.counted = found.active(found.hops[0])
             self._ready[active.id] = found
             self.engine.add(active)
