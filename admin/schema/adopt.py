@@ -62,7 +62,9 @@ class AdoptResult:
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.FINE if self.adoption.standing in ADOPTED else ExitCode.WRONG_USE
+        if self.adoption.standing in ADOPTED:
+            return ExitCode.FINE
+        return ExitCode.WRONG_USE
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,9 @@ def adopt(request: AdoptRequest, caller: Caller) -> AdoptResult | ForgetResult:
     if request.forget and request.write_schema_version is not None:
         raise WrongUse("--forget and --write-schema-version exclude each other", mend="Give one of them.")
     with open_cluster(request.connection) as opened:
-        return (_forget if request.forget else _adopt)(opened, request, caller)
+        if request.forget:
+            return _forget(opened, request, caller)
+        return _adopt(opened, request, caller)
 
 
 def _adopt(opened: OpenCluster, request: AdoptRequest, caller: Caller) -> AdoptResult:
@@ -100,9 +104,12 @@ def _adopt(opened: OpenCluster, request: AdoptRequest, caller: Caller) -> AdoptR
     if writes:
         with migrator_of(opened, Patience(), caller.progress) as migrator:
             baseline = adopting.adopt(cluster, migrator.open_history(None), migrator.leases(), migrations_in(None))
-    written = None
-    if step is not None:
-        written = VersionWritten(step) if request.dry_run else adopting.write_version(opened.mail, opened.clock, step)
+    if step is None:
+        written = None
+    elif request.dry_run:
+        written = VersionWritten(step)
+    else:
+        written = adopting.write_version(opened.mail, opened.clock, step)
     server = parse_version(cluster.release_version)
     return AdoptResult(keyspace, live, server, adoption, baseline, writes, request.dry_run, written)
 
@@ -126,33 +133,43 @@ def adopt_document(result: AdoptResult | ForgetResult) -> Document:
 def _forget_document(result: ForgetResult) -> Document:
     baseline = result.baseline
     keyspace = result.keyspace
-    forgotten = _baseline_json(baseline) if baseline else None
-    json = {"keyspace": keyspace, "forgotten": forgotten, "dry_run": result.dry_run, "exit": int(ExitCode.FINE)}
     if baseline is None:
-        return Document(json, (f"{keyspace} was not adopted: there is nothing to forget.",))
-    would = "would be forgotten" if result.dry_run else "is forgotten; mailmend schema adopt takes it over again"
-    return Document(json, (f"{keyspace}: the adoption as {baseline.generation} {would}.",))
+        line = f"{keyspace} was not adopted: there is nothing to forget."
+    elif result.dry_run:
+        line = f"{keyspace}: the adoption as {baseline.generation} would be forgotten."
+    else:
+        again = "mailmend schema adopt takes it over again"
+        line = f"{keyspace}: the adoption as {baseline.generation} is forgotten; {again}."
+    json = {
+        "keyspace": keyspace,
+        "forgotten": _baseline_json(baseline),
+        "dry_run": result.dry_run,
+        "exit": int(ExitCode.FINE),
+    }
+    return Document(json, (line,))
 
 
 def adopt_json(outcome: AdoptResult) -> dict[str, Any]:
-    recognition = outcome.adoption.recognition
+    adoption = outcome.adoption
+    optional = []
+    for migration in adoption.optional:
+        optional.append(optional_json(migration, outcome.live, outcome.keyspace, outcome.server))
     return {
-        **recognition_json(outcome.keyspace, recognition),
-        "standing": outcome.adoption.standing.value,
+        **recognition_json(outcome.keyspace, adoption.recognition),
+        "standing": adoption.standing.value,
         "adopted": outcome.wrote,
-        "against": [difference_json(difference) for difference in outcome.adoption.against],
-        "baseline": _baseline_json(outcome.baseline) if outcome.baseline else None,
-        "optional": [
-            optional_json(migration, outcome.live, outcome.keyspace, outcome.server)
-            for migration in outcome.adoption.optional
-        ],
+        "against": [difference_json(difference) for difference in adoption.against],
+        "baseline": _baseline_json(outcome.baseline),
+        "optional": optional,
         "schema_version": _version_json(outcome),
         "dry_run": outcome.dry_run,
         "exit": int(outcome.exit),
     }
 
 
-def _baseline_json(baseline: Baseline) -> dict[str, Any]:
+def _baseline_json(baseline: Baseline | None) -> dict[str, Any] | None:
+    if baseline is None:
+        return None
     fields = fields_json(baseline, "generation", "fingerprint", "migrations", "owner", "version")
     return {**fields, "adopted_at": baseline.adopted_at}
 
@@ -183,21 +200,25 @@ def _adopt_parts(outcome: AdoptResult) -> Iterator[Part]:
 
 def _adopt_lines(outcome: AdoptResult) -> Iterator[str]:
     name = outcome.keyspace
+    standing = outcome.adoption.standing
     recognition = outcome.adoption.recognition
-    yield _SAID[outcome.adoption.standing].format(
+    baseline = outcome.baseline
+    done = "would be adopted" if outcome.dry_run else "is adopted"
+    when = ""
+    if baseline:
+        when = f"{baseline.adopted_at:%Y-%m-%d %H:%M} UTC by {baseline.owner}"
+    yield _SAID[standing].format(
         name=name,
         generation=recognition.generation.name,
-        done="would be adopted" if outcome.dry_run else "is adopted",
-        option=keyspace_option(outcome.keyspace),
-        when=f"{outcome.baseline.adopted_at:%Y-%m-%d %H:%M} UTC by {outcome.baseline.owner}"
-        if outcome.baseline
-        else "",
+        done=done,
+        option=keyspace_option(name),
+        when=when,
     )
-    if outcome.baseline:
-        count = len(outcome.baseline.migrations)
-        yield f"Fingerprint {outcome.baseline.fingerprint}; {count} migrations count as done."
-    for difference in recognition.drift if outcome.adoption.standing in ADOPTED else ():
-        yield f"drift: {difference}; {mend_of(difference, name, made_here=recognition.made_here)}"
+    if baseline:
+        yield f"Fingerprint {baseline.fingerprint}; {len(baseline.migrations)} migrations count as done."
+    if standing in ADOPTED:
+        for difference in recognition.drift:
+            yield f"drift: {difference}; {mend_of(difference, name, made_here=recognition.made_here)}"
     yield from _version_lines(outcome)
 
 
@@ -206,7 +227,10 @@ def _version_lines(outcome: AdoptResult) -> Iterator[str]:
     if written is None:
         return
     step = written.step
-    before = str(step.before) if step.before is not None else f"none, so James assumes {step.assumed}"
+    if step.before is None:
+        before = f"none, so James assumes {step.assumed}"
+    else:
+        before = str(step.before)
     if written.key:
         wrote = "was written"
     elif step.changes:

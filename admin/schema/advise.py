@@ -25,7 +25,7 @@ from mailmend.admin.schema.advising import advise as advise_on
 from mailmend.admin.schema.measuring import ENQUEUED, GivenTraffic
 from mailmend.admin.schema.trial import READS, WAVES, given_node, started_node
 from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult
-from mailmend.mailqueue.rules.advice import Advice, Figure, Traffic, span
+from mailmend.mailqueue.rules.advice import Advice, Figure, FigureSource, Traffic, span
 from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration, window_text
 from mailmend.mailqueue.rules.slices import SECOND
 from mailmend.model.catalog.lifetimes import DAY, window_compaction
@@ -59,16 +59,21 @@ def advise(request: AdviseRequest, caller: Caller) -> Advised:
     Raises:
         UnsafeRequest: the trial was to run on the cluster that is advised on.
     """
-    address = request.trial_at
     connection = request.connection
-    host, port = address or ("", 0)
-    if address and host not in _HERE and host in connection.hosts and port == connection.port:
-        raise UnsafeRequest(
-            f"--trial-at {host}:{port} is the cluster that is advised on; a trial writes to it",
-            mend="Leave --trial-at out, and a Cassandra is started on this machine; or name another one.",
-        )
-    node: OpenNode = partial(given_node, *address) if address else partial(started_node, request.folder)
-    trial = TrialWanted(request.sample, node, request.waves, request.reads) if request.trial else None
+    node: OpenNode
+    if request.trial_at:
+        host, port = request.trial_at
+        if host not in _HERE and host in connection.hosts and port == connection.port:
+            raise UnsafeRequest(
+                f"--trial-at {host}:{port} is the cluster that is advised on; a trial writes to it",
+                mend="Leave --trial-at out, and a Cassandra is started on this machine; or name another one.",
+            )
+        node = partial(given_node, host, port)
+    else:
+        node = partial(started_node, request.folder)
+    trial = None
+    if request.trial:
+        trial = TrialWanted(request.sample, node, request.waves, request.reads)
     with open_cluster(connection) as opened:
         return advise_on(opened, request.given, trial, caller.progress)
 
@@ -110,9 +115,11 @@ def _parts(advised: Advised) -> Iterator[Part]:
         )
         heard = f"{advised.statistics.nodes_heard} of {advised.statistics.nodes_up} nodes"
         yield Grid(f"What {heard} tell of the tables", columns, rows)
-    yield from (f"Note: {note}" for note in advised.notes)
+    for note in advised.notes:
+        yield f"Note: {note}"
     yield "Next:"
-    yield from (f"  {line}" for line in next_lines(advised))
+    for line in next_lines(advised):
+        yield f"  {line}"
 
 
 def answer_lines(advised: Advised) -> Iterator[str]:
@@ -124,7 +131,11 @@ def answer_lines(advised: Advised) -> Iterator[str]:
         f"marks {span(queue.mark_ttl_seconds)} (bloom filter {queue.mark_bloom_chance}), "
         f"gc_grace {span(queue.gc_grace_seconds)}."
     )
-    assumed = [label for label, name in _FIGURES if getattr(advised.traffic, name).source.value == "assumed"]
+    assumed = []
+    for label, name in _FIGURES:
+        figure: Figure = getattr(advised.traffic, name)
+        if figure.source is FigureSource.ASSUMED:
+            assumed.append(label)
     if assumed:
         yield f"Assumed, not measured: {', '.join(assumed)}. Name what you know; the advice follows."
 
@@ -137,7 +148,8 @@ def _message_answer(messages: MessageTables) -> Iterator[str]:
     advice = messages.advice
     verb = "change to" if advice.change else "keep"
     yield f"Message tables: we would {verb} {advice.choice.value} (they have {messages.strategy})."
-    yield from (f"  {sentence}" for sentence in advice.why)
+    for sentence in advice.why:
+        yield f"  {sentence}"
     yield from _reckoned(messages)
 
 
@@ -182,16 +194,23 @@ def _cost_cells(cost: ReadCost) -> tuple[str, str, str]:
 
 
 def reasons_table(title: str, reasons: tuple[Advice, ...]) -> Grid:
-    return Grid(title, ("setting", "value", "why"), [(reason.setting, reason.value, reason.why) for reason in reasons])
+    rows = [(reason.setting, reason.value, reason.why) for reason in reasons]
+    return Grid(title, ("setting", "value", "why"), rows)
 
 
 def figures_table(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> Grid:
-    rows = [_figure_row(label, name, getattr(traffic, name)) for label, name in _FIGURES if name in names]
+    rows = []
+    for label, name in _FIGURES:
+        if name in names:
+            rows.append(_figure_row(label, name, getattr(traffic, name)))
     return Grid("What that rests on", ("figure", "value", "is", "how"), rows)
 
 
 def _figure_row(label: str, name: str, figure: Figure) -> tuple[str, str, str, str]:
-    value = span(figure.value) if name.endswith("_seconds") else f"{figure.value:,.4g}"
+    if name.endswith("_seconds"):
+        value = span(figure.value)
+    else:
+        value = f"{figure.value:,.4g}"
     return label, value, figure.source.value, figure.how
 
 
@@ -209,7 +228,9 @@ def _statistic_rows(advised: Advised) -> Iterator[tuple[str, ...]]:
 
 
 def _cell(figure: float | None, form: str) -> str:
-    return "not known" if figure is None else form.format(figure)
+    if figure is None:
+        return "not known"
+    return form.format(figure)
 
 
 def next_lines(advised: Advised) -> Iterator[str]:
@@ -222,8 +243,10 @@ def next_lines(advised: Advised) -> Iterator[str]:
                 yield _alter(advised.keyspace, name, compaction=MESSAGE_COMPACTIONS[advice.choice])
         yield f"mailmend schema apply --compaction {advice.choice.value} --keyspace NEW    for a keyspace to come"
     yield from _queue_lines(advised)
-    chosen = f" --compaction {advice.choice.value}" if advice else ""
-    yield f"mailmend schema plan --from-model --include-options{chosen} {keyspace_option(advised.keyspace)}"
+    options = "--from-model --include-options"
+    if advice:
+        options += f" --compaction {advice.choice.value}"
+    yield f"mailmend schema plan {options} {keyspace_option(advised.keyspace)}"
 
 
 def _queue_lines(advised: Advised) -> Iterator[str]:
@@ -243,7 +266,9 @@ def _queue_lines(advised: Advised) -> Iterator[str]:
 
 
 def _alter(keyspace: str, table: str, compaction: Compaction, **options: float) -> str:
-    parts = [f"{name} = {value}" for name, value in {"compaction": compaction.literal, **options}.items()]
+    parts = [f"compaction = {compaction.literal}"]
+    for name, value in options.items():
+        parts.append(f"{name} = {value}")
     return f"ALTER TABLE {keyspace}.{table} WITH {' AND '.join(parts)};"
 
 
@@ -261,23 +286,27 @@ def advised_json(advised: Advised) -> dict[str, Any]:
     }
 
 
-_ADVISED: Final = ("choice", "change", "too_small", "why")
-_SAMPLED: Final = ("mailboxes", "passed_over")
-
-
 def _messages_json(messages: MessageTables) -> dict[str, Any]:
     advice = messages.advice
     sample = messages.sample
     rates = messages.traffic.rates
+    advised: dict[str, Any] = {"choice": None, "change": None, "too_small": None, "why": []}
+    if advice:
+        advised = fields_json(advice, "choice", "change", "too_small", "why")
+    sampled = {"rows": 0, "mailboxes": 0, "passed_over": 0}
+    if sample:
+        sampled = {"rows": len(sample.messages), **fields_json(sample, "mailboxes", "passed_over")}
+    history_days = None
+    if rates:
+        history_days = rates.history_seconds / DAY
     return {
         "strategy": messages.strategy,
-        "present": messages.present.value if messages.present else None,
-        **(fields_json(advice, *_ADVISED) if advice else {**dict.fromkeys(_ADVISED), "why": []}),
+        "present": plain(messages.present),
+        **advised,
         "window_days": messages.window_days,
-        "history_days": rates.history_seconds / DAY if rates else None,
+        "history_days": history_days,
         "changes_per_message": messages.traffic.changes,
-        "rows": len(sample.messages) if sample else 0,
-        **(fields_json(sample, *_SAMPLED) if sample else dict.fromkeys(_SAMPLED, 0)),
+        **sampled,
         "trial": {result.choice.value: _result_json(result) for result in messages.results},
     }
 
@@ -288,7 +317,8 @@ def _result_json(result: TrialResult) -> dict[str, Any]:
 
 
 def figures_json(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> dict[str, Any]:
-    return fields_json(traffic, *(name for _, name in _FIGURES if name in names))
+    shown = [name for _, name in _FIGURES if name in names]
+    return fields_json(traffic, *shown)
 
 
 _COLUMNS: Final = ("event", "slice window", "buckets", "pace")
@@ -300,35 +330,40 @@ def configure_document(result: ConfigureResult) -> Document:
     request = result.request
     after = result.after
     keyspace = request.connection.keyspace
-    properties = _james_properties(after) if after else None
+    history = []
+    rows = []
+    for event in result.history:
+        history.append({"event": event.event_id, **_figures(event.configuration)})
+        rows.append((str(event.event_id), *_cells(event.configuration)))
+    properties = None
+    if after:
+        properties = _james_properties(after)
     json = {
         "keyspace": keyspace,
-        "before": _figures(result.before),
-        "configuration": _figures(after),
+        "before": result.before and _figures(result.before),
+        "configuration": after and _figures(after),
         "changed": result.differs and not request.dry_run,
         "dry_run": request.dry_run,
-        "history": [{"event": event.event_id, **(_figures(event.configuration) or {})} for event in result.history],
+        "history": history,
         "james_properties": properties,
         "exit": 0,
     }
     body: list[Part] = []
-    if result.history:
-        rows = [(str(event.event_id), *_cells(event.configuration)) for event in result.history]
+    if rows:
         body.append(Grid(f"How the queues of {keyspace} are cut", _COLUMNS, rows))
     body.append(_sentence(result))
     hints = []
     if result.differs and properties:
         lines = ", ".join(f"{name}={value}" for name, value in properties.items())
+        when = ", after the change" if request.dry_run else ""
         hints.append(
-            f"Next: start every process of these queues again{', after the change' if request.dry_run else ''}; a "
-            f"James with {lines} in its rabbitmq.properties. How: mailmend runbook show change-slice-window"
+            f"Next: start every process of these queues again{when}; a James with {lines} in its rabbitmq.properties. "
+            "How: mailmend runbook show change-slice-window"
         )
     return Document(json, body, hints=hints)
 
 
-def _figures(configuration: QueueConfiguration | None) -> dict[str, int] | None:
-    if configuration is None:
-        return None
+def _figures(configuration: QueueConfiguration) -> dict[str, int]:
     slicing = configuration.slicing
     return {"slice_window_seconds": slicing.window // SECOND, "buckets": slicing.buckets, "pace": configuration.pace}
 
@@ -349,7 +384,9 @@ def _sentence(result: ConfigureResult) -> str:
         )
     if not result.differs:
         return f"What counts: {_in_words(result.after)}."
-    return f"{'It may be set' if result.request.dry_run else 'Set'}: {_in_words(result.after)}."
+    if result.request.dry_run:
+        return f"It may be set: {_in_words(result.after)}."
+    return f"Set: {_in_words(result.after)}."
 
 
 def _in_words(configuration: QueueConfiguration) -> str:
@@ -365,10 +402,12 @@ def _cells(configuration: QueueConfiguration) -> tuple[str, str, str]:
 
 def advise_document(advised: QueueAdvised) -> Document:
     advice = advised.advice
-    command = _configure_command(advised) if advice.changes else None
+    command = None
+    if advice.changes:
+        command = _configure_command(advised)
     json = {
         "keyspace": advised.keyspace,
-        "present": _advised_figures(advice.present) if advice.present else None,
+        "present": advice.present and _advised_figures(advice.present),
         "advised": _advised_figures(advice.advised),
         "best": _advised_figures(advice.best),
         "changes": advice.changes,
@@ -380,17 +419,26 @@ def advise_document(advised: QueueAdvised) -> Document:
         "notes": list(advised.notes),
         "exit": 0,
     }
-    body: list[Part] = [
-        f"{'Set' if advice.changes else 'Keep'} {_advised_words(advice.advised)}.",
-        f"Stored: {_advised_words(advice.present)}." if advice.present else "Stored: nothing.",
-        *(f"  {sentence}" for sentence in (*advice.allowed, *advice.hindered)),
-        "",
-        reasons_table("Configuration", advice.reasons),
-        figures_table(advised.traffic, _ADVICE_FIGURES),
-        *(f"Note: {note}" for note in advised.notes),
-        *((f"Next:\n  {command}",) if command else ()),
-    ]
-    return Document(json, body)
+    return Document(json, tuple(_queue_advice_parts(advised, command)))
+
+
+def _queue_advice_parts(advised: QueueAdvised, command: str | None) -> Iterator[Part]:
+    advice = advised.advice
+    verb = "Set" if advice.changes else "Keep"
+    yield f"{verb} {_advised_words(advice.advised)}."
+    if advice.present:
+        yield f"Stored: {_advised_words(advice.present)}."
+    else:
+        yield "Stored: nothing."
+    for sentence in (*advice.allowed, *advice.hindered):
+        yield f"  {sentence}"
+    yield ""
+    yield reasons_table("Configuration", advice.reasons)
+    yield figures_table(advised.traffic, _ADVICE_FIGURES)
+    for note in advised.notes:
+        yield f"Note: {note}"
+    if command:
+        yield f"Next:\n  {command}"
 
 
 def _configure_command(advised: QueueAdvised) -> str:
@@ -414,9 +462,11 @@ def _address(value: Any) -> tuple[str, int]:
     if isinstance(value, tuple):
         return value
     host, _, port = str(value).rpartition(":")
-    if host and not port.isdigit():
+    if not host:
+        return (str(value), PORT_DEFAULT)
+    if not port.isdigit():
         raise WrongUse(f"{value!r} is not HOST:PORT")
-    return (host, parse_port(int(port))) if host else (str(value), PORT_DEFAULT)
+    return (host, parse_port(int(port)))
 
 
 ADVISE: Final = Command(

@@ -105,18 +105,27 @@ def advise(place: OpenCluster, given: GivenTraffic, trial: TrialWanted | None, p
 
 def present_choice(strategy: str) -> CompactionChoice | None:
     """The choice for a compaction class, whatever its options; None for a class that is no choice."""
-    return next((choice for choice, found in MESSAGE_COMPACTIONS.items() if found.strategy == strategy), None)
+    for choice, compaction in MESSAGE_COMPACTIONS.items():
+        if compaction.strategy == strategy:
+            return choice
+    return None
 
 
 def served_choices(release: str) -> frozenset[CompactionChoice]:
-    new_only = frozenset() if parse_version(release) >= CASSANDRA_5 else frozenset({CompactionChoice.UNIFIED})
-    return frozenset(CompactionChoice) - new_only
+    choices = frozenset(CompactionChoice)
+    if parse_version(release) < CASSANDRA_5:
+        return choices - {CompactionChoice.UNIFIED}
+    return choices
 
 
 def _messages(live: Schema, traffic: MessageTraffic) -> MessageTables:
+    strategy = ""
     table = live.table(MESSAGE_ID.name)
-    strategy = table.compaction.strategy if table and table.compaction else ""
-    window = history_window_days(traffic.rates.history_seconds) if traffic.rates else None
+    if table and table.compaction:
+        strategy = table.compaction.strategy
+    window = None
+    if traffic.rates:
+        window = history_window_days(traffic.rates.history_seconds)
     return MessageTables(strategy, present_choice(strategy), traffic, window)
 
 
@@ -139,7 +148,9 @@ def _tried(
 
 
 def _cautions(queue: QueueTraffic | None, messages: MessageTables) -> list[str]:
-    cautions = [f"No trial was made: {messages.untried}"] if messages.untried else []
+    cautions = []
+    if messages.untried:
+        cautions.append(f"No trial was made: {messages.untried}")
     if queue is not None:
         cautions.append(
             "James renews no row of its queue: with a time to live, a mail that stays longer is lost from its view."

@@ -81,8 +81,12 @@ class ApplyResult:
     def exit(self) -> ExitCode:
         if isinstance(self.found, Recognition):
             partly = bool(self.rollout.plan.migrations.left) and not self.rollout.plan.foreign
-            return ExitCode.FINE if partly or self.found.agrees else ExitCode.DRIFT
-        return ExitCode.DRIFT if self.found else ExitCode.FINE
+            fine = partly or self.found.agrees
+        else:
+            fine = not self.found
+        if fine:
+            return ExitCode.FINE
+        return ExitCode.DRIFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +138,16 @@ class Consent:
         Raises:
             RisksNotAllowed: there is no terminal to ask on, or the answer was no.
         """
-        left = [(place, what) for place, what in risky if place not in self.places and set(what.risks) - self.risks]
+        left = []
+        for place, what in risky:
+            if place not in self.places and not self.risks.issuperset(what.risks):
+                left.append((place, what))
         if not left:
             return
         risks = [f"{risk_text(what)} ({place}): {what.why}" for place, what in left[:RISKS_SHOWN]]
-        more = f" And {len(left) - RISKS_SHOWN} more." if len(left) > RISKS_SHOWN else ""
-        what_risks = f"{self.keyspace} would be changed with risks: {' '.join(risks)}{more}"
+        if len(left) > RISKS_SHOWN:
+            risks.append(f"And {len(left) - RISKS_SHOWN} more.")
+        what_risks = f"{self.keyspace} would be changed with risks: {' '.join(risks)}"
         if self.caller.ask is None:
             mend = f"Nothing was done. Look with --dry-run; then, if it is meant: --allow {allow_text(risky)}"
             raise RisksNotAllowed(what_risks, mend=mend)
@@ -199,22 +207,26 @@ def apply_document(result: PlanResult | ApplyResult | OptionalResult) -> Documen
         case OptionalResult():
             return _optional_document(result)
         case ApplyResult():
-            names = ", ".join(result.rollout.nodes.down)
-            down = f"Down, and without this schema until they return (they take it from the others): {names}"
-            hints = (down,) if names else ()
+            hints = []
+            if result.rollout.nodes.down:
+                names = ", ".join(result.rollout.nodes.down)
+                hints.append(f"Down, and without this schema until they return (they take it from the others): {names}")
             return Document(apply_json(result), tuple(_apply_parts(result)), result.exit, hints=hints)
 
 
 def apply_json(result: ApplyResult) -> dict[str, Any]:
     rolled = result.rollout
     plan = result.rollout.plan
+    left = []
+    if not plan.foreign:
+        left = [str(migration.file) for migration in plan.migrations.left]
     return _found_json(result) | {
         "created": rolled.created,
         "withheld": [step.creates for step in plan.withheld],
         "applied": rolled.applied,
         "baseline": [str(migration.file) for migration in plan.migrations.baseline],
         "statements": rolled.statements,
-        "left": [str(migration.file) for migration in plan.migrations.left] if not plan.foreign else [],
+        "left": left,
         "stopped": plan.migrations.stopped or None,
         "nodes_down": list(rolled.nodes.down),
         "exit": int(result.exit),
@@ -231,9 +243,7 @@ def _found_json(result: ApplyResult) -> dict[str, Any]:
 def _apply_parts(result: ApplyResult) -> Iterator[Part]:
     plan = result.rollout.plan
     keyspace = result.keyspace
-    yield from (f"there already: {migration.file}" for migration in plan.migrations.baseline)
-    yield from (f"created {name}" for name in result.rollout.created)
-    yield from (f"applied {file}" for file in result.rollout.applied)
+    yield from _done_lines(result)
     if plan.withheld:
         names = ", ".join(step.creates for step in plan.withheld)
         yield f"Not created in a keyspace that mailmend did not make (--complete does): {names}"
@@ -248,8 +258,21 @@ def _apply_parts(result: ApplyResult) -> Iterator[Part]:
         if not plan.migrations.left or plan.foreign:
             yield from recognition_parts(keyspace, result.found)
         return
-    yield from (str(difference) for difference in result.found)
-    yield f"{keyspace}: " + ("not as expected." if result.found else "the schema is as expected.")
+    if not result.found:
+        yield f"{keyspace}: the schema is as expected."
+        return
+    for difference in result.found:
+        yield str(difference)
+    yield f"{keyspace}: not as expected."
+
+
+def _done_lines(result: ApplyResult) -> Iterator[str]:
+    for migration in result.rollout.plan.migrations.baseline:
+        yield f"there already: {migration.file}"
+    for name in result.rollout.created:
+        yield f"created {name}"
+    for file in result.rollout.applied:
+        yield f"applied {file}"
 
 
 def _optional_document(result: OptionalResult) -> Document:
@@ -259,36 +282,52 @@ def _optional_document(result: OptionalResult) -> Document:
     json = shown | {"keyspace": keyspace, "optional": migration.name, "sent": list(result.sent), "exit": 0}
     if result.dry_run and shown["statements"]:
         return Document(json, (optional_text((migration,), result.live, keyspace, result.server),))
-    nothing = () if result.sent else (f"{keyspace}: nothing of {migration.name} is left to do.",)
-    return Document(json, (*nothing, *(f"done: {cql}" for cql in result.sent)))
+    if not result.sent:
+        return Document(json, (f"{keyspace}: nothing of {migration.name} is left to do.",))
+    return Document(json, [f"done: {cql}" for cql in result.sent])
 
 
-def optional_json(one: OptionalMigration, live: Schema, keyspace: str, server: ServerVersion) -> dict[str, Any]:
+def optional_json(migration: OptionalMigration, live: Schema, keyspace: str, server: ServerVersion) -> dict[str, Any]:
     """One optional migration, with the part of it that is still to do."""
-    due = [(ddl_cql(statement, keyspace, server), statement.assess(live)) for statement in one.due(live)]
+    plan = []
+    statements = []
+    for statement in migration.due(live):
+        cql = ddl_cql(statement, keyspace, server)
+        plan.append({"cql": cql, **assessment_json(statement.assess(live))})
+        statements.append(cql)
     return {
-        "name": one.name,
-        "since": one.since.isoformat(),
-        "source": one.source or None,
-        "why": one.why,
-        "undo": one.undo,
-        "caution": one.caution or None,
-        "plan": [{"cql": cql, **assessment_json(assessment)} for cql, assessment in due],
-        "statements": [cql for cql, _ in due],
+        "name": migration.name,
+        "since": migration.since.isoformat(),
+        "source": migration.source or None,
+        "why": migration.why,
+        "undo": migration.undo,
+        "caution": migration.caution or None,
+        "plan": plan,
+        "statements": statements,
     }
 
 
 def optional_text(due: Iterable[OptionalMigration], live: Schema, keyspace: str, server: ServerVersion) -> Verbatim:
-    shown = ((migration, optional_json(migration, live, keyspace, server)) for migration in due)
-    return cql_script(line for migration, json in shown for line in _optional_lines(migration, keyspace, json))
+    lines: list[str] = []
+    for migration in due:
+        lines += _optional_lines(migration, keyspace, optional_json(migration, live, keyspace, server))
+    return cql_script(lines)
 
 
-def _optional_lines(one: OptionalMigration, keyspace: str, shown: dict[str, Any]) -> Iterator[str]:
-    yield from ("", f"-- optional: {one.name} ({one.since}{f', {one.source}' if one.source else ''})")
-    yield from (f"--   {text}" for text in (one.why, one.caution, f"Undo: {one.undo}") if text)
+def _optional_lines(migration: OptionalMigration, keyspace: str, shown: dict[str, Any]) -> Iterator[str]:
+    origin = str(migration.since)
+    if migration.source:
+        origin += f", {migration.source}"
+    yield ""
+    yield f"-- optional: {migration.name} ({origin})"
+    yield f"--   {migration.why}"
+    if migration.caution:
+        yield f"--   {migration.caution}"
+    yield f"--   Undo: {migration.undo}"
     for statement in shown["plan"]:
-        yield from (f"--   risk: {statement['risk']}. {statement['why']}", statement["cql"])
-    yield f"--   run it with: mailmend schema apply --optional {one.name} {keyspace_option(keyspace)}"
+        yield f"--   risk: {statement['risk']}. {statement['why']}"
+        yield statement["cql"]
+    yield f"--   run it with: mailmend schema apply --optional {migration.name} {keyspace_option(keyspace)}"
 
 
 _SECONDS: Final = Duration(timedelta(hours=1), zero=False)

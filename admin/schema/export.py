@@ -18,6 +18,7 @@ from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document, Verbatim
 from mailmend.admin.frame.options import FILE, connection_where, flag, option
 from mailmend.admin.frame.settings import ConnectionSettings, reason_of
+from mailmend.admin.frame.values import plain
 from mailmend.admin.schema.export_page import (
     Page,
     Relation,
@@ -76,15 +77,17 @@ _SERVER_DEFAULTS = {
 }
 """What a server has where nothing was asked for, from 4.0 to 5.0: on a page about one's own tables it is noise."""
 
-_KNOWN = {
-    table.name: table
-    for table in (
-        *LEDGER_TABLES,
-        *(table for generation in reversed(GENERATIONS) for table in generation.schema.tables),
-        *QUEUE_TABLES,
-    )
-}
-"""Every table that mailmend knows, the newest form of each."""
+
+def _known_tables() -> dict[str, Table]:
+    """Every table that mailmend knows by its name, the newest form of each."""
+    tables = [*LEDGER_TABLES]
+    for generation in reversed(GENERATIONS):
+        tables += generation.schema.tables
+    tables += QUEUE_TABLES
+    return {table.name: table for table in tables}
+
+
+_KNOWN: Final = _known_tables()
 
 
 def declared(keyspace: str, made: str, drawing: str = "") -> Page:
@@ -103,23 +106,35 @@ def found(keyspace: str, live: Schema, ledger: Schema, made: str, drawing: str =
     Raises:
         SchemaMismatch: the keyspace holds mail, and lacks a table without which nothing can be described.
     """
-    mail, queue = ({table.name for table in tables} for tables in (MAIL_TABLES, QUEUE_TABLES))
-    tables = [_described(table) for table in live.tables]
-    known = [table for table in tables if table.name in _KNOWN]
+    mail_names = {table.name for table in MAIL_TABLES}
+    queue_names = {table.name for table in QUEUE_TABLES}
+    mail: list[Table] = []
+    james: list[Table] = []
+    queue: list[Table] = []
+    others: list[Table] = []
+    for table in map(_described, live.tables):
+        if table.name not in _KNOWN:
+            others.append(table)
+        elif table.name in mail_names:
+            mail.append(table)
+        elif table.name in queue_names:
+            queue.append(table)
+        else:
+            james.append(table)
     sections = (
-        Section("Mail", _ABOUT_MAIL, tuple(table for table in known if table.name in mail)),
-        Section(
-            "James's other tables", _ABOUT_BESIDE, tuple(table for table in known if table.name not in mail | queue)
-        ),
-        Section("Queue", _ABOUT_QUEUE, tuple(table for table in known if table.name in queue)),
-        Section("Other tables", _ABOUT_OTHERS, tuple(table for table in tables if table.name not in _KNOWN)),
-        Section("Ledger", _ABOUT_LEDGER, tuple(_described(table) for table in ledger.tables)),
+        Section("Mail", _ABOUT_MAIL, tuple(mail)),
+        Section("James's other tables", _ABOUT_BESIDE, tuple(james)),
+        Section("Queue", _ABOUT_QUEUE, tuple(queue)),
+        Section("Other tables", _ABOUT_OTHERS, tuple(others)),
+        Section("Ledger", _ABOUT_LEDGER, tuple(map(_described, ledger.tables))),
     )
-    recognised = f"Generation: {recognise(live).generation.name}." if known else "No mail was found in it."
+    if mail or james or queue:
+        recognised = f"Generation: {recognise(live).generation.name}."
+    else:
+        recognised = "No mail was found in it."
     shown = tuple(section for section in sections if section.tables)
-    return Page(
-        f"The keyspace {keyspace}", f"{made} {recognised}", families_in(keyspace, live), live.types, shown, drawing
-    )
+    families = families_in(keyspace, live)
+    return Page(f"The keyspace {keyspace}", f"{made} {recognised}", families, live.types, shown, drawing)
 
 
 def families_in(keyspace: str, live: Schema) -> tuple[Family, ...]:
@@ -129,13 +144,19 @@ def families_in(keyspace: str, live: Schema) -> tuple[Family, ...]:
 
 def _described(table: Table) -> Table:
     """The live table in the model's spelling and column order; unknown columns come last."""
+    options = {}
+    for name, value in table.options.items():
+        if _SERVER_DEFAULTS.get(name) != value:
+            options[name] = value
     known = _KNOWN.get(table.name)
-    options = {name: value for name, value in table.options.items() if _SERVER_DEFAULTS.get(name) != value}
     if known is None:
         return replace(table, options=options)
-    columns = tuple(_ordered(known.columns, table.columns))
     return replace(
-        table, spelling=known.spelling, columns=columns, comment=table.comment or known.comment, options=options
+        table,
+        spelling=known.spelling,
+        columns=tuple(_ordered(known.columns, table.columns)),
+        comment=table.comment or known.comment,
+        options=options,
     )
 
 
@@ -203,18 +224,23 @@ class Drawing:
 def drawing_of(families: Sequence[Family]) -> Drawing:
     """Each family is a block: its truth on the left, centred on its projections."""
     groups = [relations_of(family) for family in families]
-    left = max((_width(_truth_lines(group[0].truth)) for group in groups), default=0.0)
-    right = max((_width(_lines(relation)) for group in groups for relation in group), default=0.0)
+    left = 0.0
+    right = 0.0
+    for group in groups:
+        left = max(left, _width(_truth_lines(group[0].truth)))
+        for relation in group:
+            right = max(right, _width(_lines(relation)))
     boxes: list[Box] = []
     arrows: list[Arrow] = []
     y = float(_MARGIN)
     for group in groups:
         targets = list(_stacked(group, _MARGIN + left + _CHANNEL, y, right))
         truth = _centred(_truth_lines(group[0].truth), left, targets)
-        boxes += [truth, *targets]
-        pairs = zip(targets, group, strict=True)
-        arrows += [Arrow(truth, target, relation.kind == "content") for target, relation in pairs]
-        y = max(box.y + box.height for box in (truth, *targets)) + _BETWEEN_FAMILIES
+        block = [truth, *targets]
+        boxes += block
+        for target, relation in zip(targets, group, strict=True):
+            arrows.append(Arrow(truth, target, relation.kind == "content"))
+        y = max(box.y + box.height for box in block) + _BETWEEN_FAMILIES
     width = 2 * _MARGIN + left + _CHANNEL + right
     return Drawing(width, y - _BETWEEN_FAMILIES + _MARGIN, tuple(boxes), tuple(arrows))
 
@@ -223,14 +249,16 @@ def svg(families: Sequence[Family]) -> str:
     drawing = drawing_of(families)
     size = f'width="{drawing.width:.0f}" height="{drawing.height:.0f}"'
     view = f'viewBox="0 0 {drawing.width:.0f} {drawing.height:.0f}"'
-    lines = (
+    lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} {view} role="img" font-family="{_FONT}" font-size="12">',
         "<title>Truths and their projections</title>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
-        *(_arrow_svg(arrow) for arrow in drawing.arrows),
-        *(line for box in drawing.boxes for line in _box_svg(box)),
-        "</svg>",
-    )
+    ]
+    for arrow in drawing.arrows:
+        lines.append(_arrow_svg(arrow))
+    for box in drawing.boxes:
+        lines += _box_svg(box)
+    lines.append("</svg>")
     return "\n".join(lines) + "\n"
 
 
@@ -253,8 +281,10 @@ def _truth_lines(truth: Table) -> tuple[str, ...]:
 
 
 def _lines(relation: Relation) -> tuple[str, ...]:
-    said = [line for text in (f"{relation.kind}: {relation.says}", *relation.notes) for line in _wrapped(text)]
-    return (relation.table.spelling, key_text(relation.table), *said)
+    lines = [relation.table.spelling, key_text(relation.table)]
+    for text in (f"{relation.kind}: {relation.says}", *relation.notes):
+        lines += _wrapped(text)
+    return tuple(lines)
 
 
 def _wrapped(text: str) -> Iterator[str]:
@@ -290,10 +320,12 @@ def _box_svg(box: Box) -> Iterator[str]:
         f'fill="#f6f8fa" stroke="{box.colour}" stroke-width="1.5"/>'
     )
     for number, line in enumerate(box.lines):
-        weight, colour = (' font-weight="bold"', "#1f2328") if number == 0 else ("", "#424a53")
+        style = 'fill="#424a53"'
+        if number == 0:
+            style = 'fill="#1f2328" font-weight="bold"'
         x = box.x + _PAD
         y = box.y + _PAD + (number + 0.7) * _LINE - 2
-        yield f'<text x="{x:.0f}" y="{y:.0f}" fill="{colour}"{weight}>{escape(line)}</text>'
+        yield f'<text x="{x:.0f}" y="{y:.0f}" {style}>{escape(line)}</text>'
 
 
 FOLDER: Final = Path("docs/schema")
@@ -323,7 +355,9 @@ class ExportResult:
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.DRIFT if self.check and self.stale else ExitCode.FINE
+        if self.check and self.stale:
+            return ExitCode.DRIFT
+        return ExitCode.FINE
 
 
 def export(request: ExportRequest, _: Caller) -> ExportResult:
@@ -333,12 +367,17 @@ def export(request: ExportRequest, _: Caller) -> ExportResult:
         WrongUse: several texts for stdout; a file that cannot be read or written.
     """
     folder = request.folder
-    wanted = tuple(kind for kind in FILES if kind in (request.kinds or FILES))
+    kinds = request.kinds or FILES
+    wanted = tuple(kind for kind in FILES if kind in kinds)
     if folder == STDOUT and (len(wanted) != 1 or request.check):
         raise WrongUse("stdout can take only one file", mend="Name it with --only, without --check.")
-    drawn = "drawing" in wanted or (folder / FILES["drawing"]).exists()
-    beside = FILES["drawing"] if drawn else ""
-    texts = _live(request.connection, beside) if request.live else _declared(request.connection.keyspace, beside)
+    drawing = ""
+    if "drawing" in wanted or (folder / FILES["drawing"]).exists():
+        drawing = FILES["drawing"]
+    if request.live:
+        texts = _live(request.connection, drawing)
+    else:
+        texts = _declared(request.connection.keyspace, drawing)
     if folder == STDOUT:
         return ExportResult(text=texts[wanted[0]])
     files = {folder / FILES[kind]: texts[kind] for kind in wanted}
@@ -390,10 +429,19 @@ def _write(file: Path, text: str) -> None:
 def export_document(result: ExportResult) -> Document:
     if result.text is not None:
         return Document(body=(Verbatim(result.text),))
-    changed = {"stale" if result.check else "written": [str(file) for file in result.stale]}
-    json = {"files": [str(file) for file in result.files], **changed, "exit": int(result.exit)}
-    was = "is not up to date" if result.check else "written"
-    lines = [f"{file} {was if file in result.stale else 'is up to date'}" for file in result.files]
+    if result.check:
+        changed = "stale"
+        was = "is not up to date"
+    else:
+        changed = "written"
+        was = "written"
+    json = {"files": plain(result.files), changed: plain(result.stale), "exit": int(result.exit)}
+    lines = []
+    for file in result.files:
+        if file in result.stale:
+            lines.append(f"{file} {was}")
+        else:
+            lines.append(f"{file} is up to date")
     if result.check and result.stale:
         lines.append("Next: the same command without --check")
     return Document(json, lines, result.exit)

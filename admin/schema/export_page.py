@@ -61,18 +61,24 @@ def page_text(page: Page) -> str:
     blocks = [f"# {page.title}", page.made, *_truths(page), *_contents(page)]
     for section in page.sections:
         blocks += [f"## {section.title}", section.about]
-        blocks += [block for table in section.tables for block in _table(table, page.families)]
+        for table in section.tables:
+            blocks += _table(table, page.families)
     blocks += _types(page.types)
-    return "\n\n".join(block for block in blocks if block) + "\n"
+    return "\n\n".join(filter(None, blocks)) + "\n"
 
 
 def mermaid(families: Sequence[Family]) -> str:
-    relations = [relation for family in families for relation in relations_of(family)]
-    tables = {table.name: table for relation in relations for table in (relation.truth, relation.table)}
-    nodes = (f'    {table.name}["{table.spelling}<br/>{key_text(table)}"]' for table in tables.values())
-    truths = dict.fromkeys(relation.truth.name for relation in relations)
-    styles = (f"    style {name} stroke-width:3px" for name in truths)
-    return "\n".join(("flowchart LR", *nodes, *map(_arrow, relations), *styles))
+    nodes: dict[str, str] = {}
+    arrows: list[str] = []
+    styles: dict[str, str] = {}
+    for family in families:
+        for relation in relations_of(family):
+            truth = relation.truth
+            for table in (truth, relation.table):
+                nodes[table.name] = f'    {table.name}["{table.spelling}<br/>{key_text(table)}"]'
+            arrows.append(_arrow(relation))
+            styles[truth.name] = f"    style {truth.name} stroke-width:3px"
+    return "\n".join(("flowchart LR", *nodes.values(), *arrows, *styles.values()))
 
 
 def _arrow(relation: Relation) -> str:
@@ -102,20 +108,25 @@ def _contents(page: Page) -> Iterator[str]:
 
 def _table(table: Table, families: tuple[Family, ...]) -> Iterator[str]:
     yield f"### {table.spelling}"
-    yield f"{_escaped(table.comment)}." if table.comment else ""
+    if table.comment:
+        yield f"{_escaped(table.comment)}."
     yield "\n".join(roles_of(table, families))
-    yield "\n".join(
-        (_row(_HEAD), _row(("---",) * len(_HEAD)), *(_row(_cells(column, table, families)) for column in table.columns))
-    )
+    rows = [_row(_HEAD), _row(("---",) * len(_HEAD))]
+    for column in table.columns:
+        rows.append(_row(_cells(column, table, families)))
+    yield "\n".join(rows)
     yield f"Key: `{key_text(table)}`. Compaction: {_compaction(table.compaction)}: {why_compacted(table)}."
     yield _options(table)
 
 
 def _cells(column: Column, table: Table, families: tuple[Family, ...]) -> tuple[str, ...]:
+    key_part = _KEY_PARTS[column.kind]
+    if column.descending:
+        key_part += " ↓"
     return (
         f"`{column.spelling}`",
         f"`{column.type}`",
-        _KEY_PARTS[column.kind] + (" ↓" if column.descending else ""),
+        key_part,
         _compared(column, table, families),
         _escaped(purpose_of(table.name, column.name)),
     )
@@ -123,12 +134,10 @@ def _cells(column: Column, table: Table, families: tuple[Family, ...]) -> tuple[
 
 def _compared(column: Column, table: Table, families: tuple[Family, ...]) -> str:
     """The form in which the column is compared, in truths and projections whose cells are compared at all."""
-    compared = {
-        name
-        for family in families
-        for name in (compared_column.name for compared_column in family.mirror.compared)
-        if table.name in {family.truth.name, family.mirror.table.name}
-    }
+    compared: set[str] = set()
+    for family in families:
+        if table.name in {family.truth.name, family.mirror.table.name}:
+            compared.update(compared_column.name for compared_column in family.mirror.compared)
     if column.canonical is not Canonical.PLAIN or column.name in compared:
         return CANONICAL[column.canonical]
     return ""
@@ -137,13 +146,18 @@ def _compared(column: Column, table: Table, families: tuple[Family, ...]) -> str
 def _compaction(compaction: Compaction | None) -> str:
     if compaction is None:
         return "not declared"
+    strategy = f"`{compaction.strategy}`"
+    if not compaction.options:
+        return strategy
     options = ", ".join(f"{name} {value}" for name, value in sorted(compaction.options.items()))
-    return f"`{compaction.strategy}`" + (f" ({options})" if options else "")
+    return f"{strategy} ({options})"
 
 
 def _options(table: Table) -> str:
+    if not table.options:
+        return ""
     shown = ", ".join(f"`{name} = {value}`" for name, value in sorted(table.options.items()))
-    return f"Options: {shown}." if shown else ""
+    return f"Options: {shown}."
 
 
 def _types(types: Sequence[UserType]) -> Iterator[str]:
@@ -163,7 +177,7 @@ def _escaped(text: str) -> str:
 
 
 def relations_of(family: Family) -> tuple[Relation, ...]:
-    return tuple(_relation(projection) for projection in family.projections)
+    return tuple(map(_relation, family.projections))
 
 
 def _relation(projection: Projection) -> Relation:
@@ -185,20 +199,27 @@ def _relation(projection: Projection) -> Relation:
 
 
 def _mirror(mirror: Mirror) -> Relation:
-    renamed = tuple(f"{mine} is its {mirror.truth.column(theirs).spelling}" for mine, theirs in mirror.renamed)
-    only = ("differences are reported, never mended",) if mirror.report_only else ()
-    return Relation(mirror.truth, mirror.table, "mirror", f"every row, by {_key(mirror.table)}", renamed + only)
+    notes = []
+    for mine, theirs in mirror.renamed:
+        notes.append(f"{mine} is its {mirror.truth.column(theirs).spelling}")
+    if mirror.report_only:
+        notes.append("differences are reported, never mended")
+    return Relation(mirror.truth, mirror.table, "mirror", f"every row, by {_key(mirror.table)}", tuple(notes))
 
 
 def _counts(counts: Counts) -> Relation:
-    parts = (_counter(name, when, counts) for name, when in counts.counters)
-    generators = ", ".join(table.spelling for table in counts.generators)
-    notes = (f"mended only while {generators} stand still",) if generators else ()
-    return Relation(counts.truth, counts.table, "count", f"per {_group(counts)}: {'; '.join(parts)}", notes)
+    parts = "; ".join(_counter(name, when, counts) for name, when in counts.counters)
+    notes: tuple[str, ...] = ()
+    if counts.generators:
+        generators = ", ".join(table.spelling for table in counts.generators)
+        notes = (f"mended only while {generators} stand still",)
+    return Relation(counts.truth, counts.table, "count", f"per {_group(counts)}: {parts}", notes)
 
 
 def _counter(name: str, when: Condition | None, counts: Counts) -> str:
-    which = f"rows where {_condition(when, counts.truth)}" if when else "all rows"
+    which = "all rows"
+    if when:
+        which = f"rows where {_condition(when, counts.truth)}"
     return f"{counts.table.column(name).spelling}, {which}"
 
 
@@ -217,8 +238,13 @@ def _key(table: Table) -> str:
 def key_text(table: Table) -> str:
     """The primary key in one line: partition key in brackets, then the clustering columns."""
     partition = ", ".join(column.spelling for column in table.partition)
-    clustering = (f"{column.spelling}{' ↓' if column.descending else ''}" for column in table.clustering)
-    return ", ".join((f"({partition})", *clustering))
+    parts = [f"({partition})"]
+    for column in table.clustering:
+        if column.descending:
+            parts.append(f"{column.spelling} ↓")
+        else:
+            parts.append(column.spelling)
+    return ", ".join(parts)
 
 
 def roles_of(table: Table, families: tuple[Family, ...]) -> Iterator[str]:
@@ -230,8 +256,10 @@ def roles_of(table: Table, families: tuple[Family, ...]) -> Iterator[str]:
             if relation.table.name == table.name:
                 yield f"**Projection** ({relation.kind}) of {relation.truth.spelling}: {_whole(relation)}."
         for counts in family.counts:
-            if table.name in {generator.name for generator in counts.generators}:
-                yield f"**Generator** of numbers in {counts.truth.spelling}; {counts.name} is mended while it rests."
+            for generator in counts.generators:
+                if table.name == generator.name:
+                    truth = counts.truth.spelling
+                    yield f"**Generator** of numbers in {truth}; {counts.name} is mended while it rests."
 
 
 def _whole(relation: Relation) -> str:

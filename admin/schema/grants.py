@@ -81,7 +81,10 @@ class GrantsResult:
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.FINE if all(comparison.agrees for _, comparison in self.compared or ()) else ExitCode.DRIFT
+        for _, comparison in self.compared or ():
+            if not comparison.agrees:
+                return ExitCode.DRIFT
+        return ExitCode.FINE
 
 
 def grants(request: GrantsRequest, _: Caller) -> GrantsResult:
@@ -101,28 +104,33 @@ def grants(request: GrantsRequest, _: Caller) -> GrantsResult:
     with open_cluster(connection) as opened:
         keyspaces = _live(opened, ledger_too=request.revoke)
         wanted = named or tuple(role for role in ROLES.values() if has_work(role, keyspaces))
-        steps = () if request.revoke else ledger_steps(opened.cluster, keyspaces.ledger, keyspaces.mail)
-        creations = tuple(step.cql for step in steps)
+        creations: tuple[str, ...] = ()
+        if not request.revoke:
+            creations = tuple(step.cql for step in ledger_steps(opened.cluster, keyspaces.ledger, keyspaces.mail))
         if request.check:
-            prefix = request.name_prefix
-            server = opened.cluster
-            found = tuple(
-                (role, compared(possible(role, keyspaces), holding_of(server, prefix + role.name))) for role in wanted
-            )
-            return GrantsResult(keyspaces, creations, compared=found)
+            found = []
+            for role in wanted:
+                holding = holding_of(opened.cluster, request.name_prefix + role.name)
+                found.append((role, compared(possible(role, keyspaces), holding)))
+            return GrantsResult(keyspaces, creations, compared=tuple(found))
     return GrantsResult(keyspaces, creations, _scripts(request, wanted, keyspaces))
 
 
 def granting(role: Role, name: str, keyspaces: Keyspaces, *, create: bool) -> RoleScript:
-    head = (create_role_cql(name),) if create else ()
-    statements = tuple(grant_cql(grant, name) for grant in possible(role, keyspaces))
+    statements = [grant_cql(grant, name) for grant in possible(role, keyspaces)]
+    login = ""
+    if create:
+        statements.insert(0, create_role_cql(name))
+        login = login_cql(name)
     gone = tuple(sorted(absent(role, keyspaces)))
-    return RoleScript(role, name, head + statements, login_cql(name) if create else "", gone)
+    return RoleScript(role, name, tuple(statements), login, gone)
 
 
 def revoking(role: Role, name: str, keyspaces: Keyspaces, *, drop: bool) -> RoleScript:
-    revocations = tuple(revoke_cql(grant, name) for grant in possible(role, keyspaces))
-    return RoleScript(role, name, revocations + ((drop_role_cql(name),) if drop else ()), "", ())
+    statements = [revoke_cql(grant, name) for grant in possible(role, keyspaces)]
+    if drop:
+        statements.append(drop_role_cql(name))
+    return RoleScript(role, name, tuple(statements), "", ())
 
 
 def possible(role: Role, keyspaces: Keyspaces) -> tuple[Grant, ...]:
@@ -132,37 +140,57 @@ def possible(role: Role, keyspaces: Keyspaces) -> tuple[Grant, ...]:
 
 
 def mending(comparison: GrantComparison) -> tuple[str, ...]:
-    name = comparison.holding.name
     holding = comparison.holding
-    create = () if holding.exists else (create_role_cql(name), f"-- then, by hand: {login_cql(name)}")
-    demote = (f"ALTER ROLE {name} WITH SUPERUSER = false;",) if holding.superuser else ()
-    give = tuple(grant_cql(grant, name) for grant in comparison.to_grant)
-    return (*create, *give, *(revoke_cql(held.grant, held.through) for held in comparison.superfluous), *demote)
+    name = holding.name
+    statements = []
+    if not holding.exists:
+        statements += [create_role_cql(name), f"-- then, by hand: {login_cql(name)}"]
+    for grant in comparison.to_grant:
+        statements.append(grant_cql(grant, name))
+    for held in comparison.superfluous:
+        statements.append(revoke_cql(held.grant, held.through))
+    if holding.superuser:
+        statements.append(f"ALTER ROLE {name} WITH SUPERUSER = false;")
+    return tuple(statements)
 
 
 def _scripts(request: GrantsRequest, wanted: Sequence[Role], keyspaces: Keyspaces) -> tuple[RoleScript, ...]:
-    prefix = request.name_prefix
     roles = request.with_create_role
-    if request.revoke:
-        return tuple(revoking(role, prefix + role.name, keyspaces, drop=roles) for role in wanted)
-    return tuple(granting(role, prefix + role.name, keyspaces, create=roles) for role in wanted)
+    scripts = []
+    for role in wanted:
+        name = request.name_prefix + role.name
+        if request.revoke:
+            scripts.append(revoking(role, name, keyspaces, drop=roles))
+        else:
+            scripts.append(granting(role, name, keyspaces, create=roles))
+    return tuple(scripts)
 
 
 def _live(opened: OpenCluster, *, ledger_too: bool) -> Keyspaces:
     """Tables of the mail keyspace; all ledger tables count as existing, as the script creates them."""
     ledger = opened.connection.ledger_keyspace
-    there = frozenset(table.name for table in live_schema(opened.cluster, ledger).tables) if ledger_too else None
+    there = None
+    if ledger_too:
+        there = frozenset(table.name for table in live_schema(opened.cluster, ledger).tables)
     mail = live_schema(opened.cluster, opened.mail.name)
     referring = frozenset(table.name for table in mail.tables if naming_blobs(table))
     return Keyspaces(opened.mail.name, ledger, frozenset(table.name for table in mail.tables), there, referring)
 
 
 def document_of(result: GrantsResult) -> Document:
-    roles = (
-        [_script_json(script) for script in result.scripts]
-        if result.compared is None
-        else [_comparison_json(role, comparison) for role, comparison in result.compared]
-    )
+    roles = []
+    body: list[Part] = []
+    if result.compared is None:
+        lines: list[str] = []
+        for script in result.scripts:
+            roles.append(_script_json(script))
+            lines += _script_lines(script)
+        lines += [f"-- {remark}" for remark in REMARKS]
+        body.append(_text(result.creations, lines))
+    else:
+        for role, comparison in result.compared:
+            roles.append(_comparison_json(role, comparison))
+        body += _comparison_parts(result, result.compared)
     json = {
         "keyspace": result.keyspaces.mail,
         "ledger_keyspace": result.keyspaces.ledger,
@@ -170,10 +198,7 @@ def document_of(result: GrantsResult) -> Document:
         "roles": roles,
         "exit": int(result.exit),
     }
-    if result.compared is None:
-        lines = [line for script in result.scripts for line in _script_lines(script)]
-        return Document(json, (_text(result.creations, [*lines, *(f"-- {remark}" for remark in REMARKS)]),))
-    return Document(json, tuple(_comparison_parts(result, result.compared)), result.exit)
+    return Document(json, body, result.exit)
 
 
 def _text(creations: Sequence[str], lines: Sequence[str]) -> Verbatim:
@@ -207,12 +232,18 @@ def _script_json(script: RoleScript) -> dict[str, Any]:
 
 def _comparison_parts(result: GrantsResult, found: Sequence[tuple[Role, GrantComparison]]) -> Iterator[Part]:
     keyspaces = result.keyspaces
-    if rows := [row for _, comparison in found for row in _rows(comparison)]:
-        yield Grid(f"Grants on {keyspaces.mail} and {keyspaces.ledger}", ("role", "what", "grant"), rows)
+    rows: list[tuple[str, str, str]] = []
+    agreeing: list[str] = []
+    statements: list[str] = []
     for role, comparison in found:
+        rows += _rows(comparison)
         if comparison.agrees:
-            yield f"{comparison.holding.name} has what it needs for {role.purpose}, and nothing else."
-    yield _text(result.creations, [line for _, comparison in found for line in mending(comparison)])
+            agreeing.append(f"{comparison.holding.name} has what it needs for {role.purpose}, and nothing else.")
+        statements += mending(comparison)
+    if rows:
+        yield Grid(f"Grants on {keyspaces.mail} and {keyspaces.ledger}", ("role", "what", "grant"), rows)
+    yield from agreeing
+    yield _text(result.creations, statements)
 
 
 def _rows(comparison: GrantComparison) -> Iterator[tuple[str, str, str]]:
@@ -221,21 +252,28 @@ def _rows(comparison: GrantComparison) -> Iterator[tuple[str, str, str]]:
         yield name, "missing", "the role itself"
     if comparison.holding.superuser:
         yield name, "superfluous", "everything: it is a superuser"
-    yield from ((name, "missing", f"{grant.permission} ON {grant.on}") for grant in comparison.missing)
+    for grant in comparison.missing:
+        yield name, "missing", f"{grant.permission} ON {grant.on}"
     for held in comparison.superfluous:
-        through = "" if held.through == name else f" (through {held.through})"
-        yield name, "superfluous", f"{held.grant.permission} ON {held.grant.on}{through}"
+        grant_text = f"{held.grant.permission} ON {held.grant.on}"
+        if held.through != name:
+            grant_text += f" (through {held.through})"
+        yield name, "superfluous", grant_text
 
 
 def _comparison_json(role: Role, comparison: GrantComparison) -> dict[str, Any]:
+    missing = []
+    for grant in comparison.missing:
+        missing.append({"permission": grant.permission, "on": str(grant.on)})
+    superfluous = []
+    for held in comparison.superfluous:
+        grant = held.grant
+        superfluous.append({"permission": grant.permission, "on": str(grant.on), "through": held.through})
     return {
         "role": role.name,
         **fields_json(comparison.holding, "name", "exists", "superuser"),
-        "missing": [{"permission": grant.permission, "on": str(grant.on)} for grant in comparison.missing],
-        "superfluous": [
-            {"permission": held.grant.permission, "on": str(held.grant.on), "through": held.through}
-            for held in comparison.superfluous
-        ],
+        "missing": missing,
+        "superfluous": superfluous,
         "mend": list(mending(comparison)),
     }
 

@@ -71,7 +71,9 @@ def force_unlock(
         lease = standing_lease(opened)
         if lease is not None and not yes:
             _ask_about(lease, caller)
-        ended = unlock(opened, reason) if lease is not None else None
+        ended = None
+        if lease is not None:
+            ended = unlock(opened, reason)
         folder = folder_of(schema_record_of(opened).past, migrations)
     return UnlockResult(connection.keyspace, folder, ended)
 
@@ -96,7 +98,7 @@ def history_json(result: HistoryResult) -> dict[str, Any]:
         "keyspace": result.keyspace,
         "migrations": [entry_json(entry) for entry in record.past.entries],
         "statements": [_statement_json(statement) for statement in record.past.statements],
-        "holder": _lease_json(record.lease) if record.lease else None,
+        "holder": record.lease and _lease_json(record.lease),
         "unlocks": plain(record.unlocks),
         "exit": 0,
     }
@@ -141,7 +143,9 @@ def _history_parts(result: HistoryResult) -> Iterator[Part]:
         rows = [_statement_cells(statement) for statement in statements]
         yield Grid("Statements of what has not ended", columns, rows, frozenset({"state", "what", "error"}))
     if found.unlocks:
-        unlocks = [(shown(unlock.at), unlock.holder, unlock.by, unlock.reason) for unlock in found.unlocks]
+        unlocks = []
+        for unlock in found.unlocks:
+            unlocks.append((shown(unlock.at), unlock.holder, unlock.by, unlock.reason))
         wrapped = frozenset({"holder", "by", "reason"})
         yield Grid("Ended by force", ("at", "holder", "by", "reason"), unlocks, wrapped)
     if found.lease:
@@ -150,24 +154,27 @@ def _history_parts(result: HistoryResult) -> Iterator[Part]:
         yield f"No process is at work. To go on: mailmend schema apply{again(result.keyspace, result.folder)}"
 
 
-def _entry_cells(one: Entry) -> Sequence[str]:
-    counted = "" if one.state is MigrationState.BASELINE else f"{one.done}/{one.statements}"
-    return (str(one.file), one.state.value, counted, shown(one.ended_at or one.started_at), one.owner)
+def _entry_cells(entry: Entry) -> Sequence[str]:
+    counted = f"{entry.done}/{entry.statements}"
+    if entry.state is MigrationState.BASELINE:
+        counted = ""
+    return (str(entry.file), entry.state.value, counted, shown(entry.ended_at or entry.started_at), entry.owner)
 
 
-def _statement_cells(one: StatementEntry) -> Sequence[str]:
-    first, *_ = one.cql.splitlines()
-    state = (
-        "begun (the next apply looks whether it took effect)" if one.state is StatementState.BEGUN else one.state.value
-    )
-    return (f"{one.number:04}", str(one.position + 1), state, first, one.error)
+def _statement_cells(statement: StatementEntry) -> Sequence[str]:
+    first, *_ = statement.cql.splitlines()
+    state = statement.state.value
+    if statement.state is StatementState.BEGUN:
+        state = "begun (the next apply looks whether it took effect)"
+    return (f"{statement.number:04}", str(statement.position + 1), state, first, statement.error)
 
 
 def unlock_document(result: UnlockResult) -> Document:
     ended = result.ended
-    json = {"keyspace": result.keyspace, "ended": ended.holder if ended else None, "exit": 0}
     if ended is None:
+        json = {"keyspace": result.keyspace, "ended": None, "exit": 0}
         return Document(json, ("The lease is free.",))
+    json = {"keyspace": result.keyspace, "ended": ended.holder, "exit": 0}
     plan = f"mailmend schema plan{again(result.keyspace, result.folder)}"
     hint = f"Next: {plan} says where it stopped; schema apply goes on from there."
     return Document(json, (f"Ended the lease of {ended.holder}.",), hints=(hint,))

@@ -1,6 +1,7 @@
 """`mailmend schema lint`: reads files or a keyspace, runs the rules, and matches ignores with their findings."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -144,7 +145,10 @@ def lint(request: LintRequest, _: Caller) -> LintResult:
 
 
 def _listed(texts: tuple[str, ...]) -> list[str]:
-    return [name for text in texts for name in text.split(",") if name.strip()]
+    names = []
+    for text in texts:
+        names += [name for name in text.split(",") if name.strip()]
+    return names
 
 
 def lint_files(paths: Sequence[Path], settings: LintSettings) -> LintReport:
@@ -184,9 +188,12 @@ def _report(subjects: Sequence[Subject], settings: LintSettings, texts: Mapping[
         ignores = (*notes, *settings.ignores, *ignores_for(subject.schema))
         found = with_reasons(findings_of(subject, settings.rules), ignores)
         findings += found
-        unused += [str(note) for note in unused_among(notes, found) if note.rule in ids]
-    idle = unused_among(settings.ignores, findings)
-    unused += [f"the settings: {ignore}" for ignore in idle if ignore.rule in ids]
+        for note in unused_among(notes, found):
+            if note.rule in ids:
+                unused.append(str(note))
+    for ignore in unused_among(settings.ignores, findings):
+        if ignore.rule in ids:
+            unused.append(f"the settings: {ignore}")
     return LintReport(
         tuple(subject.keyspace for subject in subjects),
         tuple(findings),
@@ -205,7 +212,8 @@ def _texts(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
             files = sorted(file for file in path.rglob(f"*{ENDING}") if file.is_file())
             if not files:
                 raise WrongUse(f"{path} holds no {ENDING} file", mend="Name a file, or a folder of migrations.")
-            yield from ((str(file), _text(file)) for file in files)
+            for file in files:
+                yield str(file), _text(file)
         else:
             yield str(path), _text(path)
 
@@ -235,20 +243,27 @@ def document_of(result: LintResult) -> Document:
     report = result.report
     if report is None:
         json: dict[str, Any] = {"rules": [rule_json(rule) for rule in result.rules], "exit": int(ExitCode.FINE)}
-        body = tuple(rule_parts(result.rules))
-        code = ExitCode.FINE
-    else:
-        json = report_json(report)
-        code = report.exit
-        body = tuple(report_parts(report, ignored=request.ignored))
-    sarif_text = dumps(sarif(report), indent=2, ensure_ascii=False) + "\n" if report else ""
-    files = {request.sarif_file: sarif_text} if report and request.sarif_file not in {None, STDOUT} else {}
-    if report and (request.form == "sarif" or request.sarif_file == STDOUT):
+        body: tuple[Part, ...] = tuple(rule_parts(result.rules))
+        if request.form != "human":
+            body = (_json_text(json),)
+        return Document(json, body)
+    json = report_json(report)
+    sarif_text = dumps(sarif(report), indent=2, ensure_ascii=False) + "\n"
+    if request.form == "sarif" or request.sarif_file == STDOUT:
         body = (Verbatim(sarif_text),)
     elif request.form != "human":
-        body = (Verbatim(dumps(json, ensure_ascii=False) + "\n"),)
-    unused = tuple(f"An ignore that matches nothing can go: {ignore}." for ignore in report.unused) if report else ()
-    return Document(json, body, code, remarks=unused, files=files)
+        body = (_json_text(json),)
+    else:
+        body = tuple(report_parts(report, ignored=request.ignored))
+    files = {}
+    if request.sarif_file and request.sarif_file != STDOUT:
+        files[request.sarif_file] = sarif_text
+    unused = [f"An ignore that matches nothing can go: {ignore}." for ignore in report.unused]
+    return Document(json, body, report.exit, remarks=unused, files=files)
+
+
+def _json_text(json: dict[str, Any]) -> Verbatim:
+    return Verbatim(dumps(json, ensure_ascii=False) + "\n")
 
 
 def report_parts(report: LintReport, *, ignored: bool = False) -> Iterator[Part]:
@@ -280,12 +295,16 @@ def _finding_parts(finding: LintFinding, texts: Mapping[str, str], *, first: boo
     yield Line(("  ", where, level, rule, printable(subject_of(finding), instead=" ")))
     yield _INDENT + printable(finding.text, instead=" ")
     if place and finding.span:
-        yield from (Styled(f"{_INDENT}{_INDENT}{line}", "dim") for line in _pointed(place, finding.span))
+        for line in _pointed(place, finding.span):
+            yield Styled(f"{_INDENT}{_INDENT}{line}", "dim")
     if first:
         yield Wrapped(f"{_INDENT}why ", finding.rule.reason)
-    yield Wrapped(f"{_INDENT}fix ", finding.fix if first or finding.fix != finding.rule.fix else "as above")
-    if first:
+        yield Wrapped(f"{_INDENT}fix ", finding.fix)
         yield Styled(f"{_INDENT}see {finding.rule.reference}", "dim")
+    elif finding.fix == finding.rule.fix:
+        yield Wrapped(f"{_INDENT}fix ", "as above")
+    else:
+        yield Wrapped(f"{_INDENT}fix ", finding.fix)
 
 
 def _pointed(place: Place, span: Span) -> Iterator[str]:
@@ -300,7 +319,9 @@ def _pointed(place: Place, span: Span) -> Iterator[str]:
 
 def subject_of(finding: LintFinding) -> str:
     table = finding.table or finding.keyspace
-    return f"{table}.{finding.subject}" if finding.subject else table
+    if finding.subject:
+        return f"{table}.{finding.subject}"
+    return table
 
 
 def place_in(finding: LintFinding, texts: Mapping[str, str]) -> Place | None:
@@ -311,23 +332,27 @@ def place_in(finding: LintFinding, texts: Mapping[str, str]) -> Place | None:
 
 
 def closing_lines(report: LintReport, *, ignored: bool = False) -> Iterator[str]:
-    counts = [
-        (sum(finding.severity is severity for finding in report.open), severity.word)
-        for severity in sorted(Severity)[::-1]
-    ]
-    found = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count)
-    yield f"{', '.join(report.looked_at) or 'nothing'}: {found or 'nothing found'}."
+    counts = Counter(finding.severity for finding in report.open)
+    found = []
+    for severity in sorted(counts, reverse=True):
+        count = counts[severity]
+        plural = "" if count == 1 else "s"
+        found.append(f"{count} {severity.word}{plural}")
+    yield f"{', '.join(report.looked_at) or 'nothing'}: {', '.join(found) or 'nothing found'}."
     if report.ignored:
         how = "" if ignored else " (--ignored shows them)"
         yield f"{len(report.ignored)} ignored, each with a reason{how}."
 
 
 def report_json(report: LintReport) -> dict[str, Any]:
+    ignored = []
+    for finding in report.ignored:
+        ignored.append(_finding_json(finding, report.texts) | {"because": finding.ignored})
     return {
         "keyspaces": list(report.looked_at),
         "level": report.level.word,
         "findings": [_finding_json(finding, report.texts) for finding in report.open],
-        "ignored": [_finding_json(finding, report.texts) | {"because": finding.ignored} for finding in report.ignored],
+        "ignored": ignored,
         "unused_ignores": list(report.unused),
         "exit": int(report.exit),
     }
@@ -339,8 +364,8 @@ def _finding_json(finding: LintFinding, texts: Mapping[str, str]) -> dict[str, A
         "rule": finding.rule.id,
         "level": finding.severity.word,
         **fields_json(finding, "keyspace", "table", "subject", "file", "text", "fix"),
-        "line": place.line if place else None,
-        "column": place.column if place else None,
+        "line": place and place.line,
+        "column": place and place.column,
         **fields_json(finding.rule, "reason", "reference"),
     }
 
@@ -389,9 +414,13 @@ def _rows(value: Any) -> tuple[str, int]:
     return name_of(checked_spelling(table.strip(), "table")), int(rows)
 
 
-_RELEASE: Final = ParsedValue(
-    "version", lambda value: value if isinstance(value, ServerRelease) else parse_release(str(value))
-)
+def _release(value: Any) -> ServerRelease:
+    if isinstance(value, ServerRelease):
+        return value
+    return parse_release(str(value))
+
+
+_RELEASE: Final = ParsedValue("version", _release)
 _PAIR: Final = ParsedValue("pair", _pair)
 
 LINT: Final = Command(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import version
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -44,7 +44,9 @@ class LintReport:
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.DRIFT if any(finding.severity >= self.level for finding in self.open) else ExitCode.FINE
+        if any(finding.severity >= self.level for finding in self.open):
+            return ExitCode.DRIFT
+        return ExitCode.FINE
 
 
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -107,7 +109,8 @@ def _result(finding: LintFinding, rule: int, texts: Mapping[str, str], seen: Cou
 def _suppressions(finding: LintFinding) -> list[dict[str, str]]:
     if finding.ignored is None:
         return []
-    return [{"kind": "inSource" if finding.noted else "external", "justification": finding.ignored}]
+    kind = "inSource" if finding.noted else "external"
+    return [{"kind": kind, "justification": finding.ignored}]
 
 
 def _location(finding: LintFinding, texts: Mapping[str, str]) -> dict[str, Any]:
@@ -123,8 +126,10 @@ def _location(finding: LintFinding, texts: Mapping[str, str]) -> dict[str, Any]:
 
 def uri_of(file: str) -> str:
     """A relative path as it was given, or an absolute file URI."""
-    path = PurePath(file)
-    return Path(file).as_uri() if path.is_absolute() else quote(path.as_posix())
+    path = Path(file)
+    if path.is_absolute():
+        return path.as_uri()
+    return quote(path.as_posix())
 
 
 def _region(text: str, span: Span) -> dict[str, int]:

@@ -113,8 +113,13 @@ def queue_traffic(reading: Reading, keyspace: str, live: Schema, now_micros: int
     if queue is None:
         return None
     settings = queue_settings(reading, name, live)
-    window = settings.slicing.window // SECOND if settings else slice_gap(mails) or SLICE_SECONDS_DEFAULT
-    oldest = _oldest_seconds(reading, name, queue, now) if live.table(BROWSE_START) else None
+    if settings:
+        window = settings.slicing.window // SECOND
+    else:
+        window = slice_gap(mails) or SLICE_SECONDS_DEFAULT
+    oldest = None
+    if live.table(BROWSE_START):
+        oldest = _oldest_seconds(reading, name, queue, now)
     rates = rates_of_slices(mails, queue, window, now)
     return QueueTraffic(queue, rates, settings, oldest, mails.total() / len(counts))
 
@@ -128,10 +133,14 @@ def message_traffic(
         return MessageTraffic(None, None)
     place = f"{name}.imapuidtable"
     ids = [row["messageid"] for row in reading.rows(place, f"SELECT messageid FROM {place} LIMIT {IDS_MAX}")]  # noqa: S608 - validated
-    whole = len(ids) < IDS_MAX
     births = births_of(ids, now_micros)
-    total = len(ids) if whole else max(partitions or 0, len(ids))
-    believable = len(births) / len(ids) if ids else 0.0
+    total = len(ids)
+    if total >= IDS_MAX:
+        # The table has more messages than were read.
+        total = max(partitions or 0, total)
+    believable = 0.0
+    if ids:
+        believable = len(births) / len(ids)
     return MessageTraffic(rates_of_births(births, total * believable), _changes(reading, name, live))
 
 
@@ -141,7 +150,7 @@ def _mails_by_partition(reading: Reading, keyspace: str) -> dict[tuple[str, int,
     keys = ("queuename", "timerangestart", "bucketid")
     partitions = reading.rows(place, f"SELECT DISTINCT {', '.join(keys)} FROM {place} LIMIT {PARTITIONS_MAX}")  # noqa: S608 - validated
     newest = sorted(partitions, key=lambda row: row["timerangestart"], reverse=True)[:SLICES_COUNTED_MAX]
-    text = f"SELECT count(*) AS mails FROM {place} WHERE {' AND '.join(f'{key} = ?' for key in keys)}"  # noqa: S608 - validated
+    text = f"SELECT count(*) AS mails FROM {place} WHERE {' = ? AND '.join(keys)} = ?"  # noqa: S608 - validated
     mails = {}
     for row in newest:
         counted = reading.rows(place, text, [row[key] for key in keys])
@@ -164,8 +173,9 @@ def queue_settings(reading: Reading, keyspace: str, live: Schema) -> QueueConfig
 def _oldest_seconds(reading: Reading, keyspace: str, queue: str, now: int) -> float | None:
     place = f"{keyspace}.{BROWSE_START}"
     rows = reading.rows(place, f"SELECT browsestart FROM {place} WHERE queuename = ?", (queue,))  # noqa: S608 - validated
-    started = rows[0]["browsestart"] if rows else None
-    return float(max(0, now - _seconds(started))) if started else None
+    if not rows or not rows[0]["browsestart"]:
+        return None
+    return float(max(0, now - _seconds(rows[0]["browsestart"])))
 
 
 def _changes(reading: Reading, keyspace: str, live: Schema) -> float | None:
@@ -174,7 +184,9 @@ def _changes(reading: Reading, keyspace: str, live: Schema) -> float | None:
         return None
     uids = _sum(reading, f"{keyspace}.messagecounter", "nextuid")
     modseqs = _sum(reading, f"{keyspace}.modseq", "nextmodseq")
-    return changes_per_message(uids, modseqs) if modseqs else None
+    if not modseqs:
+        return None
+    return changes_per_message(uids, modseqs)
 
 
 def _sum(reading: Reading, place: str, column: str) -> int:
@@ -240,15 +252,16 @@ def measure(place: OpenCluster, live: Schema, given: GivenTraffic, progress: Pro
     reading = Reading(place.cluster)
     queue = queue_traffic(reading, name, live, now)
     figures = statistics.tables.get("imapuidtable")
-    messages = message_traffic(reading, name, live, now, partitions=figures.partitions if figures else None)
-    return Measured(
-        traffic_figures(given, queue, messages, statistics, place.cluster.replication_of(name)),
-        queue,
-        messages,
-        queue.settings if queue else queue_settings(reading, name, live),
-        statistics,
-        (*statistics.notes, *reading.notes),
-    )
+    partitions = None
+    if figures:
+        partitions = figures.partitions
+    messages = message_traffic(reading, name, live, now, partitions)
+    traffic = traffic_figures(given, queue, messages, statistics, place.cluster.replication_of(name))
+    if queue:
+        settings = queue.settings
+    else:
+        settings = queue_settings(reading, name, live)
+    return Measured(traffic, queue, messages, settings, statistics, (*statistics.notes, *reading.notes))
 
 
 def refuse_other_keyspaces(keyspace: str, live: Schema) -> None:
@@ -277,8 +290,13 @@ def traffic_figures(
 
 
 def copies_of(replication: Mapping[str, str]) -> int:
-    factors = (value.partition("/")[0] for name, value in replication.items() if name != "class")
-    return max(1, sum(int(factor) for factor in factors if factor.isdigit()))
+    copies = 0
+    for name, value in replication.items():
+        # A factor like 3/1 tells the transient replicas after the slash.
+        factor, _, _ = value.partition("/")
+        if name != "class" and factor.isdigit():
+            copies += int(factor)
+    return max(1, copies)
 
 
 def _mean(given: GivenTraffic, queue: QueueTraffic | None, messages: MessageTraffic) -> Figure:
@@ -317,7 +335,9 @@ def _stretch(rates: Rates) -> str:
 def _stay(given: GivenTraffic, queue: QueueTraffic | None) -> Figure:
     if given.longest_stay_seconds is not None:
         return Figure(given.longest_stay_seconds, FigureSource.GIVEN, "--longest-stay")
-    oldest = queue.oldest_seconds if queue else None
+    oldest = None
+    if queue:
+        oldest = queue.oldest_seconds
     if oldest is not None and oldest > LONGEST_STAY_SECONDS:
         return Figure(oldest, FigureSource.MEASURED, "the browse start lies so far back")
     return Figure(

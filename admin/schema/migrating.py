@@ -64,7 +64,9 @@ class Patience:
 
 
 def migrations_in(folder: Path | None) -> tuple[Migration, ...]:
-    return shipped() if folder is None else read_folder(folder)
+    if folder is None:
+        return shipped()
+    return read_folder(folder)
 
 
 def history_of(opened: OpenCluster) -> History | None:
@@ -168,13 +170,19 @@ def _history(opened: OpenCluster) -> History:
 def folder_of(past: LedgerRecord, named: Path | None) -> Path | None:
     """The folder to be named with what comes next; DIR where it was not named, and the history is not of our own."""
     ours = {str(migration.file) for migration in migrations_in(None)}
-    return named or (None if all(str(entry.file) in ours for entry in past.entries) else Path("DIR"))
+    if named:
+        return named
+    if all(str(entry.file) in ours for entry in past.entries):
+        return None
+    return Path("DIR")
 
 
 def again(keyspace: str, folder: Path | None) -> str:
     """The options that name the same keyspace and the same migrations once more."""
-    named = f" --migrations {shlex.quote(str(folder))}" if folder else ""
-    return f"{named} {keyspace_option(keyspace)}"
+    same_keyspace = keyspace_option(keyspace)
+    if folder:
+        return f" --migrations {shlex.quote(str(folder))} {same_keyspace}"
+    return f" {same_keyspace}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,10 +208,12 @@ class MigrationsRequest:
             WrongUse: the replication is given twice.
         """
         factor = self.replication_factor
+        replication = self.replication
         ours = self.migrations is None
-        if factor is not None and self.replication is not None:
+        if factor is not None and replication is not None:
             raise WrongUse("--replication-factor and --replication exclude each other", mend="Give one of them.")
-        replication = self.replication or (in_every_data_centre(factor) if factor else None)
+        if factor:
+            replication = in_every_data_centre(factor)
         return RolloutRequest(
             self.connection.keyspace,
             migrations_in(self.migrations),

@@ -57,8 +57,9 @@ class PlanResult:
     @property
     def exit(self) -> ExitCode:
         """DRIFT where there is something to do: run it, or adopt the keyspace first."""
-        done = self.dry_run or (self.plan.empty and not self.plan.foreign)
-        return ExitCode.FINE if done else ExitCode.DRIFT
+        if self.dry_run or (self.plan.empty and not self.plan.foreign):
+            return ExitCode.FINE
+        return ExitCode.DRIFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +80,21 @@ class ModelPlan:
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.DRIFT if self.changes or self.in_flight else ExitCode.FINE
+        if self.changes or self.in_flight:
+            return ExitCode.DRIFT
+        return ExitCode.FINE
 
     def cql(self, change: SchemaChange) -> str:
         """The change as CQL for cqlsh; "" where a person has to decide."""
-        return ddl_cql(change.statement, self.keyspace, self.server) if change.statement else ""
+        if not change.statement:
+            return ""
+        return ddl_cql(change.statement, self.keyspace, self.server)
 
     def estimate(self, change: SchemaChange) -> str:
         size = self.sizes.get(name_of(change.owner))
-        return str(size) if size and change.assessment.worst is not Risk.NONE else ""
+        if not size or change.assessment.worst is Risk.NONE:
+            return ""
+        return str(size)
 
 
 def plan(request: PlanRequest, _: Caller) -> PlanResult | ModelPlan:
@@ -112,26 +119,33 @@ def _model_plan(opened: OpenCluster, request: PlanRequest, wanted: RolloutReques
     opened.cluster.replication_of(wanted.keyspace)
     live = live_schema(opened.cluster, wanted.keyspace)
     past = record_of(history_of(opened))
-    in_flight = tuple(str(entry.file) for entry in past.entries if not entry.ended) if request.include_drops else ()
-    drops = request.include_drops and not in_flight
-    asked = {Include.OPTIONS: request.include_options, Include.REMOVALS: drops}
-    include = frozenset(part for part, wish in asked.items() if wish)
+    include: set[Include] = set()
+    if request.include_options:
+        include.add(Include.OPTIONS)
+    in_flight: tuple[str, ...] = ()
+    if request.include_drops:
+        in_flight = tuple(str(entry.file) for entry in past.entries if not entry.ended)
+        if not in_flight:
+            include.add(Include.REMOVALS)
     if wanted.ours:
         wanted.refuse_others(live)
-        gap = gap_to_catalog(live, include, newest=request.newest, choice=request.compaction)
+        gap = gap_to_catalog(live, frozenset(include), newest=request.newest, choice=request.compaction)
     else:
         refuse_tampering(wanted.keyspace, wanted.migrations, past)
-        gap = Gap(expected_after(wanted.migrations, past), live, include)
+        gap = Gap(expected_after(wanted.migrations, past), live, frozenset(include))
     found = changes(gap)
-    risky = any(change.assessment.worst is not Risk.NONE for change in found)
-    sizes = opened.sizes() if risky else {}
+    sizes: TableSizes = {}
+    if any(change.assessment.worst is not Risk.NONE for change in found):
+        sizes = opened.sizes()
     server = parse_version(opened.cluster.release_version)
     return ModelPlan(wanted.keyspace, found, sizes, server, in_flight)
 
 
 def sizes_for(opened: OpenCluster, found: RolloutPlan) -> TableSizes:
-    risky = any(statement.assessment.worst is not Risk.NONE for statement in found.migrations.statements)
-    return opened.sizes() if risky else {}
+    for statement in found.migrations.statements:
+        if statement.assessment.worst is not Risk.NONE:
+            return opened.sizes()
+    return {}
 
 
 def plan_document(result: PlanResult | ModelPlan) -> Document:
@@ -157,7 +171,7 @@ def rollout_json(rollout: RolloutPlan, script: Spelling, sizes: TableSizes) -> d
     plan = rollout.migrations
     return {
         "keyspace": script.keyspace,
-        "create_keyspace": rollout.creation.cql if rollout.creation else None,
+        "create_keyspace": rollout.creation and rollout.creation.cql,
         "baseline": [str(migration.file) for migration in plan.baseline],
         "plan": [statement_json(statement, script, sizes) for statement in plan.statements],
         "left": [str(migration.file) for migration in plan.left],
@@ -190,13 +204,15 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
 
 
 def statements_of(rollout: RolloutPlan, script: Spelling) -> list[str]:
-    create = [rollout.creation.cql] if rollout.creation else []
-    run = [statement for statement in rollout.migrations.statements if statement.way is not Way.RECORD]
-    return [
-        *create,
-        *(script.shown(statement.migration, statement.position) for statement in run),
-        *(step.cql for step in rollout.besides),
-    ]
+    statements = []
+    if rollout.creation:
+        statements.append(rollout.creation.cql)
+    for statement in rollout.migrations.statements:
+        if statement.way is not Way.RECORD:
+            statements.append(script.shown(statement.migration, statement.position))
+    for step in rollout.besides:
+        statements.append(step.cql)
+    return statements
 
 
 def _plan_lines(rollout: RolloutPlan, script: Spelling, sizes: TableSizes) -> Iterator[str]:
@@ -214,8 +230,13 @@ def _plan_lines(rollout: RolloutPlan, script: Spelling, sizes: TableSizes) -> It
     if rollout.withheld:
         yield "-- not made by mailmend: only --complete would run these here"
     for step in rollout.withheld:
-        yield from (f"-- {line}" for line in step.cql.splitlines())
+        yield from _commented(step.cql)
     yield from _closing_lines(rollout, script.keyspace)
+
+
+def _commented(cql: str) -> Iterator[str]:
+    for line in cql.splitlines():
+        yield f"-- {line}"
 
 
 def _statement_lines(planned: PlannedStatement, script: Spelling, sizes: TableSizes) -> Iterator[str]:
@@ -228,12 +249,15 @@ def _statement_lines(planned: PlannedStatement, script: Spelling, sizes: TableSi
             yield from ("-- begun by an apply that was interrupted, and not carried out", cql)
         case Way.RECORD:
             yield "-- its effect is there already: it is written into the history, and not run"
-            yield from (f"-- {line}" for line in cql.splitlines())
+            yield from _commented(cql)
     yield ""
 
 
 def _risk_line(assessment: Assessment, estimate: str) -> str:
-    return f"-- risk: {risk_text(assessment)}. {assessment.why}" + (f" The table: {estimate}." if estimate else "")
+    line = f"-- risk: {risk_text(assessment)}. {assessment.why}"
+    if estimate:
+        line += f" The table: {estimate}."
+    return line
 
 
 def _closing_lines(rollout: RolloutPlan, keyspace: str) -> Iterator[str]:
@@ -242,9 +266,10 @@ def _closing_lines(rollout: RolloutPlan, keyspace: str) -> Iterator[str]:
         adopt = f"mailmend schema adopt {keyspace_option(keyspace)}"
         yield f"-- {keyspace} was not made by mailmend. Take it over with: {adopt}"
     elif plan.left:
-        yield f"-- left: {', '.join(str(migration.file) for migration in plan.left)}" + (
-            f" ({plan.stopped})" if plan.stopped else ""
-        )
+        left = ", ".join(str(migration.file) for migration in plan.left)
+        if plan.stopped:
+            left += f" ({plan.stopped})"
+        yield f"-- left: {left}"
     if plan.risky:
         yield f"-- an apply asks about these risks on a terminal; elsewhere it takes --allow {allow_text(plan.risky)}"
     if rollout.empty and not rollout.withheld and not plan.left:
@@ -254,25 +279,35 @@ def _closing_lines(rollout: RolloutPlan, keyspace: str) -> Iterator[str]:
 def _estimate(planned: PlannedStatement, sizes: TableSizes) -> str:
     """The size of the table that a risky statement changes, or ""."""
     named = getattr(planned.statement, "name", None)
-    size = sizes.get(name_of(named.spelling)) if named is not None else None
-    return str(size) if size is not None and planned.assessment.worst is not Risk.NONE else ""
+    if named is None or planned.assessment.worst is Risk.NONE:
+        return ""
+    size = sizes.get(name_of(named.spelling))
+    if size is None:
+        return ""
+    return str(size)
 
 
 def model_plan_json(plan: ModelPlan) -> dict[str, Any]:
-    return {
-        "keyspace": plan.keyspace,
-        "from_model": True,
-        "plan": [
+    changes_json = []
+    statements = []
+    for change in plan.changes:
+        cql = plan.cql(change)
+        changes_json.append(
             {
                 "owner": change.owner,
-                "cql": plan.cql(change) or None,
+                "cql": cql or None,
                 **assessment_json(change.assessment),
                 "manual": change.manual or None,
                 "estimate": plan.estimate(change) or None,
             }
-            for change in plan.changes
-        ],
-        "statements": [plan.cql(change) for change in plan.changes if change.statement],
+        )
+        if change.statement:
+            statements.append(cql)
+    return {
+        "keyspace": plan.keyspace,
+        "from_model": True,
+        "plan": changes_json,
+        "statements": statements,
         "in_flight": list(plan.in_flight),
         "exit": int(plan.exit),
     }

@@ -50,7 +50,11 @@ class SampledMessage:
 
     @property
     def row(self) -> dict[str, Any]:
-        return {name: cell for name, cell in zip(NAMES, self.cells, strict=True) if cell is not None}
+        row = {}
+        for name, cell in zip(NAMES, self.cells, strict=True):
+            if cell is not None:
+                row[name] = cell
+        return row
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,14 @@ class Sample:
 
     @property
     def history_seconds(self) -> float:
-        times = [at for message in self.messages for at in (message.added_at, message.changed_at) if at is not None]
-        return (max(times) - min(times)) / MICROS if times else 0.0
+        times = []
+        for message in self.messages:
+            times.append(message.added_at)
+            if message.changed_at is not None:
+                times.append(message.changed_at)
+        if not times:
+            return 0.0
+        return (max(times) - min(times)) / MICROS
 
 
 def draw_sample(mail: Tables, live: Schema, rows: int, progress: Progress) -> Sample:
@@ -88,25 +98,32 @@ def draw_sample(mail: Tables, live: Schema, rows: int, progress: Progress) -> Sa
     mailboxes = list(chosen)
     for start in range(0, len(mailboxes), MAILBOXES_AT_ONCE):
         batch = mailboxes[start : start + MAILBOXES_AT_ONCE]
-        for answer in mail.read_all([Read(table, (id_,), Level.LOCAL_QUORUM, times=True) for id_ in batch]):
+        reads = [Read(table, (id_,), Level.LOCAL_QUORUM, times=True) for id_ in batch]
+        for answer in mail.read_all(reads):
             if isinstance(answer, MailmendError):
                 raise answer
-            messages.extend(sampled(seen) for seen in answer)
+            messages.extend(map(sampled, answer))
             progress.advance(len(answer))
     return with_history(Sample(messages, len(mailboxes), passed_over))
 
 
 def live_table(live: Schema) -> Table:
     found = live.table(MESSAGE_ID.name)
-    return MESSAGE_ID.with_columns(column for column in MESSAGE_ID.columns if found is None or column.name in found)
+    if found is None:
+        return MESSAGE_ID
+    return MESSAGE_ID.with_columns(column for column in MESSAGE_ID.columns if column.name in found)
 
 
 def sampled(seen: Seen) -> SampledMessage:
-    times = list(seen.written_at.values())
-    added = min(times) if times else micros_of(seen.row["messageid"])
-    newest = max(times, default=added)
     cells = tuple(blanked(seen.row.get(name)) for name in NAMES)
-    return SampledMessage(cells, added, newest if newest - added > _SETTLED else None)
+    times = seen.written_at.values()
+    if not times:
+        return SampledMessage(cells, micros_of(seen.row["messageid"]), None)
+    added = min(times)
+    newest = max(times)
+    if newest - added > _SETTLED:
+        return SampledMessage(cells, added, newest)
+    return SampledMessage(cells, added, None)
 
 
 def blanked(value: Any) -> Any:
@@ -114,21 +131,24 @@ def blanked(value: Any) -> Any:
     if isinstance(value, str):
         return "x" * len(value)
     if isinstance(value, frozenset):
-        return frozenset(f"{number}".ljust(len(text), "x") for number, text in enumerate(sorted(value)))
+        members = set()
+        for number, text in enumerate(sorted(value)):
+            members.add(str(number).ljust(len(text), "x"))
+        return frozenset(members)
     return value
 
 
 def with_history(sample: Sample) -> Sample:
-    born = [(message, micros_of(message.cells[_MESSAGE])) for message in sample.messages]
-    believable = [
-        (message, at)
-        for message, at in born
-        if message.cells[_MESSAGE].version == 1 and _1995 <= at <= message.added_at
-    ]
-    births = [at for _, at in believable]
+    births = []
+    reborn = []
+    for message in sample.messages:
+        message_id = message.cells[_MESSAGE]
+        at = micros_of(message_id)
+        if message_id.version == 1 and _1995 <= at <= message.added_at:
+            births.append(at)
+            reborn.append(replace(message, added_at=at, changed_at=None))
     if not births or (max(births) - min(births)) / MICROS < _RESTORED * max(1.0, sample.history_seconds):
         return sample
-    reborn = [replace(message, added_at=at, changed_at=None) for message, at in believable]
     return replace(sample, messages=reborn, by_birth=True)
 
 

@@ -34,7 +34,7 @@ from mailmend.cql.replication import Replication
 from mailmend.cql.row_statements import render
 from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult
 from mailmend.model.catalog.mail import CompactionChoice
-from mailmend.model.operations import Read
+from mailmend.model.operations import Read, Write
 from mailmend.model.ports import Clock, Progress
 
 if TYPE_CHECKING:
@@ -75,14 +75,23 @@ class TrialNode:
 
     def disk_bytes(self, keyspace: str) -> int:
         """Size of the keyspace on disk: of its files, or in whole MiB as the node reports it."""
+        size = 0
         if self.sstables is not None:
-            return sum(file.stat().st_size for file in (self.sstables / keyspace).glob("*/*-*-*") if file.is_file())
-        rows = self.cluster.query("SELECT keyspace_name, mebibytes FROM system_views.disk_usage")
-        return sum(row["mebibytes"] * _MIB for row in rows if row["keyspace_name"] == keyspace)
+            for file in (self.sstables / keyspace).glob("*/*-*-*"):
+                if file.is_file():
+                    size += file.stat().st_size
+            return size
+        for row in self.cluster.query("SELECT keyspace_name, mebibytes FROM system_views.disk_usage"):
+            if row["keyspace_name"] == keyspace:
+                size += row["mebibytes"] * _MIB
+        return size
 
     def rewritten_bytes(self, keyspace: str) -> int:
-        rows = self.cluster.query("SELECT keyspace_name, bytes_in FROM system.compaction_history")
-        return sum(row["bytes_in"] or 0 for row in rows if row["keyspace_name"] == keyspace)
+        size = 0
+        for row in self.cluster.query("SELECT keyspace_name, bytes_in FROM system.compaction_history"):
+            if row["keyspace_name"] == keyspace:
+                size += row["bytes_in"] or 0
+        return size
 
     def compacting(self, keyspaces: frozenset[str]) -> bool:
         rows = self.cluster.query("SELECT keyspace_name FROM system_views.sstable_tasks")
@@ -133,10 +142,13 @@ class Trial:
         self.progress.stage("replaying their history", len(events))
         places = [self._tables(choice) for choice in CHOICES]
         for wave in waves_of(events, self.waves):
-            writes = [write for _, number, changed in wave for write in writes_of(messages[number], changed=changed)]
-            for error in (error for place in places for error in place.write_all(writes)):
-                if error is not None:
-                    raise error
+            writes: list[Write] = []
+            for _, number, changed in wave:
+                writes += writes_of(messages[number], changed=changed)
+            for place in places:
+                for error in place.write_all(writes):
+                    if error is not None:
+                        raise error
             self._flush()
             self.progress.advance(len(wave))
 
@@ -157,29 +169,36 @@ class Trial:
         quiet = 0
         while quiet < _QUIET_LOOKS and self.clock.monotonic() < deadline:
             self.clock.sleep(_LOOK_SECONDS)
-            quiet = 0 if self.node.compacting(names) else quiet + 1
+            quiet += 1
+            if self.node.compacting(names):
+                quiet = 0
 
     def _measure(self, messages: Sequence[SampledMessage]) -> tuple[TrialResult, ...]:
-        mailbox, message = (self._costs(reads) for reads in reads_of(messages, self.reads))
-        return tuple(
-            TrialResult(
-                choice,
-                mailbox[choice],
-                message[choice],
-                self.node.disk_bytes(self.keyspace_of(choice)),
-                self.node.rewritten_bytes(self.keyspace_of(choice)),
-            )
-            for choice in CHOICES
-        )
+        mailbox_reads, message_reads = reads_of(messages, self.reads)
+        mailbox = self._costs(mailbox_reads)
+        message = self._costs(message_reads)
+        results = []
+        for choice in CHOICES:
+            keyspace = self.keyspace_of(choice)
+            disk = self.node.disk_bytes(keyspace)
+            rewritten = self.node.rewritten_bytes(keyspace)
+            results.append(TrialResult(choice, mailbox[choice], message[choice], disk, rewritten))
+        return tuple(results)
 
     def _costs(self, reads: Sequence[Read]) -> dict[CompactionChoice, ReadCost]:
         taken = self._timed(reads)
         self.progress.stage("tracing the same reads", len(reads) * len(CHOICES))
-        return {choice: read_cost(self._counted(choice, reads), taken[choice]) for choice in CHOICES}
+        costs = {}
+        for choice in CHOICES:
+            costs[choice] = read_cost(self._counted(choice, reads), taken[choice])
+        return costs
 
     def _timed(self, reads: Sequence[Read]) -> dict[CompactionChoice, list[int]]:
         """Microseconds of each read in each keyspace; the keyspaces take turns, each round beginning with another."""
-        self.progress.stage(f"reading {reads[0].table.spelling if reads else 'nothing'}", len(reads))
+        table = "nothing"
+        if reads:
+            table = reads[0].table.spelling
+        self.progress.stage(f"reading {table}", len(reads))
         places = {choice: self._tables(choice) for choice in CHOICES}
         taken: dict[CompactionChoice, list[int]] = {choice: [] for choice in CHOICES}
         for number, read in enumerate(reads):
@@ -209,10 +228,16 @@ class Trial:
             waiting = [traced(cluster, render(name, read), read.key) for read in batch]
             deadline = self.clock.monotonic() + TRACES_SECONDS_MAX
             while waiting and self.clock.monotonic() < deadline:
-                looked = [(trace, sstables_of(cluster, trace)) for trace in waiting]
-                counted += [sstables for _, sstables in looked if sstables is not None]
-                waiting = [trace for trace, sstables in looked if sstables is None]
-                self.clock.sleep(_TRACE_LOOK_SECONDS if waiting else 0.0)
+                unwritten = []
+                for trace in waiting:
+                    sstables = sstables_of(cluster, trace)
+                    if sstables is None:
+                        unwritten.append(trace)
+                    else:
+                        counted.append(sstables)
+                waiting = unwritten
+                if waiting:
+                    self.clock.sleep(_TRACE_LOOK_SECONDS)
             self.progress.advance(len(batch))
         return counted
 

@@ -13,7 +13,7 @@ from mailmend.admin.schema.sampling import CHANGED, NAMES, SampledMessage
 from mailmend.cql.schema.advice.compaction import ReadCost
 from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID, CompactionChoice, compacted
 from mailmend.model.operations import Change, Put, Read, Write
-from mailmend.model.table import Compaction, Table
+from mailmend.model.table import Table
 
 T = TypeVar("T")
 
@@ -39,25 +39,29 @@ _LAST: Final = 0.99
 
 
 def trial_tables(choice: CompactionChoice) -> tuple[Table, ...]:
-    tables = compacted(TABLES, choice)
-    return tuple(replace(table, compaction=_scaled(table.compaction, SCALED[choice])) for table in tables)
-
-
-def _scaled(compaction: Compaction | None, options: Mapping[str, str]) -> Compaction | None:
-    return replace(compaction, options={**compaction.options, **options}) if compaction else None
+    tables = []
+    for table in compacted(TABLES, choice):
+        compaction = table.compaction
+        if compaction:
+            compaction = replace(compaction, options={**compaction.options, **SCALED[choice]})
+        tables.append(replace(table, compaction=compaction))
+    return tuple(tables)
 
 
 def history_of(messages: Sequence[SampledMessage]) -> list[Event]:
-    added = [(message.added_at, number, False) for number, message in enumerate(messages)]
-    changed = [
-        (message.changed_at, number, True) for number, message in enumerate(messages) if message.changed_at is not None
-    ]
-    return sorted(added + changed)
+    events = []
+    for number, message in enumerate(messages):
+        events.append((message.added_at, number, False))
+        if message.changed_at is not None:
+            events.append((message.changed_at, number, True))
+    return sorted(events)
 
 
 def waves_of(events: Sequence[Event], waves: int) -> list[Sequence[Event]]:
     count = min(waves, len(events))
-    edges = [len(events) * number // count for number in range(count + 1)] if count else [0]
+    if not count:
+        return []
+    edges = [len(events) * number // count for number in range(count + 1)]
     return [events[start:end] for start, end in pairwise(edges)]
 
 
@@ -65,10 +69,17 @@ def writes_of(message: SampledMessage, *, changed: bool) -> tuple[Write, ...]:
     """What an addition, or the last change of flags, writes into both tables, with its original timestamp."""
     row = message.row
     if not changed:
-        first = row if message.changed_at is None else {**row, **_UNTOUCHED}
-        return tuple(Put(table, first, at=message.added_at) for table in TABLES)
-    flags = {name: row[name] for name in CHANGED if name in row and name != "userflags"}
-    labels = {"userflags": row["userflags"]} if row.get("userflags") else {}
+        if message.changed_at is not None:
+            row.update(_UNTOUCHED)
+        return tuple(Put(table, row, at=message.added_at) for table in TABLES)
+    flags = {}
+    labels = {}
+    for name in CHANGED:
+        if name == "userflags":
+            if row.get(name):
+                labels[name] = row[name]
+        elif name in row:
+            flags[name] = row[name]
     return tuple(Change(table, table.key_of(row), assign=flags, add=labels, at=message.changed_at) for table in TABLES)
 
 
@@ -84,8 +95,10 @@ def reads_of(messages: Sequence[SampledMessage], reads: int) -> tuple[list[Read]
     mailboxes = list(dict.fromkeys(message.cells[_MAILBOX] for message in messages))
     ids = list(dict.fromkeys(message.cells[_MESSAGE] for message in messages))
     fitting = ROWS_OPENED_MAX * len(mailboxes) // max(1, len(messages))
-    opened = [Read(MESSAGE_ID, (mailbox,)) for mailbox in spread(mailboxes, min(reads, max(MAILBOXES_MIN, fitting)))]
-    return opened, [Read(IMAP_UID, (message_id,)) for message_id in spread(ids, reads)]
+    opened = spread(mailboxes, min(reads, max(MAILBOXES_MIN, fitting)))
+    mailbox_reads = [Read(MESSAGE_ID, (mailbox,)) for mailbox in opened]
+    message_reads = [Read(IMAP_UID, (message_id,)) for message_id in spread(ids, reads)]
+    return mailbox_reads, message_reads
 
 
 def spread(items: Sequence[T], count: int) -> list[T]:
@@ -103,9 +116,12 @@ def turned(items: Sequence[T], by: int) -> tuple[T, ...]:
 
 
 def read_cost(sstables: Sequence[int], micros: Sequence[int]) -> ReadCost:
+    mean = 0.0
+    if sstables:
+        mean = sum(sstables) / len(sstables)
     return ReadCost(
         reads=len(micros),
-        sstables_mean=sum(sstables) / len(sstables) if sstables else 0.0,
+        sstables_mean=mean,
         sstables_max=max(sstables, default=0),
         p50_ms=percentile(micros, 0.5) / 1000,
         p99_ms=percentile(micros, _LAST) / 1000,
@@ -114,5 +130,7 @@ def read_cost(sstables: Sequence[int], micros: Sequence[int]) -> ReadCost:
 
 
 def percentile(figures: Sequence[int], share: float) -> float:
+    if not figures:
+        return 0.0
     ordered = sorted(figures)
-    return float(ordered[max(0, math.ceil(share * len(ordered)) - 1)]) if ordered else 0.0
+    return float(ordered[max(0, math.ceil(share * len(ordered)) - 1)])

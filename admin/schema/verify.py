@@ -43,7 +43,9 @@ class VerifyResult:
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.FINE if self.found.agrees else ExitCode.DRIFT
+        if self.found.agrees:
+            return ExitCode.FINE
+        return ExitCode.DRIFT
 
 
 def verify(connection: ConnectionSettings, migrations: Path | None = None) -> VerifyResult:
@@ -57,10 +59,15 @@ def verify(connection: ConnectionSettings, migrations: Path | None = None) -> Ve
     with open_cluster(connection) as opened:
         opened.cluster.replication_of(keyspace)
         history = history_of(opened)
-        record = history.record() if history else None
+        record = None
+        if history:
+            record = history.record()
         live = live_schema(opened.cluster, keyspace)
         not_compared = beside_model(opened.cluster, keyspace)
-    found = (verify_ours if migrations is None else verify_migrations)(live, wanted, record)
+    if migrations is None:
+        found = verify_ours(live, wanted, record)
+    else:
+        found = verify_migrations(live, wanted, record)
     return VerifyResult(keyspace, folder_of(record or LedgerRecord(), migrations), found, not_compared)
 
 
@@ -68,22 +75,27 @@ AS_EXPECTED: Final = "The schema is as expected."
 
 
 def recognition_json(keyspace: str, recognition: Recognition) -> dict[str, Any]:
+    drift = []
+    for difference in recognition.drift:
+        mend = mend_of(difference, keyspace, made_here=recognition.made_here)
+        drift.append(difference_json(difference) | {"mend": mend})
+    code = ExitCode.DRIFT
+    if recognition.agrees:
+        code = ExitCode.FINE
     return {
         "keyspace": keyspace,
         "generation": recognition.generation.name,
         "made_here": recognition.made_here,
-        "drift": [
-            difference_json(difference) | {"mend": mend_of(difference, keyspace, made_here=recognition.made_here)}
-            for difference in recognition.drift
-        ],
+        "drift": drift,
         "notes": [difference_json(note) for note in recognition.notes],
-        "exit": int(ExitCode.FINE if recognition.agrees else ExitCode.DRIFT),
+        "exit": int(code),
     }
 
 
 def mend_of(difference: Difference, keyspace: str, *, made_here: bool) -> str:  # noqa: PLR0911 - one for each kind
     """The command that mends a difference, or what a person has to decide."""
-    apply_again = f"mailmend schema apply {keyspace_option(keyspace)}{'' if made_here else ' --complete'}"
+    complete = "" if made_here else " --complete"
+    apply_again = f"mailmend schema apply {keyspace_option(keyspace)}{complete}"
     from_model = f"mailmend schema plan --from-model {keyspace_option(keyspace)}"
     table = f"{keyspace}.{difference.owner}"
     match difference.aspect:
@@ -159,7 +171,9 @@ def differences_table(title: str, found: Iterable[Difference]) -> Grid:
 
 
 def _place(difference: Difference) -> tuple[str, ...]:
-    return (difference.owner, difference.subject) if difference.subject else (difference.owner,)
+    if difference.subject:
+        return (difference.owner, difference.subject)
+    return (difference.owner,)
 
 
 def _cells(difference: Difference) -> tuple[str, str, str, str]:
@@ -176,22 +190,25 @@ def verify_document(result: VerifyResult) -> Document:
 def verified_json(result: VerifyResult) -> dict[str, Any]:
     found = result.found
     recognition = result.found.against.recognition
+    drift = []
+    for difference in found.against.drift:
+        drift.append(difference_json(difference) | {"mend": _mend(result, difference)})
+    for change in found.tampering:
+        drift.append(_history_json(change.kind.value, change.file, change.why, change.mend))
+    for entry in found.running:
+        drift.append(_history_json(_IN_FLIGHT, str(entry.file), _why(entry), _mend_running(result)))
+    history = None
+    if found.applied is not None:
+        history = {"applied": found.applied, "pending": list(found.pending)}
     return {
         "keyspace": result.keyspace,
-        "generation": recognition.generation.name if recognition else None,
-        "made_here": recognition.made_here if recognition else None,
+        "generation": recognition and recognition.generation.name,
+        "made_here": recognition and recognition.made_here,
         "adopted": found.baseline is not None,
-        "drift": [
-            *(difference_json(difference) | {"mend": _mend(result, difference)} for difference in found.against.drift),
-            *(_history_json(drift.kind.value, drift.file, drift.why, drift.mend) for drift in found.tampering),
-            *(
-                _history_json(_IN_FLIGHT, str(entry.file), _why(entry), _mend_running(result))
-                for entry in found.running
-            ),
-        ],
+        "drift": drift,
         "notes": [difference_json(note) for note in found.against.notes],
         "not_compared": list(result.not_compared),
-        "history": {"applied": found.applied, "pending": list(found.pending)} if found.applied is not None else None,
+        "history": history,
         "since_adoption": [{"change": since.value, "object": name} for since, name in found.since],
         "exit": int(result.exit),
     }
@@ -227,7 +244,9 @@ def _mend(result: VerifyResult, difference: Difference) -> str:
 def _of_others(result: VerifyResult) -> tuple[str, ...]:
     """The tables of another application; none where our migrations were applied among them."""
     recognition = result.found.against.recognition
-    return recognition.others if recognition and not result.found.applied else ()
+    if not recognition or result.found.applied:
+        return ()
+    return recognition.others
 
 
 def _planned_mend(result: VerifyResult, difference: Difference) -> str:
@@ -285,7 +304,7 @@ def _head_lines(result: VerifyResult) -> Iterator[str]:
 
 def _drift_lines(result: VerifyResult) -> Iterator[str]:
     for difference in result.found.against.drift:
-        place = f"{difference.owner}.{difference.subject}" if difference.subject else difference.owner
+        place = ".".join(_place(difference))
         yield f"{place}: {_mend(result, difference)}"
     for drift in result.found.tampering:
         yield f"{drift}. {drift.mend}"
