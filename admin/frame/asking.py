@@ -66,7 +66,9 @@ def number_on(progress: Progress) -> Callable[[str, int], int] | None:
 
 
 def _standing_still(progress: Progress) -> AbstractContextManager[None]:
-    return progress.paused() if isinstance(progress, Terminal) else nullcontext()
+    if isinstance(progress, Terminal):
+        return progress.paused()
+    return nullcontext()
 
 
 def hidden_password(username: str) -> str:
@@ -83,12 +85,11 @@ def hidden_password(username: str) -> str:
 
 
 def excess_parts(excess: Excess) -> Iterator[Part]:
-    rows = [
-        (name, verdict.value, f"{counts[verdict]:,}", MEANINGS[verdict])
-        for name, counts in sorted(excess.counts.items())
-        for verdict in Verdict
-        if counts[verdict]
-    ]
+    rows = []
+    for name, counts in sorted(excess.counts.items()):
+        for verdict in Verdict:
+            if counts[verdict]:
+                rows.append((name, verdict.value, f"{counts[verdict]:,}", MEANINGS[verdict]))
     yield Grid(f"Due in {excess.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
     if excess.samples:
         yield Styled("For example:", "dim")

@@ -61,8 +61,10 @@ class Chart:
             for verdict in self.legend:
                 if count := bar.counts.get(verdict, 0):
                     size = 100 * count / self.most
-                    lead = "" if bar.label == verdict else f"{bar.label}: "
-                    yield Block(at, round(begins, 3), round(size, 3), verdict, f"{lead}{verdict} {count:,}")
+                    text = f"{verdict} {count:,}"
+                    if bar.label != verdict:
+                        text = f"{bar.label}: {text}"
+                    yield Block(at, round(begins, 3), round(size, 3), verdict, text)
                     begins += size
 
 
@@ -78,8 +80,9 @@ class Block(NamedTuple):
 
 def in_order(verdicts: Iterable[str]) -> tuple[str, ...]:
     """The verdicts in one order, each once; verdicts of blobs, which have names of their own, come last."""
-    known = [verdict.value for verdict in Verdict]
-    return tuple(sorted(set(verdicts), key=lambda name: (known.index(name) if name in known else len(known), name)))
+    found = set(verdicts)
+    known = [verdict.value for verdict in Verdict if verdict.value in found]
+    return (*known, *sorted(found.difference(known)))
 
 
 def by_verdict(counts: Mapping[str, int]) -> Iterator[Chart]:
@@ -95,15 +98,21 @@ def by_time(hours: Mapping[tuple[int, Verdict], int]) -> Iterator[Chart]:
         return
     first = min(hour for hour, _ in known)
     last = max(hour for hour, _ in known)
-    step = next(
-        (step for step in _STEPS if last // step - first // step < BARS_MAX), 1 + (last - first) // (BARS_MAX - 1)
-    )
+    step = _step_between(first, last)
     found = {number: Counter[str]() for number in range(first // step, last // step + 1)}
     for (hour, verdict), count in known.items():
         found[hour // step][verdict.value] += count
     bars = [Bar(_hour_text(number * step, step), counts) for number, counts in found.items()]
     unit = {1: "an hour", 6: "six hours", 24: "a day"}.get(step, f"{step // 24:,} days")
     yield Chart("When their rows were last written (UTC)", bars, f"a bar is {unit}", upright=True)
+
+
+def _step_between(first: int, last: int) -> int:
+    """The hours of one bar: as few as the number of bars allows."""
+    for step in _STEPS:
+        if last // step - first // step < BARS_MAX:
+            return step
+    return 1 + (last - first) // (BARS_MAX - 1)
 
 
 def over_runs(title: str, runs: Sequence[tuple[str, Mapping[str, int]]]) -> Iterator[Chart]:
@@ -115,4 +124,6 @@ def over_runs(title: str, runs: Sequence[tuple[str, Mapping[str, int]]]) -> Iter
 
 def _hour_text(hour: int, step: int) -> str:
     at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(hours=hour)
-    return f"{at:%Y-%m-%d}" if step % 24 == 0 else f"{at:%Y-%m-%d %H}:00"
+    if step % 24 == 0:
+        return f"{at:%Y-%m-%d}"
+    return f"{at:%Y-%m-%d %H}:00"

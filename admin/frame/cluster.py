@@ -113,7 +113,8 @@ class OpenCluster:
     def nodes(self) -> tuple[list[str], list[str]]:
         """The addresses of nodes that are up, and of nodes that are down."""
         up = {str(host.address) for host in self.cluster.nodes_up()}
-        return sorted(up), sorted({str(host.address) for host in self.cluster.metadata.all_hosts()} - up)
+        all_nodes = {str(host.address) for host in self.cluster.metadata.all_hosts()}
+        return sorted(up), sorted(all_nodes - up)
 
     def ledger(self, keep: timedelta = KEEP) -> Ledger:
         """The ledger; its keyspace and tables are created if missing."""
@@ -143,7 +144,9 @@ class OpenCluster:
 
     def existing_job_runs(self) -> JobRuns | None:
         """The runs of jobs, if the ledger has a table of them; reading them creates nothing."""
-        return self._job_runs if self._ledger_has(JOB_PAUSE) else None
+        if not self._ledger_has(JOB_PAUSE):
+            return None
+        return self._job_runs
 
     @property
     def _job_runs(self) -> JobRuns:
@@ -154,8 +157,10 @@ class OpenCluster:
         return AdminTasks(self.ledger_tables, self.connection.keyspace, self.clock, socket.gethostname())
 
     def leases(self) -> Leases:
-        job = f", job {self.connection.job}" if self.connection.job else ""
-        return Leases(self.ledger_tables, self.clock, owner_name() + job)
+        owner = owner_name()
+        if self.connection.job:
+            owner += f", job {self.connection.job}"
+        return Leases(self.ledger_tables, self.clock, owner)
 
     @property
     def ledger_tables(self) -> "Keyspace":
@@ -206,12 +211,15 @@ def repair_tools(
     """
     clock = opened.clock
     own: Ledger | None = None
+    own_leases: Leases | None = None
+    mail: Tables | None = None
     lags: LagJournal | None = None
     if keep is None:
         ledger, leases = _in_memory(opened)
     else:
         own = ledger = opened.ledger(keep)
-        leases = opened.leases()
+        own_leases = leases = opened.leases()
+        mail = opened.mail
         lags = lag_journal(opened, own)
     throttle, tables, images = _paced(opened, settings, ledger, own)
     counters = CounterMender(
@@ -242,8 +250,8 @@ def repair_tools(
         progress,
         counters,
         own,
-        leases if own else None,
-        opened.mail if own else None,
+        own_leases,
+        mail,
         go_on,
         throttle,
         meanwhile,
@@ -254,19 +262,22 @@ def lag_tools(
     opened: OpenCluster, settings: RepairSettings, progress: Progress, keep: timedelta
 ) -> tuple[LagJournal, RepairTools]:
     """The journal of lags, and tools to mend them; a dry run creates and writes nothing."""
-    ledger, leases = _in_memory(opened) if settings.dry_run else (opened.ledger(keep), opened.leases())
+    own: Ledger | None = None
+    own_leases: Leases | None = None
     if settings.dry_run:
+        ledger, leases = _in_memory(opened)
         ledger = opened.existing_ledger() or ledger
-    own = None if settings.dry_run else ledger
+    else:
+        own = ledger = opened.ledger(keep)
+        own_leases = leases = opened.leases()
     throttle, mail, images = _paced(opened, settings, ledger, own)
     journal = lag_journal(opened, ledger)
     engine = LocalEngine(mail, ledger, opened.clock)
     counters = CounterMender(
         mail, settings.keyspace, settings.families, opened.clock, settings.timing, images, leases, lags=journal
     )
-    held = None if settings.dry_run else leases
     parts = (engine, opened.clock, opened.cluster, progress, counters)
-    return journal, RepairTools(*parts, ledger, held, opened.mail, throttle=throttle)
+    return journal, RepairTools(*parts, ledger, own_leases, opened.mail, throttle=throttle)
 
 
 def throttle_of(
@@ -283,14 +294,17 @@ def throttle_of(
     """
     job_run = opened.connection.job_run
     clock = opened.clock
-    ledger = ledger or (opened.existing_ledger() if job_run else None)
+    if ledger is None and job_run:
+        ledger = opened.existing_ledger()
     if not (table or ledger):
         return None
-    read, compactions = (
-        (SmallRead(opened.mail, table, clock, level), opened.pending_compactions) if table else (None, None)
-    )
-    heard = RunLimits(ledger.tables, clock, opened.connection.ledger_keyspace) if ledger else None
-    return Throttle(clock, rows_per_second, read, compactions, heard, job_run)
+    throttle = Throttle(clock, rows_per_second, run=job_run)
+    if table:
+        throttle.read = SmallRead(opened.mail, table, clock, level)
+        throttle.compactions = opened.pending_compactions
+    if ledger:
+        throttle.limits = RunLimits(ledger.tables, clock, opened.connection.ledger_keyspace)
+    return throttle
 
 
 def _paced(
@@ -327,12 +341,17 @@ def _spark_engine(
 ) -> Detector:
     messages = import_or_name_extra("mailmend.spark_repair.message_inconsistencies")
     connection = opened.connection
+    ledger_keyspace = None
+    keep = KEEP
+    if ledger:
+        ledger_keyspace = connection.ledger_keyspace
+        keep = ledger.keep
     detector: Detector = messages.SparkEngine(
         _spark(opened, engine),
         contact_of(connection),
         opened.mail.name,
-        ledger=connection.ledger_keyspace if ledger else None,
-        keep=ledger.keep if ledger else KEEP,
+        ledger=ledger_keyspace,
+        keep=keep,
         throttle=throttle,
         staging=staging,
     )
@@ -381,7 +400,9 @@ def spark_source(opened: OpenCluster, engine: Engine, level: Level, pace: Pace) 
     """The keyspace as Spark reads it."""
     connector = import_or_name_extra("mailmend.spark_repair.connector")
     spark = _spark(opened, engine)
-    rate = pace.rows_per_second if pace.throttle is None else pace.throttle.limit
+    rate = pace.rows_per_second
+    if pace.throttle is not None:
+        rate = pace.throttle.limit
     return connector.Source(spark, contact_of(opened.connection), opened.mail.name, level, rate, pace.throttle)
 
 
@@ -430,12 +451,16 @@ def _lacking_for_spark(connection: ConnectionSettings) -> str | None:
 
 def _java_home_of_spark() -> str | None:
     """The same search as for Cassandra; within spark-submit the JVM runs already."""
-    return None if _is_submitted() else str(find_java(SPARK, os.environ).home)
+    if _is_submitted():
+        return None
+    return str(find_java(SPARK, os.environ).home)
 
 
 def _connector_of_spark(session: Any) -> Sequence[Path]:
     """Within spark-submit the connector is what --packages or --jars named."""
-    return () if _is_submitted() else connector_jars(session.coordinates_here())
+    if _is_submitted():
+        return ()
+    return connector_jars(session.coordinates_here())
 
 
 def _is_submitted() -> bool:
@@ -448,19 +473,29 @@ def this_clock() -> Clock:
 
 
 def contact_of(connection: ConnectionSettings) -> Contact:
-    tls = connection.tls
-    authority = (tls.authority or _system_authorities()) if tls else None
-    return Contact(
+    contact = Contact(
         hosts=connection.hosts,
         port=connection.port,
         local_dc=connection.local_dc,
         username=connection.username,
         password=connection.password,
-        tls_ca=str(authority) if authority else None,
-        tls_cert=str(tls.certificate) if tls and tls.certificate else None,
-        tls_key=str(tls.key) if tls and tls.key else None,
-        tls_hostnames=bool(tls and (tls.hostnames or tls.authority is None)),
     )
+    tls = connection.tls
+    if not tls:
+        return contact
+    return replace(
+        contact,
+        tls_ca=str(tls.authority or _system_authorities()),
+        tls_cert=_path_text(tls.certificate),
+        tls_key=_path_text(tls.key),
+        tls_hostnames=tls.hostnames or tls.authority is None,
+    )
+
+
+def _path_text(file: Path | None) -> str | None:
+    if file is None:
+        return None
+    return str(file)
 
 
 def state_folder(name: str) -> Path:

@@ -127,15 +127,21 @@ class GroupedCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            shown = (param for param in self.params if isinstance(param, click.Option) and not param.hidden)
-            names = [name for option in shown for name in (*option.opts, *option.secondary_opts)]
+            names: list[str] = []
+            for param in self.params:
+                if isinstance(param, click.Option) and not param.hidden:
+                    names += (*param.opts, *param.secondary_opts)
             raise click.NoSuchOption(error.option_name, possibilities=names, ctx=ctx) from error
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        elsewhere = [option for options in self.titled.values() for option in options]
+        elsewhere = list(chain.from_iterable(self.titled.values()))
         own = [param for param in self.get_params(ctx) if isinstance(param, click.Option) and param not in elsewhere]
         for title, options in {"Options": own, **self.titled}.items():
-            records = [record for option in options if (record := option.get_help_record(ctx))]
+            records = []
+            for option in options:
+                record = option.get_help_record(ctx)
+                if record:
+                    records.append(record)
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
@@ -159,9 +165,12 @@ class DeclaredGroup(click.Group):
         if cmd_name not in self.declared:
             return None
         if cmd_name not in self.commands:
-            declared = self.declared[cmd_name]
-            found = imported(declared.place) if isinstance(declared, Late) else declared
-            self.commands[cmd_name] = found if isinstance(found, click.Command) else made(found)
+            found: Any = self.declared[cmd_name]
+            if isinstance(found, Late):
+                found = imported(found.place)
+            if not isinstance(found, click.Command):
+                found = made(found)
+            self.commands[cmd_name] = found
         command = self.commands[cmd_name]
         if not isinstance(command, DeclaredGroup) or command.settings is not None:
             refuse_unknown_settings(ctx, cmd_name, _settings_of(command, ctx))
@@ -184,8 +193,7 @@ def made(declared: Command | CommandGroup, **settings: Any) -> click.Command:
     about = inspect.cleandoc(declared.about)
     text: dict[str, Any] = {"help": f"{summary}\n\n{about}".strip(), "short_help": summary}
     if isinstance(declared, CommandGroup):
-        parts = (_examples(declared.examples), declared.epilog)
-        epilog = "\n\n".join(part for part in parts if part)
+        epilog = "\n\n".join(filter(None, (_examples(declared.examples), declared.epilog)))
         cls: type[DeclaredGroup] = settings.pop("cls", DeclaredGroup)
         return cls(declared.name, declared=declared, epilog=epilog, **text, **settings)
     titled: dict[str, list[click.Option]] = {}
@@ -194,13 +202,15 @@ def made(declared: Command | CommandGroup, **settings: Any) -> click.Command:
             titled.setdefault(title, []).extend(options)
     own = titled.pop("", [])
     titled["Output"] = [*declared.output, *imported("mailmend.admin.frame.options:LOG")]
-    grouped = [option for options in titled.values() for option in options]
-    exits = f"\b\n{textwrap.fill(f'Exit codes: {declared.exits}', 118)}" if declared.exits else ""
+    paragraphs = [_examples(declared.examples)]
+    if declared.exits:
+        exits = textwrap.fill(f"Exit codes: {declared.exits}", 118)
+        paragraphs.append(f"\b\n{exits}")
     return GroupedCommand(
         declared.name,
-        params=[*declared.options, *own, *grouped],
+        params=[*declared.options, *own, *chain.from_iterable(titled.values())],
         callback=lambda **values: run(declared, values),
-        epilog="\n\n".join(part for part in (_examples(declared.examples), exits) if part),
+        epilog="\n\n".join(filter(None, paragraphs)),
         titled=titled,
         **text,
     )
@@ -210,11 +220,13 @@ def run(command: Command, values: Values) -> int:
     context = click.get_current_context()
     command_began(context.command_path, values.pop("log_level"), values.pop("log_format"))
     _refuse_beside(command, values, context)
-    output = imported("mailmend.admin.frame.output:Output")(
-        **{name: values.pop(name) for name in OUTPUT_NAMES if name in values}
-    )
+    outputs = {name: values.pop(name) for name in OUTPUT_NAMES if name in values}
+    output = imported("mailmend.admin.frame.output:Output")(**outputs)
     with output.metrics_of(context) as metrics:
-        given = [(shared, {name: values.pop(name) for name in shared.names}) for shared in command.shared]
+        given = []
+        for shared in command.shared:
+            given.append((shared, {name: values.pop(name) for name in shared.names}))
+        # The values now hold the command's own options alone, as `build` takes them.
         built = {shared.field: shared.build(own, values, context) for shared, own in given}
         result, unwritten = _served(command, {**values, **built}, output)
         code: int = output.show(imported(command.present)(result), unwritten, metrics)
@@ -224,14 +236,19 @@ def run(command: Command, values: Values) -> int:
 def _served(command: Command, arguments: Values, output: Any) -> tuple[Any, Sequence[ResultUnwritten]]:
     """What the service gives, and what of it could not be written while it came."""
     service: Callable[..., Any] = imported(command.service)
+    item_json = None
+    if command.item:
+        item_json = imported(command.item)
     parameters = inspect.signature(service).parameters
     results = list[Any]()
     try:
-        with output.caller(imported(command.item) if command.item else None) as caller:
+        with output.caller(item_json) as caller:
             if "request" in parameters:
                 results.append(service(parameters["request"].annotation(**arguments), caller))
+            elif "caller" in parameters:
+                results.append(service(**arguments, caller=caller))
             else:
-                results.append(service(**arguments, **({"caller": caller} if "caller" in parameters else {})))
+                results.append(service(**arguments))
     except ResultUnwritten as error:
         if not results:
             raise
@@ -243,7 +260,9 @@ def _refuse_beside(command: Command, values: Values, context: click.Context) -> 
     """Refuse typed options that would have no effect; the settings file may hold them."""
     for given, others in command.alone.items():
         option, _, value = given.partition("=")
-        in_force = str(values[option]) == value if value else values[option]
+        in_force = bool(values[option])
+        if value:
+            in_force = str(values[option]) == value
         if not in_force:
             continue
         for name in others:
@@ -255,8 +274,10 @@ def _refuse_beside(command: Command, values: Values, context: click.Context) -> 
 
 def _typed(name: str, context: click.Context) -> str:
     """The name of an option as it is typed; "" for an argument."""
-    opts = (param.opts[0] for param in context.command.params if param.name == name and isinstance(param, click.Option))
-    return next(opts, "")
+    for param in context.command.params:
+        if param.name == name and isinstance(param, click.Option):
+            return param.opts[0]
+    return ""
 
 
 OUTPUT_NAMES: Final = ("as_json", "report", "findings", "anonymous", "metrics_file")
@@ -271,5 +292,13 @@ def _settings_of(command: click.Command, context: click.Context) -> set[str]:
 
 
 def _examples(text: str) -> str:
-    lines = "\n".join(f"  {line}" if line.strip() else "\b" for line in inspect.cleandoc(text).splitlines())
-    return f"\b\nExamples:\n{lines}" if text else ""
+    if not text:
+        return ""
+    lines = []
+    for line in inspect.cleandoc(text).splitlines():
+        if line.strip():
+            lines.append(f"  {line}")
+        else:
+            # The mark of click: it does not fill the paragraph that follows.
+            lines.append("\b")
+    return "\n".join(("\b\nExamples:", *lines))

@@ -50,7 +50,9 @@ def ending_of(command: Callable[[], object]) -> int:
             log.error = type(error).__name__
             code = _code_after(error, log)
         else:
-            code = result if isinstance(result, int) else int(ExitCode.FINE)
+            code = int(ExitCode.FINE)
+            if isinstance(result, int):
+                code = result
         log.ended(code)
         return code
 
@@ -192,10 +194,11 @@ def _wrong_use(error: click.ClickException) -> int:
 
 
 def _unforeseen(error: Exception, log: CommandLog) -> int:
-    library = library_of(error) if isinstance(error, ModuleNotFoundError) else ""
-    if library in EXTRAS:
-        say(f"mailmend: {missing_extra(library)}")
-        return int(ExitCode.WRONG_USE)
+    if isinstance(error, ModuleNotFoundError):
+        library = library_of(error)
+        if library in EXTRAS:
+            say(f"mailmend: {missing_extra(library)}")
+            return int(ExitCode.WRONG_USE)
     log.crash_log = _crash_log(error)
     first_line = (str(error).splitlines() or [""])[0][:200]
     say(

@@ -56,8 +56,10 @@ def stop_signal() -> Iterator[asyncio.Event]:
     before = list(reactions)
 
     def react() -> None:
-        for undo in before if stop.is_set() else ():
-            undo()
+        # A second signal does what the first one would have done without this block.
+        if stop.is_set():
+            for undo in before:
+                undo()
         stop.set()
 
     reactions[:] = [react]

@@ -156,12 +156,10 @@ class Examples:
             examples = self.sorted()
             ids = (*shown, *(example.mailbox for example in examples if example.mailbox))
             owners = owners_of(mail, ids, self.caller.remark)
-            paths = (
-                (example.mailbox, example.finding.truths)
-                for example in examples
-                if example.projection == PATHS.mirror.name
-            )
-            owners |= {mailbox: owner_in(truths[0].row) for mailbox, truths in paths if mailbox and truths}
+            for example in examples:
+                truths = example.finding.truths
+                if example.mailbox and truths and example.projection == PATHS.mirror.name:
+                    owners[example.mailbox] = owner_in(truths[0].row)
         return Affected(shown, self.elsewhere + beyond, self.hours, owners, self.caller.anonymous)
 
 
@@ -172,10 +170,14 @@ def key_text(key: Key) -> str:
 def result_text(outcome: Finding) -> str:
     if outcome.error:
         return outcome.error.splitlines()[0]
-    words = outcome.result.value if outcome.result else "as found"
+    words = "as found"
+    if outcome.result:
+        words = outcome.result.value
     if outcome.reason and outcome.reason.why not in {Why.DUE, Why.RAW}:
-        words = f"{words}: {outcome.reason.text}"
-    return f"{words}; its content still exists" if outcome.last_trace else words
+        words += f": {outcome.reason.text}"
+    if outcome.last_trace:
+        words += "; its content still exists"
+    return words
 
 
 def _most_first(entry: tuple[UUID, MailboxFindings]) -> tuple[int, str]:

@@ -103,7 +103,10 @@ def _or_fail(
     try:
         return parse()
     except WrongUse as error:
-        return kind.fail(f"{error.what}. {error.mend}" if error.mend else error.what, param, ctx)
+        message = error.what
+        if error.mend:
+            message += f". {error.mend}"
+        return kind.fail(message, param, ctx)
 
 
 def duration_text(duration: timedelta) -> str:

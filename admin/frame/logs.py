@@ -127,7 +127,9 @@ class LoggedProgress:
 
     def stage(self, name: str, total: int | None = None) -> None:
         self.close()
-        self.phase = _OF_A_FOLDER.strip() if name.startswith(_OF_A_FOLDER) else name
+        self.phase = name
+        if name.startswith(_OF_A_FOLDER):
+            self.phase = _OF_A_FOLDER.strip()
         self.began_at = self.logged_at = self.clock.monotonic()
         self.steps = self.suspects = 0
         _PHASES.info("phase began", extra={"phase": self.phase, "total": total})
@@ -161,7 +163,10 @@ class LoggedProgress:
 @contextmanager
 def logged_progress(shown: Progress, clock: Clock) -> Iterator[LoggedProgress]:
     at_work = _AT_WORK.get()
-    progress = LoggedProgress(shown, clock, at_work.trace if at_work else Trace())
+    trace = Trace()
+    if at_work:
+        trace = at_work.trace
+    progress = LoggedProgress(shown, clock, trace)
     try:
         yield progress
     finally:
@@ -188,8 +193,8 @@ def log_finding(finding: Finding) -> None:
         "key": [_id(value) for value in finding.suspect.key],
         "truths": list(map(str, finding.suspect.truth_ids)) or None,
         "verdict": finding.verdict.value,
-        "result": finding.result.value if finding.result else None,
-        "why": finding.reason.why.value if finding.reason else None,
+        "result": finding.result and finding.result.value,
+        "why": finding.reason and finding.reason.why.value,
         "error": finding.error,
     }
     _FINDINGS.log(level, event, extra=fields)
@@ -197,4 +202,6 @@ def log_finding(finding: Finding) -> None:
 
 def _id(part: object) -> str:
     """Ids and numbers as they are; a text may be an address."""
-    return str(part) if isinstance(part, UUID | int | datetime) else "(text)"
+    if isinstance(part, UUID | int | datetime):
+        return str(part)
+    return "(text)"

@@ -39,7 +39,7 @@ PASSWORD_COMMAND_SECONDS: Final = 30
 
 
 def flag(name: str, text: str, field: str | None = None) -> click.Option:
-    return click.Option([name, *([field] if field else [])], is_flag=True, help=text)
+    return click.Option(_declarations(name, field), is_flag=True, help=text)
 
 
 def option(name: str, text: str, field: str | None = None, **settings: Any) -> click.Option:
@@ -54,8 +54,15 @@ def option(name: str, text: str, field: str | None = None, **settings: Any) -> c
         field: of the request; the name's own field, where it is not said.
         settings: click's.
     """
-    shown = {"show_default": True} if "default" in settings else {}
-    return click.Option([name, *([field] if field else [])], help=text, **shown, **settings)
+    if "default" in settings:
+        settings["show_default"] = True
+    return click.Option(_declarations(name, field), help=text, **settings)
+
+
+def _declarations(name: str, field: str | None) -> list[str]:
+    if field is None:
+        return [name]
+    return [name, field]
 
 
 _TYPED: Final = "mailmend.typed"
@@ -95,20 +102,26 @@ def typed(context: click.Context, options: Sequence[click.Option]) -> list[str]:
             continue
         value = given[context, option]
         name = option.opts[0]
-        if option.is_flag:
-            words.append(name if value else option.secondary_opts[0])
-        elif option.multiple:
-            words += (word for text in value for word in (name, text))
-        else:
+        if option.multiple:
+            for text in value:
+                words += (name, text)
+        elif not option.is_flag:
             words += (name, value)
+        elif value:
+            words.append(name)
+        else:
+            words.append(option.secondary_opts[0])
     return words
 
 
 def settings_table(context: click.Context, name: str) -> Mapping[str, Any]:
     """A table of the settings file; "" is its top level."""
-    settings = context.find_root().default_map or {}
-    found = settings.get(name, {}) if name else settings
-    return found if isinstance(found, dict) else {}
+    found: Any = context.find_root().default_map or {}
+    if name:
+        found = found.get(name)
+    if not isinstance(found, dict):
+        return {}
+    return found
 
 
 def shared_option(name: str, text: str, *, table: str = "", **settings: Any) -> SharedOption:
@@ -226,9 +239,13 @@ def connection_of(options: Mapping[str, Any], context: click.Context, *, asks: b
     """
     hosts = parse_hosts(tuple(options["host"] or ()))
     port = options["port"]
-    local = None if hosts else local_instance()
-    if local:
-        hosts, port = local
+    if not hosts:
+        local = local_instance()
+        if local:
+            hosts, port = local
+    password = None
+    if asks:
+        password = known_password(options, context) or _typed_password(options["username"])
     return ConnectionSettings(
         hosts=hosts or (LOOPBACK,),
         port=port or PORT_DEFAULT,
@@ -236,7 +253,7 @@ def connection_of(options: Mapping[str, Any], context: click.Context, *, asks: b
         keyspace=options["keyspace"],
         ledger_keyspace=options["ledger_keyspace"],
         username=options["username"],
-        password=(known_password(options, context) or _typed_password(options["username"])) if asks else None,
+        password=password,
         tls=_tls(options),
         job=context.meta.get(JOB, ""),
         job_run=context.meta.get(JOB_RUN),
@@ -374,9 +391,11 @@ STAGING: Final = option(
 
 
 def _traffic(own: dict[str, Any], _: dict[str, Any], __: click.Context) -> Any:
-    stay = own["longest_stay"]
+    stay_seconds = None
+    if own["longest_stay"]:
+        stay_seconds = own["longest_stay"].total_seconds()
     traffic = imported("mailmend.admin.schema.measuring:GivenTraffic")
-    return traffic(own["mails_per_second"], own["peak_mails_per_second"], stay.total_seconds() if stay else None)
+    return traffic(own["mails_per_second"], own["peak_mails_per_second"], stay_seconds)
 
 
 _RATE: Final = click.FloatRange(min=0, min_open=True, max=1_000_000)

@@ -75,19 +75,21 @@ def finding_json(outcome: Finding) -> dict[str, Any]:
     return {
         "projection": outcome.suspect.projection,
         "verdict": outcome.verdict.value,
-        "result": outcome.result.value if outcome.result else None,
+        "result": outcome.result and outcome.result.value,
         "key": _key_json(outcome.suspect.projection, outcome.suspect.key),
         "truths": [_seen_json(seen) for seen in outcome.truths],
-        "projected": _seen_json(outcome.projected) if outcome.projected else None,
+        "projected": outcome.projected and _seen_json(outcome.projected),
         "last_trace": outcome.last_trace,
-        "reason": outcome.reason.text if outcome.reason else None,
+        "reason": outcome.reason and outcome.reason.text,
         "error": outcome.error,
     }
 
 
 def _key_json(projection: str, key: Key) -> Any:
     table = _TABLES.get(projection)
-    return _row_json(table.key_row(key)) if table else [encode(value) for value in key]
+    if table is None:
+        return [encode(value) for value in key]
+    return _row_json(table.key_row(key))
 
 
 def _seen_json(seen: Seen) -> dict[str, Any]:
@@ -131,13 +133,19 @@ class Output:
             finding = stack.enter_context(self._findings())
             progress = stack.enter_context(progress_on(console, SystemClock()))
             logged = stack.enter_context(logged_progress(progress, SystemClock()))
+            item: Callable[[Any], None] = ignore
+            if item_json:
+                item = partial(_write_item, item_json)
+            number = None
+            if not self.as_json:
+                number = number_on(progress)
             yield Caller(
                 logged,
-                lambda one: _both(one, finding, logged.found),
-                item=(lambda item: write_json(item_json(item))) if item_json else ignore,
+                lambda found: _both(found, finding, logged.found),
+                item=item,
                 remark=echo,
                 ask=asking_on(progress, console),
-                number=None if self.as_json else number_on(progress),
+                number=number,
                 report=self.report is not None,
                 anonymous=self.anonymous,
                 stdout_is_json=self.as_json,
@@ -172,9 +180,14 @@ class Output:
                 refused.append(error)
         if self.findings and self.findings != STDOUT and not unwritten:
             echo(f"Findings: {self.findings}")
-        for line in (*document.remarks, *(() if self.as_json else document.hints)):
-            echo(line)
-        code = _on_stderr(document, refused) if refused else int(document.exit)
+        for remark in document.remarks:
+            echo(remark)
+        if not self.as_json:
+            for hint in document.hints:
+                echo(hint)
+        code = int(document.exit)
+        if refused:
+            code = _on_stderr(document, refused)
         if metrics:
             metrics(code, document.json, document.left_sample)
         return code
@@ -183,7 +196,10 @@ class Output:
         for file, text in document.files.items():
             yield partial(write_text, file, text)
         if self.findings != STDOUT:
-            yield partial(write_json, document.json) if self.as_json else partial(show, document)
+            if self.as_json:
+                yield partial(write_json, document.json)
+            else:
+                yield partial(show, document)
         if self.report:
             yield partial(_write_report, self.report, document)
 
@@ -201,8 +217,10 @@ class Output:
 def run_name(context: click.Context) -> tuple[str, str, str]:
     """The keyspace of a command, its words (with what it is about, and that it only looks), and the job it is of."""
     given = context.params
-    about = (param.name for param in context.command.params if isinstance(param, click.Argument))
-    words = [*context.command_path.split()[1:], *(str(given[name]) for name in about if name and given[name])]
+    words = context.command_path.split()[1:]
+    for param in context.command.params:
+        if isinstance(param, click.Argument) and param.name and given[param.name]:
+            words.append(str(given[param.name]))
     if given.get("dry_run"):
         words.append("--dry-run")
     elif given.get("plan"):
@@ -213,6 +231,10 @@ def run_name(context: click.Context) -> tuple[str, str, str]:
 def _both(finding: Finding, *takers: Callable[[Finding], None]) -> None:
     for take in takers:
         take(finding)
+
+
+def _write_item(item_json: Callable[[Any], Any], item: Any) -> None:
+    write_json(item_json(item))
 
 
 def _write_report(file: Path, document: Document) -> None:

@@ -47,5 +47,7 @@ def owners_of(
 def owner_in(path: Row) -> Owner:
     """The owner that a row of mailboxPathV3 names."""
     names: Mapping[str, str] = {name: path.get(name) or "" for name in ("namespace", "user", "mailboxname")}
-    shared = "" if names["namespace"] == PRIVATE else f"{names['namespace']}:"
-    return Owner(names["user"], shared + names["mailboxname"])
+    mailbox = names["mailboxname"]
+    if names["namespace"] != PRIVATE:
+        mailbox = f"{names['namespace']}:{mailbox}"
+    return Owner(names["user"], mailbox)

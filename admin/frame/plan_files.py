@@ -157,7 +157,12 @@ class PlanHead:
 
 def seconds_of(**spans: timedelta | None) -> dict[str, float | None]:
     """Durations in seconds, as a plan keeps them: `NAME_seconds` by name. `spans_in` is the way back."""
-    return {f"{name}_seconds": None if span is None else span.total_seconds() for name, span in spans.items()}
+    seconds: dict[str, float | None] = {}
+    for name, span in spans.items():
+        seconds[f"{name}_seconds"] = None
+        if span is not None:
+            seconds[f"{name}_seconds"] = span.total_seconds()
+    return seconds
 
 
 def how_to_look(scan: ScanOptions, margin: timedelta, as_of: int) -> dict[str, Any]:
@@ -172,12 +177,11 @@ def how_to_look(scan: ScanOptions, margin: timedelta, as_of: int) -> dict[str, A
 
 def spans_in(policy: Mapping[str, Any]) -> dict[str, timedelta]:
     """Every duration that a plan names."""
-    ends = len("_seconds")
-    return {
-        name[:-ends]: timedelta(seconds=value)
-        for name, value in policy.items()
-        if name.endswith("_seconds") and value is not None
-    }
+    spans = {}
+    for name, value in policy.items():
+        if name.endswith("_seconds") and value is not None:
+            spans[name.removesuffix("_seconds")] = timedelta(seconds=value)
+    return spans
 
 
 class PlanWriter:
@@ -196,9 +200,12 @@ class PlanWriter:
 
     def add_seen(self, finding: Finding, suspect: Suspect) -> None:
         """A finding as it was seen, and the suspect that is looked at again."""
-        number = {"number": finding.number} if finding.number > 1 else {}
-        seen = {"verdict": finding.verdict.value, **number, "before": image_digest(finding)}
-        self.add_line(suspect.projection, finding.verdict.value, {**seen, "suspect": suspect_json(suspect)})
+        fields: dict[str, Any] = {"verdict": finding.verdict.value}
+        if finding.number > 1:
+            fields["number"] = finding.number
+        fields["before"] = image_digest(finding)
+        fields["suspect"] = suspect_json(suspect)
+        self.add_line(suspect.projection, finding.verdict.value, fields)
 
     def add_line(self, place: str, verdict: str, fields: Mapping[str, Any]) -> None:
         """A line of any kind, counted as of that table and verdict."""
@@ -330,7 +337,9 @@ class PlanFile:
         try:
             yield
         except BROKEN as error:
-            why = str(error) if isinstance(error, NotOfItsForm) else type(error).__name__
+            why = type(error).__name__
+            if isinstance(error, NotOfItsForm):
+                why = str(error)
             raise PlanRefused(f"{self.file}: {what} is not of a plan: {why}", mend=_anew(self._kind)) from error
 
     def _read_whole(self, file: Path) -> tuple[dict[str, Any], str]:
@@ -382,7 +391,9 @@ def _fields(line: bytes) -> dict[str, Any]:
         found = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    return found
 
 
 def _head_of(fields: Mapping[str, Any]) -> PlanHead:

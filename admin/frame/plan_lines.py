@@ -69,8 +69,10 @@ def mark_of(fields: Mapping[str, Any]) -> tuple[QueueName, EnqueueId]:
 
 def blob_of(fields: Mapping[str, Any]) -> ListedBlob:
     name, stored_at, size = _parts(fields["blob"], 3)
-    at = None if stored_at is None else datetime.fromisoformat(_word(stored_at, "the instant"))
-    need(at is None or at.tzinfo is not None, "the instant", "one with a time zone")
+    at = None
+    if stored_at is not None:
+        at = datetime.fromisoformat(_word(stored_at, "the instant"))
+        need(at.tzinfo is not None, "the instant", "one with a time zone")
     need(size is None or (is_number(size, int) and 0 <= size < _BYTES_MAX), "the size", "a number of bytes, or null")
     return ListedBlob(BlobId(_word(name, "the blob")), at, size)
 

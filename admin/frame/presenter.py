@@ -3,9 +3,10 @@
 import json
 import sys
 import textwrap
-from contextlib import nullcontext
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -73,9 +74,9 @@ class _MessageConsole(Console):
 
 
 def stdout_console(paper_columns: int = PAPER_COLUMNS) -> Console:
-    terminal = sys.stdout.isatty()
-    width = None if terminal else paper_columns
-    return _OutputConsole(file=sys.stdout, highlight=False, soft_wrap=not terminal, width=width)
+    if sys.stdout.isatty():
+        return _OutputConsole(file=sys.stdout, highlight=False, soft_wrap=False)
+    return _OutputConsole(file=sys.stdout, highlight=False, soft_wrap=True, width=paper_columns)
 
 
 def stderr_console() -> Console:
@@ -84,18 +85,23 @@ def stderr_console() -> Console:
 
 def write_json(document: Any, stream: TextIO | None = None) -> None:
     line = escaped_json(json.dumps(document, ensure_ascii=False, default=str)) + "\n"
-    with to_stdout() if stream is None else nullcontext():
-        (stream or sys.stdout).write(line)
+    if stream is not None:
+        stream.write(line)
+        return
+    with to_stdout():
+        sys.stdout.write(line)
 
 
 def show(document: Document, console: Console | None = None) -> None:
-    with to_stdout() if console is None else nullcontext():
+    if console is not None:
         _show(document, console)
+        return
+    with to_stdout():
+        widths = (part.paper_columns for part in document.body if isinstance(part, Grid))
+        _show(document, stdout_console(max(widths, default=PAPER_COLUMNS)))
 
 
-def _show(document: Document, console: Console | None) -> None:
-    widths = (part.paper_columns for part in document.body if isinstance(part, Grid))
-    console = console or stdout_console(max(widths, default=PAPER_COLUMNS))
+def _show(document: Document, console: Console) -> None:
     for part in document.body:
         _show_part(part, console)
 
@@ -104,15 +110,15 @@ def _show_part(part: Part, console: Console) -> None:
     match part:
         case Grid():
             table = grid_of(part)
-            least = console.measure(table, options=console.options.update_width(_WIDTH_MAX)).minimum
-            table.width = least if least > console.width else None
-            console.print(table, crop=False)
+            _show_table(table, console)
         case Wrapped():
             for line in wrapped_lines(part, console.width):
                 console.print(line, soft_wrap=True, markup=False)
         case Heading():
             text = printable(part.text)
-            console.print(Text(f"\n{text}" if part.level == _GROUP else text, "bold"), soft_wrap=True)
+            if part.level == _GROUP:
+                text = f"\n{text}"
+            console.print(Text(text, "bold"), soft_wrap=True)
         case Markdown() if console.is_terminal:
             console.print(markdown.Markdown(printable(part.text)))
         case Markdown() | Verbatim():
@@ -123,6 +129,14 @@ def _show_part(part: Part, console: Console) -> None:
             console.print(Text.assemble(*(_text(piece) for piece in part.pieces)), soft_wrap=True)
         case _:
             console.print(_text(part), soft_wrap=True)
+
+
+def _show_table(table: RichTable, console: Console) -> None:
+    """A table that needs more columns than the terminal has takes them: no word of it is cut."""
+    least = console.measure(table, options=console.options.update_width(_WIDTH_MAX)).minimum
+    if least > console.width:
+        table.width = least
+    console.print(table, crop=False)
 
 
 def _text(cell: GridCell) -> Text:
@@ -153,11 +167,18 @@ def grid_of(grid: Grid) -> RichTable:
     rows = [[_text(cell) for cell in row] for row in grid.rows]
     for place, column in enumerate(grid.columns):
         justify: Any = "right" if column in NUMERIC else "left"
-        whole = column not in PROSE | grid.wrapped
         texts = [printable(column), *(row[place].plain for row in rows)]
-        pieces = (piece for text in texts for piece in (text.splitlines() if whole else text.split()))
-        widest = max(map(cell_len, pieces), default=0)
-        least = widest if whole else min(widest, _WORD_COLUMNS_MAX)
+        pieces: list[str] = []
+        if column in PROSE | grid.wrapped:
+            whole = False
+            for text in texts:
+                pieces += text.split()
+            least = min(max(map(cell_len, pieces), default=0), _WORD_COLUMNS_MAX)
+        else:
+            whole = True
+            for text in texts:
+                pieces += text.splitlines()
+            least = max(map(cell_len, pieces), default=0)
         shown.add_column(texts[0], justify=justify, overflow="fold", no_wrap=whole, min_width=least)
     for row in rows:
         shown.add_row(*row)
@@ -183,13 +204,13 @@ def html_of(document: Document, now_micros: int) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    parts = document.body if document.report is None else document.report
-    cells = (cell for part in parts if isinstance(part, Grid) for row in part.rows for cell in row)
-    named = dict.fromkeys(cell.runbook for cell in cells if isinstance(cell, RunbookLink))
+    parts = document.report
+    if parts is None:
+        parts = document.body
     return templates.get_template("report.html").render(
         document=document,
         parts=[_html_part(part) for part in parts],
-        pages=[page_named(name) for name in named],
+        pages=[page_named(name) for name in _runbooks_in(parts)],
         numeric=NUMERIC,
         commands=COMMANDS,
         differs=DIFFERS,
@@ -197,6 +218,17 @@ def html_of(document: Document, now_micros: int) -> str:
         written_at=datetime.fromtimestamp(now_micros / MICROS, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
         version=version("mailmend"),
     )
+
+
+def _runbooks_in(parts: Sequence[Part]) -> list[str]:
+    """The names of the runbooks to which cells lead: each once, in the order of the cells."""
+    named: dict[str, None] = {}
+    for part in parts:
+        if isinstance(part, Grid):
+            for cell in chain.from_iterable(part.rows):
+                if isinstance(cell, RunbookLink):
+                    named[cell.runbook] = None
+    return list(named)
 
 
 def _html_part(part: Part) -> dict[str, Any]:
@@ -210,13 +242,19 @@ def _html_part(part: Part) -> dict[str, Any]:
             return found | {"chart": part}
         case Line():
             return found | {"text": "".join(_text(piece).plain for piece in part.pieces)}
+        case str():
+            return found | {"text": printable(part)}
         case _:
-            return found | {"text": printable(part if isinstance(part, str) else part.text)}
+            return found | {"text": printable(part.text)}
 
 
 def _html_cell(cell: GridCell) -> dict[str, str]:
-    style = cell.style if isinstance(cell, Styled) else ""
-    return {"text": _text(cell).plain, "style": style, "runbook": cell.runbook if isinstance(cell, RunbookLink) else ""}
+    shown = {"text": _text(cell).plain, "style": "", "runbook": ""}
+    if isinstance(cell, Styled):
+        shown["style"] = cell.style
+    if isinstance(cell, RunbookLink):
+        shown["runbook"] = cell.runbook
+    return shown
 
 
 def exit_meaning(code: int) -> str:

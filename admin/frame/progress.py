@@ -54,8 +54,10 @@ class PlainLines:
         now = self._now()
         name = printable(name)
         self._count = _Count(name, total, began=now, shown_at=now)
-        of = f" (of {total:,})" if total else ""
-        self._write(f"{name}{of} ...")
+        if total:
+            self._write(f"{name} (of {total:,}) ...")
+        else:
+            self._write(f"{name} ...")
 
     def advance(self, steps: int, suspects: int = 0) -> None:
         count = self._count
@@ -90,12 +92,17 @@ class PlainLines:
 
 
 def progress_line(name: str, steps: int, total: int | None, suspects: int, micros: int) -> str:
-    of = f" of {total:,}" if total else ""
-    found = f", {suspects:,} suspects" if suspects else ""
-    rate = steps * MICROS / micros if micros > 0 else 0
-    pace = f", {rate:,.0f}/s" if rate else ""
-    left = f", about {(total - steps) / rate:,.0f} s left" if total and rate and total > steps else ""
-    return f"{name}: {steps:,}{of}{found}{pace}{left}"
+    line = f"{name}: {steps:,}"
+    if total:
+        line += f" of {total:,}"
+    if suspects:
+        line += f", {suspects:,} suspects"
+    if steps and micros > 0:
+        rate = steps * MICROS / micros
+        line += f", {rate:,.0f}/s"
+        if total and total > steps:
+            line += f", about {(total - steps) / rate:,.0f} s left"
+    return line
 
 
 class Terminal:
@@ -117,7 +124,9 @@ class Terminal:
         if self._task is None:
             self.stage("")
         self._suspects += suspects
-        found = f"{self._suspects:,} suspects" if self._suspects else ""
+        found = ""
+        if self._suspects:
+            found = f"{self._suspects:,} suspects"
         if self._task is not None:
             self._progress.update(self._task, advance=steps, suspects=found)
 

@@ -46,7 +46,10 @@ class RunbookPage:
 
     def steps(self, section: str | None = None) -> tuple["RunbookStep", ...]:
         """The commands, each with the lines of its output that stand below it."""
-        return tuple(_steps(self.text if section is None else self.section(section), "console"))
+        text = self.text
+        if section is not None:
+            text = self.section(section)
+        return tuple(_steps(text, "console"))
 
     @property
     def untried(self) -> tuple[str, ...]:
@@ -82,7 +85,9 @@ def page_named(name: str) -> RunbookPage:
 
 def _steps(text: str, language: str) -> Iterator[RunbookStep]:
     """Lines that begin with `$ ` in blocks of that language; a backslash at the end continues the line."""
-    for block in (block for named, block in _FENCE.findall(text) if named == language):
+    for named, block in _FENCE.findall(text):
+        if named != language:
+            continue
         for part in re.split(r"^(?=\$ )", block.replace("\\\n", " "), flags=re.MULTILINE):
             first, *lines = part.splitlines() or [""]
             if found := _COMMAND.match(first):
@@ -96,4 +101,6 @@ def _is_page(name: str) -> bool:
 def _folder() -> Traversable:
     """In an installed wheel or zip the pages are inside it; in a checkout, in the top folder."""
     installed = files("mailmend.admin") / "runbooks"
-    return installed if installed.is_dir() else Path(__file__).resolve().parents[2] / "runbooks"
+    if installed.is_dir():
+        return installed
+    return Path(__file__).resolve().parents[2] / "runbooks"

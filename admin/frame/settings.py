@@ -96,11 +96,13 @@ def typed_as(value: Any) -> list[str]:
         case frozenset():
             return [",".join(sorted(plain(element) for element in value))]
         case tuple():
-            return [
-                "=".join(element) if isinstance(element, tuple) else text
-                for element in value
-                for text in typed_as(element)[:1]
-            ]
+            words = []
+            for element in value:
+                if isinstance(element, tuple):
+                    words.append("=".join(element))
+                else:
+                    words += typed_as(element)
+            return words
         case _:
             return [str(plain(value))]
 
@@ -120,11 +122,13 @@ def plain(value: Any) -> Any:
 
 def parse_hosts(texts: tuple[str, ...]) -> tuple[str, ...]:
     """Host names or addresses; each text may be a list with commas."""
-    hosts = tuple(host.strip() for text in texts for host in text.split(",") if host.strip())
+    hosts: list[str] = []
+    for text in texts:
+        hosts += filter(None, map(str.strip, text.split(",")))
     for host in hosts:
         if not _is_host(host):
             raise WrongUse(f"{host!r} is not a host name or address", mend="Give the port apart, with --port.")
-    return hosts
+    return tuple(hosts)
 
 
 def _is_host(text: str) -> bool:
@@ -168,7 +172,9 @@ def first_line(file: Path) -> str:
 
 def reason_of(error: Exception) -> str:
     """Why a file could not be read or written, without its contents."""
-    return (error.strerror or type(error).__name__) if isinstance(error, OSError) else "it is not UTF-8 text"
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return "it is not UTF-8 text"
 
 
 AMQPS_PORT: Final = 5671
@@ -253,14 +259,18 @@ def parse_broker(text: str) -> BrokerSettings:
     user, _, hosts = parts.netloc.rpartition("@")
     if parts.scheme not in {"amqp", "amqps"} or not hosts or parts.query or parts.fragment:
         raise _not_a(text, "broker", _BROKER_FORM)
-    name, separator, password = user.partition(":")
-    secure = parts.scheme == "amqps"
+    port = AMQP_PORT
+    tls = None
+    if parts.scheme == "amqps":
+        port = AMQPS_PORT
+        tls = BrokerTls()
+    name, _, password = user.partition(":")
     return BrokerSettings(
-        hosts=tuple(_host(place, AMQPS_PORT if secure else AMQP_PORT) for place in hosts.split(",")),
+        hosts=tuple(_host(place, port) for place in hosts.split(",")),
         vhost=unquote(parts.path.removeprefix("/")) or "/",
         username=unquote(name) or GUEST,
-        password=unquote(password) if separator else "",
-        tls=BrokerTls() if secure else None,
+        password=unquote(password),
+        tls=tls,
     )
 
 
@@ -279,12 +289,16 @@ def parse_pulsar(text: str) -> PulsarSettings:
     if parts.scheme not in _PULSAR_PORTS or not hosts or parts.query or parts.fragment:
         raise _not_a(text, "Pulsar", _PULSAR_FORM)
     name, _, password = map(unquote, user.partition(":"))
-    secure = parts.scheme == "pulsar+ssl"
     found = [_host(place, _PULSAR_PORTS[parts.scheme]) for place in hosts.split(",")]
+    admin = f"http://{found[0].name}:8080"
+    tls = None
+    if parts.scheme == "pulsar+ssl":
+        admin = f"https://{found[0].name}:8443"
+        tls = BrokerTls()
     settings = PulsarSettings(
         service=f"{parts.scheme}://{','.join(map(str, found))}",
-        admin=f"https://{found[0].name}:8443" if secure else f"http://{found[0].name}:8080",
-        tls=BrokerTls() if secure else None,
+        admin=admin,
+        tls=tls,
         namespace=unquote(parts.path.strip("/")) or NAMESPACE_DEFAULT,
     )
     return with_password(replace(settings, username=name), password)
@@ -333,8 +347,13 @@ def has_password(url: str) -> bool:
 
 def without_secrets(url: str) -> str:
     scheme, mark, rest = url.partition("://")
-    bare = (rest if mark else url).rpartition("@")[2].partition("?")[0]
-    return f"{scheme}://{bare}" if mark else bare
+    if not mark:
+        return _without_user_and_query(url)
+    return f"{scheme}://{_without_user_and_query(rest)}"
+
+
+def _without_user_and_query(rest: str) -> str:
+    return rest.rpartition("@")[2].partition("?")[0]
 
 
 def is_here(host: str) -> bool:
@@ -421,7 +440,9 @@ def _host(text: str, port: int) -> Host:
         raise WrongUse(f"{text!r} has no valid port", mend="Ports lie between 1 and 65535.") from error
     if not parts.hostname or not _is_host(parts.hostname):
         raise WrongUse(f"{text!r} is not a host", mend=_BROKER_FORM)
-    return Host(parts.hostname, port if stated is None else parse_port(stated))
+    if stated is not None:
+        port = parse_port(stated)
+    return Host(parts.hostname, port)
 
 
 def _not_a(text: str, what: str, form: str) -> WrongUse:

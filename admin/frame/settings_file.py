@@ -80,12 +80,16 @@ def _load(context: click.Context) -> None:
 
 
 def _names_to(context: click.Context) -> Sequence[str]:
-    return [] if context.parent is None else [*_names_to(context.parent), str(context.info_name)]
+    if context.parent is None:
+        return []
+    return [*_names_to(context.parent), str(context.info_name)]
 
 
 def _below(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = settings.get(name.replace("-", "_"), {})
-    return found if isinstance(found, dict) else {}
+    found = settings.get(name.replace("-", "_"))
+    if not isinstance(found, dict):
+        return {}
+    return found
 
 
 def _settings(root: click.Context) -> dict[str, Any]:
@@ -114,14 +118,17 @@ def _settings(root: click.Context) -> dict[str, Any]:
 
 
 def _over(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    both = {name: _over(_below(settings, name), value) for name, value in more.items() if isinstance(value, dict)}
-    return {**settings, **more, **both}
+    both = {**settings, **more}
+    for name, value in more.items():
+        if isinstance(value, dict):
+            both[name] = _over(_below(settings, name), value)
+    return both
 
 
 def _refuse_unknown(root: click.Context, settings: Mapping[str, Any]) -> None:
-    group = root.command
-    names = group.list_commands(root) if isinstance(group, click.Group) else []
-    tables = {name.replace("-", "_") for name in names}
+    tables: set[str] = set()
+    if isinstance(root.command, click.Group):
+        tables = {name.replace("-", "_") for name in root.command.list_commands(root)}
     known = {*CONNECTION_NAMES, *LOG_NAMES, "password", *tables}
     for name, value in settings.items():
         if name not in known or (name in tables) != isinstance(value, dict):
@@ -130,28 +137,30 @@ def _refuse_unknown(root: click.Context, settings: Mapping[str, Any]) -> None:
 
 def refuse_unknown_settings(context: click.Context, command: str, known: Collection[str]) -> None:
     """Refuse settings in the file's table of a command that the command does not have."""
-    settings = (context.default_map or {}).get(command.replace("-", "_"), {})
-    for unknown in set(settings) - set(known) if isinstance(settings, dict) else ():
+    settings = _below(context.default_map or {}, command)
+    for unknown in settings.keys() - known:
         _refuse(context, unknown, f"is not a setting of `{command}`", known)
 
 
 def _refuse(context: click.Context, name: str, why: str, known: Collection[str]) -> None:
     place = place_of(context, name)
-    if place is not None:
-        near = [] if name in known else get_close_matches(name, sorted(known), 1)
-        raise BadSettings(
-            f"{place}: {name!r} {why}",
-            mend=f"Did you mean {near[0]!r}?"
-            if near
-            else "Top-level settings are the options of connection and log; each command has a table of its own, "
-            "like [check].",
-        )
+    if place is None:
+        return
+    mend = (
+        "Top-level settings are the options of connection and log; each command has a table of its own, like [check]."
+    )
+    near = get_close_matches(name, sorted(known), 1)
+    if near and name not in known:
+        mend = f"Did you mean {near[0]!r}?"
+    raise BadSettings(f"{place}: {name!r} {why}", mend=mend)
 
 
 def place_of(context: click.Context, name: str) -> str | None:
     """File and line of a setting, or None when no settings file holds it."""
     file, text = settings_file_of(context)
-    return f"{file}, line {line_of(text, name)}" if file is not None else None
+    if file is None:
+        return None
+    return f"{file}, line {line_of(text, name)}"
 
 
 def settings_file_of(context: click.Context) -> tuple[Path | None, str]:
@@ -183,11 +192,16 @@ def parse_settings(text: str, file: Path) -> dict[str, Any]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
+        place = f"{file}, at its end"
         line = _TOML_LINE.search(str(error))
-        place = f"{file}, line {line[1]}" if line else f"{file}, at its end"
+        if line:
+            place = f"{file}, line {line[1]}"
         raise BadSettings(f"{place}: not TOML: {error}", mend="Write each setting as: name = value") from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
-        what = "a value is nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
+    except RecursionError as error:  # thousands of brackets
+        what = "a value is nested too deeply"
+        raise BadSettings(f"{file}: {what}", mend="Write each setting as: name = value") from error
+    except ValueError as error:  # a number of thousands of digits
+        what = "a number is too long"
         raise BadSettings(f"{file}: {what}", mend="Write each setting as: name = value") from error
     _refuse_deep(document, file)
     return _with_python_names(document)
@@ -197,7 +211,10 @@ def _refuse_deep(document: Mapping[str, Any], file: Path) -> None:
     """Tables within tables: no command has more levels than its words."""
     level: list[Any] = [document]
     for _ in range(_LEVELS_MAX):
-        level = [value for table in level for value in table.values() if isinstance(value, dict)]
+        below: list[Any] = []
+        for table in level:
+            below += [value for value in table.values() if isinstance(value, dict)]
+        level = below
     if level:
         raise BadSettings(f"{file}: tables are nested too deeply", mend="Each command has a table of its own: [check].")
 
@@ -205,7 +222,10 @@ def _refuse_deep(document: Mapping[str, Any], file: Path) -> None:
 def line_of(text: str, key: str) -> int:
     """The line number of a setting (its first mention), for messages."""
     wanted = re.compile(rf"\s*\[?[\w.\-]*\b{re.escape(key).replace('_', '[-_]')}\b")
-    return next((number for number, line in enumerate(text.splitlines(), 1) if wanted.match(line)), 1)
+    for number, line in enumerate(text.splitlines(), 1):
+        if wanted.match(line):
+            return number
+    return 1
 
 
 def line_in_table(text: str, table: str, key: str) -> int:
@@ -218,7 +238,8 @@ def line_in_table(text: str, table: str, key: str) -> int:
         if words.startswith("["):
             found = words.strip("[] ")
             within = found == wanted or found.endswith(f".{wanted}")
-            header = header or (number if within else 0)
+            if within and not header:
+                header = number
         elif key and within and words.partition("=")[0].strip() == key.replace("_", "-"):
             return number
     return header or line_of(text, table.rpartition(".")[2])
@@ -242,18 +263,22 @@ def _cqlshrc_values(parser: ConfigParser) -> dict[str, Any]:
     tls = parser.getboolean("connection", "ssl", fallback=False)
     host = text("connection", "hostname")
     port = text("connection", "port")
-    return {
-        "host": [host] if host else None,
-        "port": int(port) if port else None,
+    values: dict[str, Any] = {
         "keyspace": text("authentication", "keyspace"),
         "username": text("authentication", "username"),
         "password": text("authentication", "password"),
         "credentials": text("authentication", "credentials"),
-        "tls_ca": text("ssl", "certfile") if tls else None,
-        "tls_cert": text("ssl", "usercert") if tls else None,
-        "tls_key": text("ssl", "userkey") if tls else None,
-        "tls": True if tls else None,
     }
+    if host:
+        values["host"] = [host]
+    if port:
+        values["port"] = int(port)
+    if tls:
+        values["tls_ca"] = text("ssl", "certfile")
+        values["tls_cert"] = text("ssl", "usercert")
+        values["tls_key"] = text("ssl", "userkey")
+        values["tls"] = True
+    return values
 
 
 def parse_credentials(text: str, file: Path) -> dict[str, Any]:
@@ -264,20 +289,24 @@ def parse_credentials(text: str, file: Path) -> dict[str, Any]:
         raise BadSettings(f"{file} cannot be read as a credentials file of cqlsh") from None
     for section in ("plain_text_auth", "PlainTextAuthProvider"):
         if parser.has_section(section):
-            return {
-                name: parser.get(section, name) for name in ("username", "password") if parser.has_option(section, name)
-            }
+            names = [name for name in ("username", "password") if parser.has_option(section, name)]
+            return {name: parser.get(section, name) for name in names}
     return {}
 
 
 def settings_path(environment: Mapping[str, str], home: Path) -> Path:
     """The default path of the settings file (XDG base directories; a relative one is ignored)."""
-    stated = Path(environment.get("XDG_CONFIG_HOME", ""))
-    return (stated if stated.is_absolute() else home / ".config") / "mailmend" / "config.toml"
+    folder = Path(environment.get("XDG_CONFIG_HOME", ""))
+    if not folder.is_absolute():
+        folder = home / ".config"
+    return folder / "mailmend" / "config.toml"
 
 
 def _with_python_names(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name.replace("-", "_"): _with_python_names(value) if isinstance(value, dict) else value
-        for name, value in document.items()
-    }
+    settings = {}
+    for name, value in document.items():
+        if isinstance(value, dict):
+            settings[name.replace("-", "_")] = _with_python_names(value)
+        else:
+            settings[name.replace("-", "_")] = value
+    return settings

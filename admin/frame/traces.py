@@ -34,7 +34,9 @@ def provider_of(environment: Mapping[str, str]) -> "TracerProvider | None":
         _LOG.info("no traces: mailmend[otel] is not installed")
         return None
     logging.getLogger("opentelemetry").addHandler(logging.NullHandler())  # a collector that is away stops nobody
-    named = {} if environment.get("OTEL_SERVICE_NAME") else {"service.name": "mailmend"}
+    named = {}
+    if not environment.get("OTEL_SERVICE_NAME"):
+        named["service.name"] = "mailmend"
     provider = TracerProvider(resource=Resource.create(named), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
@@ -73,7 +75,9 @@ class Trace:
             return None
         from opentelemetry.trace import set_span_in_context  # noqa: PLC0415 - there is a provider
 
-        context = set_span_in_context(parent) if parent else None
+        context = None
+        if parent:
+            context = set_span_in_context(parent)
         return self.provider.get_tracer("mailmend").start_span(name, context)
 
 

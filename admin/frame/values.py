@@ -54,7 +54,9 @@ def fields_json(value: Any, *names: str) -> dict[str, Any]:
 
 
 def instant_text(at: datetime | None) -> str | None:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at else None
+    if at is None:
+        return None
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def shown(at: datetime) -> str:
@@ -63,11 +65,23 @@ def shown(at: datetime) -> str:
 
 def printable(text: str, kept: str = "", instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
     """The text without control characters (those in `kept` stay): a file or a sender must not steer the terminal."""
-    return "".join(character if character.isprintable() or character in kept else instead for character in text)
+    if text.isprintable():
+        return text
+    characters = []
+    for character in text:
+        if character.isprintable() or character in kept:
+            characters.append(character)
+        else:
+            characters.append(instead)
+    return "".join(characters)
 
 
 def first_ids(title: str, ids: Sequence[object], total: int, rest: str = "") -> list[str]:
     if not ids:
         return []
-    lines = [title, *(f"    {text}" for text in ids[:IDS_SHOWN])]
-    return [*lines, f"    and {total - IDS_SHOWN:,} more{rest}"] if total > IDS_SHOWN else lines
+    lines = [title]
+    for text in ids[:IDS_SHOWN]:
+        lines.append(f"    {text}")
+    if total > IDS_SHOWN:
+        lines.append(f"    and {total - IDS_SHOWN:,} more{rest}")
+    return lines

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from mailmend.admin.frame.document import Grid, RunbookLink, Styled
+from mailmend.admin.frame.document import Grid, GridCell, RunbookLink, Styled
 from mailmend.model.catalog.mail import MESSAGES, PATHS
 from mailmend.model.projections.verdicts import HARMLESS, MENDABLE, QUEUE_VERDICTS, Verdict
 from mailmend.model.texts import keyspace_option
@@ -25,11 +25,20 @@ MEANINGS: Mapping[Verdict, str] = {
 }
 """Every verdict in a few words."""
 
+
+def _queue_styles() -> dict[Verdict, str]:
+    styles = dict.fromkeys(QUEUE_VERDICTS, "red")
+    for verdict, queue_verdict in QUEUE_VERDICTS.items():
+        if queue_verdict.by_repair:
+            styles[verdict] = "yellow"
+    return styles
+
+
 STYLES: Mapping[Verdict, str] = {
     **dict.fromkeys((Verdict.AGREE, Verdict.FIXED), "green"),
     **dict.fromkeys((Verdict.PROJECT, Verdict.AMEND, Verdict.WITHDRAW, Verdict.MOVED, Verdict.AHEAD), "yellow"),
     **dict.fromkeys((Verdict.CLASH, Verdict.LOST_CONTENT, Verdict.TORN, Verdict.HIDDEN), "red"),
-    **{verdict: "yellow" if queue_verdict.by_repair else "red" for verdict, queue_verdict in QUEUE_VERDICTS.items()},
+    **_queue_styles(),
     **dict.fromkeys(HARMLESS, "dim"),
 }
 
@@ -66,17 +75,14 @@ def kinds(findings: Mapping[str, Mapping[Verdict, int]]) -> Iterator[tuple[str, 
 
 def steps_grid(findings: Mapping[str, Mapping[Verdict, int]], keyspace: str, options: str = "") -> Grid:
     """Findings of a report: what each kind means, its runbook, and the next command."""
-    rows = [
-        (
-            name,
-            Styled(verdict.value, STYLES[verdict]),
-            f"{count:,}",
-            MEANINGS[verdict],
-            RunbookLink(page) if (page := runbook_of(name, verdict)) else "",
-            next_command(name, verdict, keyspace, options),
-        )
-        for name, verdict, count in kinds(findings)
-    ]
+    rows = []
+    for name, verdict, count in kinds(findings):
+        styled = Styled(verdict.value, STYLES[verdict])
+        runbook: GridCell = ""
+        if page := runbook_of(name, verdict):
+            runbook = RunbookLink(page)
+        command = next_command(name, verdict, keyspace, options)
+        rows.append((name, styled, f"{count:,}", MEANINGS[verdict], runbook, command))
     return Grid(f"Findings in {keyspace}", ("projection", "verdict", "count", "meaning", "runbook", "next"), rows)
 
 
@@ -84,10 +90,10 @@ def steps_lines(left: Mapping[Verdict, int], keyspace: str) -> Iterator[str]:
     """What a run left, with its meaning and the next command, as lines to be read and copied on a terminal."""
     for verdict, count in left.items():
         if page := RUNBOOKS.get(verdict):
-            command = next_command(MESSAGES.mirror.name, verdict, keyspace)
-            yield f"Left, {verdict.value} {count:,}: mailmend runbook show {page}" + (
-                f"; next: {command}" if command else ""
-            )
+            line = f"Left, {verdict.value} {count:,}: mailmend runbook show {page}"
+            if command := next_command(MESSAGES.mirror.name, verdict, keyspace):
+                line += f"; next: {command}"
+            yield line
 
 
 def runbook_of(projection: str, verdict: Verdict) -> str:
@@ -107,17 +113,26 @@ def next_command(projection: str, verdict: Verdict, keyspace: str, options: str 
     `options` are those that were typed with the command that found them.
     """
     on = f" {keyspace_option(keyspace)}"
-    asked = on + (f" {options}" if options else "")
+    asked = on
+    if options:
+        asked += f" {options}"
     if projection == PATHS.mirror.name:
         return ""
     if verdict in QUEUE_VERDICTS:
-        mended = QUEUE_VERDICTS[verdict].mended
-        if not mended:
-            return ""
-        looks = " --dry-run" if mended.startswith("repair") else ""
-        return f"mailmend {mended}{on}{looks}"
+        return _queue_command(QUEUE_VERDICTS[verdict].mended, on)
     if verdict is Verdict.CLASH:
         return f"mailmend check messages{asked} --findings clashes.jsonl"
     if verdict is Verdict.HIDDEN:
         return f"mailmend repair lags{on} --dry-run"
-    return f"mailmend repair messages{asked}{_MENDED_WITH[verdict]} --dry-run" if verdict in _MENDED_WITH else ""
+    if verdict not in _MENDED_WITH:
+        return ""
+    return f"mailmend repair messages{asked}{_MENDED_WITH[verdict]} --dry-run"
+
+
+def _queue_command(mended: str, on: str) -> str:
+    if not mended:
+        return ""
+    command = f"mailmend {mended}{on}"
+    if mended.startswith("repair"):
+        command += " --dry-run"
+    return command

@@ -41,7 +41,9 @@ def whole_file(
         with named_when_refused(file):
             stream.flush()
             os.fsync(stream.fileno())
-            part.chmod(mode & ~(_mask() if masked else 0))
+            if masked:
+                mode &= ~_mask()
+            part.chmod(mode)
             part.replace(file)
             sync_folder(file.parent)
     finally:
@@ -59,7 +61,9 @@ def write_text(file: Path, text: str, mode: int = 0o644, *, masked: bool = True)
 
 def mode_for_owner(file: Path) -> int:
     """Permissions of a file that may name people: a new one is its owner's alone, one that was there keeps its own."""
-    return S_IMODE(file.stat().st_mode) if file.is_file() else 0o600
+    if not file.is_file():
+        return 0o600
+    return S_IMODE(file.stat().st_mode)
 
 
 @contextmanager

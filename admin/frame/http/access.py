@@ -144,7 +144,9 @@ def read_tokens(file: Path | None, stated: str | None) -> tuple[AccessToken, ...
         BadSettings: the file cannot be read, others may read it, or it has no token.
     """
     if file is None:
-        return parse_tokens(stated.splitlines(), "MAILMEND_TOKENS") if stated else ()
+        if not stated:
+            return ()
+        return parse_tokens(stated.splitlines(), "MAILMEND_TOKENS")
     file = file.expanduser()
     try:
         text = file.read_text(encoding="utf-8")

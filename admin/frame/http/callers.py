@@ -35,8 +35,11 @@ def needs(role: TokenRole) -> Callable[..., Awaitable[str]]:
 
     async def caller(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> str:
         access: Access = request.app.state.access
+        token = None
+        if given:
+            token = given.credentials
         name = access.caller(
-            given.credentials if given else None,
+            token,
             role,
             host=request.headers.get("host", ""),
             origin=request.headers.get("origin"),
@@ -91,7 +94,9 @@ class CallCheck:
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
+        headers = Headers()
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
         host = headers.get("host")
         site = headers.get("sec-fetch-site")
         if host is not None and not _HOST.fullmatch(host):
@@ -165,6 +170,8 @@ class BodyLimit:
 
 def log_change(request: Request, event: str, **what: Any) -> None:
     """A line for a change: who, from where, what, and how many."""
-    client = request.client.host if request.client else None
-    fields = {"address": client, "caller": request.state.caller or None, **what}
+    address = None
+    if request.client:
+        address = request.client.host
+    fields = {"address": address, "caller": request.state.caller or None, **what}
     logging.getLogger(request.app.state.log).info(event, extra=fields)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from traceback import extract_tb
 from typing import Any, Final, Literal
 
@@ -38,18 +39,21 @@ def error(status: int, kind: str, message: str, details: str | None = None) -> J
 def described(**meanings: str) -> dict[int | str, dict[str, Any]]:
     """Answers for the description of a route, by `_STATUS`, in addition to the answers that every route has."""
     known = {"_401": "No known token was given.", "_403": "The token's role does not do.", "_503": "No cluster."}
-    return {
-        int(status[1:]): {"model": ErrorBody, "description": text} for status, text in {**known, **meanings}.items()
-    }
+    answers: dict[int | str, dict[str, Any]] = {}
+    for status, text in {**known, **meanings}.items():
+        answers[int(status.removeprefix("_"))] = {"model": ErrorBody, "description": text}
+    return answers
 
 
 async def _refused(request: Request, refusal: Refusal) -> Response:
     request.state.caller = refusal.who
-    return error(refusal.status, "Unauthorized" if refusal.status == 401 else "Forbidden", refusal.what)  # noqa: PLR2004
+    kind = "Unauthorized" if refusal.status == HTTPStatus.UNAUTHORIZED else "Forbidden"
+    return error(refusal.status, kind, refusal.what)
 
 
 async def _no_route(_: Request, refused: HTTPException) -> Response:
-    answer = error(refused.status_code, "notFound" if refused.status_code == 404 else "InvalidArgument", refused.detail)  # noqa: PLR2004
+    kind = "notFound" if refused.status_code == HTTPStatus.NOT_FOUND else "InvalidArgument"
+    answer = error(refused.status_code, kind, refused.detail)
     answer.headers.update(refused.headers or {})
     return answer
 
@@ -70,11 +74,17 @@ _STATUS: Final[Mapping[type[MailmendError], tuple[int, str]]] = {
 
 async def _failed(request: Request, failed: MailmendError) -> Response:
     status, kind = next(found for cls, found in _STATUS.items() if isinstance(failed, cls))
-    if status >= 500:  # noqa: PLR2004 - errors of ours
-        level, event = (logging.WARNING, "a call cannot be answered") if status == 503 else (logging.ERROR, _FAILED)  # noqa: PLR2004
-        logging.getLogger(request.app.state.log).log(level, event, extra={"error": failed.what})
-    what = "The cluster does not answer" if isinstance(failed, CannotReach) else failed.what
-    return error(status, kind, what, None if status >= 500 else failed.mend)  # noqa: PLR2004
+    what = failed.what
+    if isinstance(failed, CannotReach):
+        what = "The cluster does not answer"
+    if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return error(status, kind, what, failed.mend)
+    log = logging.getLogger(request.app.state.log)
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        log.warning("a call cannot be answered", extra={"error": failed.what})
+    else:
+        log.error(_FAILED, extra={"error": failed.what})
+    return error(status, kind, what)
 
 
 async def _unforeseen(request: Request, failed: Exception) -> Response:

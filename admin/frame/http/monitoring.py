@@ -41,15 +41,17 @@ AnyDesk = Annotated[MonitoredDesk, Depends(_desk)]
 
 def checks_json(parts: Sequence[PartHealth]) -> list[dict[str, str]]:
     """As James tells of its components."""
-    return [
-        {
+    checks = []
+    for part in parts:
+        check = {
             "componentName": part.name,
             "escapedComponentName": part.name,
             "status": part.status.name.lower(),
-            **({"cause": part.cause} if part.cause else {}),
         }
-        for part in parts
-    ]
+        if part.cause:
+            check["cause"] = part.cause
+        checks.append(check)
+    return checks
 
 
 METRICS: Final = APIRouter(tags=["metrics"])
@@ -72,7 +74,8 @@ def health_router(path: str) -> APIRouter:
         parts = desk.health()
         worst = max(part.status for part in parts)
         body = {"status": worst.name.lower(), "checks": checks_json(parts)}
-        return JSONResponse(body, 503 if worst is HealthStatus.UNHEALTHY else 200)
+        status = 503 if worst is HealthStatus.UNHEALTHY else 200
+        return JSONResponse(body, status)
 
     return router
 

@@ -101,7 +101,9 @@ class HttpConnection:
 
     def look(self, now: float) -> None:
         """Note its phase, and since when it lasts."""
-        phase = self.protocol.phase if self.protocol else HttpPhase.SECURING
+        phase = HttpPhase.SECURING
+        if self.protocol:
+            phase = self.protocol.phase
         if phase is not self.phase:
             self.phase = phase
             self.since = now
@@ -130,7 +132,9 @@ class WatchedProtocol(H11Protocol):
         if cycle is not None and not cycle.response_complete:
             if cycle.more_body:
                 return HttpPhase.BODY
-            return HttpPhase.SENDING if self.flow.write_paused else HttpPhase.ANSWERING
+            if self.flow.write_paused:
+                return HttpPhase.SENDING
+            return HttpPhase.ANSWERING
         if self.transport.get_write_buffer_size():
             return HttpPhase.SENDING
         return HttpPhase.HEADER
