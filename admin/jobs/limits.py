@@ -1,7 +1,6 @@
 """`mailmend jobs set`: the limits of a run, changed while it is at work."""
 
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -17,7 +16,7 @@ from mailmend.admin.jobs.jobs import NAME, job_lease
 from mailmend.model.catalog.ledger import KeyspaceLease
 from mailmend.model.errors import WrongUse
 from mailmend.repair.ledger.jobs import JobRun
-from mailmend.repair.ledger.runs import Run, RunLimit, RunLimits, RunState
+from mailmend.repair.ledger.runs import Run, RunKind, RunLimit, RunLimits, RunState
 from mailmend.repair.mending.throttle import HEAR_SECONDS
 
 _RUNNING = "See what runs with: mailmend jobs list, and mailmend runs list"
@@ -47,58 +46,84 @@ def set_limits(
     if rows_per_second is None and max_fixes is None:
         raise WrongUse("no limit is given", mend="Give --rows-per-second, --max-fixes, or both.")
     with open_cluster(connection) as opened:
-        run, command, declared = _at_work(opened, name)
-        if max_fixes is not None and not command.startswith("repair messages"):
+        run, kind, command, declared = _at_work(opened, name)
+        if max_fixes is not None and kind is not RunKind.MESSAGES:
             raise WrongUse(f"{command!r} has no --max-fixes", mend="Give --rows-per-second alone.")
         limits = RunLimits(opened.ledger().tables, opened.clock)
         before = limits.newest(run) or declared
-        wanted = RunLimit(
-            before.rows_per_second if rows_per_second is None else rows_per_second,
-            before.max_fixes if max_fixes is None else max_fixes,
-            owner=owner_name(),
-        )
+        if rows_per_second is None:
+            rows_per_second = before.rows_per_second
+        if max_fixes is None:
+            max_fixes = before.max_fixes
+        wanted = RunLimit(rows_per_second, max_fixes, owner=owner_name())
         return LimitsSet(name, run, command, before, limits.put(run, wanted))
 
 
-def _at_work(opened: OpenCluster, name: str) -> tuple[UUID, str, RunLimit]:
-    """The id under which the run hears, its command, and its limits as they were given."""
+def _at_work(opened: OpenCluster, name: str) -> tuple[UUID, RunKind, str, RunLimit]:
+    """The id under which the run hears, its kind, its command, and its limits as they were given."""
     try:
         run = UUID(name)
     except ValueError:
-        found = _of_job(opened, name.replace("_", "-"))
-    else:
-        found = _of_run(opened, opened.known_ledger(run).get(run))
-    if found[1].split()[:2] == ["queue", "sweep"]:
-        raise WrongUse("a sweep has no limits", mend="It reads what has left the queue, and nothing else.")
-    return found
+        return _of_job(opened, name.replace("_", "-"))
+    return _of_run(opened, opened.known_ledger(run).get(run))
 
 
-def _of_job(opened: OpenCluster, job: str) -> tuple[UUID, str, RunLimit]:
+def _of_job(opened: OpenCluster, job: str) -> tuple[UUID, RunKind, str, RunLimit]:
+    newest = None
     runs = opened.existing_job_runs()
-    newest = runs.newest(job) if runs else None
+    if runs:
+        newest = runs.newest(job)
     if newest is None or newest.state is not RunState.RUNNING:
         raise WrongUse(f"no job {job!r} runs in keyspace {opened.connection.keyspace!r}", mend=_RUNNING)
     _refuse_killed(opened, job_lease(opened.connection.keyspace, job), f"the run of job {job!r}")
-    return newest.id, newest.command, _declared(newest)
+    return newest.id, _kind_of_job(newest), newest.command, _declared(newest)
 
 
-def _of_run(opened: OpenCluster, run: Run) -> tuple[UUID, str, RunLimit]:
+def _of_run(opened: OpenCluster, run: Run) -> tuple[UUID, RunKind, str, RunLimit]:
     if run.state is not RunState.RUNNING:
         raise WrongUse(f"run {run.id} does not run any more: {run.state.value}", mend=_RUNNING)
-    if run.command not in _COMMANDS:
+    if run.command not in _LIMITED:
         raise WrongUse(f"{run.command!r} has no limits", mend="It goes on as it is, or is ended with Ctrl-C.")
     _refuse_killed(opened, KeyspaceLease(run.command).of(run.keyspace), f"run {run.id}")
-    runs = opened.existing_job_runs()
-    job = run.options.get("job")
-    newest = runs.newest(job) if runs and job else None
-    if newest and began(newest, run, opened.connection.keyspace):
-        return newest.id, newest.command, _declared(newest)
     given = run.options
-    command = "repair messages" if run.command == "repair" and "delay" in given and "lags" not in given else run.command
-    return run.id, command, RunLimit(given.get("rows_per_second"), given.get("max_fixes"))
+    runs = opened.existing_job_runs()
+    if runs and given.get("job"):
+        newest = runs.newest(given["job"])
+        if newest and began(newest, run, opened.connection.keyspace):
+            return newest.id, _kind_of_job(newest), newest.command, _declared(newest)
+    kind = _kind_of_run(run)
+    command = run.command
+    if kind is RunKind.MESSAGES:
+        command = "repair messages"
+    return run.id, kind, command, RunLimit(given.get("rows_per_second"), given.get("max_fixes"))
 
 
-_COMMANDS = frozenset({"repair", "repair queues", "repair blobs"})
+_LIMITED: Final = frozenset({RunKind.MESSAGES, RunKind.QUEUES, RunKind.BLOBS})
+"""The kinds in the ledger whose runs hear of limits."""
+
+
+def _kind_of_job(run: JobRun) -> RunKind:
+    match shlex.split(run.command):
+        case ["check", *_]:
+            return RunKind.CHECK
+        case ["repair", "messages", *_]:
+            return RunKind.MESSAGES
+        case ["repair", what, *_]:
+            return RunKind(f"repair {what}")
+        case _:
+            raise WrongUse("a sweep has no limits", mend="It reads what has left the queue, and nothing else.")
+
+
+def _kind_of_run(run: Run) -> RunKind:
+    """The kind of a run; runs of lags and of plans, which the ledger keeps as MESSAGES, are told by their options."""
+    kind = RunKind(run.command)
+    if kind is not RunKind.MESSAGES:
+        return kind
+    if "lags" in run.options:
+        return RunKind.LAGS
+    if "delay" not in run.options:
+        return RunKind.APPLY
+    return kind
 
 
 def _refuse_killed(opened: OpenCluster, lease: str, what: str) -> None:
@@ -107,13 +132,11 @@ def _refuse_killed(opened: OpenCluster, lease: str, what: str) -> None:
 
 
 def _declared(run: JobRun) -> RunLimit:
-    words = [part for word in shlex.split(run.command) for part in word.split("=", 1)]
-    given = dict(_pairs(words))
+    words: list[str] = []
+    for word in shlex.split(run.command):
+        words += word.split("=", 1)
+    given = {name: int(value) for name, value in pairwise(words) if value.isdecimal()}
     return RunLimit(given.get("--rows-per-second"), given.get("--max-fixes"))
-
-
-def _pairs(words: list[str]) -> Iterator[tuple[str, int]]:
-    return ((name, int(value)) for name, value in pairwise(words) if value.isdecimal())
 
 
 def limit_document(result: LimitsSet) -> Document:
@@ -126,21 +149,23 @@ def limit_document(result: LimitsSet) -> Document:
         "now": {name: getattr(result.now, name) for name in names},
         "heard_within_seconds": result.heard_within_seconds,
     }
-    rows = [
-        (f"--{name.replace('_', '-')}", *(_limit_text(getattr(limit, name)) for limit in (result.before, result.now)))
-        for name in names
-        if getattr(result.now, name) is not None
-    ]
+    rows = []
+    for name in names:
+        before = getattr(result.before, name)
+        now = getattr(result.now, name)
+        if now is not None:
+            rows.append((f"--{name.replace('_', '-')}", _limit_text(before), _limit_text(now)))
     heard = f"The run hears of it within {result.heard_within_seconds:g} s, as soon as it reads or writes"
-    fixes = (
-        "; of --max-fixes when its scan is over, before it mends anything" if result.now.max_fixes is not None else ""
-    )
+    if result.now.max_fixes is not None:
+        heard += "; of --max-fixes when its scan is over, before it mends anything"
     grid = Grid(f"Limits of {result.name}", ("limit", "before", "now"), rows)
-    return Document(json, (grid, f"{heard}{fixes}. The next run has what is declared."))
+    return Document(json, (grid, f"{heard}. The next run has what is declared."))
 
 
 def _limit_text(limit: int | None) -> str:
-    return "none that is known" if limit is None else f"{limit:,}"
+    if limit is None:
+        return "none that is known"
+    return f"{limit:,}"
 
 
 SET: Final = Command(
