@@ -42,9 +42,13 @@ class Cron:
     def plain(self) -> str:
         """The same schedule in numbers, which every scheduler reads alike."""
         values = (self.minutes, self.hours, self.days, self.months, self.weekdays)
-        return " ".join(
-            "*" if len(value) == span else ",".join(map(str, value)) for value, span in zip(values, _SPANS, strict=True)
-        )
+        fields = []
+        for value, span in zip(values, _SPANS, strict=True):
+            if len(value) == span:
+                fields.append("*")
+            else:
+                fields.append(",".join(map(str, value)))
+        return " ".join(fields)
 
     def after(self, at: datetime, zone: ZoneInfo) -> Iterator[datetime]:
         """The instants of the schedule after `at`, in UTC, without end.

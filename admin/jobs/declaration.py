@@ -109,10 +109,11 @@ class Job:
             "--rows-per-second": self.rows_per_second,
             "--metrics-file": self.metrics_file,
         }
-        return (
-            *self.words,
-            *(text for name, value in more.items() if value is not None for text in (name, str(value))),
-        )
+        arguments = [*self.words]
+        for name, value in more.items():
+            if value is not None:
+                arguments += (name, str(value))
+        return tuple(arguments)
 
     @property
     def command(self) -> str:
@@ -133,14 +134,11 @@ def job_of(name: str, declared: object) -> Job:
         raise BadJob("", "is a value, not a job", mend=f"Declare a job as a table: [jobs.{name}]")
     fields = dict(declared)
     for unknown in set(fields) - set(_READ):
+        mend = f"A job has: {', '.join(_READ)}. Options of its command stand in `command`, as they are typed."
         near = get_close_matches(unknown, _READ, 1)
-        raise BadJob(
-            unknown,
-            f"{unknown!r} is not a field of a job",
-            mend=f"Did you mean {near[0]!r}?"
-            if near
-            else f"A job has: {', '.join(_READ)}. Options of its command stand in `command`, as they are typed.",
-        )
+        if near:
+            mend = f"Did you mean {near[0]!r}?"
+        raise BadJob(unknown, f"{unknown!r} is not a field of a job", mend=mend)
     for needed, example in {"command": "repair messages", "schedule": "30 2 * * *"}.items():
         if needed not in fields:
             raise BadJob("", f"has no {needed}", mend=f'Write for example: {needed} = "{example}"')
@@ -179,7 +177,9 @@ def refuse_unasked(given: Mapping[str, object], named: Collection[str]) -> None:
         value = given.get(name)
         if value not in values:
             continue
-        option = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+        option = f"--{name.replace('_', '-')}"
+        if value is not True:
+            option += f" {value}"
         if name not in named:
             raise BadJob(
                 "command",
@@ -230,8 +230,8 @@ def _command(value: object) -> tuple[str, ...]:
         words = tuple(shlex.split(text))
     except ValueError as error:
         raise BadJob("command", f"command cannot be read: {error}", mend="Close each quote that is opened.") from error
-    named = " ".join(words[1:] if words[:1] == ("mailmend",) else words)
-    if not any(f"{named} ".startswith(f"{command} ") for command in COMMANDS) or words[0] == "mailmend":
+    named = " ".join(words)
+    if not any(f"{named} ".startswith(f"{command} ") for command in COMMANDS):
         raise BadJob(
             "command",
             f"{text!r} is not a command that a job can have",
@@ -257,12 +257,11 @@ def _zone(value: object) -> ZoneInfo:
     try:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        mend = "Zones are named like Europe/Berlin, America/New_York or UTC."
         near = get_close_matches(text, available_timezones(), 1)
-        raise BadJob(
-            "time_zone",
-            f"{text!r} is not a time zone",
-            mend=f"Did you mean {near[0]}?" if near else "Zones are named like Europe/Berlin, America/New_York or UTC.",
-        ) from error
+        if near:
+            mend = f"Did you mean {near[0]}?"
+        raise BadJob("time_zone", f"{text!r} is not a time zone", mend=mend) from error
 
 
 def _window(value: object) -> DailyWindow:

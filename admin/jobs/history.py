@@ -35,12 +35,17 @@ def history(connection: ConnectionSettings, names: Sequence[str], since: timedel
         if kept is None or ledger is None:
             return JobHistory(())
         first = instant_of(opened.clock.micros()) - since
-        runs = [run for name in names for run in kept.of(name) if run.started_at >= first]
-        repairs = ledger.runs() if runs else []
+        runs: list[JobRun] = []
+        for name in names:
+            runs += [run for run in kept.of(name) if run.started_at >= first]
+        if not runs:
+            return JobHistory(())
+        repairs = ledger.runs()
     runs.sort(key=lambda run: run.started_at, reverse=True)
-    return JobHistory(
-        [(run, [repair for repair in repairs if began(run, repair, connection.keyspace)]) for run in runs]
-    )
+    rows = []
+    for run in runs:
+        rows.append((run, [repair for repair in repairs if began(run, repair, connection.keyspace)]))
+    return JobHistory(rows)
 
 
 def began(run: JobRun, repair: Run, keyspace: str) -> bool:
@@ -55,36 +60,40 @@ HISTORY_SHOWN = 50
 
 
 def history_document(result: JobHistory) -> Document:
-    json = {
-        "runs": [
-            {**run_json(run), "repairs": [str(mending_run.id) for mending_run in repairs]}
-            for run, repairs in result.runs
-        ]
-    }
+    runs_json = []
+    for run, repairs in result.runs:
+        runs_json.append({**run_json(run), "repairs": [str(repair.id) for repair in repairs]})
+    json = {"runs": runs_json}
     if not result.runs:
         return Document(json, ("No run of a job is kept: none ran yet, or they have expired.",))
     columns = ("job", "started", "ended", "state", "exit", "repair")
     rows = [_history_row(run, repairs) for run, repairs in result.runs[:HISTORY_SHOWN]]
     grid = Grid("Runs of jobs", columns, rows, frozenset({"state"}))
-    repair = next((run for _, repairs in result.runs for run in repairs), None)
-    return Document(json, (grid, *([f"Next: mailmend runs show {repair.id}"] if repair else ())))
+    for _, repairs in result.runs:
+        if repairs:
+            return Document(json, (grid, f"Next: mailmend runs show {repairs[0].id}"))
+    return Document(json, (grid,))
 
 
 def _history_row(run: JobRun, repairs: Sequence[Run]) -> tuple[str, ...]:
-    return (
-        run.job,
-        shown(run.started_at),
-        shown(run.ended_at) if run.ended_at else "",
-        f"{run.state.value}: {run.reason}" if run.reason else run.state.value,
-        "" if run.exit_code is None else str(run.exit_code),
-        ", ".join(str(repair.id) for repair in repairs),
-    )
+    ended = ""
+    if run.ended_at:
+        ended = shown(run.ended_at)
+    state = run.state.value
+    if run.reason:
+        state += f": {run.reason}"
+    code = ""
+    if run.exit_code is not None:
+        code = str(run.exit_code)
+    return (run.job, shown(run.started_at), ended, state, code, ", ".join(str(repair.id) for repair in repairs))
 
 
 def _names(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> list[str]:  # noqa: ARG001
     named = others.pop("name")
     jobs = declared_jobs(context)
-    return [str(named).replace("_", "-")] if named else list(jobs)
+    if named:
+        return [str(named).replace("_", "-")]
+    return list(jobs)
 
 
 HISTORY: Final = Command(

@@ -12,6 +12,7 @@ from mailmend.admin.frame.command import Command, Shared
 from mailmend.admin.frame.document import Document, Verbatim
 from mailmend.admin.frame.options import CONFIG, FILE, PROFILE, option
 from mailmend.admin.frame.settings_file import PROFILE_NAME, settings_file_of
+from mailmend.admin.frame.values import plain
 from mailmend.admin.frame.whole_files import refuse_unwritable
 from mailmend.admin.jobs.declaration import Job
 from mailmend.admin.jobs.jobs import NONE_DECLARED, declared_jobs, job_named
@@ -55,12 +56,9 @@ _THEN: Mapping[str, str] = {
 
 def units_document(result: InstalledUnits) -> Document:
     folder = result.folder
-    json = {"kind": result.kind, "folder": str(folder) if folder else None, "files": dict(result.files)}
+    json = {"kind": result.kind, "folder": plain(folder), "files": dict(result.files)}
     if folder is None:
-        apart = "---\n" if result.kind == "kubernetes" else ""
-        several = len(result.files) > 1
-        texts = [f"{apart}# {name}\n{text}" if several else text for name, text in result.files.items()]
-        return Document(json, (Verbatim("\n".join(texts)),), hints=("To write them as files: --dir DIR",))
+        return Document(json, (Verbatim(_one_text(result)),), hints=("To write them as files: --dir DIR",))
     timers = " ".join(name for name in result.files if name.endswith(".timer"))
     then = _THEN[result.kind].format(timers=timers, folder=folder)
     lines = [f"Written: {folder / name}" for name in result.files]
@@ -71,14 +69,25 @@ def _kind(name: str, text: str) -> click.Option:
     return click.Option([f"--{name}", "kind"], flag_value=name, help=text)
 
 
+def _one_text(result: InstalledUnits) -> str:
+    """All files below each other; several ones with their names as comments."""
+    if len(result.files) == 1:
+        return "".join(result.files.values())
+    apart = "---\n" if result.kind == "kubernetes" else ""
+    return "\n".join(f"{apart}# {name}\n{text}" for name, text in result.files.items())
+
+
 def _place_there(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> UnitPlace:  # noqa: ARG001
     if others["kind"] is None:
         raise WrongUse("no scheduler is named", mend=f"Name one: {', '.join(f'--{form}' for form in RENDERED)}.")
     there, _ = settings_file_of(context)
-    settings = others.pop("settings") or there
+    file = others.pop("settings") or there
+    settings = ""
+    if file:
+        settings = str(file.expanduser().absolute())
     place = UnitPlace(
         program=(sys.executable, "-m", "mailmend"),
-        settings=str(settings.expanduser().absolute()) if settings else "",
+        settings=settings,
         profile=context.find_root().meta.get(PROFILE_NAME),
         user=others.pop("run_as"),
         image=others.pop("image"),

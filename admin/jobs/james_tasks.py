@@ -63,9 +63,14 @@ def _add(messages: list[dict[str, Any]], message: dict[str, Any]) -> None:
 
 
 def _message(finding: Mapping[str, Any]) -> dict[str, Any]:
-    key = finding["key"] if isinstance(finding["key"], dict) else {}
-    rows = [seen["row"] for seen in (*finding["truths"], finding["projected"]) if seen]
-    named = next((row["messageid"] for row in rows if row.get("messageid")), key.get("messageid"))
+    key = finding["key"]
+    if not isinstance(key, dict):
+        key = {}
+    named = key.get("messageid")
+    for seen in (*finding["truths"], finding["projected"]):
+        if seen and seen["row"].get("messageid"):
+            named = seen["row"]["messageid"]
+            break
     return {"mailboxId": key.get("mailboxid") or key.get("id"), "messageId": named, "uid": key.get("uid")}
 
 

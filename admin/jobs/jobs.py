@@ -11,11 +11,11 @@ import click
 
 from mailmend.admin.frame.cluster import open_cluster, this_clock
 from mailmend.admin.frame.command import TYPED, Command, CommandGroup, Late, Shared
-from mailmend.admin.frame.document import Document, Grid, Part
+from mailmend.admin.frame.document import Document, Grid
 from mailmend.admin.frame.options import CONNECTION, flag, option, settings_table
 from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.frame.settings_file import line_in_table, settings_file_of
-from mailmend.admin.frame.values import instant_text, shown
+from mailmend.admin.frame.values import instant_text, plain, shown
 from mailmend.admin.jobs.declaration import (
     BadJob,
     Job,
@@ -96,19 +96,21 @@ def parsed_command(job: Job, context: click.Context, *more: str) -> click.Contex
             assert found is not None, "the declaration is one of COMMANDS"
             if not isinstance(found, click.Group):
                 ready = found.make_context(name, words, parent=parent)
-                refuse_unasked(
-                    ready.params, [param for param in ready.params if ready.get_parameter_source(param) is TYPED]
-                )
+                given = [param for param in ready.params if ready.get_parameter_source(param) is TYPED]
+                refuse_unasked(ready.params, given)
                 return ready
             parent = click.Context(found, info_name=name, parent=parent)
             command = found
     except click.UsageError as error:
-        limit = _LIMITS.get(_option_of(error), "") if _option_of(error) not in job.words else ""
-        raise BadJob(
-            limit or "command",
-            f"`mailmend {' '.join(job.words)}` cannot be run: {error.format_message()}",
-            mend=f"Its options: {error.ctx.command_path} --help" if error.ctx else "",
-        ) from error
+        field = "command"
+        option = _option_of(error)
+        if option in _LIMITS and option not in job.words:
+            field = _LIMITS[option]
+        mend = ""
+        if error.ctx:
+            mend = f"Its options: {error.ctx.command_path} --help"
+        what = f"`mailmend {' '.join(job.words)}` cannot be run: {error.format_message()}"
+        raise BadJob(field, what, mend=mend) from error
     raise AssertionError("a group is no command")
 
 
@@ -125,7 +127,9 @@ def _option_of(error: click.UsageError) -> str:
 def job_named(name: str, jobs: dict[str, Job]) -> Job:
     spelled = name.replace("_", "-")
     if spelled not in jobs:
-        known = f"Declared are: {', '.join(jobs)}." if jobs else NONE_DECLARED
+        known = NONE_DECLARED
+        if jobs:
+            known = f"Declared are: {', '.join(jobs)}."
         raise WrongUse(f"no job {spelled!r} is declared", mend=known)
     return jobs[spelled]
 
@@ -188,37 +192,49 @@ class JobsResult:
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.CANNOT_REACH if self.unread else ExitCode.FINE
+        if self.unread:
+            return ExitCode.CANNOT_REACH
+        return ExitCode.FINE
 
 
 def list_jobs(connection: ConnectionSettings, jobs: Sequence[Job]) -> JobsResult:
     """What is declared, and as far as the ledger can be read what became of it."""
     now = instant_of(this_clock().micros())
+    statuses = []
     try:
         with open_cluster(connection) as opened:
             runs = opened.existing_job_runs()
-            kept = {
-                job.name: (runs.newest(job.name), runs.pause_of(job.name)) if runs else (None, None) for job in jobs
-            }
+            for job in jobs:
+                if runs:
+                    statuses.append(status_of(job, now, runs.newest(job.name), runs.pause_of(job.name)))
+                else:
+                    statuses.append(status_of(job, now))
     except CannotReach as error:
         return JobsResult([status_of(job, now, known=False) for job in jobs], error.what)
-    return JobsResult([status_of(job, now, *kept[job.name]) for job in jobs])
+    return JobsResult(statuses)
 
 
 def status_of(
     job: Job, now: datetime, last: JobRun | None = None, pause: JobPause | None = None, *, known: bool = True
 ) -> JobStatus:
-    missed = missed_turn(job, last.started_at if last else None, now)
-    open_now = is_open(job, now)
+    missed = None
+    if last:
+        missed = missed_turn(job, last.started_at, now)
     if not known:
         state = JobState.UNKNOWN
     elif last and last.state is RunState.RUNNING:
         state = JobState.RUNNING
     elif pause:
         state = JobState.PAUSED
+    elif missed:
+        state = JobState.MISSED
     else:
-        state = JobState.MISSED if missed else JobState.WAITING
-    changes_at = window_ends_at(job, now) if open_now else window_opens_at(job, now)
+        state = JobState.WAITING
+    open_now = is_open(job, now)
+    if open_now:
+        changes_at = window_ends_at(job, now)
+    else:
+        changes_at = window_opens_at(job, now)
     return JobStatus(job, state, next_turns(job, now, TURNS), open_now, changes_at, last, pause, missed)
 
 
@@ -227,38 +243,43 @@ def jobs_document(result: JobsResult) -> Document:
     if not result.jobs:
         return Document(json, ("No job is declared. How to declare one: mailmend jobs --help",))
     columns = ("job", "command", "next run", "window", "state", "last run")
-    rows = [
-        (
-            job.job.name,
-            job.job.command,
-            _local(job.turns[0].start_at, job.job) if job.turns else "never",
-            _window(job),
-            job.state.value,
-            _last(job.last),
-        )
-        for job in result.jobs
-    ]
-    body: list[Part] = [Grid("Jobs", columns, rows, frozenset({"command", "window", "last run"}))]
-    body += [_missed_line(job) for job in result.jobs if job.state is JobState.MISSED and job.missed]
-    return Document(json, body, result.exit, remarks=_unread(result))
+    rows = []
+    missed = []
+    for status in result.jobs:
+        job = status.job
+        next_run = "never"
+        if status.turns:
+            next_run = _local(status.turns[0].start_at, job)
+        rows.append((job.name, job.command, next_run, _window(status), status.state.value, _last(status.last)))
+        if status.state is JobState.MISSED and status.missed:
+            at = _local(status.missed.due_at, job)
+            missed.append(f"{job.name} did not run at {at}: does its scheduler run? See: mailmend runbook show {PAGE}")
+    grid = Grid("Jobs", columns, rows, frozenset({"command", "window", "last run"}))
+    return Document(json, (grid, *missed), result.exit, remarks=_unread(result))
 
 
 def job_document(result: JobsResult) -> Document:
-    one = result.jobs[0]
-    json = {**_status_json(one), "unread": result.unread or None}
-    job = one.job
+    status = result.jobs[0]
+    json = {**_status_json(status), "unread": result.unread or None}
+    job = status.job
+    jitter = ""
+    if job.jitter:
+        jitter = f"{format_duration(job.jitter)} later"
+    missed = ""
+    if status.missed:
+        missed = _local(status.missed.due_at, job)
     fields = {
         "command": f"mailmend {job.command}",
         "schedule": f"{job.schedule.text} ({job.zone.key})",
-        "begins up to": f"{format_duration(job.jitter)} later" if job.jitter else "",
-        "window": _window(one),
+        "begins up to": jitter,
+        "window": _window(status),
         "longest": format_duration(job.longest),
         "a missed run": {"skip": "is skipped", "run": "runs as soon as it can, within the window"}[job.missed.value],
-        "state": one.state.value,
-        "paused": _pause_text(one.pause),
-        "missed": _local(one.missed.due_at, job) if one.missed else "",
-        "last run": _last(one.last),
-        "next runs": ", ".join(_local(turn.start_at, job) for turn in one.turns),
+        "state": status.state.value,
+        "paused": _pause_text(status.pause),
+        "missed": missed,
+        "last run": _last(status.last),
+        "next runs": ", ".join(_local(turn.start_at, job) for turn in status.turns),
     }
     rows = [(name, text) for name, text in fields.items() if text]
     grid = Grid(f"Job {job.name}", ("field", "value"), rows, frozenset({"value"}))
@@ -266,7 +287,9 @@ def job_document(result: JobsResult) -> Document:
 
 
 def _unread(result: JobsResult) -> Sequence[str]:
-    return (f"How their runs ended is not known: {result.unread}.",) if result.unread else ()
+    if not result.unread:
+        return ()
+    return (f"How their runs ended is not known: {result.unread}.",)
 
 
 def _local(at: datetime, job: Job) -> str:
@@ -283,17 +306,16 @@ def _window(one: JobStatus) -> str:
 def _last(run: JobRun | None) -> str:
     if run is None:
         return ""
-    code = "" if run.exit_code is None else f", exit {run.exit_code}"
-    return f"{shown(run.started_at)} {run.state.value}{code}"
-
-
-def _missed_line(one: JobStatus) -> str:
-    at = _local(one.missed.due_at, one.job) if one.missed else ""
-    return f"{one.job.name} did not run at {at}: does its scheduler run? See: mailmend runbook show {PAGE}"
+    text = f"{shown(run.started_at)} {run.state.value}"
+    if run.exit_code is not None:
+        text += f", exit {run.exit_code}"
+    return text
 
 
 def _pause_text(pause: JobPause | None) -> str:
-    return f"by {pause.owner} since {shown(pause.paused_at)}: {pause.reason}".rstrip(": ") if pause else ""
+    if pause is None:
+        return ""
+    return f"by {pause.owner} since {shown(pause.paused_at)}: {pause.reason}".rstrip(": ")
 
 
 def _pause_json(pause: JobPause | None) -> dict[str, Any] | None:
@@ -314,31 +336,37 @@ def run_json(run: JobRun) -> dict[str, Any]:
         "state": run.state.value,
         "started_at": instant_text(run.started_at),
         "ends_by": instant_text(run.ends_by),
-        "ended_at": instant_text(run.ended_at) if run.ended_at else None,
+        "ended_at": instant_text(run.ended_at),
         "exit_code": run.exit_code,
         "owner": run.owner,
         "reason": run.reason,
     }
 
 
-def _status_json(one: JobStatus) -> dict[str, Any]:
-    job = one.job
+def _status_json(status: JobStatus) -> dict[str, Any]:
+    job = status.job
+    window = None
+    if job.window:
+        window = str(job.window)
+    missed_at = None
+    if status.missed:
+        missed_at = status.missed.due_at
     return {
         "name": job.name,
         "command": list(job.arguments),
         "schedule": job.schedule.text,
         "time_zone": job.zone.key,
         "jitter_seconds": job.jitter.total_seconds(),
-        "window": str(job.window) if job.window else None,
-        "window_open": one.open_now,
-        "window_changes_at": instant_text(one.window_changes_at) if one.window_changes_at else None,
+        "window": window,
+        "window_open": status.open_now,
+        "window_changes_at": instant_text(status.window_changes_at),
         "longest_seconds": job.longest.total_seconds(),
         "missed": job.missed.value,
-        "state": one.state.value,
-        "next": [_turn_json(turn) for turn in one.turns],
-        "missed_at": instant_text(one.missed.due_at) if one.missed else None,
-        "paused": _pause_json(one.pause),
-        "last": run_json(one.last) if one.last else None,
+        "state": status.state.value,
+        "next": [_turn_json(turn) for turn in status.turns],
+        "missed_at": instant_text(missed_at),
+        "paused": _pause_json(status.pause),
+        "last": status.last and run_json(status.last),
     }
 
 
@@ -359,7 +387,9 @@ def pause_job(connection: ConnectionSettings, job: Job, reason: str | None, *, n
     with open_cluster(connection) as opened:
         runs = opened.job_runs()
         pause = runs.pause(job.name, reason or "")
-        run = runs.newest(job.name) if now else None
+        if not now:
+            return JobPaused(job, pause)
+        run = runs.newest(job.name)
         if run is None or run.state is not RunState.RUNNING:
             return JobPaused(job, pause)
         RunLimits(runs.tables, runs.clock).put(run.id, RunLimit(TO_END, owner=runs.owner))
@@ -369,24 +399,24 @@ def pause_job(connection: ConnectionSettings, job: Job, reason: str | None, *, n
 def resume_job(connection: ConnectionSettings, job: Job) -> JobPaused:
     with open_cluster(connection) as opened:
         runs = opened.existing_job_runs()
-        return JobPaused(job, runs.resume(job.name) if runs else None)
+        if runs is None:
+            return JobPaused(job, None)
+        return JobPaused(job, runs.resume(job.name))
 
 
 def paused_document(result: JobPaused) -> Document:
     name = result.job.name
-    run = result.ended
-    said = " Its run ends within seconds." if run else ""
-    return Document(
-        {"job": name, "paused": _pause_json(result.pause), "ended": str(run) if run else None},
-        (f"Job {name} is paused.{said} To let it run again: mailmend jobs resume {name}",),
-    )
+    said = f"Job {name} is paused."
+    if result.ended:
+        said += " Its run ends within seconds."
+    json = {"job": name, "paused": _pause_json(result.pause), "ended": plain(result.ended)}
+    return Document(json, (f"{said} To let it run again: mailmend jobs resume {name}",))
 
 
 def resumed_document(result: JobPaused) -> Document:
     said = "runs again at its next time" if result.pause else "was not paused"
-    return Document(
-        {"job": result.job.name, "was_paused": _pause_json(result.pause)}, (f"Job {result.job.name} {said}.",)
-    )
+    json = {"job": result.job.name, "was_paused": _pause_json(result.pause)}
+    return Document(json, (f"Job {result.job.name} {said}.",))
 
 
 _LIST: Final = Command(

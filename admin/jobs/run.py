@@ -95,9 +95,13 @@ def _post(url: Any, text: str, clock: Clock) -> None:
 
 
 def _posted(parts: SplitResult, text: str) -> None:
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    kind: type[http.client.HTTPConnection] = http.client.HTTPConnection
+    if parts.scheme == "https":
+        kind = http.client.HTTPSConnection
     connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_SECONDS)
-    path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+    path = parts.path or "/"
+    if parts.query:
+        path += f"?{parts.query}"
     try:
         connection.request("POST", path, text.encode(), {"Content-Type": "application/json"})
         status = connection.getresponse().status
@@ -187,7 +191,9 @@ def _run(request: JobRunRequest, caller: Caller) -> JobEnded:
         if request.scheduled and turn.start_at > _now(clock):
             caller.remark(f"Job {job.name!r} begins at {turn.start_at.astimezone(job.zone):%H:%M:%S}.")
             clock.sleep((turn.start_at - _now(clock)).total_seconds())
-        hindrance = "" if request.anyway else _hindrance(request, turn, runs.pause_of(job.name), _now(clock))
+        hindrance = ""
+        if not request.anyway:
+            hindrance = _hindrance(request, turn, runs.pause_of(job.name), _now(clock))
         if hindrance and request.scheduled:
             return JobEnded(job, ExitCode.FINE, skipped=hindrance)
         if hindrance:
@@ -216,15 +222,22 @@ def _tell(request: JobRunRequest, said: str, run: JobRun | None, exit_code: int,
     attention = run is None or run.needs_attention
     if not is_wanted(job.tell, attention=attention):
         return
+    run_id = None
+    state = RunState.FAILED
+    reason = said
+    if run:
+        run_id = str(run.id)
+        state = run.state
+        reason = run.reason
     message = {
         "text": f"mailmend: job {job.name} of keyspace {keyspace} {said}",
         "job": job.name,
         "keyspace": keyspace,
         "command": job.command,
-        "run": str(run.id) if run else None,
-        "state": run.state.value if run else RunState.FAILED.value,
+        "run": run_id,
+        "state": state.value,
         "exit_code": exit_code,
-        "reason": run.reason if run else said,
+        "reason": reason,
         "runbook": PAGE if attention else None,
     }
     for failure in tell_all(job.tell, message, this_clock()):
@@ -238,10 +251,11 @@ def _now(clock: Clock) -> datetime:
 def _hindrance(request: JobRunRequest, turn: Turn, pause: JobPause | None, now: datetime) -> str:
     job = request.command.job
     if pause:
-        why = f": {pause.reason}" if pause.reason else ""
-        return f"was paused by {pause.owner} at {pause.paused_at:%Y-%m-%d %H:%M} UTC{why}"
-    opens_at = None if is_open(job, now) else window_opens_at(job, now)
-    if opens_at:
+        said = f"was paused by {pause.owner} at {pause.paused_at:%Y-%m-%d %H:%M} UTC"
+        if pause.reason:
+            said += f": {pause.reason}"
+        return said
+    if not is_open(job, now) and (opens_at := window_opens_at(job, now)):
         local = opens_at.astimezone(job.zone)
         return f"may run in its window only, {job.window}; it opens at {local:%Y-%m-%d %H:%M} {job.zone.key}"
     if request.scheduled and job.missed is Missed.SKIP and now > turn.start_at + LATE:
@@ -260,10 +274,10 @@ def _is_to_end(runs: JobRuns, run: UUID) -> bool:
 def _finished(runs: JobRuns, run: JobRun, worked: Worked, job: Job, caller: Caller) -> JobRun:
     reason = ""
     if worked.exit_code == INTERRUPTED:
-        in_time = ends_at(job, run.started_at) < run.started_at + job.longest
-        over = "its window ended" if in_time else "its longest duration was over"
         if worked.time_over:
-            reason = over
+            reason = "its longest duration was over"
+            if ends_at(job, run.started_at) < run.started_at + job.longest:
+                reason = "its window ended"
         elif _is_to_end(runs, run.id):
             reason = "its job was paused"
         else:
@@ -295,8 +309,10 @@ def _command(_: dict[str, Any], others: dict[str, Any], context: click.Context) 
     file = others.pop("metrics")
     context.meta[JOB] = job.name
     put_log_field("job", job.name)
-    more = ("--metrics-file", str(file)) if file else ()
-    command = parsed_command(job, context, *more, *typed(context, (*CONNECTION.groups["Connection"], *LOG)))
+    more = typed(context, (*CONNECTION.groups["Connection"], *LOG))
+    if file:
+        more = ["--metrics-file", str(file), *more]
+    command = parsed_command(job, context, *more)
 
     def work(seconds: float, run: UUID, asked: Callable[[], bool]) -> Worked:
         context.meta[JOB_RUN] = run
@@ -306,9 +322,9 @@ def _command(_: dict[str, Any], others: dict[str, Any], context: click.Context) 
         return Worked(exit_code, limit.time_over)
 
     file = command.params["metrics_file"]
-    return JobCommand(
-        job, work, imported("mailmend.admin.metrics.of_runs:unbegun")(file, *run_name(command)) if file else ignore
-    )
+    if not file:
+        return JobCommand(job, work, ignore)
+    return JobCommand(job, work, imported("mailmend.admin.metrics.of_runs:unbegun")(file, *run_name(command)))
 
 
 RUN: Final = Command(

@@ -78,26 +78,34 @@ def is_open(job: Job, at: datetime) -> bool:
 
 def window_ends_at(job: Job, at: datetime) -> datetime | None:
     """When the window that is open then closes; None where the job has none."""
-    return None if job.window is None else _first_minute(job, at, opening=False)
+    if job.window is None:
+        return None
+    return _first_minute(job, at, opening=False)
 
 
 def window_opens_at(job: Job, at: datetime) -> datetime | None:
     """When a window that is closed then opens; None where the job has none."""
-    return None if job.window is None else _first_minute(job, at, opening=True)
+    if job.window is None:
+        return None
+    return _first_minute(job, at, opening=True)
 
 
 def ends_at(job: Job, started_at: datetime) -> datetime:
     """When a run that begins then is ended: after its longest duration, or with its window if that is earlier."""
     longest = started_at + job.longest
     window = window_ends_at(job, started_at)
-    return longest if window is None or not is_open(job, started_at) else min(longest, window)
+    if window is None or not is_open(job, started_at):
+        return longest
+    return min(longest, window)
 
 
 def turn_meant(job: Job, at: datetime) -> Turn:
     """The run that a scheduler means when it starts the job at `at`; its clock may be ahead of ours."""
     before = last_turn(job, at)
     ahead = last_turn(job, at + EARLY)
-    return ahead if ahead.due_at - at < at - before.due_at else before
+    if ahead.due_at - at < at - before.due_at:
+        return ahead
+    return before
 
 
 def missed_turn(job: Job, last_started_at: datetime | None, at: datetime) -> Turn | None:
@@ -105,7 +113,9 @@ def missed_turn(job: Job, last_started_at: datetime | None, at: datetime) -> Tur
     if last_started_at is None:
         return None
     turn = last_turn(job, at - LATE - job.jitter)
-    return turn if turn.due_at > last_started_at else None
+    if turn.due_at <= last_started_at:
+        return None
+    return turn
 
 
 def counts_from(job: Job, last_begun_at: datetime | None, at: datetime) -> datetime:
@@ -113,19 +123,25 @@ def counts_from(job: Job, last_begun_at: datetime | None, at: datetime) -> datet
     oldest = at - LATE - job.jitter
     if last_begun_at is None:
         return oldest
-    return last_begun_at if job.missed is Missed.RUN else max(last_begun_at, oldest)
+    if job.missed is Missed.RUN:
+        return last_begun_at
+    return max(last_begun_at, oldest)
 
 
 def due_turn(job: Job, since: datetime, at: datetime) -> Turn | None:
     """The run to begin at `at`: the last run that was due after `since`; None without one."""
     turn = last_turn(job, at)
-    return turn if turn.due_at > since else None
+    if turn.due_at <= since:
+        return None
+    return turn
 
 
 def _turn(job: Job, due_at: datetime) -> Turn:
     """Its jitter is the same wherever it is asked for, and never leads beyond the first half of the window's rest."""
+    room = job.jitter
     end = window_ends_at(job, due_at)
-    room = job.jitter if end is None else min(job.jitter, (end - due_at) / 2)
+    if end is not None:
+        room = min(room, (end - due_at) / 2)
     digest = blake2b(f"{job.name} {due_at.astimezone(UTC).isoformat()}".encode(), digest_size=4).digest()
     seconds = int(room.total_seconds() * int.from_bytes(digest, "big") / 2**32)
     return Turn(due_at, due_at + timedelta(seconds=seconds))

@@ -132,8 +132,10 @@ class JobServer:
             self._read_again()
         try:
             await self._lead()
-            for job in self.jobs if self.lease else ():
-                await self._begin_due(job)
+            if self.lease:
+                for job in self.jobs:
+                    await self._begin_due(job)
+            # The lease may be lost while the jobs begin.
             if self.lease and self.tasks:
                 await self.tasks.look()
             self.unreached = ""
@@ -143,7 +145,10 @@ class JobServer:
 
     @property
     def _at_work(self) -> list[asyncio.Task[None]]:
-        return [*self._working.values(), *(self.tasks.working if self.tasks else ())]
+        at_work = list(self._working.values())
+        if self.tasks:
+            at_work += self.tasks.working
+        return at_work
 
     def _times(self) -> Mapping[str, TimeAfter]:
         """When jobs are due, by the wall clock. The lease and tasks are looked at by the monotonic clock."""
@@ -198,13 +203,16 @@ class JobServer:
         if since is None:
             since = counts_from(job, await self.apart(self.runs.last_begun, job.name), self._now())
         turn = due_turn(job, since, self._now())
-        pause = await self.apart(self.runs.pause_of, job.name) if turn else None
-        self._counts_from[job.name] = turn.due_at if turn else since
+        if turn is None:
+            self._counts_from[job.name] = since
+            return
+        pause = await self.apart(self.runs.pause_of, job.name)
+        self._counts_from[job.name] = turn.due_at
         if pause:
             _LOG.info("a job does not begin: it is paused", extra={"job": job.name, "owner": pause.owner})
-        elif turn and job.name in self._working:
+        elif job.name in self._working:
             _LOG.warning("a job does not begin: its run before is at work", extra={"job": job.name})
-        elif turn:
+        else:
             self._working[job.name] = asyncio.create_task(self._run(job, turn))
 
     async def _run(self, job: Job, turn: Turn) -> None:
@@ -399,8 +407,10 @@ class Commands:
         return await ChildProcess.begin([*self.words(*command), *logged], say, printed)
 
     def words(self, *command: str) -> list[str]:
-        profile = ["--profile", self.request.profile] if self.request.profile else []
-        return [*PROGRAM, "--config", str(self.settings), *profile, *command, *self.request.typed]
+        program = [*PROGRAM, "--config", str(self.settings)]
+        if self.request.profile:
+            program += ("--profile", self.request.profile)
+        return [*program, *command, *self.request.typed]
 
 
 def desk_of(server: JobServer, tasks: AdminTasks, exposition: Callable[[], bytes]) -> TaskDesk:
@@ -413,7 +423,8 @@ def job_health(*, leads: bool, unreached: str) -> Sequence[PartHealth]:
     ledger = PartHealth("Ledger", HealthStatus.HEALTHY)
     if unreached:
         ledger = PartHealth("Ledger", HealthStatus.UNHEALTHY, "the cluster does not answer")
-    return (ledger, PartHealth("Jobs", HealthStatus.HEALTHY, "it leads" if leads else "it is on standby"))
+    role = "it leads" if leads else "it is on standby"
+    return (ledger, PartHealth("Jobs", HealthStatus.HEALTHY, role))
 
 
 def served_document(_: ServingEnded) -> Document:

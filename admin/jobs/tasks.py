@@ -175,7 +175,9 @@ class TaskRunner:
         kept = bytearray()
         said = list[str]()
         findings = self.folder / f"{task.id}.jsonl"
-        words = [*kind.words(task.options), "--json", *(("--findings", str(findings)) if kind.finds else ())]
+        words = [*kind.words(task.options), "--json"]
+        if kind.finds:
+            words += ("--findings", str(findings))
         progress = self._progress[task.id] = TaskProgress()
 
         def say(line: str) -> None:
@@ -183,7 +185,8 @@ class TaskRunner:
             if event.get("level") == "info":
                 progress.take(event)
                 return
-            said[:] = [line] if line.startswith("mailmend: ") else said
+            if line.startswith("mailmend: "):
+                said[:] = [line]
             _LOG.info("a task says", extra={"task": task.id, "line": line})
 
         try:
@@ -206,15 +209,17 @@ class TaskRunner:
             self.wake()
 
     async def _conclude(self, task: AdminTask, outcome: TaskOutcome) -> None:
+        status = TaskStatus.FAILED
         if outcome.code == INTERRUPTED:
             cancelled = (await self.apart(self.tasks.get, task.id)).cancelled_from
-            if self._closing and not cancelled:
+            if cancelled:
+                status = TaskStatus.CANCELED
+            elif self._closing:
                 await self.apart(self.tasks.put_back, task.id)
                 _LOG.info("a task is left to another server", extra={"task": task.id})
                 return
-            status = TaskStatus.CANCELED if cancelled else TaskStatus.FAILED
-        else:
-            status = TaskStatus.COMPLETED if outcome.is_complete else TaskStatus.FAILED
+        elif outcome.is_complete:
+            status = TaskStatus.COMPLETED
         await self._end(task, status, outcome)
 
     async def _end(self, task: AdminTask, status: TaskStatus, outcome: TaskOutcome) -> None:
@@ -232,7 +237,9 @@ def _event(line: str) -> Mapping[str, Any]:
         event = json.loads(line)
     except ValueError:
         return {}
-    return event if isinstance(event, dict) else {}
+    if not isinstance(event, dict):
+        return {}
+    return event
 
 
 def _outcome(kind: TaskKind, code: int, printed: bytes, findings: Path, said: str) -> TaskOutcome:

@@ -46,8 +46,10 @@ class UnitPlace:
     image: str = "mailmend"
 
     def words(self, job: Job) -> list[str]:
-        profile = ["--profile", self.profile] if self.profile else []
-        return [*self.program, "jobs", "run", job.name, "--scheduled", "--config", self.settings, *profile]
+        words = [*self.program, "jobs", "run", job.name, "--scheduled", "--config", self.settings]
+        if self.profile:
+            words += ("--profile", self.profile)
+        return words
 
 
 def limit_seconds(job: Job) -> int:
@@ -77,11 +79,14 @@ def on_calendar(cron: Cron, zone: str) -> Iterator[str]:
 
 
 def _numbers(values: Sequence[int], span: int) -> str:
-    return "*" if len(values) == span else ",".join(f"{value:02}" for value in values)
+    if len(values) == span:
+        return "*"
+    return ",".join(f"{value:02}" for value in values)
 
 
 def _timer(job: Job) -> str:
     times = "\n".join(f"OnCalendar={line}" for line in on_calendar(job.schedule, job.zone.key))
+    persistent = "true" if job.missed is Missed.RUN else "false"
     return f"""\
 # {_MADE.format(job=job.name)}
 [Unit]
@@ -89,7 +94,7 @@ Description=When mailmend's job {job.name} runs
 
 [Timer]
 {times}
-Persistent={"true" if job.missed is Missed.RUN else "false"}
+Persistent={persistent}
 AccuracySec=1s
 
 [Install]
@@ -146,8 +151,10 @@ SystemCallFilter=@system-service
 
 def _writable(job: Job) -> str:
     """Where the job may write in addition to its own folder."""
-    folder = PurePath(job.metrics_file).parent if job.metrics_file else None
-    return f"ReadWritePaths={_systemd_word(f'-{folder}')}\n" if folder else ""
+    if not job.metrics_file:
+        return ""
+    folder = PurePath(job.metrics_file).parent
+    return f"ReadWritePaths={_systemd_word(f'-{folder}')}\n"
 
 
 def _escaped(text: str) -> str:
@@ -267,12 +274,15 @@ def kubernetes_cronjobs(jobs: Sequence[Job], place: UnitPlace) -> dict[str, str]
 
 def _cronjob(job: Job, place: UnitPlace) -> str:
     words = UnitPlace(program=["mailmend"], settings="/etc/mailmend/config.toml", profile=place.profile).words(job)
+    starting = int(LATE.total_seconds())
+    if job.missed is Missed.RUN:
+        starting = _CATCH_UP_SECONDS
     return _CRONJOB.format(
         made=_MADE.format(job=job.name),
         name=json.dumps(f"mailmend-{job.name}"),
         schedule=json.dumps(job.schedule.plain),
         zone=json.dumps(job.zone.key),
-        starting=_CATCH_UP_SECONDS if job.missed is Missed.RUN else int(LATE.total_seconds()),
+        starting=starting,
         limit=limit_seconds(job),
         stop=_STOP_SECONDS,
         image=json.dumps(place.image),

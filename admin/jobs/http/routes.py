@@ -5,7 +5,7 @@ To add routes, make an `APIRouter` and put it into `JOBS`; `needs` says which ro
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
@@ -24,7 +24,7 @@ from mailmend.admin.frame.http.monitoring import METRICS, health_router
 from mailmend.admin.jobs.http.bodies import StatusText, TaskBody, TaskIdBody, refused_query, task_json
 from mailmend.admin.jobs.tasks import TaskDesk
 from mailmend.model.durations import parse_duration
-from mailmend.repair.ledger.tasks import AdminTask
+from mailmend.repair.ledger.tasks import AdminTask, TaskStatus
 
 INT_MAX: Final = 2**31 - 1
 AWAIT_MAX: Final = timedelta(minutes=5)
@@ -170,21 +170,23 @@ async def tasks(
     limit: Annotated[int, Field(ge=0, le=INT_MAX)] | SkipJsonSchema[None] = None,
 ) -> Response:
     """Of the newest 1,000 that the ledger keeps, for 30 days."""
-    spans: list[tuple[Callable[[AdminTask], datetime | None], datetime | None, datetime | None]] = [
-        (lambda one: one.submitted_at, submitted_after, submitted_before),
-        (lambda one: one.started_at, started_after, started_before),
-        (lambda one: one.ended_at if one.status.value == "completed" else None, completed_after, completed_before),
-        (lambda one: one.ended_at if one.status.value == "failed" else None, failed_after, failed_before),
-    ]
-    found = [
-        admin_task
-        for admin_task in await desk.listed()
-        if status in (None, admin_task.status.value)
-        and kind in (None, admin_task.type)
-        and all(_within(at(admin_task), after, before) for at, after, before in spans)
-    ]
-    some = found[offset:] if limit is None else found[offset : offset + limit]
-    return JSONResponse([task_json(admin_task) for admin_task in some])
+    found = []
+    for task in await desk.listed():
+        completed_at = task.ended_at if task.status is TaskStatus.COMPLETED else None
+        failed_at = task.ended_at if task.status is TaskStatus.FAILED else None
+        if (
+            status in (None, task.status.value)
+            and kind in (None, task.type)
+            and _within(task.submitted_at, submitted_after, submitted_before)
+            and _within(task.started_at, started_after, started_before)
+            and _within(completed_at, completed_after, completed_before)
+            and _within(failed_at, failed_after, failed_before)
+        ):
+            found.append(task)
+    end = None
+    if limit is not None:
+        end = offset + limit
+    return JSONResponse([task_json(task) for task in found[offset:end]])
 
 
 def _within(at: datetime | None, after: datetime | None, before: datetime | None) -> bool:
@@ -243,7 +245,9 @@ async def _unless_it_leaves(request: Request, waiting: Coroutine[Any, Any, Admin
     leaving = asyncio.ensure_future(left())
     try:
         await asyncio.wait((ending, leaving), return_when=asyncio.FIRST_COMPLETED)
-        return await ending if ending.done() else None
+        if not ending.done():
+            return None
+        return await ending
     finally:
         ending.cancel()
         leaving.cancel()
