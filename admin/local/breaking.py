@@ -7,6 +7,7 @@ must then give. Never point it at mail that matters. Source: what crashes, lost 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from mailmend.model.catalog.mail import MESSAGES
@@ -125,8 +126,10 @@ def _leaked(family: Family, truth: Row, at: int) -> Writes:
 
 def _content_of(family: Family, truth: Row, message_id: UUID, at: int) -> Put:
     assert family.content is not None
-    columns = ("internaldate", "bodystartoctet", "fullcontentoctets", "headercontent")
-    return Put(family.content.table, {"messageid": message_id} | {name: truth.get(name) for name in columns}, at)
+    row: dict[str, Any] = {"messageid": message_id}
+    for name in ("internaldate", "bodystartoctet", "fullcontentoctets", "headercontent"):
+        row[name] = truth.get(name)
+    return Put(family.content.table, row, at)
 
 
 def _mirror_says(family: Family, truth: Row, at: int, **columns: object) -> Writes:
@@ -180,5 +183,6 @@ def break_one_by_one(truths: Sequence[Row], at: int, each: int = 1, family: Fami
     for kind in KINDS:
         chosen = [row for row in free if kind.fits(row)][:each]
         free = [row for row in free if row not in chosen]
-        damages += [Damage(kind, kind.writes(family, row, at)) for row in chosen]
+        for row in chosen:
+            damages.append(Damage(kind, kind.writes(family, row, at)))
     return damages

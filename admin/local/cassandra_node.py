@@ -109,16 +109,22 @@ def hosts_of(nodes: int) -> tuple[str, ...]:
 
 
 def heap_mib(text: str) -> int:
+    size = 0
     match = re.fullmatch(r"(\d+)([mg])", text.strip().lower())
-    size = int(match[1]) * _MIB_PER_UNIT[match[2]] if match else 0
+    if match:
+        size = int(match[1]) * _MIB_PER_UNIT[match[2]]
     if size < HEAP_MIB_MIN:
         raise WrongUse(f"{text!r} is not a heap size", mend=f"Write it like 768m or 2g, at least {HEAP_MIB_MIN}m.")
     return size
 
 
 def first_settings(request: ClusterRequest, storage_port: int) -> ClusterSettings:
-    release = release_named(request.version) if request.version else NEWEST
-    nodes = 1 if request.nodes is None else request.nodes
+    release = NEWEST
+    if request.version:
+        release = release_named(request.version)
+    nodes = 1
+    if request.nodes is not None:
+        nodes = request.nodes
     usual = ClusterSettings(release, nodes, NATIVE_PORT_DEFAULT, storage_port, HEAP_MIB_DEFAULT)
     return replace(usual, **_changes(request))
 
@@ -134,8 +140,12 @@ def later_settings(known: ClusterSettings, request: ClusterRequest) -> ClusterSe
 
 def _changes(request: ClusterRequest) -> dict[str, Any]:
     """What was asked for, of what a stopped cluster may change."""
-    names = ("native_port", "heap_mib", "authenticator", "yaml", "properties", "java_options")
-    return {name: value for name in names if (value := getattr(request, name)) is not None}
+    changes = {}
+    for name in ("native_port", "heap_mib", "authenticator", "yaml", "properties", "java_options"):
+        value = getattr(request, name)
+        if value is not None:
+            changes[name] = value
+    return changes
 
 
 def _fixed_by_data(why: str) -> WrongUse:
@@ -233,13 +243,14 @@ LOGBACK = """<configuration>
 def yaml_of(settings: ClusterSettings, number: int, folders: NodeFolder) -> dict[str, Any]:
     """Settings of one node that differ from Cassandra's defaults; the caller's overrides come last."""
     host = settings.hosts[number - 1]
+    authorizer = "CassandraAuthorizer" if asks_passwords(settings) else "AllowAllAuthorizer"
     return {
         "cluster_name": "mailmend local",
         "num_tokens": 16,
         "partitioner": "org.apache.cassandra.dht.Murmur3Partitioner",
         "endpoint_snitch": "SimpleSnitch",
         "authenticator": settings.authenticator,
-        "authorizer": "CassandraAuthorizer" if asks_passwords(settings) else "AllowAllAuthorizer",
+        "authorizer": authorizer,
         **_addresses(settings, host),
         **_folders(folders),
         **_memory(settings),
@@ -363,13 +374,14 @@ _OPENS: Final = (
 
 
 def node_command(java: Java, jars: tuple[Path, ...], settings: ClusterSettings, folders: NodeFolder) -> list[str]:
+    properties = [f"-D{name}={value}" for name, value in properties_of(settings, folders).items()]
     return [
         str(java.executable),
         *java_modules(),
         *_machine(java, settings),
         f"-javaagent:{_agent(jars)}",
         *settings.java_options,
-        *(f"-D{name}={value}" for name, value in properties_of(settings, folders).items()),
+        *properties,
         "-cp",
         os.pathsep.join([str(folders.conf), *map(str, jars)]),
         DAEMON,
@@ -377,6 +389,17 @@ def node_command(java: Java, jars: tuple[Path, ...], settings: ClusterSettings, 
 
 
 def properties_of(settings: ClusterSettings, folders: NodeFolder) -> dict[str, str]:
+    # A handful of nodes that start one after the other: nothing to wait for.
+    waits = {
+        "cassandra.skip_wait_for_gossip_to_settle": "0",
+        "cassandra.ring_delay_ms": "100",
+        "cassandra.superuser_setup_delay_ms": "50",
+        "cassandra.shutdown_announce_in_ms": "100",
+    }
+    if settings.nodes > 1:
+        waits["cassandra.ring_delay_ms"] = "4000"
+        waits["cassandra.superuser_setup_delay_ms"] = "500"
+        waits["cassandra.shutdown_announce_in_ms"] = "1000"
     return {
         "cassandra.config": folders.yaml.as_uri(),
         "cassandra.storagedir": str(folders.data),
@@ -391,11 +414,7 @@ def properties_of(settings: ClusterSettings, folders: NodeFolder) -> dict[str, s
         "io.netty.tryReflectionSetAccessible": "true",
         "io.netty.allocator.useCacheForAllThreads": "true",
         "io.netty.allocator.maxOrder": "11",
-        # A handful of nodes that start one after the other: nothing to wait for.
-        "cassandra.skip_wait_for_gossip_to_settle": "0",
-        "cassandra.ring_delay_ms": "4000" if settings.nodes > 1 else "100",
-        "cassandra.superuser_setup_delay_ms": "500" if settings.nodes > 1 else "50",
-        "cassandra.shutdown_announce_in_ms": "1000" if settings.nodes > 1 else "100",
+        **waits,
         # Spark divides its scans by these estimates; Cassandra renews them every five minutes only.
         "cassandra.size_recorder_interval": "10",
         **settings.properties,
@@ -405,12 +424,13 @@ def properties_of(settings: ClusterSettings, folders: NodeFolder) -> dict[str, s
 def java_modules() -> list[str]:
     """Options of the java command that open modules of the JDK as Cassandra and its tools need them."""
     exports = [f"--add-exports={name}=ALL-UNNAMED" for name in _EXPORTS]
-    return [*exports, *(f"--add-opens={name}=ALL-UNNAMED" for name in _OPENS)]
+    opens = [f"--add-opens={name}=ALL-UNNAMED" for name in _OPENS]
+    return exports + opens
 
 
 def _machine(java: Java, settings: ClusterSettings) -> list[str]:
     collector = "-XX:+UseSerialGC" if settings.heap_mib <= SERIAL_GC_HEAP_MIB_MAX else "-XX:+UseG1GC"
-    return [
+    options = [
         "-ea",
         "-da:net.openhft...",
         "-Xms256m",
@@ -420,8 +440,10 @@ def _machine(java: Java, settings: ClusterSettings) -> list[str]:
         collector,
         "-XX:+ExitOnOutOfMemoryError",
         "-XX:+PerfDisableSharedMem",
-        *(["-Djava.security.manager=allow"] if java.major >= SECURITY_MANAGER_GONE else []),
     ]
+    if java.major >= SECURITY_MANAGER_GONE:
+        options.append("-Djava.security.manager=allow")
+    return options
 
 
 def _agent(jars: tuple[Path, ...]) -> Path:

@@ -89,14 +89,16 @@ class Shell:
 
     def _environment(self) -> dict[str, str]:
         """Names the demo's cluster, whatever the user's own settings say; the keys of a bucket are handed on."""
-        own = {
-            name: value
-            for name, value in os.environ.items()
-            if name.startswith("MAILMEND_S3_") or not name.startswith("MAILMEND_")
-        }
+        environment = {}
+        for name, value in os.environ.items():
+            if name.startswith("MAILMEND_S3_") or not name.startswith("MAILMEND_"):
+                environment[name] = value
         nothing = self.folder / "config.toml"
         nothing.touch()
-        return own | {"MAILMEND_HOST": LOOPBACK, "MAILMEND_PORT": str(self.port), "MAILMEND_CONFIG": str(nothing)}
+        environment["MAILMEND_HOST"] = LOOPBACK
+        environment["MAILMEND_PORT"] = str(self.port)
+        environment["MAILMEND_CONFIG"] = str(nothing)
+        return environment
 
 
 def demo(request: DemoRequest, caller: Caller) -> DemoResult:
@@ -118,13 +120,17 @@ def demo(request: DemoRequest, caller: Caller) -> DemoResult:
     finally:
         if not request.leave_running:
             _remove(cluster)
-    return DemoResult(root, port if request.leave_running else None)
+    if not request.leave_running:
+        return DemoResult(root, None)
+    return DemoResult(root, port)
 
 
 def play(shell: Shell, request: DemoRequest, caller: Caller) -> None:
     """Run the whole demo on an empty cluster that is up."""
     scanning = ("--engine", request.engine, *_QUIET)
-    blobs = ("--blobs", request.blobs) if request.blobs else ()
+    blobs: tuple[str, ...] = ()
+    if request.blobs:
+        blobs = ("--blobs", request.blobs)
     caller.remark("\n== 2. Mail arrives: the truth first, then every projection")
     shell.type("schema", "apply")
     shell.type("load", str(mbox_in(shell.folder, request.messages)), "--user", USER, "--mailbox", "INBOX", *blobs)
@@ -170,9 +176,10 @@ def damages_for(opened: OpenCluster) -> list[Damage]:
     damages = break_one_by_one(inbox, now, each=3, family=family)
     if not others:
         return damages
-    (elsewhere, *_), *_ = others
+    elsewhere = others[0][0]
     wrong = Damage(WRONG_COUNTER, WRONG_COUNTER.writes(family, elsewhere, now))
-    return [*(damage for damage in damages if damage.kind is not WRONG_COUNTER), wrong]
+    kept = [damage for damage in damages if damage.kind is not WRONG_COUNTER]
+    return [*kept, wrong]
 
 
 def mbox_in(folder: Path, messages: int, name: str = "inbox") -> Path:

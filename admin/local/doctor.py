@@ -44,7 +44,7 @@ from mailmend.admin.local.java import SPARK, find_java, wheel_home
 from mailmend.admin.local.probes import http_answer
 from mailmend.admin.local.version import Versions, version_here, versions
 from mailmend.admin.queue import openers
-from mailmend.admin.queue.broker_options import broker_of, pulsar_of
+from mailmend.admin.queue.broker_options import Local, broker_of, pulsar_of
 from mailmend.admin.queue.options import blobs_of, local_for, queue_settings
 from mailmend.cql.introspect import keyspace_exists, live_schema
 from mailmend.cql.lint_sources import release_of
@@ -111,7 +111,14 @@ def doctor(settings: DoctorSettings) -> DoctorResult:
 def installed() -> Installed:
     """What this machine has, whichever servers are named."""
     found = versions()
-    java = _tried(lambda: find_java(SPARK, os.environ))
+    java: str | MailmendError
+    java_of_wheel = False
+    found_java = _tried(lambda: find_java(SPARK, os.environ))
+    if isinstance(found_java, MailmendError):
+        java = found_java
+    else:
+        java = f"{found_java.major} ({found_java.executable})"
+        java_of_wheel = found_java.home == wheel_home()
     wanted = metadata("mailmend")["Requires-Python"] or ""
     connector = _connector(found)
     return Installed(
@@ -120,8 +127,8 @@ def installed() -> Installed:
         python_serves=found.python in SpecifierSet(wanted),
         packages=found.packages,
         unfit=unfit(version_here, requires("mailmend") or ()),
-        java=java if isinstance(java, MailmendError) else f"{java.major} ({java.executable})",
-        java_of_wheel=not isinstance(java, MailmendError) and java.home == wheel_home(),
+        java=java,
+        java_of_wheel=java_of_wheel,
         scala=_scala(),
         connector=connector,
         connector_here=isinstance(connector, str) and connector_is_here(connector),
@@ -133,20 +140,30 @@ def unfit(version_here: Callable[[str], str | None], requirements: Sequence[str]
     """The packages that do not fit their requirements; one of an extra may be missing altogether."""
     found = list[UnfitPackage]()
     for requirement in map(Requirement, requirements):
-        extra = next(
-            (name for name in EXTRAS if requirement.marker is None or requirement.marker.evaluate({"extra": name})),
-            None,
-        )
+        extra = _first_extra(requirement)
         here = version_here(requirement.name)
-        fits = requirement.specifier.contains(here, prereleases=True) if here else bool(extra)
+        if here:
+            fits = requirement.specifier.contains(here, prereleases=True)
+        else:
+            fits = bool(extra)
         if extra is not None and not fits:
             found.append(UnfitPackage(requirement.name, here, str(requirement.specifier), extra))
     return found
 
 
+def _first_extra(requirement: Requirement) -> str | None:
+    """The first of EXTRAS with which a requirement counts; None where it counts with none of them."""
+    for name in EXTRAS:
+        if requirement.marker is None or requirement.marker.evaluate({"extra": name}):
+            return name
+    return None
+
+
 def _connector(found: Versions) -> str | MailmendError | None:
     pyspark = found.packages["pyspark"]
-    return None if pyspark is None else _tried(lambda: str(_spark_session().connector_coordinates(pyspark)))
+    if pyspark is None:
+        return None
+    return _tried(lambda: str(_spark_session().connector_coordinates(pyspark)))
 
 
 def _spark_session() -> Any:
@@ -155,14 +172,22 @@ def _spark_session() -> Any:
 
 def _scala() -> str | None:
     """The version of the Scala library that PySpark brings."""
+    jars = Path()
     spec = find_spec("pyspark")
-    jars = Path(spec.origin).parent / "jars" if spec and spec.origin else Path()
-    return next((found[1] for jar in jars.glob("scala-library-*.jar") if (found := _SCALA.fullmatch(jar.name))), None)
+    if spec and spec.origin:
+        jars = Path(spec.origin).parent / "jars"
+    for jar in jars.glob("scala-library-*.jar"):
+        found = _SCALA.fullmatch(jar.name)
+        if found:
+            return found[1]
+    return None
 
 
 def _version_of(python: str | None) -> str | None:
     """None where none is named, or it is not on this machine: then it is one of the cluster's."""
-    path = shutil.which(python) if python else None
+    if not python:
+        return None
+    path = shutil.which(python)
     if path is None:
         return None
     asked = [path, "-c", "import platform; print(platform.python_version())"]
@@ -189,15 +214,20 @@ def _servers(settings: DoctorSettings) -> ServersFound:
     elif at is not None:
         broker = _tried(lambda: broker_found(at, settings.queue, clock))
     if (store := settings.blobs) is not None:
-        in_tables = store.address.store is Store.CASSANDRA
-        blobs = _blobs_in_tables(cluster) if in_tables else _tried(lambda: blobs_found(store, clock))
-        if in_tables and isinstance(at, PulsarSettings):
+        if store.address.store is not Store.CASSANDRA:
+            blobs = _tried(lambda: blobs_found(store, clock))
+        elif isinstance(at, PulsarSettings):
             blobs = openers.tables_lacking()
+        else:
+            blobs = _blobs_in_tables(cluster)
+    spark = None
+    if settings.master:
+        spark = spark_cluster_found(settings.master)
     return ServersFound(
         cluster=cluster,
         broker=broker,
         blobs=blobs,
-        spark=spark_cluster_found(settings.master) if settings.master else None,
+        spark=spark,
         settings=settings.settings,
         open_files=[file for file in settings.secrets if _is_open(file)],
     )
@@ -263,7 +293,10 @@ def spark_cluster_found(master: str) -> SparkClusterFound:
     """
     parts = urlsplit(master.partition(",")[0])
     host = parts.hostname or ""
-    port = MASTER_PAGE_PORT if parts.scheme == "spark" else parts.port or 80
+    if parts.scheme == "spark":
+        port = MASTER_PAGE_PORT
+    else:
+        port = parts.port or 80
     _, page = http_answer(host, port, parts.path or "/", {})
     version = _VERSION_ON_PAGE.search(page.decode(errors="replace"))
     return SparkClusterFound(f"http://{host}:{port}", version and version[1])
@@ -339,7 +372,10 @@ def doctor_document(result: DoctorResult) -> Document:
 
 def _part_line(found: PartFound) -> Line:
     state = Styled(f"{_WORDS[found.state]:<15}", _STYLES[found.state])
-    says = " ".join(f"{found.seen}. Next: {found.next}".split() if found.next else found.seen.split())
+    says = found.seen
+    if found.next:
+        says += f". Next: {found.next}"
+    says = " ".join(says.split())
     return Line((state, f"{found.part:<11}{says}"))
 
 
@@ -364,26 +400,32 @@ def _build(own: Values, others: Values, context: click.Context) -> DoctorSetting
             refused[part] = error
             return None
 
-    def broker() -> BrokerSettings | PulsarSettings:
-        return pulsar_of(own, context) if is_pulsar(own["broker"] or "") else broker_of(own, context, local)
+    def broker_settings() -> BrokerSettings | PulsarSettings:
+        if is_pulsar(own["broker"] or ""):
+            return pulsar_of(own, context)
+        return broker_of(own, context, local)
 
-    named = own["host"] or local_instance()
-    connection = tried("cluster", lambda: connection_of(own, context)) if named else None
-    local = local_for(connection) if connection else lambda _: None
-    broker_named = own["broker"] or local("rabbitmq")
-    blobs_named = own["blobs"] or local("s3")
+    connection = None
+    if own["host"] or local_instance():
+        connection = tried("cluster", lambda: connection_of(own, context))
+    local: Local = _nothing_local
+    if connection:
+        local = local_for(connection)
+    broker = None
+    if own["broker"] or local("rabbitmq"):
+        broker = tried("broker", broker_settings)
+    blobs = None
+    if own["blobs"] or local("s3"):
+        blobs = tried("blobs", lambda: blobs_of(own, context, local))
     file, text = settings_file_of(context)
     secrets = [own[name] for name in _SECRET_FILES if own[name]]
-    return DoctorSettings(
-        own["queue"],
-        connection,
-        tried("broker", broker) if broker_named else None,
-        tried("blobs", lambda: blobs_of(own, context, local)) if blobs_named else None,
-        refused,
-        file,
-        [*secrets, file] if file and _HOLDS_SECRETS.search(text) else secrets,
-        own["master"],
-    )
+    if file and _HOLDS_SECRETS.search(text):
+        secrets.append(file)
+    return DoctorSettings(own["queue"], connection, broker, blobs, refused, file, secrets, own["master"])
+
+
+def _nothing_local(_: str) -> None:
+    return None
 
 
 DOCTOR: Final = Command(

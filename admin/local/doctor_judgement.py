@@ -182,11 +182,15 @@ def exit_of(found: Sequence[PartFound]) -> ExitCode:
     states = {part.state for part in found}
     if PartState.CANNOT_REACH in states:
         return ExitCode.CANNOT_REACH
-    return ExitCode.DRIFT if _CHANGE in states else ExitCode.FINE
+    if _CHANGE in states:
+        return ExitCode.DRIFT
+    return ExitCode.FINE
 
 
 def of_error(part: str, error: MailmendError) -> PartFound:
-    state = PartState.CANNOT_REACH if isinstance(error, CannotReach) else _CHANGE
+    state = _CHANGE
+    if isinstance(error, CannotReach):
+        state = PartState.CANNOT_REACH
     return PartFound(part, state, error.what, error.mend)
 
 
@@ -196,12 +200,10 @@ def _python(found: Installed) -> PartFound:
         return PartFound(
             "Python", _CHANGE, seen, "Install mailmend into a Python of that version: uv venv --python 3.11"
         )
-    ours, theirs = (version.split(".")[:2] if version else None for version in (found.python, found.executors_python))
-    if theirs and theirs != ours:
+    ours = found.python.split(".")[:2]
+    if found.executors_python and found.executors_python.split(".")[:2] != ours:
         seen = f"{found.python}; PYSPARK_PYTHON names {found.executors_python}, and executors need the driver's"
-        return PartFound(
-            "Python", _CHANGE, seen, f"Set PYSPARK_PYTHON to a Python {'.'.join(ours or ())}, or unset it."
-        )
+        return PartFound("Python", _CHANGE, seen, f"Set PYSPARK_PYTHON to a Python {'.'.join(ours)}, or unset it.")
     return PartFound("Python", _OK, found.python)
 
 
@@ -217,18 +219,25 @@ def _driver(found: Installed) -> PartFound:
 
 def _libraries(found: Installed) -> PartFound:
     if found.unfit:
-        seen = ", ".join(
-            f"{package.name} {package.version or 'is missing'} (wanted: {package.wanted})" for package in found.unfit
-        )
-        extras = ",".join(dict.fromkeys(package.extra for package in found.unfit if package.extra))
-        return PartFound("libraries", _CHANGE, seen, _UPGRADE.format(extra=f"[{extras}]" if extras else ""))
+        seen = []
+        extras: dict[str, None] = {}
+        for package in found.unfit:
+            seen.append(f"{package.name} {package.version or 'is missing'} (wanted: {package.wanted})")
+            if package.extra:
+                extras[package.extra] = None
+        extra = ""
+        if extras:
+            extra = f"[{','.join(extras)}]"
+        return PartFound("libraries", _CHANGE, ", ".join(seen), _UPGRADE.format(extra=extra))
     count = sum(version is not None for version in found.packages.values())
     return PartFound("libraries", _OK, f"{count} are of the versions that mailmend is made for")
 
 
 def _java(found: Installed) -> PartFound:
     if isinstance(found.java, MailmendError):
-        state = _CHANGE if found.packages.get("pyspark") else _NONE
+        state = _NONE
+        if found.packages.get("pyspark"):
+            state = _CHANGE
         return PartFound("Java", state, found.java.what, found.java.mend)
     if found.java_of_wheel and (found.packages.get("pyspark") or "").startswith("4."):
         seen = f"{found.java}: the Java of mailmend[java] lacks modules that Spark 4 needs"
@@ -263,7 +272,8 @@ def _spark_cluster(found: SparkClusterFound | None, pyspark: str | None) -> Iter
     """An application runs on a cluster of its own Spark's version only, but for the last number."""
     if found is None:
         return
-    cluster, here = (tuple(map(int, _NUMBERS.findall(version or "")[:2])) for version in (found.version, pyspark))
+    cluster = _first_numbers(found.version)
+    here = _first_numbers(pyspark)
     if not cluster:
         silent = f"{found.page} tells no version of Spark"
         look = "Name the page of its master: --master http://HOST:PORT"
@@ -276,6 +286,11 @@ def _spark_cluster(found: SparkClusterFound | None, pyspark: str | None) -> Iter
         yield PartFound("Spark cluster", _CHANGE, seen, f"pip install pyspark=={found.version}")
     else:
         yield PartFound("Spark cluster", _OK, f"{found.version} at {found.page}")
+
+
+def _first_numbers(version: str | None) -> tuple[int, ...]:
+    """The first two numbers of a version; () for None."""
+    return tuple(map(int, _NUMBERS.findall(version or "")[:2]))
 
 
 def _settings(found: ServersFound) -> PartFound:
@@ -298,13 +313,15 @@ def _cluster(found: ClusterFound | MailmendError | None) -> Iterator[PartFound]:
 
 def _nodes(found: ClusterFound) -> PartFound:
     releases = sorted({release for release in found.releases.values() if release})
-    silent = sorted({*found.down, *(node for node, release in found.releases.items() if release is None)})
-    seen = (
-        f"{found.title} at {found.place}: {len(found.releases)} of {len(found.releases) + len(found.down)} nodes up, "
-    )
-    seen += f"release {', '.join(releases)}"
+    silent = set(found.down)
+    for node, release in found.releases.items():
+        if release is None:
+            silent.add(node)
+    up = len(found.releases)
+    seen = f"{found.title} at {found.place}: {up} of {up + len(found.down)} nodes up, release {', '.join(releases)}"
     if silent:
-        return PartFound("cluster", _CHANGE, f"{seen}; no answer from {', '.join(silent)}", "See why: nodetool status")
+        seen += f"; no answer from {', '.join(sorted(silent))}"
+        return PartFound("cluster", _CHANGE, seen, "See why: nodetool status")
     if len(releases) > 1:
         return PartFound("cluster", _CHANGE, seen, "Finish the upgrade before the schema changes: nodetool version")
     if not all(map(_is_served, releases)) and "Scylla" not in found.title:
@@ -373,11 +390,15 @@ def _broker_unwell(seen: str, found: BrokerFound) -> PartFound:
         return PartFound("broker", _CHANGE, short, "mailmend runbook show queue-does-not-drain")
     first = found.policies[0]
     more = len(found.policies) - 1
-    said = f"{seen}: {first.what}" + (f"; and {more} more: mailmend queue health" if more else "")
+    said = f"{seen}: {first.what}"
+    if more:
+        said += f"; and {more} more: mailmend queue health"
     return PartFound("broker", _CHANGE, said, first.mend)
 
 
 def _blobs(found: str | MailmendError | None) -> PartFound:
     if found is None:
         return PartFound("blobs", _NONE, "no store is named", "For the mail queue: --blobs URL, or MAILMEND_BLOBS")
-    return of_error("blobs", found) if isinstance(found, MailmendError) else PartFound("blobs", _OK, found)
+    if isinstance(found, MailmendError):
+        return of_error("blobs", found)
+    return PartFound("blobs", _OK, found)

@@ -99,8 +99,10 @@ def cluster_folder(environment: Mapping[str, str], home: Path, name: str = "defa
 
 def _xdg(environment: Mapping[str, str], variable: str, otherwise: Path) -> Path:
     """The specification says that a relative path in the variable is to be ignored."""
-    stated = Path(environment.get(variable, ""))
-    return (stated if stated.is_absolute() else otherwise) / "mailmend"
+    folder = Path(environment.get(variable, ""))
+    if not folder.is_absolute():
+        folder = otherwise
+    return folder / "mailmend"
 
 
 def made_folder(folder: Path) -> Path:

@@ -82,15 +82,20 @@ def jars_listed(program: JarProgram, pinned: Path = PINNED) -> list[ListedJar]:
     """Each jar of a program whose jars are listed with their checksums; no jar of any other program."""
     if not program.listed:
         return []
-    lines = (pinned / f"{program.module}-{program.version}.modules").read_text(encoding="ascii").splitlines()
-    return [
-        ((organisation, module, version), "".join(rest))
-        for organisation, module, version, *rest in map(str.split, lines)
-    ]
+    jars = []
+    for line in (pinned / f"{program.module}-{program.version}.modules").read_text(encoding="ascii").splitlines():
+        organisation, module, version, *classifier = line.split()
+        jars.append(((organisation, module, version), "".join(classifier)))
+    return jars
 
 
 def parse_pins(text: str) -> dict[str, str]:
-    return {name: digest for digest, name in (line.split(maxsplit=1) for line in text.splitlines() if line)}
+    pins = {}
+    for line in text.splitlines():
+        if line:
+            digest, name = line.split(maxsplit=1)
+            pins[name] = digest
+    return pins
 
 
 def digests_in(folder: Path) -> dict[str, str]:
@@ -120,7 +125,9 @@ class JarStore:
         if not self.holds(program):
             with locked(self.root / f"{program.version}.lock", FETCH_SECONDS_MAX):
                 if not self.holds(program):
-                    self._fetch(program, java if isinstance(java, Java) else java())
+                    if not isinstance(java, Java):
+                        java = java()
+                    self._fetch(program, java)
         return tuple(sorted(self.folder(program).glob("*.jar")))
 
     def folder(self, program: JarProgram) -> Path:
@@ -138,15 +145,16 @@ class JarStore:
         staging = self.root / f"{program.version}.new"
         cache = self.root / f"{program.version}.ivy"
         shutil.rmtree(staging, ignore_errors=True)
-        module = cache / "module.xml"
+        module = None
         if text := module_text(program, jars_listed(program, self.pinned)):
+            module = cache / "module.xml"
             cache.mkdir(parents=True, exist_ok=True)
             module.write_text(text, encoding="utf-8")
         command = resolve_command(
             java,
             ivy_jar(program.name),
             program,
-            module=module if text else None,
+            module=module,
             lib=staging,
             cache=cache,
             environment=self.environment,
@@ -202,7 +210,10 @@ class JarStore:
 
 
 def event_in(line: str) -> Literal["found", "fetched"] | None:
-    return next((event for event, pattern in _LINES if pattern.match(line)), None)
+    for event, pattern in _LINES:
+        if pattern.match(line):
+            return event
+    return None
 
 
 def problem_in(output: str) -> str:
@@ -215,9 +226,10 @@ def problem_in(output: str) -> str:
 
 def ivy_jar(wanted_for: str = "Cassandra") -> Path:
     """The Ivy jar inside the installed PySpark."""
+    found: list[Path] = []
     spec = find_spec("pyspark")
-    folder = Path(spec.origin).parent / "jars" if spec and spec.origin else None
-    found = sorted(folder.glob("ivy-*.jar")) if folder else []
+    if spec and spec.origin:
+        found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
     if not found:
         raise LocalServerError(
             f"the jars of {wanted_for} cannot be fetched: that is done with the Ivy inside PySpark, which is missing",
@@ -231,14 +243,20 @@ def module_text(program: JarProgram, listed: Sequence[ListedJar] = ()) -> str:
 
     It has no word for a classifier, whose one jar needs nothing that its pom names, nor for a second module.
     """
-    alone = listed or ([(program.coordinate, program.classifier)] if program.classifier else [])
-    if not (alone or program.beside):
+    alone = listed
+    if not alone and program.classifier:
+        alone = [(program.coordinate, program.classifier)]
+    needed = []
+    if alone:
+        jars = dict[Coordinate, list[str]]()
+        for coordinate, classifier in alone:
+            jars.setdefault(coordinate, []).append(classifier)
+        for coordinate, classifiers in jars.items():
+            needed.append(_alone_text(coordinate, classifiers))
+    elif program.beside:
+        needed += map(_whole_text, (program.coordinate, *program.beside))
+    else:
         return ""
-    whole = () if alone else (program.coordinate, *program.beside)
-    jars = dict[Coordinate, list[str]]()
-    for coordinate, classifier in alone:
-        jars.setdefault(coordinate, []).append(classifier)
-    needed = [*map(_whole_text, whole), *(_alone_text(*jar) for jar in jars.items())]
     return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="mailmend" module="{program.module}"/>
   <configurations><conf name="default"/></configurations>
@@ -253,14 +271,13 @@ def _whole_text(coordinate: Coordinate) -> str:
 
 
 def _alone_text(coordinate: Coordinate, classifiers: Iterable[str]) -> str:
-    artifacts = "".join(
-        f'      <artifact name="{coordinate[1]}" type="jar"{_classified(classifier)}/>\n' for classifier in classifiers
-    )
+    artifacts = ""
+    for classifier in classifiers:
+        attributes = f'name="{coordinate[1]}" type="jar"'
+        if classifier:
+            attributes += f' m:classifier="{classifier}"'
+        artifacts += f"      <artifact {attributes}/>\n"
     return f'    <dependency {_named(coordinate)} transitive="false">\n{artifacts}    </dependency>\n'
-
-
-def _classified(classifier: str) -> str:
-    return f' m:classifier="{classifier}"' if classifier else ""
 
 
 def _named(coordinate: Coordinate) -> str:
@@ -278,18 +295,20 @@ def resolve_command(
     cache: Path,
     environment: Mapping[str, str],
 ) -> list[str]:
+    command = [str(java.executable), *_proxy_properties(environment)]
     settings = environment.get(SETTINGS_VARIABLE)
-    return [
-        str(java.executable),
-        *_proxy_properties(environment),
+    if not settings:
         # The default settings also take ~/.ivy2/local for a source, where a build may have left half a module.
-        *([] if settings else [f"-Divy.default.ivy.user.dir={cache / 'user'}"]),
-        "-Divy.maven.lookup.sources=false",
-        "-Divy.maven.lookup.javadoc=false",
-        "-jar",
-        str(ivy),
-        *(["-settings", settings] if settings else []),
-        *(["-ivy", str(module)] if module else ["-dependency", *program.coordinate]),
+        command.append(f"-Divy.default.ivy.user.dir={cache / 'user'}")
+    command += ["-Divy.maven.lookup.sources=false", "-Divy.maven.lookup.javadoc=false", "-jar", str(ivy)]
+    if settings:
+        command += ["-settings", settings]
+    if module:
+        command += ["-ivy", str(module)]
+    else:
+        command += ["-dependency", *program.coordinate]
+    return [
+        *command,
         "-confs",
         "default",
         "-types",
@@ -305,7 +324,9 @@ def resolve_command(
 def _proxy_properties(environment: Mapping[str, str]) -> list[str]:
     """Java does not read `https_proxy`; pip and uv do, so people who need a proxy have set it there."""
     stated = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or ""
-    proxy = urlsplit(stated if "//" in stated else f"//{stated}")
+    if "//" not in stated:
+        stated = f"//{stated}"
+    proxy = urlsplit(stated)
     if not proxy.hostname:
         return []
     return [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port or 3128}"]

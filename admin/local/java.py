@@ -67,7 +67,9 @@ class Java:
 
 def major_version(output: str) -> int | None:
     found = _VERSION.search(output)
-    return int(found[1]) if found else None
+    if not found:
+        return None
+    return int(found[1])
 
 
 def candidates(environment: Mapping[str, str]) -> Iterable[Path]:
@@ -144,8 +146,9 @@ def _serves(program: JavaProgram) -> bool:
 def _missing(program: JavaProgram, found: list[Java]) -> JavaMissing:
     wanted = " or ".join(str(major) for major in sorted(program.java_majors))
     seen = ", ".join(f"{java.executable} is Java {java.major}" for java in found) or "there is no Java at all"
-    return JavaMissing(
-        f"{program.name} needs Java {wanted}; {seen}",
-        mend="Install a Java 17 (Debian: openjdk-17-jre-headless) and set JAVA_HOME"
-        + (", or: pip install 'mailmend[java]'" if _serves(program) else "."),
-    )
+    mend = "Install a Java 17 (Debian: openjdk-17-jre-headless) and set JAVA_HOME"
+    if _serves(program):
+        mend += ", or: pip install 'mailmend[java]'"
+    else:
+        mend += "."
+    return JavaMissing(f"{program.name} needs Java {wanted}; {seen}", mend=mend)

@@ -107,17 +107,19 @@ def status_json(found: LocalStatus) -> dict[str, Any]:
     settings = found.cluster.settings
     return {
         "state": cluster.state.value,
-        "version": settings.release.version if settings else None,
+        "version": settings and settings.release.version,
         "local_dc": LOCAL_DC,
         "folder": str(cluster.folder),
-        "heap_mib": settings.heap_mib if settings else None,
+        "heap_mib": settings and settings.heap_mib,
         "nodes": plain(cluster.nodes),
         "services": plain(found.services),
     }
 
 
 def clean_document(result: CleanResult) -> Document:
-    said = f"Removed the data in {result.folder}" if result.removed else f"There was nothing in {result.folder}"
+    said = f"There was nothing in {result.folder}"
+    if result.removed:
+        said = f"Removed the data in {result.folder}"
     return Document({"removed": result.removed, "folder": str(result.folder)}, (said,))
 
 
@@ -137,7 +139,8 @@ def summary_line(found: ClusterStatus) -> str:
 def service_line(found: ServerStatus) -> str:
     match found.state:
         case ServerState.UP:
-            return f"{found.title} is up: " + ", ".join(f"{name} {where}" for name, where in found.contacts.items())
+            contacts = ", ".join(f"{name} {where}" for name, where in found.contacts.items())
+            return f"{found.title} is up: {contacts}"
         case ServerState.SILENT:
             return f"{found.title} runs and does not answer yet; its log: {found.log}"
         case ServerState.DEAD:
@@ -148,15 +151,14 @@ def service_line(found: ServerStatus) -> str:
 
 
 def _rows(found: LocalStatus) -> list[tuple[str, ...]]:
-    nodes = [
-        (f"Cassandra {node.number}", f"{node.host}:{node.port}", node.state.value, str(node.pid or ""))
-        for node in found.cluster.nodes
-    ]
-    services = [
-        (service.title, _addresses(service), service.state.value, " ".join(map(str, service.pids)))
-        for service in found.services
-    ]
-    return [*nodes, *services]
+    rows: list[tuple[str, ...]] = []
+    for node in found.cluster.nodes:
+        address = f"{node.host}:{node.port}"
+        rows.append((f"Cassandra {node.number}", address, node.state.value, str(node.pid or "")))
+    for service in found.services:
+        pids = " ".join(map(str, service.pids))
+        rows.append((service.title, _addresses(service), service.state.value, pids))
+    return rows
 
 
 def _addresses(found: ServerStatus) -> str:
@@ -165,9 +167,11 @@ def _addresses(found: ServerStatus) -> str:
 
 
 def _sentences(found: LocalStatus) -> list[str]:
-    dead = [node for node in found.cluster.nodes if node.state is ServerState.DEAD]
-    gone = [f"Node {node.number} was started and is gone; its log: {node.log}" for node in dead]
-    return [*gone, summary_line(found.cluster), *map(service_line, found.services)]
+    sentences = []
+    for node in found.cluster.nodes:
+        if node.state is ServerState.DEAD:
+            sentences.append(f"Node {node.number} was started and is gone; its log: {node.log}")
+    return [*sentences, summary_line(found.cluster), *map(service_line, found.services)]
 
 
 _LINES: Final = tuple(RELEASES)

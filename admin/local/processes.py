@@ -5,6 +5,7 @@ A process is ours when its id, the moment it started and its command line all ar
 
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -58,13 +59,14 @@ class StartedProcess:
         if child and child.poll() is not None:
             del _children[self.pid]
             return None
-        try:
+        with suppress(psutil.Error):  # gone, a zombie, or another user's
             found = psutil.Process(self.pid)
-            same = abs(found.create_time() - self.started_at) < _SAME_START_SECONDS
+            if abs(found.create_time() - self.started_at) >= _SAME_START_SECONDS:
+                return None
             # A child that is being started shows no command line for a moment; but we know what we started.
-            return found if same and (child or self.mark in " ".join(found.cmdline())) else None
-        except psutil.Error:  # gone, a zombie, or another user's
-            return None
+            if child or self.mark in " ".join(found.cmdline()):
+                return found
+        return None
 
 
 # The servers that this very process started: a child has to be waited for, or it stays a zombie.
@@ -115,7 +117,9 @@ class ServerRecord:
         return ServerRecord(self.ports, {**self.processes, name: process})
 
     def without(self, name: str) -> "ServerRecord":
-        return ServerRecord(self.ports, {key: value for key, value in self.processes.items() if key != name})
+        processes = dict(self.processes)
+        processes.pop(name, None)
+        return ServerRecord(self.ports, processes)
 
 
 def read_record(path: Path) -> ServerRecord:
@@ -124,4 +128,5 @@ def read_record(path: Path) -> ServerRecord:
 
 def _record_of(document: Any) -> ServerRecord:
     processes = {str(name): StartedProcess(**process) for name, process in document["processes"].items()}
-    return ServerRecord({str(name): int(port) for name, port in document["ports"].items()}, processes)
+    ports = {str(name): int(port) for name, port in document["ports"].items()}
+    return ServerRecord(ports, processes)

@@ -103,13 +103,14 @@ class Pulsar:
 
 
 def conf_of(site: Site) -> str:
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
     settings: dict[str, object] = {
         "clusterName": "standalone",
         "brokerServicePort": site.ports["pulsar"],
         "webServicePort": site.ports["admin"],
         "bindAddress": HOST,
         "advertisedAddress": HOST,
-        "listeningInterface": "lo0" if sys.platform == "darwin" else "lo",
+        "listeningInterface": loopback,
         "allowLoopback": "true",
         "managedLedgerDefaultEnsembleSize": 1,
         "managedLedgerDefaultWriteQuorum": 1,
@@ -133,7 +134,9 @@ def conf_of(site: Site) -> str:
 
 
 def command_of(java: Java, parts: Path, site: Site) -> tuple[str, ...]:
-    opens = (word for name in _OPENS for word in ("--add-opens", f"{name}=ALL-UNNAMED"))
+    options: list[str] = []
+    for name in _OPENS:
+        options += ("--add-opens", f"{name}=ALL-UNNAMED")
     properties = {
         "io.netty.tryReflectionSetAccessible": "true",
         "java.net.preferIPv4Stack": "true",
@@ -141,10 +144,11 @@ def command_of(java: Java, parts: Path, site: Site) -> tuple[str, ...]:
         "bookkeeper.metadata.client.drivers": f"{_METADATA}ClientDriver",
         "log4j.configurationFile": str(_log4j(site)),
     }
+    for name, value in properties.items():
+        options.append(f"-D{name}={value}")
     return (
         str(java.executable),
-        *opens,
-        *(f"-D{name}={value}" for name, value in properties.items()),
+        *options,
         "-Xms128m",
         f"-Xmx{HEAP_MIB}m",
         f"-XX:MaxDirectMemorySize={HEAP_MIB}m",

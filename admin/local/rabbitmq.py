@@ -55,8 +55,10 @@ class RabbitMq:
 
     @property
     def ports(self) -> Mapping[str, int]:
-        secure = {"amqps": 5671, "management-tls": 15671} if self.tls else {}
-        return {"amqp": 5672, "management": 15672, "erlang": 25672, "epmd": 4369, **secure}
+        ports = {"amqp": 5672, "management": 15672, "erlang": 25672, "epmd": 4369}
+        if self.tls:
+            ports |= {"amqps": 5671, "management-tls": 15671}
+        return ports
 
     def fetch(self, machine: Machine) -> Path:
         return find_or_fetch(machine)
@@ -98,7 +100,11 @@ class RabbitMq:
     def contacts(self, site: Site) -> Mapping[str, str]:
         """The addresses of broker and management; user and password are both `guest`, on this machine only."""
         schemes = {"amqp": "amqp", "amqps": "amqps", "management": "http", "management-tls": "https"}
-        return {name: f"{schemes[name]}://{HOST}:{port}" for name, port in site.ports.items() if name in schemes}
+        contacts = {}
+        for name, port in site.ports.items():
+            if name in schemes:
+                contacts[name] = f"{schemes[name]}://{HOST}:{port}"
+        return contacts
 
     def log(self, site: Site) -> Path:
         return site.folder / "log" / f"{NODE}.log"
@@ -114,17 +120,19 @@ def conf_of(ports: Mapping[str, int], tls: BrokerCertificates | None) -> str:
         "collect_statistics_interval": 1000,  # counts in the HTTP API are a second old, not five
         "log.file.rotation.size": 20 << 20,
         "log.file.rotation.count": 2,
-        **(_tls_settings(ports, tls) if tls else {}),
     }
+    if tls:
+        settings |= _tls_settings(ports, tls)
     return "".join(f"{name} = {value}\n" for name, value in settings.items())
 
 
 def environment_of(installation: Installation, site: Site, path: str) -> dict[str, str]:
     folder = site.folder
-    programs = [str(installation.programs)] if installation.programs else []
+    if installation.programs:
+        path = os.pathsep.join([str(installation.programs), path])
     return {
         "HOME": str(folder),
-        "PATH": os.pathsep.join([*programs, path]),
+        "PATH": path,
         "LANG": "C.UTF-8",
         "ERL_EPMD_ADDRESS": HOST,
         "ERL_EPMD_PORT": str(site.ports["epmd"]),
@@ -153,16 +161,15 @@ def _tls_settings(ports: Mapping[str, int], tls: BrokerCertificates) -> dict[str
         "verify": "verify_peer",
         "fail_if_no_peer_cert": str(tls.asks_clients).lower(),
     }
-    return {
+    settings: dict[str, object] = {
         "listeners.ssl.1": f"{HOST}:{ports['amqps']}",
         "management.ssl.ip": HOST,
         "management.ssl.port": ports["management-tls"],
-        **{
-            f"{listener}.{name}": value
-            for listener in ("ssl_options", "management.ssl")
-            for name, value in options.items()
-        },
     }
+    for listener in ("ssl_options", "management.ssl"):
+        for name, value in options.items():
+            settings[f"{listener}.{name}"] = value
+    return settings
 
 
 def _shown(tls: BrokerCertificates) -> ssl.SSLContext:

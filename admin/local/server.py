@@ -118,12 +118,15 @@ class LocalServer:
         record = self.record
         site = Site(self.folder, record.ports)
         pids = tuple(process.pid for process in record.processes.values() if process.runs)
+        contacts: Mapping[str, str] = {}
+        if record.ports:
+            contacts = self.kind.contacts(site)
         return ServerStatus(
             name=self.kind.name,
             title=self.kind.title,
             state=self._state(record, site, running=len(pids)),
             pids=pids,
-            contacts=self.kind.contacts(site) if record.ports else {},
+            contacts=contacts,
             log=self.kind.log(site),
         )
 
@@ -141,13 +144,18 @@ class LocalServer:
             return ServerState.STOPPED
         if running < len(record.processes):
             return ServerState.DEAD
-        return ServerState.UP if self.kind.answers(site) else ServerState.SILENT
+        if self.kind.answers(site):
+            return ServerState.UP
+        return ServerState.SILENT
 
     def _plan(self) -> None:
         record = self.record
         if not record.ports and self.folder.is_dir() and any(self.folder.iterdir()):
             raise WrongUse(f"{self.folder} holds something else", mend="Name another folder with --dir.")
-        chosen = dict(self.kind.ports) if self.fixed_ports else self._chosen_ports(record.ports)
+        if self.fixed_ports:
+            chosen = dict(self.kind.ports)
+        else:
+            chosen = self._chosen_ports(record.ports)
         self._write(ServerRecord(chosen, record.processes))
         self.folder.chmod(0o700)
 
@@ -169,7 +177,9 @@ class LocalServer:
         launches = self.kind.launches(parts, site, environment_of_others(self.machine.environment))
         waiting = [planned for planned in launches if planned.name not in processes or not processes[planned.name].runs]
         if len(waiting) == len(launches):
-            mend = ports.CHOOSE_ANOTHER if self.fixed_ports else _PORT_TAKEN
+            mend = _PORT_TAKEN
+            if self.fixed_ports:
+                mend = ports.CHOOSE_ANOTHER
             for port in site.ports.values():
                 ports.require_free(self.kind.host, port, mend=mend)
         if not waiting:
@@ -254,9 +264,13 @@ def why_ended(log: str, printed: str) -> str:
     """
     if logged := _logged_by_cassandra(log.splitlines()):
         return logged
-    complaints = (line for line in [*printed.splitlines(), *log.splitlines()] if _COMPLAINT.search(line))
-    said = [line.strip() for line in printed.splitlines() if line.strip()]
-    return next(complaints, said[-1] if said else "it printed nothing").strip()
+    for line in [*printed.splitlines(), *log.splitlines()]:
+        if _COMPLAINT.search(line):
+            return line.strip()
+    for line in reversed(printed.splitlines()):
+        if line.strip():
+            return line.strip()
+    return "it printed nothing"
 
 
 def tail(path: Path) -> str:

@@ -33,7 +33,8 @@ class Machine:
         cls, environment: Mapping[str, str] | None = None, *, progress: Progress | None = None
     ) -> "Machine":
         """The user's environment; this process's environment when None."""
-        environment = os.environ if environment is None else environment
+        if environment is None:
+            environment = os.environ
         return cls(environment, cache_home(environment, home_of(environment)), progress or Silent())
 
 

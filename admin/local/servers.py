@@ -4,7 +4,6 @@ What the nodes have in common (release, ports, heap) is written next to their da
 start, so that a later start needs no settings.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -31,7 +30,7 @@ from mailmend.admin.local.s3proxy import ObjectStore
 from mailmend.admin.local.server import LocalServer, started_together
 from mailmend.admin.local.server_kind import Machine, ServerKind, ServerState, ServerStatus
 from mailmend.model.errors import LocalServerError, WrongUse
-from mailmend.model.ports import Progress, Silent
+from mailmend.model.ports import Progress
 
 READY_SECONDS_MAX: Final = 240.0
 TOGETHER_SECONDS_MAX: Final = 120.0
@@ -50,7 +49,9 @@ class ClusterState(Enum):
         """Up when every server answers, down when no process runs, partly in between."""
         if states == {ServerState.UP}:
             return cls.UP
-        return cls.PARTLY if states & {ServerState.UP, ServerState.SILENT} else cls.DOWN
+        if states.isdisjoint({ServerState.UP, ServerState.SILENT}):
+            return cls.DOWN
+        return cls.PARTLY
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,9 @@ class LocalCluster:
     @property
     def nodes(self) -> tuple[LocalServer, ...]:
         settings = self.settings
-        return self._nodes_of(settings) if settings else ()
+        if not settings:
+            return ()
+        return self._nodes_of(settings)
 
     def up(self, request: ClusterRequest) -> ClusterStatus:
         """Start every node that does not run, one after the other, and wait until all of them answer.
@@ -123,8 +126,9 @@ class LocalCluster:
 
     def status(self) -> ClusterStatus:
         settings = self.settings
-        nodes = self._nodes_of(settings) if settings else ()
-        return ClusterStatus(self.layout.root, settings, tuple(map(_status_of, nodes)))
+        if not settings:
+            return ClusterStatus(self.layout.root, None, ())
+        return ClusterStatus(self.layout.root, settings, tuple(map(_status_of, self._nodes_of(settings))))
 
     def clean(self) -> bool:
         """Remove all data of a stopped cluster; False when there was nothing to remove.
@@ -148,9 +152,11 @@ class LocalCluster:
         """Write down the settings for the start; a running cluster keeps its own."""
         known = self.settings
         if known is None:
-            hosts = hosts_of(1 if request.nodes is None else request.nodes)
+            nodes = 1
+            if request.nodes is not None:
+                nodes = request.nodes
             native = request.native_port or NATIVE_PORT_DEFAULT
-            settings = first_settings(request, free_port(hosts, besides={native}))
+            settings = first_settings(request, free_port(hosts_of(nodes), besides={native}))
         else:
             settings = later_settings(known, request)
             if settings != known and any(node.is_running for node in self.nodes):
@@ -178,8 +184,9 @@ class LocalCluster:
             clock.sleep(TOGETHER_POLL_SECONDS)
 
     def _nodes_of(self, settings: ClusterSettings) -> tuple[LocalServer, ...]:
-        return tuple(
-            LocalServer(
+        nodes = []
+        for number in range(1, settings.nodes + 1):
+            node = LocalServer(
                 CassandraNode(settings, number, self.store),
                 self.machine,
                 self.layout.node(number).root,
@@ -187,18 +194,21 @@ class LocalCluster:
                 fixed_ports=True,
                 ready_seconds_max=self.ready_seconds_max,
             )
-            for number in range(1, settings.nodes + 1)
-        )
+            nodes.append(node)
+        return tuple(nodes)
 
 
 def local_cluster(
     folder: Path | None = None, *, environment: Mapping[str, str] | None = None, progress: Progress | None = None
 ) -> LocalCluster:
     """The local cluster of this user, or the one in a folder of its own."""
-    environment = os.environ if environment is None else environment
-    machine = Machine.of_this_user(environment, progress=progress or Silent())
-    layout = cluster_folder(environment, home_of(environment)) if folder is None else ClusterFolder(folder.absolute())
-    return LocalCluster(layout, JarStore(machine.cache / "cassandra", environment, machine.progress), machine)
+    machine = Machine.of_this_user(environment, progress=progress)
+    if folder is None:
+        layout = cluster_folder(machine.environment, home_of(machine.environment))
+    else:
+        layout = ClusterFolder(folder.absolute())
+    store = JarStore(machine.cache / "cassandra", machine.environment, machine.progress)
+    return LocalCluster(layout, store, machine)
 
 
 def running_contact(environment: Mapping[str, str] | None = None) -> tuple[tuple[str, ...], int] | None:
@@ -207,15 +217,19 @@ def running_contact(environment: Mapping[str, str] | None = None) -> tuple[tuple
         nodes = local_cluster(environment=environment).status().nodes
     except LocalServerError:
         return None
-    up = tuple(node for node in nodes if node.state is ServerState.UP)
-    return (tuple(node.host for node in up), up[0].port) if up else None
+    up = [node for node in nodes if node.state is ServerState.UP]
+    if not up:
+        return None
+    return (tuple(node.host for node in up), up[0].port)
 
 
 def _status_of(node: LocalServer) -> NodeStatus:
     kind = node.kind
     status = node.status()
     assert isinstance(kind, CassandraNode)
-    pid = status.pids[0] if status.pids else None
+    pid = None
+    if status.pids:
+        pid = status.pids[0]
     return NodeStatus(kind.number, kind.host, kind.settings.native_port, status.state, pid, status.log)
 
 
@@ -228,9 +242,11 @@ SERVICES: Final[Mapping[str, ServerKind]] = {kind.name: kind for kind in _KINDS}
 def parse_names(text: str) -> tuple[str, ...]:
     """The names in a text with commas, each once, in the order of `SERVICES`."""
     names = [name.strip() for name in text.split(",") if name.strip()]
-    unknown = [name for name in names if name not in SERVICES]
-    if unknown or not names:
-        raise WrongUse(f"{(unknown or [text])[0]!r} is not a server that can be started: {known_names()}")
+    if not names:
+        raise WrongUse(f"{text!r} is not a server that can be started: {known_names()}")
+    for name in names:
+        if name not in SERVICES:
+            raise WrongUse(f"{name!r} is not a server that can be started: {known_names()}")
     return tuple(name for name in SERVICES if name in names)
 
 
@@ -251,7 +267,9 @@ class LocalStatus:
         started = {service.state for service in self.services} - {ServerState.STOPPED}
         states = {node.state for node in self.cluster.nodes} | started
         together = ClusterState.of(states)
-        return together if self.cluster.nodes or together is ClusterState.DOWN else ClusterState.PARTLY
+        if together is ClusterState.UP and not self.cluster.nodes:
+            return ClusterState.PARTLY
+        return together
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +305,11 @@ class LocalServers:
         """
         for service in self.services.values():
             service.refuse_running()
-        return any([self.cluster.clean(), *(service.clean() for service in self.services.values())])
+        removed = self.cluster.clean()
+        for service in self.services.values():
+            # Each of them is cleaned, whatever the others had.
+            removed = service.clean() or removed
+        return removed
 
 
 def local_servers(

@@ -87,21 +87,21 @@ def _server(connection: ConnectionSettings | None) -> tuple[str | None, str | No
 
 
 def versions_document(found: Versions) -> Document:
-    rows = [
-        *((name, version) for name, version in found.packages.items() if version),
-        ("Python", found.python),
-        ("system", found.system),
-        ("Spark connector", found.connector or "PySpark is not installed"),
-        ("Java", found.java or "none was found"),
-        ("server", found.server or found.unanswered or "not asked: name one with --host"),
-    ]
+    rows = [(name, version) for name, version in found.packages.items() if version]
+    rows.append(("Python", found.python))
+    rows.append(("system", found.system))
+    rows.append(("Spark connector", found.connector or "PySpark is not installed"))
+    rows.append(("Java", found.java or "none was found"))
+    rows.append(("server", found.server or found.unanswered or "not asked: name one with --host"))
     json = {**found.packages, **fields_json(found, "python", "system", "connector", "java", "server", "unanswered")}
     return Document(json, (Grid("Versions", ("part", "version"), rows, frozenset({"version"})),))
 
 
 def _named_connection(own: dict[str, Any], _: dict[str, Any], context: click.Context) -> ConnectionSettings | None:
     """The connection where a host is named; without a name no server is asked."""
-    return connection_of(own, context) if own["host"] else None
+    if not own["host"]:
+        return None
+    return connection_of(own, context)
 
 
 VERSION: Final = Command(
