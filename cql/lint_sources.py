@@ -7,9 +7,8 @@ from datetime import timedelta
 from mailmend.cql.introspect import live_schema
 from mailmend.cql.language.parser import parse
 from mailmend.cql.ports import SchemaServer
-from mailmend.cql.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge, known_of
 from mailmend.cql.schema.lint.servers import ServerRelease, parse_release
-from mailmend.cql.schema.lint.subject import Subject
+from mailmend.cql.schema.lint.subject import HINT_WINDOW_DEFAULT, Knowledge, Subject, known_of
 from mailmend.cql.statements import Parsed
 from mailmend.model.errors import MailmendError
 from mailmend.model.names import name_of

@@ -6,9 +6,8 @@ Each text that is inserted here is first checked to be a whole name, type or lit
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mailmend.cql.language.alters import targets
+from mailmend.cql.language.definitions import column_mask, targets
 from mailmend.cql.language.stream import checked
-from mailmend.cql.language.tables import column_mask
 from mailmend.cql.language.values import conditions, literal
 from mailmend.cql.replication import Replication
 from mailmend.cql.statements import (

@@ -290,3 +290,18 @@ def comparable_mailbox(text: str) -> str:
         return text
     local, at, domain = text.rpartition("@")
     return f"{local}{at}{ascii_domain(domain) or domain}"
+
+
+def counted_address(client: str) -> str:
+    """The address by which a client is counted: a host of IPv6 has the whole of its /64 network.
+
+    Args:
+        client: an address of IPv4 or IPv6, which may have a zone; any other text stands for itself.
+    """
+    try:
+        address = unmapped(ip_address(client.partition("%")[0]))
+    except ValueError:
+        return client
+    if not isinstance(address, IPv6Address) or address.is_loopback:
+        return str(address)
+    return str(ip_network(f"{address}/64", strict=False))

@@ -25,12 +25,11 @@ from mailmend.admin.schema.lint_report import LintReport, sarif
 from mailmend.cql.lint_sources import live_subject, statements_of
 from mailmend.cql.ports import SchemaServer
 from mailmend.cql.schema.lint.ignores import Ignore, ignores_for, notes_among, parse_ignore, unused_among, with_reasons
-from mailmend.cql.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge
 from mailmend.cql.schema.lint.rule import LintFinding, LintRule, Severity
 from mailmend.cql.schema.lint.rules import RULES, rules_named
 from mailmend.cql.schema.lint.rules import lint as findings_of
 from mailmend.cql.schema.lint.servers import ServerRelease, parse_release
-from mailmend.cql.schema.lint.subject import Subject, subjects_of
+from mailmend.cql.schema.lint.subject import HINT_WINDOW_DEFAULT, Knowledge, Subject, subjects_of
 from mailmend.cql.statements import Span
 from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.names import checked_spelling, name_of

@@ -8,20 +8,21 @@ it.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from mailmend.cql.language.alters import (
+from mailmend.cql.language.definitions import (
     alter_keyspace,
     alter_table,
     alter_type,
     alter_view,
     create_index,
     create_keyspace,
+    create_table,
     create_type,
+    create_view,
     drop,
     drop_keyspace,
     truncate,
 )
 from mailmend.cql.language.stream import Stream, Token, TokenKind
-from mailmend.cql.language.tables import create_table, create_view
 from mailmend.cql.language.values import (
     bind_mark,
     conditions,

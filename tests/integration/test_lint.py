@@ -10,10 +10,10 @@ from mailmend.admin.schema.lint import LintSettings, lint_files, lint_live
 from mailmend.cql.driver.contact import Contact
 from mailmend.cql.driver.session import CassandraCluster, connect
 from mailmend.cql.lint_sources import live_subject, release_of, statements_of
-from mailmend.cql.schema.lint.knowledge import Knowledge
 from mailmend.cql.schema.lint.rule import LintFinding, Severity
 from mailmend.cql.schema.lint.rules import RULES
 from mailmend.cql.schema.lint.servers import COMPACTIONS, TABLE_OPTIONS, VALUES, ServerRelease
+from mailmend.cql.schema.lint.subject import Knowledge
 from mailmend.model.errors import MailmendError
 from tests.support.commands import command_line
 from tests.support.linting import DAY, UNIFIED, table, windows

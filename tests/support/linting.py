@@ -4,11 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from mailmend.cql.lint_sources import statements_of
-from mailmend.cql.schema.lint.knowledge import Knowledge
 from mailmend.cql.schema.lint.rule import LintFinding
 from mailmend.cql.schema.lint.rules import lint, rules_named
 from mailmend.cql.schema.lint.servers import ServerRelease
-from mailmend.cql.schema.lint.subject import Subject, subjects_of
+from mailmend.cql.schema.lint.subject import Knowledge, Subject, subjects_of
 
 KEYSPACE = "ks"
 FILE = "schema.cql"

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mailmend.admin.frame.http.access import Access, TokenRole
 from mailmend.admin.frame.http.errors import error
-from mailmend.model.client_addresses import counted_address
+from mailmend.model.grammar import counted_address
 
 BODY_BYTES_MAX: Final = 262_144
 CALLS_AT_ONCE: Final = 100

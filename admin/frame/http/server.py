@@ -24,8 +24,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from mailmend.admin.frame.http.access import Listening
 from mailmend.admin.frame.http.application import Api, application
 from mailmend.admin.frame.http.desk import MonitoredDesk
-from mailmend.model.client_addresses import counted_address
 from mailmend.model.errors import BadSettings, WrongUse
+from mailmend.model.grammar import counted_address
 
 
 class HttpPhase(Enum):

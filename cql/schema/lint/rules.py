@@ -2,26 +2,30 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import Final
 
-from mailmend.cql.schema.lint import changes, keyspaces, options, tables
+from mailmend.cql.schema.lint import changes, options, tables
 from mailmend.cql.schema.lint.rule import Hit, LintFinding, LintRule
 from mailmend.cql.schema.lint.subject import Subject
 from mailmend.cql.statements import Span
 from mailmend.model.errors import WrongUse
 from mailmend.model.names import name_of
 
-RULES: Final[tuple[LintRule, ...]] = tuple(
-    sorted(
-        (
-            var
-            for module in (changes, tables, keyspaces, options)
-            for var in vars(module).values()
-            if isinstance(var, LintRule)
-        ),
-        key=lambda one: (one.id[0] == "K", int(one.id[1:])),
-    )
-)
+
+def _rules_in(*modules: ModuleType) -> list[LintRule]:
+    rules: list[LintRule] = []
+    for module in modules:
+        rules += [var for var in vars(module).values() if isinstance(var, LintRule)]
+    return rules
+
+
+def _order(rule: LintRule) -> tuple[bool, int]:
+    return rule.id[0] == "K", int(rule.id[1:])
+
+
+_FOUND = _rules_in(changes, tables, options)
+RULES: Final[tuple[LintRule, ...]] = tuple(sorted(_FOUND, key=_order))
 """All rules: T1 to T25, then K1 and K2."""
 
 Defining = Mapping[str, Sequence[int]]

@@ -30,7 +30,7 @@ from mailmend.delivery.smtp.incoming.reception import (
     sender_in,
     too_large,
 )
-from mailmend.model.client_addresses import counted_address
+from mailmend.model.grammar import counted_address
 
 _LOG: Final = logging.getLogger("mailmend.delivery")
 logging.getLogger("mail.log").setLevel(logging.CRITICAL + 1)

@@ -10,8 +10,8 @@ from mailmend.cql.introspect import beside_model, keyspace_exists, live_schema, 
 from mailmend.cql.lint_sources import live_subject, release_of, statements_of
 from mailmend.cql.schema.difference import differences
 from mailmend.cql.schema.generations import GENERATIONS, Generation
-from mailmend.cql.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge
 from mailmend.cql.schema.lint.servers import ServerRelease
+from mailmend.cql.schema.lint.subject import HINT_WINDOW_DEFAULT, Knowledge
 from mailmend.model.catalog.mail import SCHEMA
 from mailmend.model.errors import BadIdentifier, CqlSyntaxError, MailmendError, UnknownKeyspace, WrongUse
 from mailmend.model.keyspace import Index, Schema, View

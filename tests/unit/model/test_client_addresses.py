@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from mailmend.delivery.settings import ListenerSettings
 from mailmend.delivery.smtp.outgoing.addresses import ip_of
-from mailmend.model.client_addresses import counted_address
-from mailmend.model.grammar import read_address, read_network, read_server, unmapped
+from mailmend.model.grammar import counted_address, read_address, read_network, read_server, unmapped
 
 
 @pytest.mark.parametrize(
