@@ -121,7 +121,7 @@ def browse(request: BrowseRequest, caller: Caller) -> BrowseResult:
         found = list[BrowsedMail]()
         broken = list[BrokenRow]()
         count = 0
-        most = request.limit
+        most = request.limit or None
         if not request.lines:
             most = most or PAGE_MAILS
         wanted = request.selection.at(connections.now)

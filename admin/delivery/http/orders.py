@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from mailmend.admin.delivery.http.described import Described
 from mailmend.admin.delivery.http.shared import (
     ORDERS,
     CommandAnswer,
+    Described,
     DryRun,
     HistoryLimit,
     Instant,

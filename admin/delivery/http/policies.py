@@ -6,8 +6,13 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from mailmend.admin.delivery.http.described import Described
-from mailmend.admin.delivery.http.shared import Instant, ServerDesk, StrictBody, responses
+from mailmend.admin.delivery.http.shared import (
+    Described,
+    Instant,
+    ServerDesk,
+    StrictBody,
+    responses,
+)
 from mailmend.admin.delivery.policies_in_force import policies_json
 from mailmend.admin.frame.http.callers import Operator, Reader, log_change
 from mailmend.admin.frame.http.errors import error
