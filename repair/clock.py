@@ -83,7 +83,9 @@ class Timing:
     @property
     def margin_micros(self) -> int:
         """The margin in microseconds; 0 without writers."""
-        return 0 if self.no_writers else round(self.margin_seconds * MICROS)
+        if self.no_writers:
+            return 0
+        return round(self.margin_seconds * MICROS)
 
     @property
     def skew_allowed_micros(self) -> int:
@@ -93,7 +95,9 @@ class Timing:
     @property
     def look_gap_seconds(self) -> float:
         """The time between two looks at a counter, in seconds: it must be more than A (docs/design.md)."""
-        return 0.0 if self.no_writers else self.stamp_age_seconds + 1.0
+        if self.no_writers:
+            return 0.0
+        return self.stamp_age_seconds + 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,8 +205,11 @@ def passes(error: BaseException | None, kinds: ErrorKinds = (CannotReach,)) -> b
 
 
 def _logged(state: RetryCallState) -> None:
-    failed = state.outcome.exception() if state.outcome and state.outcome.failed else None
-    what = failed.what if isinstance(failed, MailmendError) else None
+    what = None
+    if state.outcome and state.outcome.failed:
+        failed = state.outcome.exception()
+        if isinstance(failed, MailmendError):
+            what = failed.what
     _LOG.info(
         "tried again", extra={"tries": state.attempt_number, "after_seconds": state.upcoming_sleep, "error": what}
     )

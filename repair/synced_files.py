@@ -66,7 +66,9 @@ def warn_if_open(path: Path, mode: int) -> None:
     """
     permissions = S_IMODE(mode)
     if permissions & _OF_OTHERS:
-        wanted = FOLDER_OF_OWNER if S_ISDIR(mode) else OWNER_ALONE
+        wanted = OWNER_ALONE
+        if S_ISDIR(mode):
+            wanted = FOLDER_OF_OWNER
         fields = {"path": str(path), "mode": f"{permissions:o}", "mend": f"chmod {wanted:o} {path}"}
         _LOG.warning("other users of this machine may read what should be private", extra=fields)
 

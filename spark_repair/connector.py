@@ -65,7 +65,9 @@ class Source:
     def _staged(self, area: StagingArea) -> StagedSource:
         contact = self._contact
         workers = tasks_at_once(self.session)
-        place = place_of(self.throttle, contact, self.keyspace, workers) if self.throttle else None
+        place = None
+        if self.throttle:
+            place = place_of(self.throttle, contact, self.keyspace, workers)
         return StagedSource(area, contact, self.keyspace, share(self.rows_per_second, workers), place)
 
     @property
@@ -83,7 +85,9 @@ def opened(reader: DataFrameReader, retries: Retries | None = None) -> DataFrame
     """The table; asks again where the connector does not know it, since it may be new."""
     retries = retries or Retries(SystemClock(), _SCHEMA_PACE)
     found = retries.rounds(lambda: _known(reader), _SCHEMA_LOOKS)
-    return reader.load() if found is None else found
+    if found is None:
+        return reader.load()
+    return found
 
 
 def _known(reader: DataFrameReader) -> DataFrame | None:

@@ -349,8 +349,9 @@ class _Suspicious:
 
     def suspects(self, counts: Mapping[str, Counter[Verdict]]) -> DataFrame:
         """One row for each suspect; the truth is asked for the ids of its rows only where some place is wrong."""
-        placed = _number(counts, (self.family.mirror, *self.family.filters))
-        return self._suspects(_truth_id(self.family) if placed else None)
+        if not _number(counts, (self.family.mirror, *self.family.filters)):
+            return self._suspects(None)
+        return self._suspects(_truth_id(self.family))
 
     def numbers_behind(self, source: Source) -> dict[MailboxId, Numbers]:
         """The mailboxes whose generators look behind; the rows are held by now, so the generators are read after them.
@@ -382,8 +383,9 @@ def _by_place(family: Family) -> dict[tuple[str, ...], list[Mirror | Filter]]:
 def _truth_id(family: Family) -> str | None:
     """The truth's partition key column where that is one UUID, else None."""
     partition = family.truth.partition
-    single = len(partition) == 1 and partition[0].type in ("uuid", "timeuuid")
-    return partition[0].name if single else None
+    if len(partition) != 1 or partition[0].type not in ("uuid", "timeuuid"):
+        return None
+    return partition[0].name
 
 
 _MAILBOX = "mailboxid"

@@ -113,7 +113,9 @@ def _home() -> Path:
 
 def log_place() -> str:
     """A text that says where Spark's own log is."""
-    return "the output of spark-submit" if "PYSPARK_GATEWAY_PORT" in os.environ else str(SparkSettings().log)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return "the output of spark-submit"
+    return str(SparkSettings().log)
 
 
 def connector_coordinates(pyspark_version: str) -> str:
@@ -165,9 +167,12 @@ def open_session(settings: SparkSettings) -> SparkSession:
         WrongUse: the running session lacks the connector.
     """
     forget_ended_session()
-    running = SparkSession.getActiveSession()
+    session = SparkSession.getActiveSession()
     with own_interrupts():
-        session = running or (_submitted(settings) if "PYSPARK_GATEWAY_PORT" in os.environ else _launched(settings))
+        if session is None and "PYSPARK_GATEWAY_PORT" in os.environ:
+            session = _submitted(settings)
+        elif session is None:
+            session = _launched(settings)
     for name, value in _SQL.items():
         session.conf.set(name, value)
     _check_connector(session)

@@ -60,12 +60,16 @@ def paced(rows: DataFrame, rows_per_second: int | None, throttle: Throttle | Non
 
 def grain_of(declared: int | None, tasks: int) -> int:
     """The number of rows between two pauses of a task, for a pace that may change."""
-    return _GRAIN_MAX if declared is None else max(1, min(_GRAIN_MAX, _PAUSE_SECONDS_MAX * declared // tasks))
+    if declared is None:
+        return _GRAIN_MAX
+    return max(1, min(_GRAIN_MAX, _PAUSE_SECONDS_MAX * declared // tasks))
 
 
 def nanos_of(rows_per_second: float | None, tasks: int, grain: int) -> int:
     """The length of each pause of a task, in nanoseconds, for a pause after every `grain` rows."""
-    return 0 if rows_per_second is None else ceil(grain * tasks * 1_000_000_000 / rows_per_second)
+    if rows_per_second is None:
+        return 0
+    return ceil(grain * tasks * 1_000_000_000 / rows_per_second)
 
 
 @contextmanager

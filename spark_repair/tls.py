@@ -63,7 +63,9 @@ def tls_options(session: SparkSession, contact: Contact) -> dict[str, str]:
         BadSettings: a file cannot be read, or is not what it should be.
         WrongUse: executors on other hosts have stores of other files already.
     """
-    return _options(session, contact.tls_ca, contact.tls_cert, contact.tls_key) if contact.tls else {}
+    if not contact.tls:
+        return {}
+    return _options(session, contact.tls_ca, contact.tls_cert, contact.tls_key)
 
 
 @cache
@@ -86,7 +88,9 @@ def _options(session: SparkSession, authority: str | None, certificate: str | No
 
 def contact_of_executors(session: SparkSession, contact: Contact) -> Contact:
     """The contact for the executors' Python; on other hosts, which do not have the files, with their contents."""
-    return contact if runs_here(str(session.sparkContext.master)) else with_tls_texts(contact)
+    if runs_here(str(session.sparkContext.master)):
+        return contact
+    return with_tls_texts(contact)
 
 
 def remove_stores(session: SparkSession) -> None:

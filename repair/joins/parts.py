@@ -95,7 +95,9 @@ class PlaceRows:
 
 
 def place_record(truth: TruthRecord, *, has_content: bool) -> Record:
-    bits = truth.bits | STANDS if has_content else truth.bits
+    bits = truth.bits
+    if has_content:
+        bits |= STANDS
     return (truth.place, int(Tag.TRUTH), truth.truth, truth.fingerprint, bits)
 
 
@@ -246,12 +248,19 @@ class GroupSums:
         sure = bits & WHOLE and bits & STANDS
         for number, (group, key) in enumerate(zip(self._groups, keys, strict=True)):
             for name, when in group.counters:
-                counted = rows if when is None or bits & self._bits[when] else 0
-                self._add((number, key), name, (counted, 0) if sure else (0, counted))
+                counted = 0
+                if when is None or bits & self._bits[when]:
+                    counted = rows
+                demand = (0, counted)
+                if sure:
+                    demand = (counted, 0)
+                self._add((number, key), name, demand)
 
     def _add(self, key: Packed, name: str, demand: Any) -> None:
         before = self._demands.get((key, name))
-        self._demands[key, name] = demand if before is None else self._groups[key[0]].together(before, demand)
+        if before is not None:
+            demand = self._groups[key[0]].together(before, demand)
+        self._demands[key, name] = demand
 
 
 def group_suspects(forms: Forms, records: Iterable[Record]) -> Iterator[Suspect]:

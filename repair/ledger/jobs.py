@@ -116,13 +116,19 @@ class JobRuns:
         put = PutIfAbsent(JOB_TURN, row | {"claim": claim, "owner": noted(self.owner), "begunat": begun_at})
         try:
             answer = self.tables.attempt(put)
-            standing = None if answer.applied else answer.current
+            if answer.applied:
+                return None
+            standing = answer.current
         except DoubtfulWrite:
             seen = self.tables.read(Read(JOB_TURN, (self.keyspace, job, due_at), Level.SERIAL))
             if not seen:
                 raise
-            standing = None if seen[0].row["claim"] == claim else seen[0].row
-        return BegunTurn(due_at, standing["begunat"], standing["owner"]) if standing else None
+            standing = seen[0].row
+            if standing["claim"] == claim:
+                return None
+        if not standing:
+            return None
+        return BegunTurn(due_at, standing["begunat"], standing["owner"])
 
     def last_begun(self, job: str) -> datetime | None:
         """The planned time of the newest run that a scheduler began; without one the start of the newest run."""
@@ -182,8 +188,10 @@ class JobRuns:
 
     def pause_of(self, job: str) -> JobPause | None:
         seen: Sequence[Any] = self.tables.read(Read(JOB_PAUSE, (self.keyspace, job)))
-        row = seen[0].row if seen else None
-        return JobPause(job, row["pausedat"], row["owner"], row.get("reason") or "") if row else None
+        if not seen or not seen[0].row:
+            return None
+        row = seen[0].row
+        return JobPause(job, row["pausedat"], row["owner"], row.get("reason") or "")
 
     def _keep(self, run: JobRun) -> None:
         cells = {
@@ -203,7 +211,9 @@ def state_after(exit_code: int) -> RunState:
     """The state of a run by its command's exit code; drift that was found or left is no failure."""
     if exit_code == INTERRUPTED:
         return RunState.INTERRUPTED
-    return RunState.DONE if exit_code in (ExitCode.FINE, ExitCode.DRIFT) else RunState.FAILED
+    if exit_code in (ExitCode.FINE, ExitCode.DRIFT):
+        return RunState.DONE
+    return RunState.FAILED
 
 
 def _run_of(row: Row) -> JobRun:

@@ -138,8 +138,10 @@ class Leases:
         standing = self.holder(lease.name)
         if standing is None or standing.token != lease.token:
             raise _lost(lease, standing)
-        arrived = standing.expires_at == renewed.expires_at
-        return replace(standing, lives_until=renewed.lives_until if arrived else lease.lives_until)
+        lives_until = lease.lives_until
+        if standing.expires_at == renewed.expires_at:  # the write has arrived
+            lives_until = renewed.lives_until
+        return replace(standing, lives_until=lives_until)
 
     def release(self, lease: Lease) -> None:
         """Release the lease; where it is no longer ours or the cluster does not answer, its row expires."""
@@ -249,7 +251,9 @@ def _held(name: str, row: Row | None) -> LeaseHeld:
 
 
 def _lost(lease: Lease, standing: Lease | None) -> LeaseLost:
-    owner = "nobody" if standing is None else standing.owner
+    owner = "nobody"
+    if standing is not None:
+        owner = standing.owner
     return LeaseLost(f"the lease {lease.name!r} is held by {owner} now", mend=_MEND_LOST)
 
 

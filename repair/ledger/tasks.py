@@ -112,15 +112,17 @@ class AdminTasks:
         Raises:
             UnknownTask: the ledger keeps no task of that id (any more).
         """
-        seen = self.tables.read(Read(ADMIN_TASK, (self.keyspace, task))) if task.version == 1 else ()
-        found = _task_of(seen[0].row) if seen else None
-        if found is None:
-            raise UnknownTask(f"{task} can not be found")
-        return found
+        if task.version == 1:
+            for seen in self.tables.read(Read(ADMIN_TASK, (self.keyspace, task))):
+                if found := _task_of(seen.row):
+                    return found
+        raise UnknownTask(f"{task} can not be found")
 
     def listed(self, *, whole: bool = True) -> list[AdminTask]:
         """The newest tasks, the newest first; their `information` is read only with `whole`."""
-        columns = ADMIN_TASK.names if whole else tuple(name for name in ADMIN_TASK.names if name != "information")
+        columns = ADMIN_TASK.names
+        if not whole:
+            columns = tuple(name for name in columns if name != "information")
         scan = Scan(ADMIN_TASK, columns, Level.QUORUM, under=(self.keyspace,), limit=LISTED_MAX)
         return [task for row in self.tables.scan(scan) if (task := _task_of(row))]
 

@@ -156,7 +156,9 @@ class Numbers:
 
     def with_(self, other: "Numbers | None") -> "Numbers":
         """The higher ones of both."""
-        return Numbers(max(self.uid, other.uid), max(self.modseq, other.modseq)) if other else self
+        if other is None:
+            return self
+        return Numbers(max(self.uid, other.uid), max(self.modseq, other.modseq))
 
     def of(self, generator: Table) -> int:
         """The number that this generator gave."""

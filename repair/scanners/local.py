@@ -167,7 +167,11 @@ class _FamilyScan:
         scan = Scan(table, columns, self.settings.level)
         staging = self.engine.staging
         mail = self.engine.mail
-        for row in staging.scan(mail, scan, self.progress) if staging else mail.scan(scan):
+        if staging:
+            scanned = staging.scan(mail, scan, self.progress)
+        else:
+            scanned = mail.scan(scan)
+        for row in scanned:
             keep(row)
             rows += 1
             if rows % _REPORTED_ROWS == 0:

@@ -153,7 +153,9 @@ class StagingArea:
     def stands(self, scan: Scan, at: int) -> list[pa.RecordBatch] | None:
         """The rows of segment `at`; None where it is not staged."""
         content = self.store.read(_name(scan.table, at))
-        return None if content is None else batches_in(content, columns_of(scan), self._about(scan, at))
+        if content is None:
+            return None
+        return batches_in(content, columns_of(scan), self._about(scan, at))
 
     def refuse_another(self) -> None:
         """Refuse to go on where this host sees another area, or none, in the store; raises `StagingRefused`."""
@@ -265,8 +267,10 @@ def _known(store: StagingStore, said: bytes, scope: StagedScope) -> dict[str, An
 
 def _refuse_full(area: StagingArea, needed: int | None) -> None:
     free = area.store.free_bytes()
-    left = None if needed is None else needed * (area.number - area.kept) // max(1, area.number)
-    if free is not None and left is not None and left > free:
+    if free is None or needed is None:
+        return
+    left = needed * (area.number - area.kept) // max(1, area.number)
+    if left > free:
         raise StagingRefused(
             f"staging takes about {bytes_text(left)}, and {area.store.place} has {bytes_text(free)} left",
             mend="Name a place with more room. An area is cleared at the end of its run.",
@@ -275,7 +279,10 @@ def _refuse_full(area: StagingArea, needed: int | None) -> None:
 
 def segments_for(size: TableSize | None) -> int:
     """The number of segments in which a table of this size is read."""
-    partitions, held = (size.partitions or 0, size.bytes or size.disk_bytes or 0) if size else (0, 0)
+    if size is None:
+        return SEGMENTS_UNKNOWN
+    partitions = size.partitions or 0
+    held = size.bytes or size.disk_bytes or 0
     if not (partitions or held):
         return SEGMENTS_UNKNOWN
     return max(1, min(SEGMENTS_MAX, max(-(-partitions // SEGMENT_PARTITIONS), -(-held // SEGMENT_BYTES))))

@@ -83,9 +83,11 @@ class StagingBucket:
         except FileNotFoundError:
             raise
         except OSError as error:
-            code = _CODE.search(str(error))
+            answer = "no answer"
+            if code := _CODE.search(str(error)):
+                answer = code[1]
             raise StateUnwritable(
-                f"the staging area {self.place} at {self.endpoint} cannot be used: {code[1] if code else 'no answer'}",
+                f"the staging area {self.place} at {self.endpoint} cannot be used: {answer}",
                 mend="Staged data is kept. See that the bucket is there, and which keys are "
                 "found: `aws sts get-caller-identity`; they have to get, put, list and "
                 "delete. Then the same command goes on.",

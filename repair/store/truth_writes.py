@@ -250,7 +250,7 @@ class PlainTruth:
 
     def read(self, place: MessageKey) -> Seen | None:
         rows = self.retries.call(lambda: self.tables.read(Read(self.table, place.key, times=True)))
-        return rows[0] if rows else None
+        return next(iter(rows), None)
 
     def insert(self, row: Row, *, fresh: bool = False) -> Committed:  # noqa: ARG002 - one face with the other truth
         now = self.clock.micros()
