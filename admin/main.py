@@ -141,7 +141,9 @@ click.version_option(version("mailmend"), prog_name="mailmend")(mailmend)
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments (the process's own when None) and return its exit code."""
-    given = sys.argv[1:] if arguments is None else arguments
+    given = arguments
+    if given is None:
+        given = sys.argv[1:]
     return ending_of(lambda: mailmend.main(args=_checked(given), prog_name="mailmend", standalone_mode=False))
 
 

@@ -78,7 +78,9 @@ def commands_of(command: click.Command, context: click.Context) -> Iterator[List
 
 def page_text() -> str:
     commands = list(commands_of(mailmend, _context(mailmend, "mailmend", None)))
-    declared = Counter(option for command in commands for option in command.options())
+    declared = Counter[ListedOption]()
+    for command in commands:
+        declared.update(command.options())
     shared = {option: number for option, number in declared.items() if number >= SHARED_BY_MIN}
     parts = (
         _HEAD,
@@ -96,34 +98,46 @@ def _context(command: click.Command, name: str, parent: click.Context | None) ->
 
 
 def _option(option: click.Option, context: click.Context) -> ListedOption:
+    names = ""
     record = option.get_help_record(context)
+    if record:
+        names = record[0]
     extra = option.get_help_extra(context)
     variable = option.envvar or f"{context.auto_envvar_prefix}_{str(option.name).upper()}"
-    limits = "; ".join(text for text in (extra.get("range"), extra.get("required")) if text)
-    text = " ".join((option.help or "").split()) + (f" [{limits}]" if limits else "")
-    return ListedOption(record[0] if record else "", text, extra.get("default", ""), str(variable))
+    text = " ".join((option.help or "").split())
+    limits = "; ".join(filter(None, (extra.get("range"), extra.get("required"))))
+    if limits:
+        text += f" [{limits}]"
+    return ListedOption(names, text, extra.get("default", ""), str(variable))
 
 
 def _section(command: ListedCommand, shared: Mapping[ListedOption, int]) -> str:
     pieces = " ".join((command.path, *command.command.collect_usage_pieces(command.context)))
-    options = command.options()
-    below = command.command.list_commands(command.context) if isinstance(command.command, click.Group) else []
-    named = ", ".join(f"`{option.names.split()[0].rstrip(',')}`" for option in options if option in shared)
-    return "\n".join(
-        (
-            f"## {command.path}\n\n```\n{pieces}\n```\n",
-            *_paragraphs(command.command.help),
-            "".join(f"- [`{command.path} {name}`](#{f'{command.path} {name}'.replace(' ', '-')})\n" for name in below),
-            _table(option for option in options if option not in shared),
-            f"[Shared options](#shared-options): {named}.\n" if named else "",
-            *_paragraphs(command.command.epilog),
-        )
-    )
+    links = ""
+    if isinstance(command.command, click.Group):
+        for name in command.command.list_commands(command.context):
+            path = f"{command.path} {name}"
+            links += f"- [`{path}`](#{path.replace(' ', '-')})\n"
+    own = []
+    named = []
+    for option in command.options():
+        if option in shared:
+            first_name = option.names.split()[0].rstrip(",")
+            named.append(f"`{first_name}`")
+        else:
+            own.append(option)
+    blocks = [f"## {command.path}\n\n```\n{pieces}\n```\n", *_paragraphs(command.command.help), links, _table(own)]
+    if named:
+        blocks.append(f"[Shared options](#shared-options): {', '.join(named)}.\n")
+    blocks += _paragraphs(command.command.epilog)
+    return "\n".join(blocks)
 
 
 def _table(options: Iterable[ListedOption]) -> str:
     rows = "\n".join(option.row for option in options)
-    return f"| option | meaning | default | environment |\n|---|---|---|---|\n{rows}\n" if rows else ""
+    if not rows:
+        return ""
+    return f"| option | meaning | default | environment |\n|---|---|---|---|\n{rows}\n"
 
 
 def _paragraphs(text: str | None) -> Iterator[str]:
@@ -132,9 +146,10 @@ def _paragraphs(text: str | None) -> Iterator[str]:
         first, _, rest = paragraph.partition("\n")
         if first == "\b":
             title, _, block = rest.partition("\n")
-            yield (
-                f"{title}\n\n```\n{cleandoc(block)}\n```\n" if block and title.endswith(":") else f"```\n{rest}\n```\n"
-            )
+            if block and title.endswith(":"):
+                yield f"{title}\n\n```\n{cleandoc(block)}\n```\n"
+            else:
+                yield f"```\n{rest}\n```\n"
         elif paragraph:
             yield _plain(paragraph) + "\n"
 
@@ -151,16 +166,24 @@ def _meaning(kind: type[MailmendError]) -> str:
 
 
 def _page(kind: type[MailmendError]) -> str:
-    return f"[{kind.page}](../runbooks/{kind.page}.md)" if kind.page else ""
+    if not kind.page:
+        return ""
+    return f"[{kind.page}](../runbooks/{kind.page}.md)"
 
 
 def _kinds_of(kind: type[MailmendError]) -> set[type[MailmendError]]:
-    below = {descendant for child in kind.__subclasses__() for descendant in _kinds_of(child)}
-    return below | ({kind} if kind.__module__ == MailmendError.__module__ else set())
+    kinds: set[type[MailmendError]] = set()
+    if kind.__module__ == MailmendError.__module__:
+        kinds.add(kind)
+    for child in kind.__subclasses__():
+        kinds |= _kinds_of(child)
+    return kinds
 
 
 def _code(text: str) -> str:
-    return "`" + text.replace("|", "\\|") + "`" if text else ""
+    if not text:
+        return ""
+    return "`" + text.replace("|", "\\|") + "`"
 
 
 def _plain(text: str) -> str:

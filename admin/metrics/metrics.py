@@ -93,8 +93,12 @@ def job_samples(keyspace: str, job: Job, last: Sequence[JobRun], *, paused: bool
     yield MetricSample(JOB_RUNNING, labels, bool(last) and last[0].state is RunState.RUNNING)
     if last:
         yield MetricSample(JOB_LAST_RUN, labels, last[0].started_at.timestamp())
-        success = (run.ended_at.timestamp() for run in ended if run.state is RunState.DONE and run.ended_at)
-        yield MetricSample(JOB_LAST_SUCCESS, labels, next(success, 0))
+        success: float = 0
+        for run in ended:
+            if run.state is RunState.DONE and run.ended_at:
+                success = run.ended_at.timestamp()
+                break
+        yield MetricSample(JOB_LAST_SUCCESS, labels, success)
     for run in ended[:1]:
         assert run.ended_at is not None
         yield MetricSample(JOB_DURATION, labels, (run.ended_at - run.started_at).total_seconds())
@@ -188,7 +192,9 @@ class ExposedMetrics:
 
     @property
     def exit(self) -> ExitCode:
-        return ExitCode.CANNOT_REACH if self.unread else ExitCode.FINE
+        if self.unread:
+            return ExitCode.CANNOT_REACH
+        return ExitCode.FINE
 
 
 def show_metrics(connection: ConnectionSettings, jobs: Sequence[Job], output: Path | None = None) -> ExposedMetrics:
@@ -275,14 +281,16 @@ def measured(opened: OpenCluster, jobs: Sequence[Job]) -> tuple[Sequence[MetricS
 def _together(keyspace: str, jobs: Sequence[Job], found: Sequence[MetricSample], unread: str) -> Sequence[MetricSample]:
     """What was read, what the declarations tell, and what the jobs' runs have written on this machine."""
     now = instant_of(this_clock().micros())
-    runs = newest_of_each_run([[sample for sample in found if sample.metric in RUNS], *map(_samples_of_file, jobs)])
-    return [
-        *(sample for job in jobs for sample in schedule_samples(keyspace, job, now)),
-        *(sample for sample in found if sample.metric not in RUNS),
-        *runs,
-        MetricSample(LEDGER_UP, (keyspace,), not unread),
-        *([] if unread else [MetricSample(LEDGER_READ, (keyspace,), now.timestamp())]),
-    ]
+    of_runs = [sample for sample in found if sample.metric in RUNS]
+    samples: list[MetricSample] = []
+    for job in jobs:
+        samples += schedule_samples(keyspace, job, now)
+    samples += [sample for sample in found if sample.metric not in RUNS]
+    samples += newest_of_each_run([of_runs, *map(_samples_of_file, jobs)])
+    samples.append(MetricSample(LEDGER_UP, (keyspace,), not unread))
+    if not unread:
+        samples.append(MetricSample(LEDGER_READ, (keyspace,), now.timestamp()))
+    return samples
 
 
 def _of_jobs(opened: OpenCluster, jobs: Sequence[Job]) -> Iterator[MetricSample]:
@@ -329,9 +337,8 @@ def _of_queues(opened: OpenCluster, _: Sequence[Job]) -> Sequence[MetricSample]:
         for name in (await connections.names(everything=True))[:QUEUES_MAX]:
             async with connections.open(name, dry_run=True) as queue:
                 found += start_samples(await queue.figures(FigureScope.STARTS))
-        about = None if connections.own.marks_expire else connections.marks_about
-        if about is not None:
-            found.append(MetricSample(MARKS, (opened.connection.keyspace,), about))
+        if not connections.own.marks_expire and connections.marks_about is not None:
+            found.append(MetricSample(MARKS, (opened.connection.keyspace,), connections.marks_about))
         return found
 
     with suppress(AccessDenied):
@@ -340,8 +347,13 @@ def _of_queues(opened: OpenCluster, _: Sequence[Job]) -> Sequence[MetricSample]:
 
 
 def exposed_document(result: ExposedMetrics) -> Document:
-    remarks = [f"Not all could be read: {result.unread}."] if result.unread else ()
-    return Document(None, () if result.output else (Verbatim(result.text),), result.exit, remarks)
+    body = []
+    if not result.output:
+        body.append(Verbatim(result.text))
+    remarks = []
+    if result.unread:
+        remarks.append(f"Not all could be read: {result.unread}.")
+    return Document(None, body, result.exit, remarks)
 
 
 def shipped_document(result: ShippedFile) -> Document:

@@ -57,15 +57,18 @@ def result_samples(name: RunName, json: Mapping[str, Any]) -> Iterator[MetricSam
     """What a result says, by the names of `--json`; the ledger keeps the same ones."""
     for metric, by in ((RUN_FIXED, "fixed"), (RUN_LEFT, "left"), (RUN_ROWS_READ, "scanned"), (RUN_STAGE, "seconds")):
         found = json.get(by)
-        for label, value in found.items() if isinstance(found, Mapping) else ():
-            yield MetricSample(metric, (*name, label), value)
+        if isinstance(found, Mapping):
+            for label, value in found.items():
+                yield MetricSample(metric, (*name, label), value)
     for projection, verdicts in _by_projection(json.get("findings") or {}):
         for verdict, number in verdicts.items():
             yield MetricSample(RUN_FINDINGS, (*name, projection, verdict), number)
     for metric, field_name in ((RUN_MOVED, "moved"), (RUN_FAILED, "failed")):
         value = json.get(field_name)
+        if isinstance(value, list):
+            value = len(value)
         if value is not None:
-            yield MetricSample(metric, name, len(value) if isinstance(value, list) else value)
+            yield MetricSample(metric, name, value)
     yield from _pace_samples(name, json)
     for queue in json.get("queues") or ():
         yield MetricSample(RUN_QUEUE_MARKS, (*name, queue["queue"]), queue["marks"])
@@ -143,10 +146,12 @@ class RunTextfile:
             if self.file.is_file():
                 text = self.file.read_text(encoding="utf-8")
                 found = [sample for sample in samples_in(text, RUNS) if sample.labels[:3] == self.name]
-                kept = (
-                    loads(line.removeprefix(_FIRST_SEEN)) for line in text.splitlines() if line.startswith(_FIRST_SEEN)
-                )
-                return found, next((seen for *name, seen in kept if tuple(name) == self.name), {})
+                for line in text.splitlines():
+                    if line.startswith(_FIRST_SEEN):
+                        *name, seen = loads(line.removeprefix(_FIRST_SEEN))
+                        if tuple(name) == self.name:
+                            return found, seen
+                return found, {}
         return [], {}
 
 
