@@ -5,7 +5,7 @@ calls; `local_cluster(folder)` is Cassandra alone.
 """
 
 from mailmend.admin.local.cassandra_node import LOCAL_DC, ClusterRequest
-from mailmend.admin.local.server_kind import ServerState
+from mailmend.admin.local.server import ServerState
 from mailmend.admin.local.servers import (
     ClusterState,
     ClusterStatus,

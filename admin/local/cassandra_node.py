@@ -20,7 +20,7 @@ from mailmend.admin.local import probes
 from mailmend.admin.local.folders import NodeFolder
 from mailmend.admin.local.jars import JarProgram, JarStore
 from mailmend.admin.local.java import Java, find_java
-from mailmend.admin.local.server_kind import Launch, Machine, Site
+from mailmend.admin.local.server import Launch, Machine, Site
 from mailmend.model.errors import WrongUse
 
 NODES_MAX: Final = 3

@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 from mailmend.admin.frame.environments import environment_of_others
 from mailmend.admin.local.folders import locked
 from mailmend.admin.local.java import SPARK, Java, JavaProgram, find_java
-from mailmend.admin.local.server_kind import Machine
+from mailmend.admin.local.server import Machine
 from mailmend.model.errors import LocalServerError
 from mailmend.model.ports import Progress, Silent
 

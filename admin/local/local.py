@@ -23,7 +23,7 @@ from mailmend.admin.local import (
     local_servers,
 )
 from mailmend.admin.local.cassandra_node import HEAP_MIB_DEFAULT, NATIVE_PORT_DEFAULT, NODES_MAX, RELEASES, heap_mib
-from mailmend.admin.local.server_kind import ServerStatus
+from mailmend.admin.local.server import ServerStatus
 from mailmend.admin.local.servers import known_names, parse_names
 from mailmend.model.errors import ExitCode
 

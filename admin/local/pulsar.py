@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 from mailmend.admin.local.jars import JarProgram, JarStore
 from mailmend.admin.local.java import Java, find_java
 from mailmend.admin.local.probes import http_answer
-from mailmend.admin.local.server_kind import HOST, Launch, Machine, Site
+from mailmend.admin.local.server import HOST, Launch, Machine, Site
 
 PULSAR: Final = JarProgram("Pulsar", "4.2.4", (17, 21), "org.apache.pulsar", "pulsar-broker", listed=True)
 HEAP_MIB: Final = 512

@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 from mailmend.admin.local.jars import JarProgram, JarStore
 from mailmend.admin.local.java import find_java
 from mailmend.admin.local.probes import http_answer
-from mailmend.admin.local.server_kind import HOST, Launch, Machine, Site
+from mailmend.admin.local.server import HOST, Launch, Machine, Site
 from mailmend.model.errors import LocalServerError
 
 S3PROXY: Final = JarProgram("S3Proxy", "4.1.0", (17, 21), "org.gaul", "s3proxy", "jar-with-dependencies")

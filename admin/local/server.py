@@ -1,23 +1,152 @@
-"""One server on this machine: up, down, killed, wiped, cleaned; whatever kind it is.
+"""One server on this machine, whatever kind it is: what the kind tells, and up, down, killed, wiped, cleaned.
 
 Every change happens under a lock and is written down at once, so that a killed command leaves a state that the next one
 understands. Only processes that were started here are ever touched. Reading the status takes no lock.
 """
 
+import json
+import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from mailmend.admin.frame.environments import environment_of_others
 from mailmend.admin.local import ports
-from mailmend.admin.local.folders import locked, write_json
-from mailmend.admin.local.processes import RECORD, ServerRecord, StartedProcess, launch, read_record
-from mailmend.admin.local.server_kind import Machine, ServerKind, ServerState, ServerStatus, Site
+from mailmend.admin.local.folders import cache_home, home_of, locked, write_json
+from mailmend.admin.local.processes import RECORD, ServerRecord, StartedProcess, launch, read_record, this_process
 from mailmend.model.errors import LocalServerError, UnsafeRequest, WrongUse
+from mailmend.model.ports import Clock, Progress, Silent
+from mailmend.repair.clock import SystemClock
+
+HOST: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a server may use of this machine to get its parts.
+
+    Attributes:
+        environment: where programs and proxies are looked up.
+        cache: the user's cache folder of mailmend: what is fetched once belongs in a folder of it.
+    """
+
+    environment: Mapping[str, str] = field(repr=False)
+    cache: Path
+    progress: Progress = field(default_factory=Silent)
+    clock: Clock = field(default_factory=SystemClock)
+
+    @classmethod
+    def of_this_user(
+        cls, environment: Mapping[str, str] | None = None, *, progress: Progress | None = None
+    ) -> "Machine":
+        """The user's environment; this process's environment when None."""
+        if environment is None:
+            environment = os.environ
+        return cls(environment, cache_home(environment, home_of(environment)), progress or Silent())
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One server's folder, which `clean` removes, and its ports, which stay between starts."""
+
+    folder: Path
+    ports: Mapping[str, int]
+
+    def console(self, name: str) -> Path:
+        """The file with the output of that process."""
+        return self.folder / f"{name}.console.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One process of a server, which has to stay the process that is started: a script must `exec`.
+
+    Attributes:
+        name: such as `server`; unique in its server. Its output goes to `Site.console(name)`.
+        command: the words; nothing secret, because every user may read them.
+        mark: text in the command line of this process, from its start, and of no other process.
+        environment: the whole environment of the process.
+    """
+
+    name: str
+    command: Sequence[str]
+    mark: str
+    environment: Mapping[str, str] = field(repr=False)
+
+
+class ServerKind(Protocol):
+    """One kind of server."""
+
+    @property
+    def name(self) -> str:
+        """What a person types after `--with`, and the name of its folder."""
+
+    @property
+    def title(self) -> str:
+        """Its name and version in messages."""
+
+    @property
+    def host(self) -> str:
+        """The loopback address on which it listens."""
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The ports that it needs, by name: each with its usual number, taken at the first start if it is free."""
+
+    def fetch(self, machine: Machine) -> Path:
+        """Make sure that its parts are on this machine; the folder or file that `launches` needs.
+
+        Fetched once under a lock, moved into place as a whole, used offline afterwards.
+
+        Raises:
+            LocalServerError: they cannot be fetched; the message says what to do.
+        """
+
+    def write_files(self, parts: Path, site: Site) -> None:
+        """Write its configuration into the site's folder, which exists; called before every start."""
+
+    def launches(self, parts: Path, site: Site, environment: Mapping[str, str]) -> tuple[Launch, ...]:
+        """Its processes in the order of their start; they are ended in reverse. Pure."""
+
+    def is_ready(self, site: Site) -> bool:
+        """Whether it serves after a start; quick, and False rather than an error."""
+
+    def answers(self, site: Site) -> bool:
+        """Whether it answers in its own protocol; quick, and False rather than an error."""
+
+    def contacts(self, site: Site) -> Mapping[str, str]:
+        """How it is reached, by name, for people and scripts: `{"amqp": "amqp://127.0.0.1:5672"}`; nothing secret."""
+
+    def log(self, site: Site) -> Path:
+        """Where to read why it did not start."""
+
+
+class ServerState(Enum):
+    """The state of one server."""
+
+    UP = "up"  # it answers
+    SILENT = "silent"  # its processes run and it does not answer: it is starting, or stuck
+    DEAD = "dead"  # it was started and a process is gone: killed, or it fell over
+    STOPPED = "stopped"  # it was stopped, or never started
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """The state of one server now."""
+
+    name: str
+    title: str
+    state: ServerState
+    pids: tuple[int, ...]
+    contacts: Mapping[str, str]
+    log: Path
+
 
 READY_SECONDS_MAX: Final = 120.0
 END_SECONDS_MAX: Final = 60.0
@@ -288,3 +417,42 @@ def _logged_by_cassandra(lines: list[str]) -> str | None:
             message = lines[number].partition(" - ")[2] or lines[number]
             return " ".join([message.strip(), *filter(_EXCEPTION.match, lines[number + 1 : number + 2])])
     return None
+
+
+_OWNER: Final = "owner.json"
+
+
+@contextmanager
+def throwaway_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """A folder of mode 700, removed after the block; first removes what killed processes left under that prefix."""
+    parent = parent or Path(tempfile.gettempdir())
+    sweep_folders(prefix, parent)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    folder.joinpath(_OWNER).write_text(json.dumps(asdict(this_process())), encoding="utf-8")
+    try:
+        yield folder
+    finally:
+        _remove(folder)
+
+
+def sweep_folders(prefix: str, parent: Path) -> None:
+    """End and remove the servers whose owners have ended."""
+    for folder in parent.glob(f"{prefix}*"):
+        if _is_abandoned(folder):
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    for record in folder.rglob(RECORD):
+        for _, process in read_record(record).last_first:
+            process.kill()
+            process.wait_end(SystemClock(), KILL_SECONDS_MAX)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_abandoned(folder: Path) -> bool:
+    try:
+        owner = StartedProcess(**json.loads(folder.joinpath(_OWNER).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return False  # being made just now, or not ours
+    return not owner.runs

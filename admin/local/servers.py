@@ -27,8 +27,7 @@ from mailmend.admin.local.ports import free_port
 from mailmend.admin.local.pulsar import Pulsar
 from mailmend.admin.local.rabbitmq import RabbitMq
 from mailmend.admin.local.s3proxy import ObjectStore
-from mailmend.admin.local.server import LocalServer, started_together
-from mailmend.admin.local.server_kind import Machine, ServerKind, ServerState, ServerStatus
+from mailmend.admin.local.server import LocalServer, Machine, ServerKind, ServerState, ServerStatus, started_together
 from mailmend.model.errors import LocalServerError, WrongUse
 from mailmend.model.ports import Progress
 

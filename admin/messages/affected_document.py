@@ -8,8 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from mailmend.admin.frame.document import DIFFERS, Grid, GridCell, Heading, Part, Styled
-from mailmend.admin.frame.examples import Affected, Example
-from mailmend.admin.frame.owners import Owner
+from mailmend.admin.frame.examples import Affected, Example, Owner
 from mailmend.admin.frame.values import counts_json, instant_text, plain, printable
 from mailmend.model.catalog.mail import MESSAGES, PATHS, PROJECTIONS
 from mailmend.model.instants import MICROS

@@ -350,7 +350,7 @@ def local_service(name: str) -> Mapping[str, str] | None:
 def local_blobs(contacts: Mapping[str, str]) -> BlobsSettings:
     """The bucket in a local S3 server; the first blob creates it."""
     from mailmend.admin.local.s3proxy import keys_of  # noqa: PLC0415 - only where no server is named
-    from mailmend.admin.local.server_kind import Site  # noqa: PLC0415
+    from mailmend.admin.local.server import Site  # noqa: PLC0415
 
     keys = keys_of(Site(Path(contacts["keys"]).parent, {}))
     address = BlobsAddress(Store.S3, LOCAL_BUCKET, contacts["s3"], allow_http=True)

@@ -16,7 +16,7 @@ from mailmend.admin.frame.settings import LOOPBACK
 from mailmend.admin.local import ClusterRequest, local_cluster
 from mailmend.admin.local.cassandra_node import hosts_of
 from mailmend.admin.local.ports import free_port
-from mailmend.admin.local.throwaway import throwaway_folder
+from mailmend.admin.local.server import throwaway_folder
 from mailmend.admin.schema.sampling import SampledMessage
 from mailmend.admin.schema.trial_plan import (
     TABLES,

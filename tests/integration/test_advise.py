@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from mailmend.admin.local.ports import require_free
-from mailmend.admin.local.throwaway import sweep
+from mailmend.admin.local.server import sweep_folders
 from mailmend.admin.schema.measuring import Reading, message_traffic, queue_traffic
 from mailmend.admin.schema.sampling import draw_sample
 from mailmend.admin.schema.trial import PREFIX, Trial, given_node, started_node
@@ -239,7 +239,7 @@ class TestNode:
             folder.mkdir()
         (left / "owner.json").write_text('{"pid": 4194303, "started_at": 1.0, "mark": ""}')
 
-        sweep(PREFIX, tmp_path)
+        sweep_folders(PREFIX, tmp_path)
 
         assert not left.exists()
         assert making.exists()

@@ -25,7 +25,7 @@ from mailmend.admin.local import ClusterRequest, ClusterState, LocalCluster, Ser
 from mailmend.admin.local.cassandra_node import ClusterSettings
 from mailmend.admin.local.ports import free_port
 from mailmend.admin.local.processes import this_process
-from mailmend.admin.local.throwaway import sweep
+from mailmend.admin.local.server import sweep_folders
 from mailmend.admin.main import run
 from mailmend.model.errors import ExitCode, LocalServerError, UnsafeRequest, WrongUse
 from mailmend.repair.clock import SystemClock
@@ -322,6 +322,6 @@ def test_what_a_killed_test_run_left_is_swept(tmp_path: Path) -> None:
         folder.joinpath("owner.json").write_text(json.dumps(asdict(owner)))
     (tmp_path / "mailmend-test-new").mkdir()
     # When the next run sweeps
-    sweep(PREFIX, tmp_path)
+    sweep_folders(PREFIX, tmp_path)
     # Then only the first one is removed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mailmend-test-alive", "mailmend-test-new"]

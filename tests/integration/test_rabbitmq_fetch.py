@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.frame.progress import PlainLines
-from mailmend.admin.local import rabbitmq_parts
-from mailmend.admin.local.rabbitmq_parts import SUITE, find_or_fetch, installation_in
-from mailmend.admin.local.server_kind import Machine
+from mailmend.admin.local import rabbitmq
+from mailmend.admin.local.rabbitmq import SUITE, find_or_fetch, installation_in
+from mailmend.admin.local.server import Machine
 from mailmend.model.errors import LocalServerError
 from mailmend.repair.clock import SystemClock
 
@@ -71,14 +71,14 @@ class Played:
 def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
     keys = tmp_path / "keys.gpg"
     keys.touch()
-    monkeypatch.setattr(rabbitmq_parts, "KEYRING", keys)
+    monkeypatch.setattr(rabbitmq, "KEYRING", keys)
     scripts = {"apt-get": _APT_GET, "apt-cache": _APT_CACHE, "dpkg-deb": _DPKG_DEB, "patchelf": "#!/bin/sh\n"}
     for name, text in scripts.items():
         program = tmp_path / name
         program.write_text(text.replace("{folder}", str(tmp_path)).replace("{ssl}", "libssl3t64"), encoding="utf-8")
         program.chmod(0o755)
     said = io.StringIO()
-    environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", rabbitmq_parts.URI_VARIABLE: MIRROR}
+    environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", rabbitmq.URI_VARIABLE: MIRROR}
     return Played(tmp_path, Machine(environment, tmp_path / "cache", PlainLines(said, SystemClock())), said)
 
 
@@ -170,7 +170,7 @@ def test_a_debian_without_its_library_of_secrets_is_reported(played: Played) -> 
 
 
 def test_a_machine_without_debians_keys_reads_how_to_have_them(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rabbitmq_parts, "KEYRING", NOWHERE)
+    monkeypatch.setattr(rabbitmq, "KEYRING", NOWHERE)
     with pytest.raises(LocalServerError, match="cannot be verified") as caught:
         played.fetch()
     assert "debian-archive-keyring" in str(caught.value)

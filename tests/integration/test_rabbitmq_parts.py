@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.local.rabbitmq_parts import (
+from mailmend.admin.local.rabbitmq import (
     HOME_VARIABLE,
     KEYRING,
     RECIPE,
@@ -27,7 +27,7 @@ from mailmend.admin.local.rabbitmq_parts import (
     installation_in,
     patch,
 )
-from mailmend.admin.local.server_kind import Machine
+from mailmend.admin.local.server import Machine
 from mailmend.model.errors import ExitCode, LocalServerError
 from mailmend.repair.clock import SystemClock
 from tests.support.servers import unavailable
@@ -188,8 +188,8 @@ def test_a_killed_fetch_leaves_nothing_that_counts(tmp_path: Path) -> None:
 
 _FETCH = """
 import os, pathlib, sys
-from mailmend.admin.local.rabbitmq_parts import find_or_fetch
-from mailmend.admin.local.server_kind import Machine
+from mailmend.admin.local.rabbitmq import find_or_fetch
+from mailmend.admin.local.server import Machine
 find_or_fetch(Machine(os.environ, pathlib.Path(sys.argv[1])), pathlib.Path("/nowhere"))
 """
 

@@ -21,8 +21,7 @@ from mailmend.admin.local.cassandra_node import first_settings
 from mailmend.admin.local.folders import write_json
 from mailmend.admin.local.ports import free_port
 from mailmend.admin.local.processes import RECORD, ServerRecord, this_process
-from mailmend.admin.local.server import LocalServer
-from mailmend.admin.local.throwaway import sweep
+from mailmend.admin.local.server import LocalServer, sweep_folders
 from mailmend.model.errors import LocalServerError, UnsafeRequest, WrongUse
 from mailmend.repair.clock import SystemClock
 from tests.support.servers import PREFIX
@@ -318,7 +317,7 @@ def test_servers_of_a_killed_test_run_are_swept_away(tmp_path: Path) -> None:
             (tmp_path / f"mailmend-test-{name}" / "owner.json").write_text(words, encoding="utf-8")
         pids = {name: run.status().pids for name, run in runs.items()}
         # When the next one tidies up
-        sweep(PREFIX, tmp_path)
+        sweep_folders(PREFIX, tmp_path)
         # Then only the living one's are there
         assert not any(psutil.pid_exists(pid) for pid in pids["dead"])
         assert not (tmp_path / "mailmend-test-dead").exists()

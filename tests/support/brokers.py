@@ -20,11 +20,16 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from mailmend.admin.local.probes import speaks_amqp
-from mailmend.admin.local.rabbitmq import GUEST, MEMORY_MIB, BrokerCertificates, RabbitMq, api_answers, environment_of
-from mailmend.admin.local.rabbitmq_parts import installation_in
-from mailmend.admin.local.server import LocalServer
-from mailmend.admin.local.server_kind import HOST, Machine
-from mailmend.admin.local.throwaway import throwaway_folder
+from mailmend.admin.local.rabbitmq import (
+    GUEST,
+    MEMORY_MIB,
+    BrokerCertificates,
+    RabbitMq,
+    api_answers,
+    environment_of,
+    installation_in,
+)
+from mailmend.admin.local.server import HOST, LocalServer, Machine, throwaway_folder
 from mailmend.mailqueue.broker_http import basic
 from mailmend.model.errors import LocalServerError
 from mailmend.repair.clock import SystemClock

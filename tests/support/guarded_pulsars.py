@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 
 from mailmend.admin.local.probes import http_answer
 from mailmend.admin.local.pulsar import Pulsar
-from mailmend.admin.local.server_kind import HOST, Site
+from mailmend.admin.local.server import HOST, Site
 from tests.support.certificates import Authority, authority
 from tests.support.commands import CommandLine
 from tests.support.pulsars import OwnPulsar, SetPulsar

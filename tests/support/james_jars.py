@@ -6,7 +6,7 @@ from typing import Final
 
 from mailmend.admin.local.jars import JarProgram, JarStore
 from mailmend.admin.local.java import find_java
-from mailmend.admin.local.server_kind import Machine
+from mailmend.admin.local.server import Machine
 
 _JAMES: Final = "org.apache.james"
 PINNED: Final = Path(__file__).parents[1] / "james"

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from mailmend.admin.local.folders import cache_home, locked
-from mailmend.admin.local.rabbitmq_parts import DebianPackages, debian_uri
+from mailmend.admin.local.rabbitmq import DebianPackages, debian_uri
 from mailmend.model.errors import LocalServerError
 from tests.support.servers import unavailable
 

@@ -21,8 +21,7 @@ from urllib.request import Request, urlopen
 from uuid import uuid4
 
 from mailmend.admin.local.pulsar import Pulsar
-from mailmend.admin.local.server import LocalServer
-from mailmend.admin.local.server_kind import HOST, Site
+from mailmend.admin.local.server import HOST, LocalServer, Site
 from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
 from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue

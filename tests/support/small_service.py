@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mailmend.admin.local.server import LocalServer
-from mailmend.admin.local.server_kind import HOST, Launch, Machine, Site
+from mailmend.admin.local.server import HOST, Launch, LocalServer, Machine, Site
 from mailmend.model.errors import LocalServerError
 from mailmend.repair.clock import SystemClock
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from mailmend.admin.frame import examples as kept
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.document import Document
-from mailmend.admin.frame.examples import Affected, Examples, MailboxFindings
-from mailmend.admin.frame.owners import MAILBOXES_AT_ONCE, Owner, owners_of
+from mailmend.admin.frame.examples import MAILBOXES_AT_ONCE, Affected, Examples, MailboxFindings, Owner, owners_of
 from mailmend.admin.frame.presenter import html_of
 from mailmend.admin.frame.runbooks import pages
 from mailmend.admin.frame.verdict_texts import RUNBOOKS, next_command, runbook_of

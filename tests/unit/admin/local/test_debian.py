@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.local.rabbitmq_parts import KEYRING, URI_VARIABLE, apt_conf, debian_uri, first_error, source_line
+from mailmend.admin.local.rabbitmq import KEYRING, URI_VARIABLE, apt_conf, debian_uri, first_error, source_line
 
 FIELDS = """# comment
 Types: deb

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.admin.local.s3proxy import HEAP_MIB, S3PROXY, Keys, ObjectStore, conf_of, keys_file, keys_of
-from mailmend.admin.local.server_kind import Site
+from mailmend.admin.local.server import Site
 from mailmend.model.errors import LocalServerError
 
 STORE = ObjectStore()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mailmend.admin.local.java import Java
 from mailmend.admin.local.pulsar import HEAP_MIB, PULSAR, Pulsar, command_of, conf_of
-from mailmend.admin.local.server_kind import Site
+from mailmend.admin.local.server import Site
 
 SITE = Site(Path("/data/pulsar"), {"pulsar": 6651, "admin": 8081})
 COMMAND = command_of(Java(Path("/jdk/bin/java"), 17), Path("/jars"), SITE)

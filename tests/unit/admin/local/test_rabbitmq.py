@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.admin.local.rabbitmq import MEMORY_MIB, BrokerCertificates, RabbitMq, conf_of, environment_of
-from mailmend.admin.local.rabbitmq_parts import Installation
-from mailmend.admin.local.server_kind import Launch, Site
+from mailmend.admin.local.rabbitmq import (
+    MEMORY_MIB,
+    BrokerCertificates,
+    Installation,
+    RabbitMq,
+    conf_of,
+    environment_of,
+)
+from mailmend.admin.local.server import Launch, Site
 from mailmend.mailqueue.broker_http import basic
 from mailmend.model.errors import LocalServerError
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mailmend.admin.local.folders import write_json
 from mailmend.admin.local.processes import ServerRecord, StartedProcess, read_record
-from mailmend.admin.local.server_kind import Launch, Machine, Site
+from mailmend.admin.local.server import Launch, Machine, Site
 from mailmend.admin.local.servers import SERVICES, parse_names
 from mailmend.model.errors import LocalServerError, WrongUse
 

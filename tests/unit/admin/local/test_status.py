@@ -13,7 +13,7 @@ from mailmend.admin.frame.command import made
 from mailmend.admin.local import ClusterRequest, ClusterState, ClusterStatus, LocalStatus, NodeStatus, ServerState
 from mailmend.admin.local.cassandra_node import first_settings
 from mailmend.admin.local.local import LOCAL, exit_code, service_line, status_json, summary_line
-from mailmend.admin.local.server_kind import ServerStatus
+from mailmend.admin.local.server import ServerStatus
 from mailmend.admin.local.servers import SERVICES
 from mailmend.model.errors import ExitCode
 

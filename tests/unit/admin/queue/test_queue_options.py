@@ -11,7 +11,7 @@ from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import DeclaredGroup, made
 from mailmend.admin.frame.settings import BlobsAddress, BlobsSettings, QueueSettings, Store
 from mailmend.admin.local.s3proxy import keys_file
-from mailmend.admin.local.server_kind import Site
+from mailmend.admin.local.server import Site
 from mailmend.admin.queue import connections, openers, options
 from mailmend.admin.queue.group import QUEUE
 from mailmend.admin.queue.options import local_blobs
