@@ -136,6 +136,24 @@ class TestNamingAsTheOthers:
     def test_what_tells_nothing_leaves_the_default(self, blob_id: str) -> None:
         assert naming_of([(BlobId(blob_id), NOVEMBER)]).generation == timedelta(days=30)
 
+    @pytest.mark.parametrize(
+        ("number", "age", "generation"),
+        [
+            (2, timedelta(days=73), timedelta(days=30)),  # 36 days fit too: where the default fits it is taken
+            (1, timedelta(days=3, hours=5), timedelta(days=3)),  # whole days before hours
+            (50, timedelta(seconds=100), timedelta(seconds=2)),  # the shortest unit: more numbers than minutes
+        ],
+    )
+    def test_the_newest_blob_tells_the_length_of_a_generation(
+        self, number: int, age: timedelta, generation: timedelta
+    ) -> None:
+        micros = age // timedelta(microseconds=1)
+
+        assert naming_of([(BlobId(f"1_{number}_x"), micros)]).generation == generation
+
+    def test_a_generation_may_last_a_second(self) -> None:
+        assert BlobNaming(generation=timedelta(seconds=1)).name(b"", 5_000_000, CHANCE) == f"1_5_{CHANCE}"
+
 
 class TestTelling:
     """Whether a blob may go with its mail."""
