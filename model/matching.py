@@ -144,12 +144,11 @@ def groups_found(expression: str, value: str) -> Mapping[str, str] | None:
     found = compiled.search(value[:EXPRESSION_SEES_MAX].encode("utf-8", "replace"))
     if found is None:
         return None
-    texts: dict[str, str] = {}
-    for number, text in enumerate(found.groups(), 1):
-        texts[str(number)] = (text or b"").decode("utf-8", "replace")
+    texts = [(text or b"").decode("utf-8", "replace") for text in found.groups()]
+    groups = {str(number): text for number, text in enumerate(texts, 1)}
     for name, number in compiled.groupindex.items():
-        texts[name] = texts[str(number)]
-    return texts
+        groups[name] = texts[number - 1]  # not groups[str(number)]: a name may be a number too
+    return groups
 
 
 def group_names(expression: str) -> tuple[int, frozenset[str]]:

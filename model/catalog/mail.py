@@ -173,13 +173,14 @@ SCHEMA = Schema(MAIL_TYPES, MAIL_TABLES + BESIDE_TABLES + QUEUE_TABLES)
 
 def compacted(tables: Iterable[Table], choice: CompactionChoice) -> tuple[Table, ...]:
     """The tables with the chosen compaction wherever the choice is open."""
-    found = []
+    chosen = MESSAGE_COMPACTIONS[choice]
+    compacted_tables = []
     for table in tables:
         if table.compaction == TWCS_MESSAGES:
-            found.append(replace(table, compaction=MESSAGE_COMPACTIONS[choice]))
+            compacted_tables.append(replace(table, compaction=chosen))
         else:
-            found.append(table)
-    return tuple(found)
+            compacted_tables.append(table)
+    return tuple(compacted_tables)
 
 
 _BY_MAILBOX = (("mailboxid", "mailboxid"),)

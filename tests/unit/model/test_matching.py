@@ -145,6 +145,10 @@ def test_the_size_of_an_expression_is_bounded(expression: str, why: str) -> None
 def test_groups_have_their_number_and_their_name() -> None:
     assert groups_found("^(?P<job>[a-z]+)-(x)?", "job-1") == {"1": "job", "2": "", "job": "job"}
     assert groups_found("^(a)", "b") is None
+
+
+def test_a_name_of_digits_names_its_own_group_and_leaves_the_texts_of_the_other_names_alone() -> None:
+    assert groups_found("^(?P<2>a)(?P<job>b)", "ab") == {"1": "a", "2": "a", "job": "b"}
     assert group_names("^(?P<job>[a-z]+)-(x)?") == (2, frozenset({"job"}))
 
 
