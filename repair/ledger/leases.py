@@ -167,9 +167,10 @@ class Leases:
 
     def holder(self, name: str) -> Lease | None:
         """The current lease, by a SERIAL read; None where the lease is free."""
-        for seen in self.tables.read(Read(REPAIR_LEASE, (name,), Level.SERIAL)):
-            return _lease_of(seen.row)
-        return None
+        seen = self.tables.read(Read(REPAIR_LEASE, (name,), Level.SERIAL))
+        if not seen:
+            return None
+        return _lease_of(seen[0].row)
 
     def standing(self, names: Sequence[str]) -> dict[str, Lease]:
         """The leases of these names that are held, by name; not read at SERIAL, so for display only."""

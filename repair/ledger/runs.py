@@ -208,10 +208,12 @@ class Ledger:
         Raises:
             UnknownRun: the ledger has no run of that id (any more).
         """
+        seen: Sequence[Seen] = ()
         if run.version == 1:  # the day of another UUID is not known
-            for seen in self.tables.read(Read(REPAIR_RUN, (day_of(run), run))):
-                return _run_of(seen.row)
-        raise UnknownRun(f"the ledger holds no run {run}", mend="List those that it holds with: mailmend runs list")
+            seen = self.tables.read(Read(REPAIR_RUN, (day_of(run), run)))
+        if not seen:
+            raise UnknownRun(f"the ledger holds no run {run}", mend="List those that it holds with: mailmend runs list")
+        return _run_of(seen[0].row)
 
     def runs(self, keyspace: str | None = None) -> list[Run]:
         """The recorded runs, newest first; of one mail keyspace, or of all."""

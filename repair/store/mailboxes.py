@@ -98,9 +98,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     digits = _DIGITS.findall(lower)
     by_lower = {other.lower(): other for other in known if _DIGITS.findall(other) == digits}
     alike = [other for other in by_lower if get_close_matches(local, [_local(other)], 1, _ALIKE)]
-    for found in get_close_matches(lower, alike, n=1, cutoff=_ALIKE):
-        return f"Did you mean '{printable(by_lower[found])}'?"
-    return ""
+    nearest = get_close_matches(lower, alike, n=1, cutoff=_ALIKE)
+    if not nearest:
+        return ""
+    return f"Did you mean '{printable(by_lower[nearest[0]])}'?"
 
 
 def _local(name: str) -> str:

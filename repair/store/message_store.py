@@ -327,9 +327,10 @@ class MessageStore:
         Raises:
             UnknownMessage: its content is gone.
         """
-        for seen in self._tables.read(Read(self._content.table, (message_id,))):  # one row, or none
-            header = seen.row.get("headercontent")
-            body = seen.row.get("bodycontent")
+        rows = self._tables.read(Read(self._content.table, (message_id,)))
+        if rows:
+            header = rows[0].row.get("headercontent")
+            body = rows[0].row.get("bodycontent")
             if header and body:
                 with suppress(BlobMissing):  # reported below
                     return self._blobs.get(header, body)
