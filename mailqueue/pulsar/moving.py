@@ -64,7 +64,11 @@ KEPT_MAX: Final = 50_000
 
 
 class DelayedIndex:
-    """Due times, in milliseconds since 1970, by place.
+    """Due times, in milliseconds since 1970, by place, in bounded memory.
+
+    Of more than it may keep it knows those that are due first, and from when on it knows too
+    little: by then it has to be built anew. Of n messages that none is added to, that is
+    2 n / `KEPT_MAX` times.
 
     Attributes:
         short_from: from when on it does not know all that are due; None: it knows them all.

@@ -90,9 +90,10 @@ async def _batches(parts: Parts, where: MailFilter, looks: Sequence[Whereabouts]
     for look in looks:
         if where.whereabouts not in {None, look}:
             continue
-        meant = _waiting(parts, where)
         if look is Whereabouts.DELAYED:
             meant = _delayed(parts, where)
+        else:
+            meant = _waiting(parts, where)
         async with aclosing(meant), aclosing(in_batches(meant, MARKED_AT_ONCE)) as batches:
             async for batch in batches:
                 yield batch

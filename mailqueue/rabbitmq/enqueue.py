@@ -215,6 +215,10 @@ async def restoring(parts: Parts, removed: Collection[EnqueueId]) -> QueueRestor
 class QueueArrivals:
     """Implements `mailqueue.queue.Arrivals`.
 
+    A doubtful mail with a mark came, and has left since. One that is delayed is there. One that
+    waits is published again: it is unknown whether its publish was confirmed. One that is neither
+    marked nor listed never came.
+
     Attributes:
         there: the doubtful mails that the queue shows.
     """

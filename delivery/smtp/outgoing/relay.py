@@ -43,7 +43,7 @@ _TOO_MANY_RECIPIENTS: Final = 552
 _LEAVING_MAX: Final = timedelta(seconds=2)
 
 ConnectionKey = tuple[str, str, int, SourceAddress, TlsLevel, DeliveryProtocol]
-"""What two attempts have to have in common to share a connection: the server's host, address and port, and the rest."""
+"""What attempts over one connection share: host, address, port, our side, TLS, the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
