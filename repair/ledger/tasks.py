@@ -112,11 +112,16 @@ class AdminTasks:
         Raises:
             UnknownTask: the ledger keeps no task of that id (any more).
         """
-        if task.version == 1:
-            for seen in self.tables.read(Read(ADMIN_TASK, (self.keyspace, task))):
-                if found := _task_of(seen.row):
-                    return found
-        raise UnknownTask(f"{task} can not be found")
+        unknown = UnknownTask(f"{task} can not be found")
+        if task.version != 1:  # ids of tasks have a time; no other can be bound to the column
+            raise unknown
+        rows = self.tables.read(Read(ADMIN_TASK, (self.keyspace, task)))
+        if not rows:
+            raise unknown
+        found = _task_of(rows[0].row)
+        if found is None:
+            raise unknown
+        return found
 
     def listed(self, *, whole: bool = True) -> list[AdminTask]:
         """The newest tasks, the newest first; their `information` is read only with `whole`."""
