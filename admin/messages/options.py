@@ -190,11 +190,12 @@ _OWN: Final = (
 def _build(own: Values, others: Values, context: click.Context) -> Any:
     if others.get("what", "blobs") != "blobs":
         return CHECKED_BLOBS.build(own, others, context)
+    broker = _broker(own, context)
     wanted = imported("mailmend.admin.messages.blob_sources:BlobsWanted")
     named = {str(own_option.name): own[str(own_option.name)] for own_option in _OWN}
     return wanted(
         store=blobs_of(own, context, lambda _name: None),
-        broker=_broker(own, context),
+        broker=broker,
         typed=shlex.join(typed_stores(context)),
         **named,
     )

@@ -337,8 +337,10 @@ def _of_queues(opened: OpenCluster, _: Sequence[Job]) -> Sequence[MetricSample]:
         for name in (await connections.names(everything=True))[:QUEUES_MAX]:
             async with connections.open(name, dry_run=True) as queue:
                 found += start_samples(await queue.figures(FigureScope.STARTS))
-        if not connections.own.marks_expire and connections.marks_about is not None:
-            found.append(MetricSample(MARKS, (opened.connection.keyspace,), connections.marks_about))
+        if not connections.own.marks_expire:
+            about = connections.marks_about  # asks the nodes
+            if about is not None:
+                found.append(MetricSample(MARKS, (opened.connection.keyspace,), about))
         return found
 
     with suppress(AccessDenied):

@@ -15,12 +15,13 @@ from mailmend.admin.jobs.schedule import longest_wait
 from mailmend.admin.metrics import metrics
 from mailmend.admin.metrics.declared import FINDING_OLDEST, METRICS, RUN_LEFT
 from mailmend.admin.metrics.metrics import FRESH_MICROS, Exposition, repair_samples
-from mailmend.cql.driver import session
+from mailmend.cql.driver import nodes, session
 from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START
 from mailmend.model.errors import AccessDenied, CannotReach
 from mailmend.model.instants import instant_of
 from mailmend.model.operations import Put
 from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.sizes import TableSize
 from mailmend.repair.decisions.left_sample import LEFT_SAMPLE, LeftSample
 from mailmend.repair.ledger.jobs import JobRuns
 from mailmend.repair.ledger.lags import LagJournal
@@ -209,6 +210,23 @@ def test_queues_tell_their_starts_and_marks_that_stay(shell: CommandLine, cluste
     assert scraped.by("mailmend_queue_trouble", "trouble", queue="outgoing") == faults
     assert scraped.one("mailmend_queue_marks_kept", keyspace="mail") == 1_000_000
     assert scraped.by("mailmend_queue_mails", "queue") == {}, "no mail was looked at"
+
+
+def test_the_nodes_are_asked_once_how_many_marks_there_are(
+    shell: CommandLine, cluster: ClusterTwin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.keyspaces["mail"] = without_time_to_live(cluster.keyspaces["mail"])
+    asked = list[str]()
+
+    def sizes(_: object, keyspace: str) -> dict[str, TableSize]:
+        asked.append(keyspace)
+        return cluster.sizes(_, keyspace)
+
+    monkeypatch.setattr(nodes, "sizes_in", sizes)
+
+    seen(shell)
+
+    assert asked == ["mail"]
 
 
 def test_what_cannot_be_read_hides_nothing_else(shell: CommandLine, cluster: ClusterTwin) -> None:
