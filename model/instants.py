@@ -33,3 +33,10 @@ def nanos_in(span: timedelta) -> int:
 def span_of(nanos: int) -> timedelta:
     """No less than that."""
     return _MICRO * -(-nanos // _MICRO_NANOS)
+
+
+def instant_before(now: datetime, age: timedelta | None) -> datetime | None:
+    """The instant that lies the age before now; None without an age, or with an age of zero."""
+    if not age:
+        return None
+    return now - age

@@ -22,7 +22,7 @@ from mailmend.cql.driver.contact import Contact
 from mailmend.cql.memory import MemoryTables
 from mailmend.cql.rows import decode
 from mailmend.model.ports import Tables
-from mailmend.model.projections.family import Family
+from mailmend.model.projections.family import Family, projections_of
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
 from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import Verdict
@@ -68,10 +68,7 @@ class Workplace:
 
     @property
     def projections(self) -> dict[str, Projection]:
-        projections: dict[str, Projection] = {}
-        for family in self.families:
-            projections |= {projection.name: projection for projection in family.projections}
-        return projections
+        return projections_of(self.families)
 
 
 def revisited(suspects: DataFrame, number: int, place: Workplace) -> DataFrame:

@@ -18,6 +18,7 @@ from mailmend.delivery.mail.queued import EntryField, EntryFilter
 from mailmend.delivery.policy.orders import OrderKind
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.model.errors import WrongUse
+from mailmend.model.instants import instant_before
 
 
 def refuse_unnamed(others: Values, context: click.Context) -> None:
@@ -122,12 +123,6 @@ class EntrySelection:
     newer_than: timedelta | None = None
 
     def at(self, now: datetime) -> EntryFilter:
-        older_than_at = None
-        if self.older_than:
-            older_than_at = now - self.older_than
-        newer_than_at = None
-        if self.newer_than:
-            newer_than_at = now - self.newer_than
         return EntryFilter(
             ids=frozenset(self.ids),
             texts=self.texts,
@@ -135,8 +130,8 @@ class EntrySelection:
             states=frozenset(self.states),
             refusals_min=self.retries[0],
             refusals_max=self.retries[1],
-            older_than_at=older_than_at,
-            newer_than_at=newer_than_at,
+            older_than_at=instant_before(now, self.older_than),
+            newer_than_at=instant_before(now, self.newer_than),
         )
 
 

@@ -276,16 +276,12 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
         CannotReach: the cluster, the broker or the blob store, at the start; later they are waited for.
     """
     policies_in_force = PoliciesInForce(request.policies)
-    allowed = allow_open_files(request.open_files)
-    if allowed < request.open_files:
-        caller.remark(
-            f"The system allows {allowed} open files, and this server may need {request.open_files}: raise the limit "
-            "(LimitNOFILE= of its unit, ulimit -n), or lower --concurrency. Attempts beyond the limit are made later."
-        )
+    _warn_of_few_files(allow_open_files(request.open_files), request.open_files, caller)
     if request.metrics:
         refuse_unwritable(request.metrics)
     tls = request.listening_tls()
-    pre, post = hook_named(PRE_DELIVERY, request.pre_delivery), hook_named(POST_DELIVERY, request.post_delivery)
+    pre = hook_named(PRE_DELIVERY, request.pre_delivery)
+    post = hook_named(POST_DELIVERY, request.post_delivery)
 
     async def served(connections: QueueConnections) -> DeliveryEnded:
         if not connections.can_delay:
@@ -296,6 +292,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
         relay = relay_of(settings.reporter, request.smtp_tls_ca, request.mails_per_connection)
         connections = connections.with_ledger()
         async with connections.open() as queue:
+            orders = made_orders(connections)
             server = DeliveryServer(
                 name=owner_name(),
                 queue=queue,
@@ -312,7 +309,7 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
                     post_name=request.post_delivery or "",
                     limit=request.hook_limit,
                 ),
-                ledger=(orders := made_orders(connections)),
+                ledger=orders,
                 servers=orders.servers,
                 journal=made_attempts(connections),
             )
@@ -337,6 +334,14 @@ def serve(request: DeliveryRequest, caller: Caller) -> DeliveryEnded:
         return DeliveryEnded(request, server.ended)
 
     return with_queues(request.settings, served)
+
+
+def _warn_of_few_files(allowed: int, wanted: int, caller: Caller) -> None:
+    if allowed < wanted:
+        caller.remark(
+            f"The system allows {allowed} open files, and this server may need {wanted}: raise the limit "
+            "(LimitNOFILE= of its unit, ulimit -n), or lower --concurrency. Attempts beyond the limit are made later."
+        )
 
 
 def _listener(

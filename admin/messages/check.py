@@ -124,7 +124,8 @@ def _joined(messages: MendingResult, queues: MendingResult) -> MendingResult:
 def _with_unseen(messages: MendingResult, error: MailmendError) -> MendingResult:
     one = messages.summary
     code = ExitCode.PARTLY_FAILED
-    if isinstance(error, MissingExtra | AccessDenied):  # nobody meant the queues to be looked at
+    # Without the extra, or without the right, a check is meant for messages alone.
+    if isinstance(error, MissingExtra | AccessDenied):
         code = ExitCode.FINE
     unseen = " ".join(filter(None, (one.unseen, f"The mail queues were not looked at: {error.what}.")))
     return replace(messages, summary=replace(one, unseen=unseen, exit=max(one.exit, code)))

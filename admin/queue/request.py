@@ -12,6 +12,7 @@ from mailmend.mailqueue.rules.filters import MailFilter
 from mailmend.mailqueue.rules.mails import Whereabouts
 from mailmend.model.errors import ExitCode, UnsafeRequest
 from mailmend.model.ids import EnqueueId, QueueName
+from mailmend.model.instants import instant_before
 
 Q_co = TypeVar("Q_co", bound="QueueRequest", covariant=True)
 T_co = TypeVar("T_co", covariant=True)
@@ -73,12 +74,6 @@ class MailSelection:
     where: str | None = None
 
     def at(self, now: datetime) -> MailFilter:
-        older_than_at = None
-        if self.older_than:
-            older_than_at = now - self.older_than
-        newer_than_at = None
-        if self.newer_than:
-            newer_than_at = now - self.newer_than
         whereabouts = None
         if self.where:
             whereabouts = Whereabouts(self.where)
@@ -87,8 +82,8 @@ class MailSelection:
             recipient=self.recipient,
             name=self.name,
             state=self.state,
-            older_than_at=older_than_at,
-            newer_than_at=newer_than_at,
+            older_than_at=instant_before(now, self.older_than),
+            newer_than_at=instant_before(now, self.newer_than),
             enqueue_ids=frozenset(map(EnqueueId, self.ids)) or None,
             whereabouts=whereabouts,
         )

@@ -315,7 +315,7 @@ def _where_problem(write: "WriteRows", table: Table) -> str:
 
 
 def _columns_under(operators: Container[str], relations: Sequence[Compared]) -> list[str]:
-    """The columns that are compared by one of these operators; a column once for each comparison."""
+    """The columns that these operators compare. A column that is compared twice is listed twice."""
     names: list[str] = []
     for relation in relations:
         if relation.operator in operators:

@@ -348,7 +348,7 @@ def row_of(queue: QueueName, slice_start: datetime, bucket: int, enqueued_at: da
     }
 
 
-def due_row_of(  # noqa: PLR0917 - a row of so many parts
+def due_row_of(  # noqa: PLR0917 - the row has seven parts
     queue: QueueName,
     due_slice: datetime,
     bucket: int,

@@ -178,7 +178,7 @@ class BlobVerdict(Enum):
     KEEP = "KEEP"  # something refers to it
     COLLECT = "COLLECT"  # nothing does, and nothing can any more
     TOO_YOUNG = "TOO_YOUNG"  # nothing does yet
-    UNKNOWN_PREFIX = "UNKNOWN_PREFIX"  # nothing does, and its id is none that James or mailmend makes now
+    UNKNOWN_PREFIX = "UNKNOWN_PREFIX"  # nothing does, and neither James nor mailmend makes such ids now
     MISSING = "MISSING"  # referred to, and not there
 
 

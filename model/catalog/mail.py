@@ -13,7 +13,7 @@ from enum import Enum
 from mailmend.model.catalog.james_tables import BESIDE_TABLES, BLOOM_1_PERCENT, LZ4_8_KIB, SIZE_TIERED, cached
 from mailmend.model.catalog.mail_queue import QUEUE_TABLES
 from mailmend.model.keyspace import Schema
-from mailmend.model.projections.family import Family
+from mailmend.model.projections.family import Family, projections_of
 from mailmend.model.projections.filters import Content, Counts, Filter, Union
 from mailmend.model.projections.mirror import Mirror
 from mailmend.model.projections.projection import Condition, Projection
@@ -237,7 +237,5 @@ PATHS = Family(
 
 FAMILIES = (MESSAGES, PATHS)
 
-PROJECTIONS: Mapping[str, Projection] = {
-    projection.name: projection for family in FAMILIES for projection in family.projections
-}
+PROJECTIONS: Mapping[str, Projection] = projections_of(FAMILIES)
 """Every projection by its name in findings."""

@@ -1,6 +1,6 @@
 """One truth and all that follows from it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mailmend.model.projections.filters import Content, Counts, Filter, Union
@@ -68,3 +68,12 @@ class Family:
         for projection in self.projections:
             wanted.update(projection.truth_columns)
         return tuple(name for name in self.truth.names if name in wanted)
+
+
+def projections_of(families: Iterable[Family]) -> dict[str, Projection]:
+    """Every projection of the families, by its name in findings."""
+    projections = {}
+    for family in families:
+        for projection in family.projections:
+            projections[projection.name] = projection
+    return projections

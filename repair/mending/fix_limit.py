@@ -7,6 +7,7 @@ from itertools import islice
 
 from mailmend.model.errors import FixLimit
 from mailmend.model.ports import Progress, Silent
+from mailmend.model.projections.family import projections_of
 from mailmend.model.projections.findings import Excess, RepairPolicy, Suspect, counts_of
 from mailmend.model.projections.projection import Projection, older_than_a_day
 from mailmend.model.projections.verdicts import BY_POLICY, Verdict
@@ -56,9 +57,7 @@ def excess_over(
     Once the plain counts exceed the limit, content and truth rows are counted again by age: young ones are never
     removed.
     """
-    projections: dict[str, Projection] = {}
-    for family in settings.families:
-        projections |= {projection.name: projection for projection in family.projections}
+    projections = projections_of(settings.families)
     counts: dict[str, Counter[Verdict]] = {}
     for name, sums in detection.counts.items():
         for verdict, number in sums.items():

@@ -22,7 +22,7 @@ from mailmend.model.ids import RunId
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Read, Seen
 from mailmend.model.ports import Clock, NodeClocks, Progress, Tables
-from mailmend.model.projections.family import Family
+from mailmend.model.projections.family import Family, projections_of
 from mailmend.model.projections.findings import Finding, RepairPolicy
 from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import HARMLESS, Reason, Verdict, Why
@@ -340,9 +340,7 @@ class _Stages:
         return self.tools.counters.revisit(detection.suspects, self.policy, self.held)
 
     def _take(self, findings: Iterable[Finding]) -> None:
-        projections: dict[str, Projection] = {}
-        for family in self.settings.families:
-            projections |= {projection.name: projection for projection in family.projections}
+        projections = projections_of(self.settings.families)
         for finding in findings:
             explained = self._explained(finding, projections)
             self.result.count(explained)
@@ -386,23 +384,21 @@ def mended_so_far(ledger: Ledger, run: Run, mail: Tables, families: Iterable[Fam
 
     Call it only when no process works for the run any more.
     """
-    rows: dict[str, tuple[Family, Projection]] = {}
-    projections: dict[str, Projection] = {}
+    by_row: dict[str, tuple[Family, Projection]] = {}
     for family in families:
         for projection in family.projections:
             if projection.by_row:
-                rows[projection.name] = (family, projection)
-                projections[projection.name] = projection
+                by_row[projection.name] = (family, projection)
     fixed: Counter[Verdict] = Counter()
     unsettled: list[Finding] = []
     for finding in ledger.findings(run.id):
         if finding.result is Verdict.FIXED:
             fixed[finding.verdict] += finding.number
-        elif finding.result is None and _is_own(finding, rows.get(finding.suspect.projection)):
+        elif finding.result is None and _is_own(finding, by_row.get(finding.suspect.projection)):
             unsettled.append(finding)
     pending = iter(unsettled)
     while batch := list(islice(pending, _BATCH_FINDINGS)):
-        shown = list(_shown(batch, run.as_of, mail, projections))
+        shown = list(_shown(batch, run.as_of, mail, by_row))
         fixed.update(example.verdict for example in shown)
         ledger.settle(run.id, [replace(example, result=Verdict.FIXED, error=None) for example in shown])
     return fixed
@@ -422,11 +418,13 @@ def _is_own(image: Finding, of: tuple[Family, Projection] | None) -> bool:
     return image.verdict is not Verdict.LOST_CONTENT or projection is family.mirror
 
 
-def _shown(batch: Sequence[Finding], as_of: int, mail: Tables, known: dict[str, Projection]) -> Iterator[Finding]:
+def _shown(
+    batch: Sequence[Finding], as_of: int, mail: Tables, by_row: Mapping[str, tuple[Family, Projection]]
+) -> Iterator[Finding]:
     reads = []
     for finding in batch:
-        table = known[finding.suspect.projection].table
-        reads.append(Read(table, finding.suspect.key, times=True, joinable=True))
+        _, projection = by_row[finding.suspect.projection]
+        reads.append(Read(projection.table, finding.suspect.key, times=True, joinable=True))
     for image, answer in zip(batch, mail.read_all(reads), strict=True):
         if not isinstance(answer, MailmendError) and fix_shows(image, next(iter(answer), None), as_of):
             yield image
