@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from mailmend.delivery.mail.attempts import UncertainPolicy
 from mailmend.delivery.mail.entries import EntryEnd, EntryStage, EntryState
-from mailmend.delivery.mail.journal import UncertainPolicy
 from mailmend.delivery.mail.notices import ReportReader
 from mailmend.delivery.policy.orders import Order, PlacedCondition
 from mailmend.delivery.policy.quotas import QuotaUsage
-from mailmend.delivery.policy.servers import ShareState
+from mailmend.delivery.policy.shares import ShareState
 from mailmend.delivery.policy.sub_queues import PickupFigures
 from mailmend.delivery.smtp.incoming.replies import REFUSALS
 from mailmend.model.ids import QueueName

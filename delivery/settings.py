@@ -6,9 +6,13 @@ from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final
 
-from mailmend.delivery.mail.attempts import DeliveryProtocol, SourceAddress, TlsLevel
-from mailmend.delivery.mail.journal import UncertainPolicy
-from mailmend.delivery.mail.retries import DEFAULT_SCHEDULE, RetrySchedule
+from mailmend.delivery.mail.attempts import (
+    DeliveryProtocol,
+    SourceAddress,
+    TlsLevel,
+    UncertainPolicy,
+)
+from mailmend.delivery.mail.settling import DEFAULT_SCHEDULE, RetrySchedule
 from mailmend.model.grammar import unmapped
 
 

@@ -19,11 +19,11 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from mailmend.delivery.ledger.recorded_attempts import COLUMNS, AttemptsWanted
+from mailmend.delivery.ledger.attempts import COLUMNS, AttemptsWanted
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField
-from mailmend.delivery.policy.recorded import RecordedAttempt, groups_of, sources_of, values_of
 from mailmend.delivery.policy.replay_sums import DelayedValue, ReplaySums
+from mailmend.delivery.policy.replaying import RecordedAttempt, groups_of, sources_of, values_of
 from mailmend.delivery.policy.sub_queues import ActiveMail
 from mailmend.mailqueue.rules.slices import millis_of
 from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT

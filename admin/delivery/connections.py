@@ -15,12 +15,21 @@ from mailmend.admin.frame.cluster import OpenCluster, spark_source
 from mailmend.admin.frame.extras import import_or_name_extra
 from mailmend.admin.queue.connections import PulsarConnections, QueueConnections
 from mailmend.cql.introspect import tables_of
-from mailmend.delivery.ledger.attempts import LedgerAttempts
+from mailmend.delivery.ledger.attempts import (
+    AttemptsWanted,
+    LedgerAttempts,
+    LocalAttempts,
+    read_attempts,
+)
 from mailmend.delivery.ledger.orders import LedgerOrders
-from mailmend.delivery.ledger.recorded_attempts import AttemptsWanted, LocalAttempts, read_attempts
 from mailmend.delivery.mail.attempts import MailRelay, NextHops, SourceAddress
 from mailmend.delivery.policy.replay_sums import AttemptRecord
-from mailmend.delivery.smtp.outgoing.addresses import IpNetwork, OwnHost, loopback_of, reachable_families
+from mailmend.delivery.smtp.outgoing.addresses import (
+    IpNetwork,
+    OwnHost,
+    loopback_of,
+    reachable_families,
+)
 from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
 from mailmend.model.errors import WrongUse
 from mailmend.model.operations import Level
@@ -32,8 +41,7 @@ from mailmend.repair.mending.limits import Pace
 if TYPE_CHECKING:
     from mailmend.delivery.policy.file.reading import PolicyFile
     from mailmend.delivery.settings import ListenerSettings
-    from mailmend.delivery.smtp.incoming.listener import MailListener
-    from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
+    from mailmend.delivery.smtp.incoming.listener import ListenerTls, MailListener
     from mailmend.mailqueue.queue import MailQueue
 
 PRE_DELIVERY: Final = "mailmend.pre_delivery"
@@ -104,7 +112,7 @@ def relay_of(host_name: str, authorities: Path | None, mails_per_connection: int
 
 def listener_tls(certificate: Path, key: Path, authority: Path | None) -> "ListenerTls":
     """What secures the connections of a listener's clients; `authority` signed their own certificates."""
-    tls: ListenerTls = import_or_name_extra("mailmend.delivery.smtp.incoming.listener_tls").ListenerTls(
+    tls: ListenerTls = import_or_name_extra("mailmend.delivery.smtp.incoming.listener").ListenerTls(
         certificate=certificate, key=key, authority=authority
     )
     return tls

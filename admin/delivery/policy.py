@@ -16,8 +16,7 @@ from mailmend.admin.frame.kinds import Duration, ParsedValue
 from mailmend.admin.frame.options import flag, option
 from mailmend.admin.frame.values import fields_json, plain, printable
 from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT
-from mailmend.delivery.policy.file.errors import BadPolicyFile
-from mailmend.delivery.policy.file.forms import JsonSchema
+from mailmend.delivery.policy.file.forms import BadPolicyFile, JsonSchema
 from mailmend.delivery.policy.file.schema import policy_schema, schema_text
 from mailmend.delivery.policy.lint import PolicyRule, lint_policies
 from mailmend.delivery.policy.orders import ORDER_MAX, OrderKind, normal_value

@@ -33,10 +33,15 @@ from mailmend.admin.frame.event_loop import hangup_calls, stop_signal
 from mailmend.admin.frame.whole_files import refuse_unwritable, write_text
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.request import QueueRequest
-from mailmend.delivery.mail.attempts import DeliveryProtocol, NextHops, SourceAddress, TlsLevel
+from mailmend.delivery.mail.attempts import (
+    DeliveryProtocol,
+    NextHops,
+    SourceAddress,
+    TlsLevel,
+    UncertainPolicy,
+)
 from mailmend.delivery.mail.entries import EntryEnd
-from mailmend.delivery.mail.journal import UncertainPolicy
-from mailmend.delivery.mail.retries import RetrySchedule
+from mailmend.delivery.mail.settling import RetrySchedule
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.quotas import QuotaUsage
@@ -55,7 +60,7 @@ from mailmend.delivery.settings import (
     ListenAddress,
     ListenerSettings,
 )
-from mailmend.delivery.smtp.outgoing.smart_host import SmartHost
+from mailmend.delivery.smtp.outgoing.addresses import SmartHost
 from mailmend.mailqueue.background import cancelled, paused
 from mailmend.mailqueue.prometheus import metrics_text
 from mailmend.mailqueue.queue import MailQueue, no_due_mails
@@ -64,8 +69,7 @@ from mailmend.model.ports import Clock
 from mailmend.repair.log_fields import heard
 
 if TYPE_CHECKING:
-    from mailmend.delivery.smtp.incoming.listener import MailListener
-    from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
+    from mailmend.delivery.smtp.incoming.listener import ListenerTls, MailListener
 
 
 def allow_open_files(wanted: int) -> int:

@@ -15,9 +15,14 @@ from mailmend.admin.frame.kinds import Duration, ParsedValue
 from mailmend.admin.frame.options import FILE, option
 from mailmend.admin.frame.settings import parse_port
 from mailmend.admin.queue.options import QUEUE_ARGUMENT, queue_settings, unless
-from mailmend.delivery.mail.attempts import SMTP_PORT, DeliveryProtocol, SourceAddress, TlsLevel
-from mailmend.delivery.mail.journal import UncertainPolicy
-from mailmend.delivery.mail.retries import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule
+from mailmend.delivery.mail.attempts import (
+    SMTP_PORT,
+    DeliveryProtocol,
+    SourceAddress,
+    TlsLevel,
+    UncertainPolicy,
+)
+from mailmend.delivery.mail.settling import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule
 from mailmend.delivery.settings import (
     COMMANDS_MAX,
     CONNECTIONS_BY_ADDRESS_MAX,
@@ -27,7 +32,7 @@ from mailmend.delivery.settings import (
     RECIPIENTS_MAX,
     ListenAddress,
 )
-from mailmend.delivery.smtp.outgoing.smart_host import SmartHost
+from mailmend.delivery.smtp.outgoing.addresses import SmartHost
 from mailmend.mailqueue.codec.admission import is_address
 from mailmend.model.durations import parse_duration
 from mailmend.model.errors import WrongUse

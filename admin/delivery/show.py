@@ -20,7 +20,7 @@ from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import QUEUE_ARGUMENT
 from mailmend.admin.queue.request import QueueRequest
 from mailmend.admin.queue.values import queue_document
-from mailmend.delivery.mail.journal import JournalledAttempt
+from mailmend.delivery.mail.attempts import JournalledAttempt
 from mailmend.delivery.mail.queued import EntryFilter, QueuedEntry
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.mailqueue.rules.filters import EVERYTHING, NULL_SENDER

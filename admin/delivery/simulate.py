@@ -24,9 +24,8 @@ from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.messages.options import SCANNING_ALL, scanning_of
 from mailmend.admin.queue.options import QUEUE_ARGUMENT, queue_settings
 from mailmend.admin.queue.request import QueueRequest
-from mailmend.delivery.ledger.recorded_attempts import AttemptsWanted
+from mailmend.delivery.ledger.attempts import AttemptsWanted
 from mailmend.delivery.policy.policy import PickupField, Threshold
-from mailmend.delivery.policy.recorded import tells_sources, with_concurrency
 from mailmend.delivery.policy.replay_sums import (
     AttemptRecord,
     DelayedValue,
@@ -34,7 +33,13 @@ from mailmend.delivery.policy.replay_sums import (
     ReplaySums,
     most_delayed,
 )
-from mailmend.delivery.policy.replaying import CounterUse, LimitKind, most_refusing
+from mailmend.delivery.policy.replaying import (
+    CounterUse,
+    LimitKind,
+    most_refusing,
+    tells_sources,
+    with_concurrency,
+)
 from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
 from mailmend.model.durations import parse_duration
 from mailmend.model.errors import WrongUse

@@ -11,9 +11,8 @@ from mailmend.admin.frame.values import fields_json, instant_text, plain, printa
 from mailmend.delivery.policy.file.description import THRESHOLD
 from mailmend.delivery.policy.policy import PickupField, Threshold
 from mailmend.delivery.policy.rates import SECOND
-from mailmend.delivery.policy.recorded import MILLI
 from mailmend.delivery.policy.replay_sums import DelayedValue, PolicyUse, WaitSums
-from mailmend.delivery.policy.replaying import LimitKind
+from mailmend.delivery.policy.replaying import MILLI, LimitKind
 from mailmend.mailqueue.rules.health import days
 from mailmend.model.errors import ExitCode
 from mailmend.model.instants import instant_of

@@ -16,15 +16,28 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from mailmend.delivery.mail.entries import DeliveryEntry, EntryId, EntryOrder, EntryOrderKind, EntryState, OutgoingMail
-from mailmend.delivery.mail.journal import AttemptOutcome, JournalledAttempt
+from mailmend.delivery.mail.attempts import AttemptOutcome, JournalledAttempt
+from mailmend.delivery.mail.entries import (
+    DeliveryEntry,
+    EntryId,
+    EntryOrder,
+    EntryOrderKind,
+    EntryState,
+    OutgoingMail,
+)
 from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
 from mailmend.delivery.mail.queued import EntryChange, EntryFilter, QueuedEntry
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.policy.quotas import CountedMail
 from mailmend.mailqueue.codec import attribute, attribute_value, priority_of
 from mailmend.mailqueue.queue import ChangedMail, Dequeued
-from mailmend.mailqueue.rules.mails import PRIORITY_ATTRIBUTE, PRIORITY_NORMAL, Listed, Mail, QueuedMail
+from mailmend.mailqueue.rules.mails import (
+    PRIORITY_ATTRIBUTE,
+    PRIORITY_NORMAL,
+    Listed,
+    Mail,
+    QueuedMail,
+)
 from mailmend.model.errors import BadPayload, WrongUse
 from mailmend.model.ids import EnqueueId
 from mailmend.model.texts import NOTE_BYTES_MAX, noted, wellformed

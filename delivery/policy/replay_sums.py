@@ -7,8 +7,15 @@ from typing import Final, Protocol
 
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.policy import CounterKey, PickupField
-from mailmend.delivery.policy.recorded import MILLI, RecordedAttempt
-from mailmend.delivery.policy.replaying import AttemptReplay, BegunAttempt, CounterUse, LimitKind, most_refusing
+from mailmend.delivery.policy.replaying import (
+    MILLI,
+    AttemptReplay,
+    BegunAttempt,
+    CounterUse,
+    LimitKind,
+    RecordedAttempt,
+    most_refusing,
+)
 
 LOOKED_AT: Final = (PickupField.RECIPIENT_DOMAIN, PickupField.TRANSPORT_ID, PickupField.TENANT_ID)
 """The fields whose values are shown by how much they were delayed."""

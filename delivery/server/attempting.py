@@ -9,10 +9,13 @@ from typing import Any, Final, cast
 from uuid import UUID
 
 from mailmend.delivery.mail.attempts import (
+    OUTCOMES,
+    AttemptOutcome,
     AttemptStage,
     BeforeContent,
     DeliveryAttempt,
     DeliveryProtocol,
+    JournalledAttempt,
     MailRelay,
     NextHop,
     NextHops,
@@ -39,7 +42,6 @@ from mailmend.delivery.mail.hooks import (
     PutOffDelivery,
     TryDelivery,
 )
-from mailmend.delivery.mail.journal import OUTCOMES, AttemptOutcome, JournalledAttempt
 from mailmend.delivery.mail.settling import as_ordered
 from mailmend.delivery.policy.engine import Picked, PickupEngine
 from mailmend.delivery.policy.policy import PickupField
@@ -49,7 +51,7 @@ from mailmend.delivery.server.hooks import DeliveryHooks
 from mailmend.delivery.server.journalling import AttemptJournal
 from mailmend.delivery.settings import DeliverySettings
 from mailmend.delivery.shared.orders import SharedOrders
-from mailmend.delivery.smtp.outgoing.smart_host import SmartHost
+from mailmend.delivery.smtp.outgoing.addresses import SmartHost
 from mailmend.model.errors import MailmendError
 from mailmend.model.instants import instant_of, nanos_of
 from mailmend.model.ports import Clock

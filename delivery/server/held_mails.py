@@ -12,9 +12,15 @@ from itertools import count
 from typing import Final
 from uuid import UUID
 
-from mailmend.delivery.mail.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage, OutgoingMail
+from mailmend.delivery.mail.attempts import JournalledAttempt
+from mailmend.delivery.mail.entries import (
+    DeliveryEntry,
+    EndedEntry,
+    EntryEnd,
+    EntryStage,
+    OutgoingMail,
+)
 from mailmend.delivery.mail.envelopes import mail_again, plain_attributes, with_bytes, without_notes
-from mailmend.delivery.mail.journal import JournalledAttempt
 from mailmend.delivery.mail.notices import RecipientNotice, ReportReader, StatusNotification
 from mailmend.delivery.mail.settling import MailSettlement
 from mailmend.mailqueue.queue import Dequeued, MailQueue

@@ -12,8 +12,15 @@ from typing import Final
 from uuid import UUID
 
 from mailmend.delivery.ledger.attempts import LedgerAttempts
-from mailmend.delivery.mail.entries import HELD_FOR, DeliveryEntry, EndedEntry, EntryEnd, EntryOrder, EntryOrderKind
-from mailmend.delivery.mail.journal import ENDS, JournalledAttempt, UncertainPolicy, decisive
+from mailmend.delivery.mail.attempts import ENDS, JournalledAttempt, UncertainPolicy, decisive
+from mailmend.delivery.mail.entries import (
+    HELD_FOR,
+    DeliveryEntry,
+    EndedEntry,
+    EntryEnd,
+    EntryOrder,
+    EntryOrderKind,
+)
 from mailmend.delivery.server.held_mails import HeldMail
 from mailmend.model.backoff import LOOK_AGAIN
 from mailmend.model.errors import MailmendError

@@ -9,7 +9,16 @@ the queue, so that it neither holds up others nor outlasts the broker's patience
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -36,7 +45,7 @@ from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.orders import Suspension
 from mailmend.delivery.policy.policy import CounterPolicy
-from mailmend.delivery.policy.servers import ServerName
+from mailmend.delivery.policy.shares import ServerName
 from mailmend.delivery.policy.sub_queues import UNKNOWN
 from mailmend.delivery.policy.turns import NO_WEIGHTS
 from mailmend.delivery.server.attempting import EntryAttempts, ReadyEntry

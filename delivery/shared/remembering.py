@@ -11,12 +11,19 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from mailmend.delivery.ledger.rates import LedgerRates, SavedRow
+from mailmend.delivery.ledger.servers import LedgerRates, SavedRow
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.rates import LONG_AGO
 from mailmend.delivery.policy.remembered import CounterMemory, Instants, KeptRates, saved_rate
-from mailmend.delivery.policy.servers import Members, Membership, RememberedMembership, ServerName
-from mailmend.delivery.policy.shares import NO_SHARE, LimitShare, ShareChanges
+from mailmend.delivery.policy.shares import (
+    NO_SHARE,
+    LimitShare,
+    Members,
+    Membership,
+    RememberedMembership,
+    ServerName,
+    ShareChanges,
+)
 from mailmend.mailqueue.background import paused
 from mailmend.model.errors import CannotReach, MailmendError
 from mailmend.model.ids import QueueName

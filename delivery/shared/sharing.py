@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from mailmend.delivery.ledger.rates import LedgerRates
-from mailmend.delivery.ledger.servers import MEMBERSHIP_SECONDS, LedgerServers
+from mailmend.delivery.ledger.servers import MEMBERSHIP_SECONDS, LedgerRates, LedgerServers
 from mailmend.delivery.policy.engine import PickupEngine
-from mailmend.delivery.policy.servers import (
+from mailmend.delivery.policy.shares import (
+    NO_SHARE,
     NOTHING_ADOPTED,
     Members,
     Membership,
@@ -34,7 +34,6 @@ from mailmend.delivery.policy.servers import (
     ShareState,
     first_members,
 )
-from mailmend.delivery.policy.shares import NO_SHARE
 from mailmend.delivery.policy.sub_queues import ActiveMail
 from mailmend.delivery.shared.remembering import RememberedRates
 from mailmend.mailqueue.background import paused

@@ -25,7 +25,7 @@ from mailmend.delivery.mail.attempts import (
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.server.serving import DeliveryServer
 from mailmend.delivery.settings import DeliverySettings
-from mailmend.delivery.smtp.outgoing.smart_host import SmartHost
+from mailmend.delivery.smtp.outgoing.addresses import SmartHost
 from mailmend.mailqueue.background import cancelled
 from mailmend.mailqueue.rabbitmq.mail_queue import open_queue
 from mailmend.mailqueue.rabbitmq.view.due_mails import DUE_WINDOW

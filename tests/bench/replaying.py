@@ -15,12 +15,12 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from mailmend.cql.driver.session import Contact, connect
-from mailmend.delivery.ledger.recorded_attempts import AttemptsWanted
-from mailmend.delivery.ledger.recorded_attempts import read_attempts as read_here
+from mailmend.delivery.ledger.attempts import AttemptsWanted
+from mailmend.delivery.ledger.attempts import read_attempts as read_here
 from mailmend.delivery.policy.file.reading import policies_of
 from mailmend.delivery.policy.policies import PickupPolicies
-from mailmend.delivery.policy.recorded import RecordedAttempt
 from mailmend.delivery.policy.replay_sums import AttemptRecord, ReplaySums
+from mailmend.delivery.policy.replaying import RecordedAttempt
 from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
 from mailmend.model.ids import QueueName
 from mailmend.model.keyspace import Schema

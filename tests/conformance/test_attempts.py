@@ -11,9 +11,8 @@ from mailmend.cql.driver.asynchronous import AsyncKeyspace
 from mailmend.cql.driver.session import CassandraCluster, Keyspace
 from mailmend.cql.memory import MemoryTables
 from mailmend.delivery.ledger.attempts import LedgerAttempts
-from mailmend.delivery.mail.attempts import AttemptStage
+from mailmend.delivery.mail.attempts import AttemptOutcome, AttemptStage, JournalledAttempt
 from mailmend.delivery.mail.entries import EntryId
-from mailmend.delivery.mail.journal import AttemptOutcome, JournalledAttempt
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
 from mailmend.model.ids import EnqueueId, QueueName

@@ -11,8 +11,7 @@ import pytest
 from mailmend.cql.driver.asynchronous import AsyncKeyspace
 from mailmend.cql.driver.session import CassandraCluster, Keyspace
 from mailmend.cql.memory import MemoryTables
-from mailmend.delivery.ledger.intents import LedgerIntents
-from mailmend.delivery.ledger.orders import LedgerOrders, LedgerPolicies, OrderEvent, OrderRecord
+from mailmend.delivery.ledger.orders import LedgerIntents, LedgerOrders, LedgerPolicies, OrderEvent, OrderRecord
 from mailmend.delivery.mail.entries import EntryId
 from mailmend.delivery.mail.queued import EntryAction, EntryChange
 from mailmend.delivery.policy.orders import NOTHING_BEGINS, Order, OrderKind, ServedPolicies

@@ -9,11 +9,10 @@ import pytest
 from mailmend.cql.driver.asynchronous import AsyncKeyspace
 from mailmend.cql.driver.session import CassandraCluster, Keyspace
 from mailmend.cql.memory import MemoryTables
-from mailmend.delivery.ledger.rates import LedgerRates, SavedRow
+from mailmend.delivery.ledger.servers import LedgerRates, SavedRow
 from mailmend.delivery.policy.rates import LONG_AGO, SECOND, DeliveryRate, RateAlgorithm
 from mailmend.delivery.policy.remembered import SavedRate
-from mailmend.delivery.policy.servers import RememberedMembership, ServerName
-from mailmend.delivery.policy.shares import NO_SHARE, LimitShare
+from mailmend.delivery.policy.shares import NO_SHARE, LimitShare, RememberedMembership, ServerName
 from mailmend.model.catalog.ledger import DELIVERY_LIFE, DELIVERY_RATE
 from mailmend.model.ids import QueueName
 from mailmend.model.keyspace import Schema

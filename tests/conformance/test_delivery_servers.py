@@ -13,7 +13,7 @@ from mailmend.cql.driver.session import CassandraCluster, Keyspace
 from mailmend.cql.memory import MemoryTables
 from mailmend.delivery.ledger import servers as delivery_servers
 from mailmend.delivery.ledger.servers import LedgerServers
-from mailmend.delivery.policy.servers import Members, Membership, MembershipState, ServerName, first_members
+from mailmend.delivery.policy.shares import Members, Membership, MembershipState, ServerName, first_members
 from mailmend.model.catalog.ledger import DELIVERY_SERVER, DELIVERY_VIEW
 from mailmend.model.ids import QueueName
 from mailmend.model.keyspace import Schema

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from mailmend.cql.driver.session import CassandraCluster, Contact, connect
-from mailmend.delivery.ledger.recorded_attempts import AttemptsWanted, read_attempts
+from mailmend.delivery.ledger.attempts import AttemptsWanted, read_attempts
 from mailmend.delivery.policy.file.reading import policies_of
 from mailmend.delivery.policy.policies import PickupPolicies
-from mailmend.delivery.policy.recorded import with_concurrency
 from mailmend.delivery.policy.replay_sums import AttemptRecord, ReplaySums, most_delayed
-from mailmend.delivery.policy.replaying import most_refusing
+from mailmend.delivery.policy.replaying import most_refusing, with_concurrency
 from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
 from mailmend.model.ids import QueueName
 from mailmend.model.keyspace import Schema

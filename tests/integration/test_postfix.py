@@ -18,7 +18,7 @@ from mailmend.delivery.mail.attempts import (
     NextHop,
     TlsLevel,
 )
-from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
+from mailmend.delivery.smtp.incoming.listener import ListenerTls
 from mailmend.delivery.smtp.outgoing.relay import ConnectionReuse
 from mailmend.model.errors import PublishFailed
 from tests.support.certificates import Authority, authority

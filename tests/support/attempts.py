@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from mailmend.delivery.policy.policy import PickupField
-from mailmend.delivery.policy.recorded import RecordedAttempt
+from mailmend.delivery.policy.replaying import RecordedAttempt
 from mailmend.delivery.policy.sub_queues import ANY_SOURCE, ActiveMail
 from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
 from mailmend.model.instants import instant_of

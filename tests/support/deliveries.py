@@ -16,6 +16,7 @@ from mailmend.delivery.mail.attempts import (
     AttemptStage,
     BeforeContent,
     DeliveryAttempt,
+    JournalledAttempt,
     NextHop,
     NoNextHop,
     RecipientResult,
@@ -24,9 +25,8 @@ from mailmend.delivery.mail.attempts import (
 )
 from mailmend.delivery.mail.entries import EntryState
 from mailmend.delivery.mail.envelopes import queued_entries
-from mailmend.delivery.mail.journal import JournalledAttempt
 from mailmend.delivery.mail.queued import QueuedEntry
-from mailmend.delivery.mail.retries import RetryInterval, RetrySchedule
+from mailmend.delivery.mail.settling import RetryInterval, RetrySchedule
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.policy import CounterPolicy
 from mailmend.delivery.policy.rates import RateAlgorithm

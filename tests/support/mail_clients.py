@@ -13,8 +13,7 @@ from typing import Any
 
 from mailmend.delivery.mail.attempts import DeliveryProtocol
 from mailmend.delivery.settings import ListenAddress, ListenerSettings
-from mailmend.delivery.smtp.incoming.listener import MailListener
-from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
+from mailmend.delivery.smtp.incoming.listener import ListenerTls, MailListener
 from mailmend.mailqueue.memory import MemoryMailQueue
 from mailmend.mailqueue.rules.mails import Mail
 from mailmend.model.ids import EnqueueId, QueueName

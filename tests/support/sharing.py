@@ -13,8 +13,7 @@ from mailmend.delivery.ledger.servers import LedgerServers
 from mailmend.delivery.policy.engine import Picked, PickupEngine
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField
 from mailmend.delivery.policy.rates import RateAlgorithm
-from mailmend.delivery.policy.servers import ServerName
-from mailmend.delivery.policy.shares import ServerShare
+from mailmend.delivery.policy.shares import ServerName, ServerShare
 from mailmend.delivery.policy.sub_queues import ActiveMail
 from mailmend.delivery.shared.sharing import SharedLimits
 from mailmend.model.errors import CannotReach, DoubtfulWrite, MailmendError

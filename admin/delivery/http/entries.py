@@ -17,7 +17,11 @@ from mailmend.admin.delivery.entries import (
     entries_page,
     groups_document,
 )
-from mailmend.admin.delivery.entry_changes import ChangeEntriesRequest, changed_document, entries_changed
+from mailmend.admin.delivery.entry_changes import (
+    ChangeEntriesRequest,
+    changed_document,
+    entries_changed,
+)
 from mailmend.admin.delivery.http.shared import (
     ORDERS,
     READS_THROUGH,
@@ -32,14 +36,18 @@ from mailmend.admin.delivery.http.shared import (
     normal_at,
     responses,
 )
-from mailmend.admin.delivery.options import EntrySelection, attributes_of, parse_attribute, parse_retries
+from mailmend.admin.delivery.options import (
+    EntrySelection,
+    attributes_of,
+    parse_attribute,
+    parse_retries,
+)
 from mailmend.admin.delivery.show import ShowEntryRequest, entry_document, entry_shown
 from mailmend.admin.frame.http.callers import Operator, Reader, log_change
 from mailmend.admin.frame.values import plain
 from mailmend.admin.queue.request import PAGE_MAILS
-from mailmend.delivery.mail.attempts import AttemptStage
+from mailmend.delivery.mail.attempts import AttemptOutcome, AttemptStage
 from mailmend.delivery.mail.entries import EntryState
-from mailmend.delivery.mail.journal import AttemptOutcome
 from mailmend.delivery.mail.queued import EntryAction, EntryField
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.mailqueue.rules.filters import ListingPosition

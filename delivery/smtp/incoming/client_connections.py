@@ -8,6 +8,7 @@ and all that is answered to mails, are here. The log of aiosmtpd names addresses
 import asyncio
 import logging
 import math
+import ssl
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,7 +22,6 @@ from mailmend.delivery.settings import GIVES_WAY_AFTER, HANDSHAKE_SECONDS, LEAVI
 from mailmend.delivery.smtp.incoming import replies
 from mailmend.delivery.smtp.incoming.client_input import COMMAND_BYTES_MAX, ClientInput, NotSmtp, begin_tls
 from mailmend.delivery.smtp.incoming.intake import MailIntake
-from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
 from mailmend.delivery.smtp.incoming.reception import (
     MailOrigin,
     NamedRecipient,
@@ -41,6 +41,7 @@ class ClientConnections:
     """The connections of a listener, and what they have in common.
 
     Attributes:
+        tls: of clients that ask for it, or connect where all is secured; None: nothing is.
         stopping: no more are taken, and no mail begins.
         bytes_held: of mails that are coming or are being put into the queue, over all of them.
         refused: how often, by the enhanced status code of the reply.
@@ -48,7 +49,7 @@ class ClientConnections:
 
     settings: ListenerSettings
     intake: MailIntake
-    tls: ListenerTls | None = None
+    tls: ssl.SSLContext | None = None
     stopping: bool = False
     bytes_held: int = 0
     open: "set[ClientConnection]" = field(default_factory=set)
@@ -141,7 +142,7 @@ class ClientConnection(SMTP):
             enable_SMTPUTF8=True,
             hostname=self._settings.host_name,
             ident="LMTP mailmend" if self._lmtp else "ESMTP mailmend",
-            tls_context=together.tls.context if together.tls else None,
+            tls_context=together.tls,
             timeout=min(limits.idle_max, limits.mail_wait_max, limits.mail_time_max).total_seconds(),
             loop=asyncio.get_running_loop(),
         )
@@ -491,7 +492,7 @@ class ClientConnection(SMTP):
         """Give the connection to TLS, which hands it back through `connection_made`."""
         assert self._together.tls
         self._original_transport = self.transport
-        self._tls_protocol, done = begin_tls(self.transport, self, self._together.tls.context, HANDSHAKE_SECONDS)
+        self._tls_protocol, done = begin_tls(self.transport, self, self._together.tls, HANDSHAKE_SECONDS)
         return done
 
     async def _secure(self, handshake: asyncio.Future[None]) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mailmend.delivery.mail.attempts import SmtpReply
+from mailmend.delivery.mail.encoding import canonical_lines
 from mailmend.delivery.mail.envelopes import counted_mail, with_bytes
-from mailmend.delivery.mail.mail_lines import canonical_lines
 from mailmend.delivery.policy.incoming import (
     IncomingField,
     IncomingOutcome,

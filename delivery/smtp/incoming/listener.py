@@ -5,21 +5,86 @@ happens in between, the client still has the mail, and at worst hands it over tw
 """
 
 import asyncio
+import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 
 from mailmend.delivery.metrics import listener_samples, quota_samples
 from mailmend.delivery.settings import LEAVING, ListenAddress, ListenerSettings
 from mailmend.delivery.smtp.incoming import replies
 from mailmend.delivery.smtp.incoming.client_connections import ClientConnection, ClientConnections
 from mailmend.delivery.smtp.incoming.intake import MailIntake
-from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
 from mailmend.mailqueue.background import paused
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.model.errors import WrongUse
 from mailmend.model.metrics import MetricSample
 from mailmend.model.ports import Clock
+
+
+@dataclass(slots=True, kw_only=True)
+class ListenerTls:
+    """The files of a listener's certificate, and what is made of them.
+
+    Attributes:
+        certificate: with the certificates between it and its authority behind it.
+        authority: who signs the certificates that clients have to show; None: they show none.
+        context: for all connections; each gets the certificate that was read last.
+    """
+
+    certificate: Path
+    key: Path
+    authority: Path | None = None
+    context: ssl.SSLContext = field(init=False)
+    _newest: ssl.SSLContext = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Reads the files.
+
+        Raises:
+            WrongUse: they cannot be read, or do not belong together.
+        """
+        self.context = self._newest = self._read()
+        self.context.sni_callback = self._give_newest
+
+    def read_again(self) -> None:
+        """Use what the files hold now, for connections that begin from now on.
+
+        Raises:
+            WrongUse: it cannot be used; what was read before stays.
+        """
+        self._newest = self._read()
+
+    def _read(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            context.load_cert_chain(self.certificate.expanduser(), self.key.expanduser(), _no_password)
+        except (OSError, ssl.SSLError) as error:
+            raise WrongUse(
+                f"the certificate {self.certificate} cannot be used with the key {self.key}: {_reason(error)}",
+                mend="Both have to be PEM files, of one pair, and the key without a password.",
+            ) from error
+        if self.authority:
+            try:
+                context.load_verify_locations(self.authority.expanduser())
+            except (OSError, ssl.SSLError) as error:
+                raise WrongUse(f"the certificates in {self.authority} cannot be read: {_reason(error)}") from error
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    def _give_newest(self, connection: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
+        """Called in every handshake, whether the client names a server or not."""
+        connection.context = self._newest
+
+
+def _no_password() -> str:
+    """Asked for only where the key has one: else OpenSSL would ask the terminal."""
+    return ""
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -43,7 +108,10 @@ class MailListener:
 
     def __post_init__(self) -> None:
         self.intake = MailIntake(queue=self.queue, clock=self.clock, host_name=self.settings.host_name)
-        self.connections = ClientConnections(self.settings, self.intake, self.tls)
+        tls = None
+        if self.tls:
+            tls = self.tls.context
+        self.connections = ClientConnections(self.settings, self.intake, tls)
 
     async def open(self) -> None:
         """Begin to listen, at all addresses or at none.

@@ -1,16 +1,17 @@
-"""Which addresses connections can go to, which of them are our own, and which are not of the Internet.
+"""Which addresses connections can go to, which of them are our own, and which are not of the Internet; and smart hosts.
 
 Addresses are compared as numbers, not as texts: `::ffff:127.0.0.1` is `127.0.0.1`.
 """
 
+import asyncio
 import socket
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
-from mailmend.delivery.mail.attempts import SMTP_PORT, SourceAddress
+from mailmend.delivery.mail.attempts import SMTP_PORT, NextHop, NoNextHop, SmtpReply, SourceAddress
 from mailmend.model.grammar import unmapped
 
 
@@ -199,3 +200,30 @@ def _is_unspecified(name: str) -> bool:
         return ip_of(name).is_unspecified
     except ValueError:
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class SmartHost:
+    """Implements `delivery.mail.attempts.NextHops`.
+
+    Attributes:
+        host: a name, which is looked up for each mail, or an address.
+    """
+
+    host: str
+    port: int = SMTP_PORT
+
+    def __str__(self) -> str:
+        if ":" in self.host:
+            return f"[{self.host}]:{self.port}"
+        return f"{self.host}:{self.port}"
+
+    async def of(self, domain: str) -> Sequence[NextHop]:
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        except OSError as error:
+            why = f"the address of {self.host} is not known: {error.strerror or error}"
+            raise NoNextHop(domain, SmtpReply(451, "4.4.3", why, ours=True)) from error
+        addresses = dict.fromkeys(str(address[0]) for *_, address in found)
+        return [NextHop(self.host, address, self.port) for address in addresses]

@@ -16,9 +16,14 @@ from datetime import timedelta
 from typing import Final
 
 from mailmend.delivery.mail.attempts import SmtpReply, StageTimeouts
-from mailmend.delivery.mail.encoding import CannotEncode, fits, fitted
+from mailmend.delivery.mail.encoding import (
+    CannotEncode,
+    canonical_lines,
+    fits,
+    fitted,
+    transparent_blocks,
+)
 from mailmend.delivery.mail.entries import DeliveryEntry, OutgoingMail
-from mailmend.delivery.mail.mail_lines import canonical_lines, transparent_blocks
 from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish
 from mailmend.model.grammar import ascii_domain
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.delivery import serve as delivery
-from mailmend.delivery.ledger.intents import LedgerIntents
+from mailmend.delivery.ledger.orders import LedgerIntents
 from mailmend.mailqueue.codec import attribute
 from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
 from mailmend.model.errors import AccessDenied, CannotReach, MailmendError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.cql.applying import ensure_ledger
-from mailmend.delivery.policy.recorded import RecordedAttempt
+from mailmend.delivery.policy.replaying import RecordedAttempt
 from tests.support.attempts import DAY, attempt, rows_of
 from tests.support.commands import Ended
 from tests.support.queue_commands import QueueShell, queue_shell

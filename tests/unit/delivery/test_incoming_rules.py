@@ -3,7 +3,7 @@
 import pytest
 
 from mailmend.delivery.mail.attempts import DeliveryProtocol
-from mailmend.delivery.policy.file.errors import BadPolicyFile
+from mailmend.delivery.policy.file.forms import BadPolicyFile
 from mailmend.delivery.policy.file.reading import policies_of
 from mailmend.delivery.policy.incoming import IncomingRule
 from mailmend.delivery.policy.lint import lint_policies

@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 
-from mailmend.delivery.mail.attempts import AttemptStage, NextHop, SmtpReply, SourceAddress
+from mailmend.delivery.mail.attempts import (
+    AttemptOutcome,
+    AttemptStage,
+    NextHop,
+    SmtpReply,
+    SourceAddress,
+    UncertainPolicy,
+)
 from mailmend.delivery.mail.entries import EntryState
 from mailmend.delivery.mail.envelopes import first_id, lacking_mail, queued_entries
 from mailmend.delivery.mail.hooks import DeleteRecipient, PutOffDelivery
-from mailmend.delivery.mail.journal import AttemptOutcome, UncertainPolicy
 from mailmend.delivery.mail.queued import QueuedEntry
 from mailmend.delivery.metrics import UNCERTAIN
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold

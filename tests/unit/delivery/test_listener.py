@@ -10,7 +10,7 @@ from ipaddress import ip_network
 import pytest
 
 from mailmend.delivery.mail.attempts import DeliveryProtocol
-from mailmend.delivery.mail.mail_lines import canonical_lines
+from mailmend.delivery.mail.encoding import canonical_lines
 from mailmend.delivery.settings import ListenAddress, ListenerSettings
 from mailmend.delivery.smtp.incoming.listener import MailListener
 from mailmend.model.errors import BrokerUnreachable, MailmendError, PublishFailed, WrongUse

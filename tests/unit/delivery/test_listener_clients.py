@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mailmend.delivery.mail.attempts import DeliveryProtocol
-from mailmend.delivery.smtp.incoming.listener_tls import ListenerTls
+from mailmend.delivery.smtp.incoming.listener import ListenerTls
 from mailmend.delivery.smtp.incoming.replies import FAULT
 from tests.support.certificates import Authority, authority
 from tests.support.mail_clients import HOST, LIMIT_SECONDS, MAIL, RCPT, MailClient, MailEntrance, entrance

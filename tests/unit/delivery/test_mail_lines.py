@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.delivery.mail.mail_lines import canonical_lines, transparent_blocks
+from mailmend.delivery.mail.encoding import canonical_lines, transparent_blocks
 from mailmend.delivery.smtp.outgoing.esmtp import lines_of, transparent
 
 ODD_BYTES = st.text("\r\n.\0ab", max_size=40).map(str.encode)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.delivery.policy.engine import PickupEngine
-from mailmend.delivery.policy.file.errors import BadPolicyFile
+from mailmend.delivery.policy.file.forms import BadPolicyFile
 from mailmend.delivery.policy.file.reading import policies_of, read_policies
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold, ThresholdCondition, pattern_of

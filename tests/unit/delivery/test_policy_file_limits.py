@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.delivery.policy.file.errors import BadPolicyFile
+from mailmend.delivery.policy.file.forms import BadPolicyFile
 from mailmend.delivery.policy.file.nodes import DEPTH_MAX, FILE_BYTES_MAX
 from mailmend.delivery.policy.file.reading import policies_of, read_policies
 from mailmend.model.errors import WrongUse

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from mailmend.delivery.policy.file.errors import REFUSED_MAX, REFUSED_SHOWN, BadPolicyFile
+from mailmend.delivery.policy.file.forms import REFUSED_MAX, REFUSED_SHOWN, BadPolicyFile
 from mailmend.delivery.policy.file.reading import policies_of
 
 WRONG_VALUES = """\

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from mailmend.delivery.policy.file import schema as policy_schema
-from mailmend.delivery.policy.file.errors import BadPolicyFile
+from mailmend.delivery.policy.file.forms import BadPolicyFile
 from mailmend.delivery.policy.file.reading import policies_of
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.policy.rates import RateAlgorithm

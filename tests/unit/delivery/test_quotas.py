@@ -10,7 +10,7 @@ import pytest
 from mailmend.delivery.mail.attempts import DeliveryProtocol
 from mailmend.delivery.mail.envelopes import counted_mail
 from mailmend.delivery.metrics import QUOTA_COUNTED, QUOTA_REFUSED, QUOTA_USED
-from mailmend.delivery.policy.file.errors import BadPolicyFile
+from mailmend.delivery.policy.file.forms import BadPolicyFile
 from mailmend.delivery.policy.file.reading import policies_of
 from mailmend.delivery.policy.lint import lint_policies
 from mailmend.delivery.policy.policies import PickupPolicies

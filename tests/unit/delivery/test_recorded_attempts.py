@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from mailmend.cql.memory import MemoryTables
-from mailmend.delivery.ledger.recorded_attempts import AttemptsWanted, LocalAttempts, read_attempts
+from mailmend.delivery.ledger.attempts import AttemptsWanted, LocalAttempts, read_attempts
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.model.errors import WrongUse
 from mailmend.model.ids import QueueName

@@ -7,7 +7,7 @@ import pytest
 
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate, RateAlgorithm
-from mailmend.delivery.policy.servers import Members, RememberedMembership, ServerName
+from mailmend.delivery.policy.shares import Members, RememberedMembership, ServerName
 from mailmend.model.catalog.ledger import DELIVERY_RATE
 from mailmend.model.operations import Put, Scan
 from tests.support.sharing import Ledger, SharingServer, Wire

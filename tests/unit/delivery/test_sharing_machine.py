@@ -9,8 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from mailmend.delivery.policy.engine import Picked
 from mailmend.delivery.policy.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate, RateAlgorithm
-from mailmend.delivery.policy.servers import ShareState
-from mailmend.delivery.policy.shares import turn_of
+from mailmend.delivery.policy.shares import ShareState, turn_of
 from tests.support.sharing import Ledger, SharingServer, Wire
 from tests.support.thorough import run_stories
 

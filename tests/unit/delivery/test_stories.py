@@ -11,8 +11,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mailmend.delivery.mail.attempts import SmtpReply
-from mailmend.delivery.mail.journal import UncertainPolicy
+from mailmend.delivery.mail.attempts import SmtpReply, UncertainPolicy
 from mailmend.delivery.metrics import UNCERTAIN
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate, RateAlgorithm

@@ -8,9 +8,8 @@ import pytest
 
 from mailmend.cql.applying import ensure_ledger
 from mailmend.delivery.ledger.attempts import LedgerAttempts
-from mailmend.delivery.mail.attempts import AttemptStage
+from mailmend.delivery.mail.attempts import AttemptOutcome, AttemptStage, JournalledAttempt
 from mailmend.delivery.mail.entries import EntryId
-from mailmend.delivery.mail.journal import AttemptOutcome, JournalledAttempt
 from mailmend.mailqueue.broker import Message
 from mailmend.mailqueue.codec import queued_of
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue

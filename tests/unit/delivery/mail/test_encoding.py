@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mailmend.delivery.mail.encoding import LINE_BYTES_MAX, CannotEncode, fits, fitted, has_long_line
-from mailmend.delivery.mail.mail_lines import canonical_lines
+from mailmend.delivery.mail.encoding import LINE_BYTES_MAX, CannotEncode, canonical_lines, fits, fitted, has_long_line
 
 GREETING = "Grüße\r\n".encode()
 SIMPLE = (

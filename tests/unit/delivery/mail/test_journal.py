@@ -5,8 +5,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mailmend.delivery.mail.attempts import ENDS, OUTCOMES, AttemptOutcome, JournalledAttempt, UncertainPolicy, decisive
 from mailmend.delivery.mail.entries import EntryEnd, EntryId
-from mailmend.delivery.mail.journal import ENDS, OUTCOMES, AttemptOutcome, JournalledAttempt, UncertainPolicy, decisive
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.model.ids import EnqueueId
 from tests.support.clock import VirtualClock

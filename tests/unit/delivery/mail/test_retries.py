@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.delivery.mail.retries import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule, spread_of
+from mailmend.delivery.mail.settling import DEFAULT_SCHEDULE, RetryInterval, RetrySchedule, spread_of
 from mailmend.model.errors import WrongUse
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)

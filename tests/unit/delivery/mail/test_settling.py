@@ -8,8 +8,7 @@ import pytest
 
 from mailmend.delivery.mail.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryId, OutgoingMail
 from mailmend.delivery.mail.notices import NoticeCondition, NoticeKind, NoticeWish, RecipientNotice
-from mailmend.delivery.mail.retries import RetryInterval, RetrySchedule
-from mailmend.delivery.mail.settling import MailSettlement, settlement_of
+from mailmend.delivery.mail.settling import MailSettlement, RetryInterval, RetrySchedule, settlement_of
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.model.ids import EnqueueId
 

@@ -13,7 +13,7 @@ from mailmend.delivery.policy.policy import (
     Threshold,
     ValuePattern,
 )
-from mailmend.delivery.policy.recorded import groups_of, sources_of, values_of, with_concurrency
+from mailmend.delivery.policy.replaying import groups_of, sources_of, values_of, with_concurrency
 from tests.support.attempts import attempt
 
 TENANT, DOMAIN, SOURCE = PickupField.TENANT_ID, PickupField.RECIPIENT_DOMAIN, PickupField.LOCAL_IP

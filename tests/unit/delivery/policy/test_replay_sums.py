@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from mailmend.delivery.policy.policies import PickupPolicies
 from mailmend.delivery.policy.policy import CounterPolicy, ExactValue, PickupField, Threshold, ThresholdCondition
-from mailmend.delivery.policy.recorded import RecordedAttempt
 from mailmend.delivery.policy.replay_sums import DelayedValue, ReplaySums, WaitSums, most_delayed
+from mailmend.delivery.policy.replaying import RecordedAttempt
 from tests.support.attempts import START, attempt
 
 DOMAIN, TENANT = PickupField.RECIPIENT_DOMAIN, PickupField.TENANT_ID

@@ -20,9 +20,19 @@ from mailmend.delivery.policy.policy import (
     ThresholdCondition,
 )
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate, RateAlgorithm
-from mailmend.delivery.policy.recorded import MILLI, RecordedAttempt, groups_of, tells_sources, with_concurrency
 from mailmend.delivery.policy.replay_sums import ReplaySums, most_delayed
-from mailmend.delivery.policy.replaying import AttemptReplay, BegunAttempt, CounterUse, LimitKind, most_refusing
+from mailmend.delivery.policy.replaying import (
+    MILLI,
+    AttemptReplay,
+    BegunAttempt,
+    CounterUse,
+    LimitKind,
+    RecordedAttempt,
+    groups_of,
+    most_refusing,
+    tells_sources,
+    with_concurrency,
+)
 from mailmend.model.errors import WrongUse
 from tests.support.attempts import START, attempt
 

@@ -5,8 +5,10 @@ from uuid import UUID
 
 import pytest
 
-from mailmend.delivery.policy.servers import (
+from mailmend.delivery.policy.shares import (
+    NO_SHARE,
     NOTHING_ADOPTED,
+    LimitShare,
     Members,
     Membership,
     MembershipState,
@@ -14,7 +16,6 @@ from mailmend.delivery.policy.servers import (
     ServerName,
     first_members,
 )
-from mailmend.delivery.policy.shares import NO_SHARE, LimitShare
 
 A, B, C, D = (ServerName(one) for one in "abcd")
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
