@@ -23,8 +23,7 @@ from mailmend.admin.delivery.connections import (
     own_name,
     relay_of,
 )
-from mailmend.admin.delivery.desk import DeliveryDesk
-from mailmend.admin.delivery.policies_in_force import PoliciesInForce
+from mailmend.admin.delivery.desk import DeliveryDesk, PoliciesInForce
 from mailmend.admin.delivery.serve_options import CONCURRENCY_DEFAULT, PREFETCH_DEFAULT
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import owner_name

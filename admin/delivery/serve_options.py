@@ -10,7 +10,7 @@ import click
 
 from mailmend.admin.delivery.options import refuse_unnamed
 from mailmend.admin.frame.command import Command
-from mailmend.admin.frame.http.options import http_face
+from mailmend.admin.frame.http.access import http_face
 from mailmend.admin.frame.kinds import Duration, ParsedValue
 from mailmend.admin.frame.options import FILE, option
 from mailmend.admin.frame.settings import parse_port

@@ -18,12 +18,12 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from mailmend.admin.frame.charts import Chart
 from mailmend.admin.frame.document import (
     COMMANDS,
     DIFFERS,
     NUMERIC,
     PROSE,
+    Chart,
     Document,
     Grid,
     GridCell,

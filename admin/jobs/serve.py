@@ -27,8 +27,8 @@ from mailmend.admin.frame.cluster import open_cluster
 from mailmend.admin.frame.command import Command, Shared
 from mailmend.admin.frame.document import Document
 from mailmend.admin.frame.event_loop import hangup_calls, run_async, stop_signal
+from mailmend.admin.frame.http.access import http_face
 from mailmend.admin.frame.http.desk import HealthStatus, PartHealth
-from mailmend.admin.frame.http.options import http_face
 from mailmend.admin.frame.options import CONNECTION, LOG, typed
 from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.frame.settings_file import PROFILE_NAME, read_again, settings_file_of

@@ -8,10 +8,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from mailmend.admin.frame.caller import Caller
-from mailmend.admin.frame.charts import by_time, by_verdict, in_order, over_runs
 from mailmend.admin.frame.cluster import OpenCluster, open_cluster
 from mailmend.admin.frame.command import JSON, Command, CommandGroup
-from mailmend.admin.frame.document import Document, Grid, Part
+from mailmend.admin.frame.document import Document, Grid, Part, by_time, by_verdict, in_order, over_runs
 from mailmend.admin.frame.examples import Affected, Example, Examples
 from mailmend.admin.frame.kinds import KEEP as KEEP_KIND
 from mailmend.admin.frame.kinds import duration_text

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mailmend.admin.frame.charts import by_time, by_verdict
-from mailmend.admin.frame.document import Document, Grid, Part, Styled, Verbatim
+from mailmend.admin.frame.document import Document, Grid, Part, Styled, Verbatim, by_time, by_verdict
 from mailmend.admin.frame.examples import EXAMPLES_MAX, Affected, Example
 from mailmend.admin.frame.values import (
     NOTHING_WRITTEN,

@@ -43,7 +43,7 @@ from mailmend.admin.delivery.options import (
     parse_retries,
 )
 from mailmend.admin.delivery.show import ShowEntryRequest, entry_document, entry_shown
-from mailmend.admin.frame.http.callers import Operator, Reader, log_change
+from mailmend.admin.frame.http.application import Operator, Reader, log_change
 from mailmend.admin.frame.values import plain
 from mailmend.admin.queue.request import PAGE_MAILS
 from mailmend.delivery.mail.attempts import AttemptOutcome, AttemptStage

@@ -11,7 +11,7 @@ from mailmend.admin.delivery.explain import explanation_json, values_json
 from mailmend.admin.delivery.http.entries import IntentBody, OrderBody
 from mailmend.admin.delivery.http.orders import MadeConditionBody, SuspensionBody
 from mailmend.admin.delivery.http.shared import READS_THROUGH, Instant, ServerDesk, StrictBody, normal_at, responses
-from mailmend.admin.frame.http.callers import Reader
+from mailmend.admin.frame.http.application import Reader
 from mailmend.delivery.mail.entries import EntryStage
 from mailmend.delivery.policy.policy import PickupField
 

@@ -35,7 +35,7 @@ from mailmend.admin.delivery.orders import (
     orders_listed,
 )
 from mailmend.admin.delivery.orders_document import add_document, list_document, remove_document
-from mailmend.admin.frame.http.callers import Operator, Reader, log_change
+from mailmend.admin.frame.http.application import Operator, Reader, log_change
 from mailmend.delivery.policy.file.description import THRESHOLD
 from mailmend.delivery.policy.orders import OrderKind, normal_value
 from mailmend.delivery.policy.policy import PickupField, Threshold

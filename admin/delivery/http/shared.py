@@ -24,8 +24,7 @@ from pydantic_core import CoreSchema
 
 from mailmend.admin.delivery.desk import DeliveryDesk
 from mailmend.admin.frame.document import Document
-from mailmend.admin.frame.http.errors import described, error
-from mailmend.admin.frame.http.monitoring import CheckBody, checks_json
+from mailmend.admin.frame.http.application import CheckBody, checks_json, described, error
 from mailmend.delivery.ledger.orders import OrderEvent
 from mailmend.delivery.policy.file.forms import FileAnswer, FileForm
 from mailmend.model.errors import WrongUse

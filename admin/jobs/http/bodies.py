@@ -9,7 +9,7 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from mailmend.admin.frame.http.errors import error
+from mailmend.admin.frame.http.application import error
 from mailmend.admin.jobs.james_tasks import KINDS, TaskOutcome
 from mailmend.repair.ledger.tasks import AdminTask
 

@@ -17,10 +17,7 @@ from fastapi.responses import JSONResponse
 from pydantic import AwareDatetime, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from mailmend.admin.frame.http.application import Api
-from mailmend.admin.frame.http.callers import Operator, Reader
-from mailmend.admin.frame.http.errors import described, error
-from mailmend.admin.frame.http.monitoring import METRICS, health_router
+from mailmend.admin.frame.http.application import METRICS, Api, Operator, Reader, described, error, health_router
 from mailmend.admin.jobs.http.bodies import StatusText, TaskBody, TaskIdBody, refused_query, task_json
 from mailmend.admin.jobs.tasks import TaskDesk
 from mailmend.model.durations import parse_duration

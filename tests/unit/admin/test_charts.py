@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.admin.frame.charts import BARS_MAX, Chart, by_time, by_verdict, in_order, over_runs
+from mailmend.admin.frame.document import BARS_MAX, Chart, by_time, by_verdict, in_order, over_runs
 from mailmend.model.catalog.ledger import REPAIR_RUN
 from mailmend.model.errors import AccessDenied
 from mailmend.model.operations import Read

@@ -11,7 +11,7 @@ import pytest
 
 from mailmend.admin.delivery.desk import READERS_MAX
 from mailmend.admin.frame.http.access import Access, parse_tokens
-from mailmend.admin.frame.http.callers import BODY_BYTES_MAX
+from mailmend.admin.frame.http.application import BODY_BYTES_MAX
 from mailmend.delivery.ledger.orders import LedgerOrders
 from mailmend.mailqueue.prometheus import CONTENT_TYPE
 from mailmend.model.errors import CannotReach

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.delivery.http.policies import PoliciesAnswer
+from mailmend.admin.delivery.http.routes import PoliciesAnswer
 from mailmend.admin.frame.http.access import Access
 from mailmend.admin.frame.http.desk import ASKED_EVERY
 from mailmend.delivery.ledger.orders import LedgerOrders
