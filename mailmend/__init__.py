@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from mailmend.mailqueue.blobs.s3 import S3Settings as S3Settings
     from mailmend.mailqueue.queue import MailQueue as MailQueue
     from mailmend.mailqueue.rabbitmq.mail_queue import open_queue as open_queue
-    from mailmend.mailqueue.rules.filters import MailFilter as MailFilter
     from mailmend.mailqueue.rules.mails import Mail as Mail
+    from mailmend.mailqueue.rules.mails import MailFilter as MailFilter
     from mailmend.mailqueue.rules.mails import queue_name as queue_name
     from mailmend.model.errors import ExitCode as ExitCode
     from mailmend.model.errors import MailmendError as MailmendError
@@ -84,8 +84,7 @@ _NAMES_IN: Final = {
     "mailmend.model.projections.family": ("Family",),
     "mailmend.model.projections.filters": ("Content", "Counts", "Filter", "Union"),
     "mailmend.model.projections.mirror": ("Mirror",),
-    "mailmend.mailqueue.rules.filters": ("MailFilter",),
-    "mailmend.mailqueue.rules.mails": ("Mail", "queue_name"),
+    "mailmend.mailqueue.rules.mails": ("Mail", "MailFilter", "queue_name"),
     "mailmend.model.table": ("Column", "Table"),
     "mailmend.repair.clock": ("SystemClock",),
     "mailmend.repair.store.message_store": ("MessageStore",),

@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
-from mailmend.mailqueue.background import BackgroundJob, run_jobs
+from mailmend.mailqueue.admission import admissible, admitted
 from mailmend.mailqueue.broker import Depth
-from mailmend.mailqueue.codec.admission import admissible, admitted
-from mailmend.mailqueue.codec.messages import priority_of
+from mailmend.mailqueue.codec import priority_of
+from mailmend.mailqueue.comparison import Redriven, Swept
+from mailmend.mailqueue.concurrency import BackgroundJob, run_jobs
 from mailmend.mailqueue.draining import checked_prefetch, next_turn
 from mailmend.mailqueue.metrics import FigureScope, QueueFigures, TrafficSums
 from mailmend.mailqueue.queue import (
@@ -35,10 +36,19 @@ from mailmend.mailqueue.queue import (
     refuse_too_many,
     settled_before,
 )
-from mailmend.mailqueue.rules.filters import EVERYTHING, ListingPosition, MailFilter, is_behind
-from mailmend.mailqueue.rules.mails import PRIORITIES, Listed, Mail, MailBlobs, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.mails import (
+    EVERYTHING,
+    PRIORITIES,
+    Listed,
+    ListingPosition,
+    Mail,
+    MailBlobs,
+    MailFilter,
+    QueuedMail,
+    Whereabouts,
+    is_behind,
+)
 from mailmend.mailqueue.rules.size import CountedBy, Size, SizeKind
-from mailmend.mailqueue.upkeep import Redriven, Swept
 from mailmend.model.backoff import RETRY
 from mailmend.model.errors import BlobMissing
 from mailmend.model.ids import BlobId, EnqueueId, QueueName, restored_id

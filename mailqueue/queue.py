@@ -15,11 +15,20 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from mailmend.mailqueue.codec import BrokenRow
+from mailmend.mailqueue.comparison import Redriven, Upkeep
 from mailmend.mailqueue.metrics import FigureScope, QueueFigures, TrafficSums
-from mailmend.mailqueue.rules.filters import EVERYTHING, ListingPosition, MailFilter
-from mailmend.mailqueue.rules.mails import DELAY_MAX, Listed, Mail, MailBlobs, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.mails import (
+    DELAY_MAX,
+    EVERYTHING,
+    Listed,
+    ListingPosition,
+    Mail,
+    MailBlobs,
+    MailFilter,
+    QueuedMail,
+    Whereabouts,
+)
 from mailmend.mailqueue.rules.size import Size
-from mailmend.mailqueue.upkeep import Redriven, Upkeep
 from mailmend.model.errors import Delayed, UnsafeRequest, WrongUse
 from mailmend.model.ids import EnqueueId, QueueName
 

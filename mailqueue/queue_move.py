@@ -1,9 +1,9 @@
 """Moves the mails of a queue into one over another broker, each once, though the mover be killed at any step.
 
-A mail is taken as any consumer takes it, or removed from the delayed ones. Its bytes are stored for the target, it is
-written into a journal, leaves the source, is put at the target, and is done. A mover that goes on has each mail that
-is not done leave the source again and, if the target never had it, puts it there: between source and target a mail is
-in the journal alone.
+A mail is taken as any consumer takes it, or removed from the delayed ones. Its bytes are stored for
+the target, it is written into a journal, leaves the source, is put at the target, and is done. A
+mover that goes on has each mail that is not done leave the source again and, if the target never
+had it, puts it there: between source and target a mail is in the journal alone.
 
 The bytes are stored again, for each passage through a queue owns those that it names: a consumer
 that meets a copy of a mail that has left deletes them, James too. Blobs with deduplicated ids are
@@ -16,12 +16,11 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, Protocol
 
-from mailmend.mailqueue.codec.admission import admissible
+from mailmend.mailqueue.admission import admissible
 from mailmend.mailqueue.concurrency import all_of, ended, next_until
 from mailmend.mailqueue.queue import DELAYED, Arrivals, Dequeued, MailQueue
 from mailmend.mailqueue.rules.blob_ids import is_deduplicated
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Listed, QueuedMail
+from mailmend.mailqueue.rules.mails import Listed, MailFilter, QueuedMail
 from mailmend.model.errors import BadPayload, BlobMissing, CannotReach, WrongUse
 from mailmend.model.ids import EnqueueId, QueueName, moved_id
 from mailmend.model.ports import Clock

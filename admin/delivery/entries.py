@@ -26,8 +26,8 @@ from mailmend.delivery.mail.entries import EntryId, EntryOrder, EntryState
 from mailmend.delivery.mail.envelopes import queued_entries
 from mailmend.delivery.mail.queued import EntryAction, EntryChange, EntryField, EntryFilter, QueuedEntry
 from mailmend.mailqueue.queue import MailQueue
-from mailmend.mailqueue.rules.filters import EVERYTHING, NULL_SENDER, ListingPosition, MailFilter
 from mailmend.mailqueue.rules.health import days
+from mailmend.mailqueue.rules.mails import EVERYTHING, NULL_SENDER, ListingPosition, MailFilter
 from mailmend.model.catalog.ledger import DELIVERY_INTENT
 from mailmend.model.errors import AccessDenied, ExitCode
 

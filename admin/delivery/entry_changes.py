@@ -32,8 +32,7 @@ from mailmend.delivery.mail.entries import EntryId, EntryState
 from mailmend.delivery.mail.envelopes import changed_mail, part_of_mail, queued_entries
 from mailmend.delivery.mail.queued import EntryAction, EntryChange, QueuedEntry
 from mailmend.mailqueue.queue import WAITING, ChangedMail, MailQueue, Unremoved
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import DELAY_MAX, Listed, Whereabouts
+from mailmend.mailqueue.rules.mails import DELAY_MAX, Listed, MailFilter, Whereabouts
 from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.ids import EnqueueId
 

@@ -60,7 +60,7 @@ from mailmend.delivery.settings import (
     ListenerSettings,
 )
 from mailmend.delivery.smtp.outgoing.addresses import SmartHost
-from mailmend.mailqueue.background import cancelled, paused
+from mailmend.mailqueue.concurrency import cancelled, paused
 from mailmend.mailqueue.prometheus import metrics_text
 from mailmend.mailqueue.queue import MailQueue, no_due_mails
 from mailmend.model.errors import MailmendError, WrongUse

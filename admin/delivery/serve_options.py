@@ -33,7 +33,7 @@ from mailmend.delivery.settings import (
     ListenAddress,
 )
 from mailmend.delivery.smtp.outgoing.addresses import SmartHost
-from mailmend.mailqueue.codec.admission import is_address
+from mailmend.mailqueue.admission import is_address
 from mailmend.model.durations import parse_duration
 from mailmend.model.errors import WrongUse
 from mailmend.model.grammar import address_of_literal, can_be_looked_up, read_network, read_server

@@ -18,8 +18,7 @@ from uuid import UUID
 
 from mailmend.mailqueue.blobs.s3 import S3Settings
 from mailmend.mailqueue.broker_tls import BrokerTls
-from mailmend.mailqueue.codec.pulsar import PulsarForm
-from mailmend.mailqueue.pulsar.broker.settings import PulsarAuth, PulsarSettings
+from mailmend.mailqueue.pulsar.settings import PulsarAuth, PulsarForm, PulsarSettings
 from mailmend.mailqueue.rabbitmq.broker.settings import AMQP_PORT, BrokerSettings, Host
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
 from mailmend.model.durations import format_duration

@@ -39,7 +39,7 @@ from mailmend.admin.jobs.jobs import declared_jobs
 from mailmend.admin.jobs.schedule import TimeAfter, Timers, Turn, counts_from, due_after, due_turn
 from mailmend.admin.jobs.tasks import TaskDesk, TaskRunner
 from mailmend.admin.metrics.metrics import Exposition
-from mailmend.mailqueue.background import paused
+from mailmend.mailqueue.concurrency import paused
 from mailmend.model.catalog.ledger import KeyspaceLease
 from mailmend.model.errors import LeaseHeld, LeaseLost, MailmendError
 from mailmend.model.instants import instant_of

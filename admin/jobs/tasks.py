@@ -26,7 +26,7 @@ from mailmend.admin.jobs.james_tasks import (
     information_of,
     mended,
 )
-from mailmend.mailqueue.background import paused
+from mailmend.mailqueue.concurrency import paused
 from mailmend.model.errors import INTERRUPTED, MailmendError
 from mailmend.model.instants import instant_of
 from mailmend.model.ports import Clock

@@ -48,7 +48,7 @@ from mailmend.admin.queue.broker_options import Local, broker_of, pulsar_of
 from mailmend.admin.queue.options import blobs_of, local_for, queue_settings
 from mailmend.cql.introspect import keyspace_exists, live_schema
 from mailmend.cql.lint_sources import release_of
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings, out_topic, scheduled_topic
+from mailmend.mailqueue.pulsar.settings import PulsarSettings, out_topic, scheduled_topic
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailmend.mailqueue.rules.health import TopicFigures, TopicPolicies, judged_topics
 from mailmend.model.blobs import Blobs

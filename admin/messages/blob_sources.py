@@ -25,7 +25,7 @@ from mailmend.mailqueue.collection.references import (
     ReferenceSource,
     table_references,
 )
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailmend.mailqueue.rules.blob_ids import AGE_MIN, BlobNaming, MissingBlob
 from mailmend.model.catalog.queue_tables import queue_tables_of

@@ -62,7 +62,7 @@ from mailmend.mailqueue.collection.collecting import (
     TablesStore,
 )
 from mailmend.mailqueue.collection.scan import blob_fields
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.mailqueue.rules.blob_ids import BlobVerdict, CollectionRule, ListedBlob
 from mailmend.model.catalog.ledger import KEEP, KeyspaceLease
 from mailmend.model.catalog.mail import MESSAGE_V3

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mailmend.admin.frame.examples import Affected, Example
 from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.settings import BlobsSettings, ConnectionSettings, typed_as
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.repair.binding import Bound
 from mailmend.repair.mending.runner import RepairResult
 

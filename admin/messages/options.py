@@ -31,7 +31,7 @@ from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.settings import is_pulsar
 from mailmend.admin.queue.broker_options import BROKER_OPTIONS, broker_of, pulsar_of
 from mailmend.admin.queue.options import AGE_MAX, BLOB_OPTIONS, CHECKED_BLOBS, QUEUE_NAME, blobs_of, typed_stores
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailmend.mailqueue.rules.blob_ids import AGE_MIN, BlobNaming
 from mailmend.model.catalog.ledger import KEEP as KEEP_DEFAULT

@@ -30,8 +30,7 @@ from mailmend.admin.frame.settings import (
     with_password,
 )
 from mailmend.mailqueue.broker_tls import BrokerTls
-from mailmend.mailqueue.codec.pulsar import PulsarForm
-from mailmend.mailqueue.pulsar.broker.settings import PulsarAuth, PulsarSettings
+from mailmend.mailqueue.pulsar.settings import PulsarAuth, PulsarForm, PulsarSettings
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Form, ManagementSettings, QueueForm
 from mailmend.model.errors import BadSettings, MailmendError, WrongUse
 

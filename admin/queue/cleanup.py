@@ -38,7 +38,7 @@ from mailmend.mailqueue.cleanup.cleaning import CleanupSettings, PlannedCleanup,
 from mailmend.mailqueue.cleanup.scan import Mark
 from mailmend.mailqueue.cleanup.writes import MENDED, CleanedQueue, FindingsRecord
 from mailmend.mailqueue.collection.broker_references import topic_references, without_blobs
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.mailqueue.rabbitmq.sweep import Sweeper
 from mailmend.mailqueue.rules.cleanup import MarksRule, QueuePlace
 from mailmend.model.catalog.ledger import KEEP, KeyspaceLease

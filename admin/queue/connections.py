@@ -19,10 +19,10 @@ from mailmend.cql.introspect import live_schema, tables_of
 from mailmend.mailqueue.blobs.stores import content_of
 from mailmend.mailqueue.broker import Broker
 from mailmend.mailqueue.metrics import NoCounts, QueueCounts, marks_that_stay
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings, out_subscription, out_topic
-from mailmend.mailqueue.pulsar.broker.topics import Topics
 from mailmend.mailqueue.pulsar.mail_queue import open_queue as open_pulsar_queue
 from mailmend.mailqueue.pulsar.mail_queue import queue_names as topics_queue_names
+from mailmend.mailqueue.pulsar.settings import PulsarSettings, out_subscription, out_topic
+from mailmend.mailqueue.pulsar.topics import Topics
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView

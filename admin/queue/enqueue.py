@@ -28,12 +28,11 @@ from mailmend.admin.queue.values import queue_document
 from mailmend.delivery.mail.envelopes import counted_mail, with_bytes
 from mailmend.delivery.policy.quotas import QueueQuota, QuotaUsage
 from mailmend.delivery.shared.quotas import QueueQuotas
+from mailmend.mailqueue.admission import admissible, check_room, parted
 from mailmend.mailqueue.codec import attribute, with_priority
-from mailmend.mailqueue.codec.admission import admissible, check_room, parted
 from mailmend.mailqueue.concurrency import all_of
 from mailmend.mailqueue.queue import MailQueue, due_time, no_due_mails
-from mailmend.mailqueue.rules.filters import NULL_SENDER
-from mailmend.mailqueue.rules.mails import DELAY_MAX, PRIORITIES, Mail
+from mailmend.mailqueue.rules.mails import DELAY_MAX, NULL_SENDER, PRIORITIES, Mail
 from mailmend.model.errors import BadMail, CannotReach, ExitCode, MailmendError, QuotaFull, WrongUse
 from mailmend.model.ids import EnqueueId, keyed_id, part_id
 

@@ -32,7 +32,7 @@ from mailmend.admin.queue.options import (
 )
 from mailmend.admin.queue.request import DryRunRequest
 from mailmend.admin.queue.values import queue_document
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.mailqueue.queue import MailQueue, no_due_mails
 from mailmend.mailqueue.queue_move import QueueMove, Unmoved
 from mailmend.mailqueue.rules.size import Size, SizeKind

@@ -9,8 +9,8 @@ from mailmend.admin.frame.extras import import_or_name_extra
 from mailmend.admin.frame.settings import BlobsSettings, Store, refuse_missing_folder
 from mailmend.cql.driver.asynchronous import AsyncKeyspace
 from mailmend.mailqueue.broker import Broker
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
-from mailmend.mailqueue.pulsar.broker.topics import Topics
+from mailmend.mailqueue.pulsar.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.topics import Topics
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.model.blobs import Blobs
@@ -33,7 +33,7 @@ def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:
 
 
 def topics_behind(settings: PulsarSettings, clock: Clock) -> Topics:
-    topics: Topics = import_or_name_extra("mailmend.mailqueue.pulsar.broker.adapter").PulsarTopics(settings, clock)
+    topics: Topics = import_or_name_extra("mailmend.mailqueue.pulsar.adapter").PulsarTopics(settings, clock)
     return topics
 
 

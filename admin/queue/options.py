@@ -55,7 +55,7 @@ from mailmend.admin.queue.broker_options import (
 )
 from mailmend.admin.queue.request import MailSelection
 from mailmend.mailqueue.blobs.s3 import S3Settings
-from mailmend.mailqueue.codec.pulsar import PulsarForm
+from mailmend.mailqueue.pulsar.settings import PulsarForm
 from mailmend.mailqueue.queue import IDS_MAX
 from mailmend.mailqueue.rules.mails import Whereabouts, queue_name
 from mailmend.model.errors import BadSettings, WrongUse

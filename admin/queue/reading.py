@@ -21,8 +21,7 @@ from mailmend.admin.queue.values import STARTS, mail_json, mails_table, queue_do
 from mailmend.mailqueue.codec import BrokenRow
 from mailmend.mailqueue.concurrency import in_batches, in_order
 from mailmend.mailqueue.metrics import FigureScope
-from mailmend.mailqueue.rules.filters import ListingPosition
-from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.mails import Listed, ListingPosition
 from mailmend.mailqueue.rules.size import CountedBy, Size, SizeKind
 from mailmend.model.errors import ExitCode
 from mailmend.model.ids import QueueName

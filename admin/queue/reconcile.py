@@ -46,10 +46,16 @@ from mailmend.mailqueue.comparison import (
     left_after,
     refuse_drain,
 )
-from mailmend.mailqueue.pulsar.reconcile import QueueTopics
+from mailmend.mailqueue.pulsar.parts import QueueTopics
 from mailmend.mailqueue.queue import IDS_MAX
-from mailmend.mailqueue.rabbitmq.reconcile import drained, missing_in, tables_side, with_lookups
-from mailmend.mailqueue.rabbitmq.redrive import Keeping, MendRequest
+from mailmend.mailqueue.rabbitmq.reconcile import (
+    Keeping,
+    MendRequest,
+    drained,
+    missing_in,
+    tables_side,
+    with_lookups,
+)
 from mailmend.mailqueue.rules.mails import Listed
 from mailmend.model.errors import BadPayload, BlobMissing, ExitCode, WrongUse
 from mailmend.model.ids import BlobId, EnqueueId, QueueName

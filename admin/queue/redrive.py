@@ -19,9 +19,9 @@ from mailmend.admin.queue.request import DryRunRequest, MailSelection, QueueAnsw
 from mailmend.admin.queue.values import queue_document
 from mailmend.delivery.ledger.attempts import LedgerAttempts
 from mailmend.delivery.mail.envelopes import first_id, lacking_mail
+from mailmend.mailqueue.comparison import Redriven
 from mailmend.mailqueue.queue import IDS_MAX, Delays, LackingMail, all_lack_it
 from mailmend.mailqueue.rules.mails import Mail, QueuedMail
-from mailmend.mailqueue.upkeep import Redriven
 from mailmend.model.errors import CannotReach, ExitCode
 from mailmend.model.ids import QueueName
 

@@ -8,8 +8,7 @@ from uuid import UUID
 
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.settings import QueueSettings
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Whereabouts
+from mailmend.mailqueue.rules.mails import MailFilter, Whereabouts
 from mailmend.model.errors import ExitCode, UnsafeRequest
 from mailmend.model.ids import EnqueueId, QueueName
 from mailmend.model.instants import instant_before

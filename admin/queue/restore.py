@@ -17,7 +17,7 @@ from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import DRY_RUN, queue_settings, unless
 from mailmend.admin.queue.removed_mails import RemovedMailRecord, RestoredLog, read_removed_mails
 from mailmend.admin.queue.request import DryRunRequest
-from mailmend.mailqueue.codec.admission import admissible
+from mailmend.mailqueue.admission import admissible
 from mailmend.mailqueue.queue import MailQueue, RemovedMail, RestoreResult, Restoring
 from mailmend.mailqueue.rules.mails import Listed
 from mailmend.model.errors import CannotReach, ExitCode, MailmendError, UnsafeRequest, WrongUse

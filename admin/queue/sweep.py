@@ -13,8 +13,8 @@ from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import DRY_RUN, QUEUE_ARGUMENT, queue_settings, unless
 from mailmend.admin.queue.request import DryRunRequest, QueueAnswer
 from mailmend.admin.queue.values import queue_document
+from mailmend.mailqueue.comparison import Swept
 from mailmend.mailqueue.rabbitmq.sweep import Moved
-from mailmend.mailqueue.upkeep import Swept
 from mailmend.model.errors import ExitCode
 
 Sweep = Swept | Moved

@@ -21,11 +21,11 @@ from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import ALL, DRY_RUN, QUEUE_ARGUMENT, queue_settings, unless
 from mailmend.admin.queue.request import DryRunRequest, QueueAnswer
 from mailmend.admin.queue.sweep import sweep_json, swept_line, would_sweep_lines
-from mailmend.mailqueue.background import paused
+from mailmend.mailqueue.comparison import Swept, TendedDeletions, Upkeep
+from mailmend.mailqueue.concurrency import paused
 from mailmend.mailqueue.metrics import TrafficSums, pace_between
 from mailmend.mailqueue.prometheus import PrometheusCounts, gauges_text
 from mailmend.mailqueue.queue import MailQueue
-from mailmend.mailqueue.upkeep import Swept, TendedDeletions, Upkeep
 from mailmend.model.errors import MailmendError, WrongUse
 from mailmend.model.ids import QueueName
 

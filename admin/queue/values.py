@@ -10,9 +10,8 @@ from mailmend.admin.frame.values import instant_text, plain, printable, shown
 from mailmend.admin.queue.connections import MailContent
 from mailmend.admin.queue.request import QueueRequest
 from mailmend.mailqueue.codec import priority_of
-from mailmend.mailqueue.rules.filters import NULL_SENDER
 from mailmend.mailqueue.rules.health import days
-from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.mails import NULL_SENDER, Listed
 from mailmend.model.errors import ExitCode
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from mailmend.delivery.mail.entries import HELD_FOR, DeliveryEntry, EntryOrder, EntryOrderKind, EntryState, OutgoingMail
 from mailmend.delivery.policy.policy import PickupField
-from mailmend.mailqueue.rules.filters import NULL_SENDER
+from mailmend.mailqueue.rules.mails import NULL_SENDER
 from mailmend.model.grammar import comparable_mailbox, read_name, read_server, wanted_domain, wanted_mailbox
 from mailmend.model.ids import EnqueueId
 from mailmend.model.matching import check_wildcard, text_fits

@@ -56,7 +56,7 @@ from mailmend.delivery.server.journalling import AttemptJournal
 from mailmend.delivery.settings import DeliverySettings
 from mailmend.delivery.shared.orders import SharedOrders
 from mailmend.delivery.shared.sharing import SharedLimits
-from mailmend.mailqueue.background import cancelled, paused
+from mailmend.mailqueue.concurrency import cancelled, paused
 from mailmend.mailqueue.queue import Dequeued, MailQueue
 from mailmend.model.ids import EnqueueId
 from mailmend.model.instants import nanos_in, span_of

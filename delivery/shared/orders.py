@@ -25,7 +25,7 @@ from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.orders import Order, OrderKind, PlacedCondition, ServedPolicies, with_conditions
 from mailmend.delivery.policy.policy import CounterPolicy
 from mailmend.delivery.policy.sub_queues import UNKNOWN
-from mailmend.mailqueue.background import paused
+from mailmend.mailqueue.concurrency import paused
 from mailmend.model.errors import MailmendError
 from mailmend.model.ids import EnqueueId, QueueName
 from mailmend.model.instants import instant_of, nanos_in, nanos_of, span_of

@@ -13,7 +13,7 @@ from typing import Final
 from mailmend.delivery.mail.envelopes import counted_mail
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.policy.quotas import QUOTA_FIELDS, CountedMail, QueueQuota, QuotaUsage, rest_seconds
-from mailmend.mailqueue.background import paused
+from mailmend.mailqueue.concurrency import paused
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.model.errors import MailmendError
 from mailmend.model.ports import Clock

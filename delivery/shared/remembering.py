@@ -24,7 +24,7 @@ from mailmend.delivery.policy.shares import (
     ServerName,
     ShareChanges,
 )
-from mailmend.mailqueue.background import paused
+from mailmend.mailqueue.concurrency import paused
 from mailmend.model.errors import CannotReach, MailmendError
 from mailmend.model.ids import QueueName
 from mailmend.model.ports import Clock

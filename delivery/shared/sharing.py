@@ -36,7 +36,7 @@ from mailmend.delivery.policy.shares import (
 )
 from mailmend.delivery.policy.sub_queues import ActiveMail
 from mailmend.delivery.shared.remembering import RememberedRates
-from mailmend.mailqueue.background import paused
+from mailmend.mailqueue.concurrency import paused
 from mailmend.model.errors import MailmendError, ServerNameTaken
 from mailmend.model.ids import QueueName
 from mailmend.model.instants import instant_of, nanos_in, nanos_of

@@ -23,17 +23,18 @@ from obstore.exceptions import BaseError, UnauthenticatedError
 from obstore.store import S3Store
 
 from mailmend.mailqueue.blobs.files import FileStore
-from mailmend.mailqueue.blobs.listing import ListedPage, listed_in_parts
 from mailmend.mailqueue.blobs.s3 import (
     EXPIRED,
     NO_BUCKET,
     NO_BULK,
     NO_KEYS,
     NO_OBJECT,
+    ListedPage,
     S3Settings,
     code_in,
     cut_off,
     failure,
+    listed_in_parts,
     refuse_compressed,
 )
 from mailmend.mailqueue.blobs.stores import NamedBlobs
@@ -210,7 +211,7 @@ class ExactRequests:
         return stored_at
 
     async def page(self, *, after: str, token: str, most: int) -> ListedPage:
-        """One page of the listing, as `mailqueue.blobs.listing.Pages` describes it.
+        """One page of the listing, as `mailqueue.blobs.s3.Pages` describes it.
 
         Raises:
             BlobsUnreachable: the page is not the last one, and does not say how to go on.

@@ -26,8 +26,8 @@ from mailmend.mailqueue.cleanup.writes import MENDED, CleanedQueue, FindingsReco
 from mailmend.mailqueue.concurrency import all_of
 from mailmend.mailqueue.rabbitmq.clean_slices import marked_pages
 from mailmend.mailqueue.rabbitmq.sweep import Sweeper
-from mailmend.mailqueue.rabbitmq.view.marks import answered
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
+from mailmend.mailqueue.rabbitmq.view.slices import answered
 from mailmend.mailqueue.rules.cleanup import (
     BrokerSide,
     JudgedQueue,

@@ -5,38 +5,37 @@ before its first mail, and after that never acts on what it knew longer ago than
 hands a mail out it asks the broker whether there is more. So a deletion holds everywhere `FRESH`
 after it was published, and the process that deletes waits that long before it reports it. A process
 that cannot ask hands nothing out.
+
+The payload of such a message is a filter that James can read and that holds for no mail: James
+bounds filters by a number that each of its producers counts anew, so one that it applied would drop
+mails that come later. Filters, deletions and checkpoints are written and read to the byte.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
+from uuid import UUID
 
-from mailmend.mailqueue.codec.pulsar import (
-    FOR_NO_MAIL,
-    PulsarForm,
-    deleted_in,
-    deleted_text,
-    filter_of,
-    filter_text,
-    progress_in,
-    progress_text,
-)
 from mailmend.mailqueue.concurrency import finished
-from mailmend.mailqueue.pulsar.broker.settings import OWN_SUBSCRIPTION, filter_scheduled_topic, filter_topic
-from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage, TopicMessage, Topics
+from mailmend.mailqueue.pulsar.settings import OWN_SUBSCRIPTION, PulsarForm, filter_scheduled_topic, filter_topic
+from mailmend.mailqueue.pulsar.topics import Following, StoredMessage, TopicMessage, Topics, form_text
 from mailmend.mailqueue.rules.deletions import (
     Checkpoint,
     DeletedMail,
     Deletion,
+    FilterKind,
     JamesDeletion,
     KnownDeletions,
     Notice,
+    Reach,
     TopicProgress,
 )
-from mailmend.mailqueue.rules.places import TopicPlace
+from mailmend.mailqueue.rules.james_json import json_text, mapping_of, object_in, refuse, text_of
+from mailmend.mailqueue.rules.places import EntryPosition, MessagePlace, TopicPlace, position_of
 from mailmend.model.errors import BadPayload
 from mailmend.model.ids import EnqueueId, QueueName
 from mailmend.model.ports import Clock
@@ -217,3 +216,125 @@ def notice_of(topic: str, message: StoredMessage) -> Notice:
     except BadPayload as error:
         _LOG.warning("a deletion cannot be read", extra={"place": str(where), "error": error.what})
         return Deletion(where, at)
+
+
+@dataclass(frozen=True, slots=True)
+class JamesFilter:
+    """A deletion as James publishes it: every mail of that name, sender or recipient, up to a number of its sender's.
+
+    Attributes:
+        last_sequence_id: of the last message of the topic, by its producer's own counting: it means nothing for
+            messages of another producer.
+    """
+
+    kind: FilterKind
+    value: str
+    last_sequence_id: int
+
+
+def filter_text(one: JamesFilter, form: PulsarForm = PulsarForm.JAMES_3_9) -> str:
+    last: Any = one.last_sequence_id
+    if form is PulsarForm.JAMES_3_8:
+        last = {"value": last}
+    return form_text({one.kind.word: {one.kind.field: one.value, "lastSequenceId": last}}, form)
+
+
+def filter_of(payload: bytes) -> JamesFilter:
+    """A filter that any James wrote.
+
+    Raises:
+        BadPayload: the payload is not valid.
+    """
+    fields = object_in(payload, "the filter")
+    kind = next((filter_kind for filter_kind in FilterKind if filter_kind.word in fields), None)
+    if kind is None:
+        refuse("the filter", "is of no known kind")
+    inner = mapping_of(fields[kind.word], kind.word)
+    last = inner.get("lastSequenceId")
+    if isinstance(last, Mapping):
+        last = last.get("value")
+    if isinstance(last, bool) or not isinstance(last, int):
+        refuse("lastSequenceId", "is not a whole number")
+    return JamesFilter(kind, text_of(inner.get(kind.field), kind.field), last)
+
+
+FOR_NO_MAIL: Final = JamesFilter(FilterKind.NAME, "", -1)
+
+
+def deleted_text(mails: Sequence[DeletedMail]) -> str:
+    """By topic: the ids of mails and the places of their messages."""
+    found: dict[str, list[list[str]]] = {}
+    for mail in mails:
+        found.setdefault(mail.where.topic, []).append([mail.enqueue_id.hex, str(mail.where.place)])
+    return json_text(found)
+
+
+def deleted_in(text: str) -> tuple[DeletedMail, ...]:
+    """Read what `deleted_text` writes.
+
+    Raises:
+        BadPayload: it is something else.
+    """
+    mails: list[DeletedMail] = []
+    for topic, pairs in object_in(text, "the deletion").items():
+        mails += [_deleted_mail(topic, pair) for pair in _list(pairs, "the deletion")]
+    return tuple(mails)
+
+
+def progress_text(progress: TopicProgress) -> str:
+    return json_text(
+        {"heard": _reach_text(progress.heard), "last": _reach_text(progress.last), "acked": _reach_text(progress.acked)}
+    )
+
+
+def progress_in(text: str) -> TopicProgress:
+    """Read what `progress_text` writes.
+
+    Raises:
+        BadPayload: it is something else.
+    """
+    fields = object_in(text, "the checkpoint")
+    heard = _reach(fields.get("heard"), "heard")
+    last = _reach(fields.get("last"), "last")
+    acked = _reach(fields.get("acked"), "acked")
+    return TopicProgress(heard, last, acked)
+
+
+def _deleted_mail(topic: str, pair: Any) -> DeletedMail:
+    try:
+        enqueue_id, place = (text_of(part, "a deleted mail") for part in _list(pair, "a deleted mail"))
+        return DeletedMail(EnqueueId(UUID(hex=enqueue_id)), TopicPlace(topic, MessagePlace.parse(place)))
+    except ValueError:
+        refuse("a deleted mail", "is not an id and a place")
+
+
+def _reach_text(reach: Reach) -> Mapping[str, Mapping[str, str]]:
+    texts: dict[str, dict[str, str]] = {}
+    for topic, partitions in reach.items():
+        of_topic = texts.setdefault(topic, {})
+        for number, (ledger, entry) in partitions.items():
+            of_topic[str(number)] = f"{ledger}:{entry}"
+    return texts
+
+
+def _reach(found: Any, name: str) -> Reach:
+    reach: dict[str, dict[int, EntryPosition]] = {}
+    for topic, partitions in mapping_of(found, name).items():
+        of_topic = reach.setdefault(topic, {})
+        for number, text in mapping_of(partitions, name).items():
+            partition, position = _position(number, text_of(text, name))
+            of_topic[partition] = position
+    return reach
+
+
+def _position(number: str, text: str) -> tuple[int, EntryPosition]:
+    try:
+        return int(number), position_of(text)
+    except ValueError:
+        refuse("a position", "is not a position")
+
+
+def _list(found: Any, name: str) -> list[Any]:
+    if not isinstance(found, list):
+        refuse(name, "is not a list")
+    return found

@@ -25,7 +25,8 @@ from mailmend.mailqueue.codec import priority_of
 from mailmend.mailqueue.concurrency import finished
 from mailmend.mailqueue.draining import ContentRoom, Drain
 from mailmend.mailqueue.metrics import QueueCount
-from mailmend.mailqueue.pulsar.broker.settings import (
+from mailmend.mailqueue.pulsar.parts import PulsarParts, is_deleted
+from mailmend.mailqueue.pulsar.settings import (
     DEAD_SUBSCRIPTION,
     dead_topic,
     out_subscription,
@@ -33,7 +34,7 @@ from mailmend.mailqueue.pulsar.broker.settings import (
     scheduled_subscription,
     scheduled_topic,
 )
-from mailmend.mailqueue.pulsar.broker.topics import (
+from mailmend.mailqueue.pulsar.topics import (
     TopicDelivery,
     dead_letter,
     delayed_message,
@@ -42,7 +43,6 @@ from mailmend.mailqueue.pulsar.broker.topics import (
     redriven_from,
     story_of,
 )
-from mailmend.mailqueue.pulsar.parts import PulsarParts, is_deleted
 from mailmend.mailqueue.queue import due_time, settled_before
 from mailmend.mailqueue.rules.deletions import DeletedMail
 from mailmend.mailqueue.rules.mails import Listed, Mail, QueuedMail, Whereabouts

@@ -16,27 +16,24 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Final, Self
 
-from mailmend.mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, run_jobs
 from mailmend.mailqueue.blobs.stores import content_of
 from mailmend.mailqueue.broker import Depth
-from mailmend.mailqueue.codec.pulsar import PulsarForm
-from mailmend.mailqueue.concurrency import in_batches
+from mailmend.mailqueue.comparison import Redriven, TendedDeletions
+from mailmend.mailqueue.concurrency import BackgroundJob, BackgroundTasks, BlobCleanup, in_batches, run_jobs
 from mailmend.mailqueue.draining import checked_prefetch
 from mailmend.mailqueue.metrics import FigureScope, NoCounts, QueueCounts, QueueFigures, TrafficSums
-from mailmend.mailqueue.pulsar.broker.settings import (
-    DEAD_SUBSCRIPTION,
-    OWN_SUBSCRIPTION,
-    dead_topic,
-    filter_topic,
-    out_topic,
-    queues_among,
-    scheduled_topic,
+from mailmend.mailqueue.pulsar.changes import (
+    PulsarArrivals,
+    PulsarRestoring,
+    arrivals,
+    enqueue,
+    purge,
+    redrive,
+    remove,
+    restoring,
 )
-from mailmend.mailqueue.pulsar.broker.topics import Topics
-from mailmend.mailqueue.pulsar.changes import purge, redrive, remove
 from mailmend.mailqueue.pulsar.deletions import Deletions, checkpoint_message, filter_topics, notices
 from mailmend.mailqueue.pulsar.dequeue import PulsarUnacked, dequeue
-from mailmend.mailqueue.pulsar.enqueue import PulsarArrivals, PulsarRestoring, arrivals, enqueue, restoring
 from mailmend.mailqueue.pulsar.moving import Mover
 from mailmend.mailqueue.pulsar.parts import (
     FormOfQueue,
@@ -48,6 +45,17 @@ from mailmend.mailqueue.pulsar.parts import (
     is_deleted,
     place_of,
 )
+from mailmend.mailqueue.pulsar.settings import (
+    DEAD_SUBSCRIPTION,
+    OWN_SUBSCRIPTION,
+    PulsarForm,
+    dead_topic,
+    filter_topic,
+    out_topic,
+    queues_among,
+    scheduled_topic,
+)
+from mailmend.mailqueue.pulsar.topics import Topics
 from mailmend.mailqueue.queue import (
     IDS_MAX,
     PREFETCH,
@@ -69,12 +77,10 @@ from mailmend.mailqueue.rules.deletions import (
     progress_of,
     tending,
 )
-from mailmend.mailqueue.rules.filters import EVERYTHING, ListingPosition, MailFilter
 from mailmend.mailqueue.rules.health import TopicFigures, TopicPolicies
-from mailmend.mailqueue.rules.mails import Listed, Mail, Whereabouts
+from mailmend.mailqueue.rules.mails import EVERYTHING, Listed, ListingPosition, Mail, MailFilter, Whereabouts
 from mailmend.mailqueue.rules.places import Backlog
 from mailmend.mailqueue.rules.size import CountedBy, Size, SizeKind
-from mailmend.mailqueue.upkeep import Redriven, TendedDeletions
 from mailmend.model.blobs import Blobs
 from mailmend.model.errors import BrokerDenied, CannotReach
 from mailmend.model.ids import EnqueueId, QueueName

@@ -27,22 +27,6 @@ from typing import Any, Final, Self
 
 from mailmend.mailqueue.concurrency import finished, in_batches
 from mailmend.mailqueue.metrics import QueueCount
-from mailmend.mailqueue.pulsar.broker.settings import (
-    OWN_SUBSCRIPTION,
-    keeper_lease,
-    mover_lease,
-    out_topic,
-    scheduled_topic,
-)
-from mailmend.mailqueue.pulsar.broker.topics import (
-    Following,
-    StoredMessage,
-    as_it_is,
-    delayed_message,
-    listed_of,
-    story_of,
-    waiting_message,
-)
 from mailmend.mailqueue.pulsar.parts import (
     FoundMail,
     PulsarParts,
@@ -51,6 +35,16 @@ from mailmend.mailqueue.pulsar.parts import (
     found,
     is_deleted,
     place_of,
+)
+from mailmend.mailqueue.pulsar.settings import OWN_SUBSCRIPTION, keeper_lease, mover_lease, out_topic, scheduled_topic
+from mailmend.mailqueue.pulsar.topics import (
+    Following,
+    StoredMessage,
+    as_it_is,
+    delayed_message,
+    listed_of,
+    story_of,
+    waiting_message,
 )
 from mailmend.mailqueue.pulsar.turns import HeldTurn, KnownMoves, left_over, turn
 from mailmend.mailqueue.queue import Changed, Delays, MailChange, OnRemoved

@@ -22,9 +22,9 @@ from itertools import islice
 from typing import Any, Final
 
 from mailmend.mailqueue.concurrency import finished
-from mailmend.mailqueue.pulsar.broker.settings import OWN_SUBSCRIPTION, mover_lease
-from mailmend.mailqueue.pulsar.broker.topics import StoredMessage, TopicLease, TopicMessage, origin_of
 from mailmend.mailqueue.pulsar.parts import PulsarParts, backlog_of, place_of
+from mailmend.mailqueue.pulsar.settings import OWN_SUBSCRIPTION, mover_lease
+from mailmend.mailqueue.pulsar.topics import StoredMessage, TopicLease, TopicMessage, origin_of
 from mailmend.mailqueue.rules.deletions import WRITTEN
 from mailmend.mailqueue.rules.james_json import json_text, object_in
 from mailmend.mailqueue.rules.mails import Whereabouts

@@ -17,9 +17,8 @@ from typing import Final
 from mailmend.mailqueue.broker import Broker
 from mailmend.mailqueue.codec import BrokenRow, publish_mail, read_row
 from mailmend.mailqueue.concurrency import all_of
-from mailmend.mailqueue.rabbitmq.view.marks import Marks, answered
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
-from mailmend.mailqueue.rabbitmq.view.slices import Slices, id_of
+from mailmend.mailqueue.rabbitmq.view.slices import Marks, Slices, answered, id_of
 from mailmend.mailqueue.rules.mails import Listed
 from mailmend.mailqueue.rules.size import WriterTally, others_were_at_work
 from mailmend.mailqueue.rules.slices import Slicing

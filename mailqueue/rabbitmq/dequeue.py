@@ -1,11 +1,11 @@
 """Taking mails out of a queue: each delivery is looked up, judged, and handed to the consumer or settled here.
 
-Deliveries are handled independently: slow bytes or a look-up without an answer delay no other mail. Ready mails are
-handed out by weight of their level. The prefetch and the room for contents are the back-pressure. No error of a single
-mail ends the stream.
+Deliveries are handled independently: slow bytes or a look-up without an answer delay no other mail.
+Ready mails are handed out by weight of their level. The prefetch and the room for contents are the
+back-pressure. No error of a single mail ends the stream.
 
-The mark comes first because the bytes of a marked mail may be gone: a mail that an operator deleted is dropped, and no
-alarm is raised over what it lacks.
+The mark comes first because the bytes of a marked mail may be gone: a mail that an operator deleted
+is dropped, and no alarm is raised over what it lacks.
 
 A mail that waits has a row: it is put before the mail is delivered, and goes when the mail has left
 the queue. So a delivery with neither row nor mark is of a mail that left, once its mark may have
@@ -34,7 +34,7 @@ from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.unacked import Settlement, UnackedMail, row_taken_back
 from mailmend.mailqueue.rabbitmq.verdicts import DeliveryVerdict, LookedUp, RowState, Settling, verdict_of
-from mailmend.mailqueue.rabbitmq.view.marks import MarkLookups
+from mailmend.mailqueue.rabbitmq.view.slices import MarkLookups
 from mailmend.mailqueue.rules.mails import MailBlobs, QueuedMail
 from mailmend.mailqueue.rules.slices import EPOCH, gone_before, mark_may_have_expired, slice_of
 from mailmend.model.backoff import LOOK_AGAIN

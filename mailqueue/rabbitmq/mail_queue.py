@@ -14,16 +14,10 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
-from mailmend.mailqueue.background import (
-    BackgroundJob,
-    BackgroundTasks,
-    BlobCleanup,
-    broken_off,
-    run_jobs,
-)
 from mailmend.mailqueue.blobs.stores import content_of
 from mailmend.mailqueue.broker import SETTLING, Broker, Depth
-from mailmend.mailqueue.comparison import Mended, Reconciled
+from mailmend.mailqueue.comparison import Mended, Reconciled, Redriven, Swept
+from mailmend.mailqueue.concurrency import BackgroundJob, BackgroundTasks, BlobCleanup, broken_off, run_jobs
 from mailmend.mailqueue.configuration import Configurations
 from mailmend.mailqueue.draining import checked_prefetch
 from mailmend.mailqueue.metrics import FigureScope, NoCounts, QueueCounts, QueueFigures, TrafficSums
@@ -42,21 +36,18 @@ from mailmend.mailqueue.queue import (
     due_time,
     passed_over,
 )
-from mailmend.mailqueue.rabbitmq.changes import DueChange, remove
+from mailmend.mailqueue.rabbitmq.changes import DueChange, QueueArrivals, arrivals, enqueue, remove, restoring
 from mailmend.mailqueue.rabbitmq.dequeue import Unacked, dequeue
-from mailmend.mailqueue.rabbitmq.enqueue import QueueArrivals, arrivals, enqueue, restoring
 from mailmend.mailqueue.rabbitmq.move_due import DueMover, MoverTurns
 from mailmend.mailqueue.rabbitmq.parts import Parts
-from mailmend.mailqueue.rabbitmq.redrive import Keeping, MendRequest, mended, redrive, republish
+from mailmend.mailqueue.rabbitmq.reconcile import Keeping, MendRequest, mended, redrive, republish
 from mailmend.mailqueue.rabbitmq.sweep import Moved, Sweeper
 from mailmend.mailqueue.rabbitmq.unacked import UnackedMail
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.mailqueue.rules import slices as starts
 from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration
-from mailmend.mailqueue.rules.filters import EVERYTHING, ListingPosition, MailFilter
-from mailmend.mailqueue.rules.mails import Listed, Mail
+from mailmend.mailqueue.rules.mails import EVERYTHING, Listed, ListingPosition, Mail, MailFilter
 from mailmend.mailqueue.rules.size import Size, SizeKind
-from mailmend.mailqueue.upkeep import Redriven, Swept
 from mailmend.model.blobs import Blobs
 from mailmend.model.catalog.queue_tables import OwnTables
 from mailmend.model.errors import CannotReach
@@ -347,11 +338,11 @@ class RabbitMailQueue:
         return await self._sweeper.move(self.name, dry_run=dry_run)
 
     async def republish(self, older_than: timedelta, where: MailFilter = EVERYTHING, *, dry_run: bool = False) -> int:
-        """Publish again what waits for longer than that (`mailqueue.rabbitmq.redrive`)."""
+        """Publish again what waits for longer than that (`mailqueue.rabbitmq.reconcile`)."""
         return await republish(self._parts, older_than, where, dry_run=dry_run)
 
     async def mend(self, found: Reconciled, request: MendRequest, keeping: Keeping, *, dry_run: bool = False) -> Mended:
-        """Mend what reconciling found, as far as it is asked for (`mailqueue.rabbitmq.redrive`)."""
+        """Mend what reconciling found, as far as it is asked for (`mailqueue.rabbitmq.reconcile`)."""
         return await mended(self._parts, found, request, keeping, dry_run=dry_run)
 
 

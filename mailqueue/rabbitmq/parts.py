@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from mailmend.mailqueue.background import BackgroundTasks, BlobCleanup
 from mailmend.mailqueue.broker import Broker
+from mailmend.mailqueue.concurrency import BackgroundTasks, BlobCleanup
 from mailmend.mailqueue.metrics import QueueCounts
 from mailmend.mailqueue.queue import no_due_mails
 from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails

@@ -24,13 +24,13 @@ from itertools import takewhile
 from typing import Final
 
 from mailmend.mailqueue.broker import Broker
+from mailmend.mailqueue.comparison import Swept
 from mailmend.mailqueue.concurrency import in_order
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.rabbitmq.clean_slices import Cleaner
 from mailmend.mailqueue.rabbitmq.view.known_queues import QueueState
-from mailmend.mailqueue.rabbitmq.view.marks import RememberedMarks, answered
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
-from mailmend.mailqueue.rabbitmq.view.slices import Slices
+from mailmend.mailqueue.rabbitmq.view.slices import RememberedMarks, Slices, answered
 from mailmend.mailqueue.rules.slices import (
     ROUNDS_PER_SLACK,
     Slicing,
@@ -45,7 +45,6 @@ from mailmend.mailqueue.rules.slices import (
     slices_between,
     slices_to_clean,
 )
-from mailmend.mailqueue.upkeep import Swept
 from mailmend.model.blobs import Blobs
 from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
 from mailmend.model.errors import MailmendError

@@ -29,9 +29,8 @@ from mailmend.cql.driver.asynchronous import AsyncKeyspace
 from mailmend.cql.driver.session import Contact, Keyspace
 from mailmend.cql.introspect import live_schema
 from mailmend.mailqueue.blobs.cassandra import CassandraStore
-from mailmend.mailqueue.blobs.listing import PAGE_KEYS
 from mailmend.mailqueue.blobs.object_storage import ExactRequests, open_s3
-from mailmend.mailqueue.blobs.s3 import S3Settings
+from mailmend.mailqueue.blobs.s3 import PAGE_KEYS, S3Settings
 from mailmend.mailqueue.collection.collecting import (
     BlobCollection,
     CollectableStore,

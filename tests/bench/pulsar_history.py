@@ -13,23 +13,22 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from mailmend.mailqueue.codec.pulsar import FOR_NO_MAIL, JamesFilter, PulsarForm, deleted_text, filter_text
 from mailmend.mailqueue.concurrency import all_of
-from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.settings import (
+from mailmend.mailqueue.pulsar.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.deletions import DELETED as DELETED_PROPERTY
+from mailmend.mailqueue.pulsar.deletions import FOR_NO_MAIL, FRESH, SLACK, JamesFilter, deleted_text, filter_text
+from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailmend.mailqueue.pulsar.settings import (
     OWN_SUBSCRIPTION,
+    PulsarForm,
     PulsarSettings,
     filter_topic,
     out_subscription,
     out_topic,
 )
-from mailmend.mailqueue.pulsar.broker.topics import TopicMessage, waiting_message
-from mailmend.mailqueue.pulsar.deletions import DELETED as DELETED_PROPERTY
-from mailmend.mailqueue.pulsar.deletions import FRESH, SLACK
-from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailmend.mailqueue.pulsar.topics import TopicMessage, waiting_message
 from mailmend.mailqueue.rules.deletions import DeletedMail, FilterKind
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Listed, MailBlobs, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.mails import Listed, MailBlobs, MailFilter, QueuedMail, Whereabouts
 from mailmend.mailqueue.rules.places import MessagePlace, TopicPlace
 from mailmend.model.ids import BlobId, EnqueueId, QueueName
 from mailmend.model.instants import instant_of

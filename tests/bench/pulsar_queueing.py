@@ -18,13 +18,13 @@ from typing import Any
 import pulsar
 from pulsar import asyncio as pulsar_async
 
-from mailmend.mailqueue.background import BackgroundTasks, BlobCleanup
 from mailmend.mailqueue.blobs.object_storage import open_s3
 from mailmend.mailqueue.blobs.stores import split
-from mailmend.mailqueue.codec.pulsar import pulsar_payload_of, pulsar_queued_of
-from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.concurrency import BackgroundTasks, BlobCleanup
+from mailmend.mailqueue.pulsar.adapter import PulsarTopics
 from mailmend.mailqueue.pulsar.mail_queue import open_queue
+from mailmend.mailqueue.pulsar.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.topics import pulsar_payload_of, pulsar_queued_of
 from mailmend.mailqueue.rules.mails import MailBlobs, QueuedMail
 from mailmend.model.blobs import BlobKind, Blobs
 from mailmend.model.ids import EnqueueId, QueueName

@@ -22,11 +22,11 @@ from aio_pika.abc import AbstractIncomingMessage as Incoming
 
 from mailmend.cql.driver.asynchronous import AsyncKeyspace
 from mailmend.cql.driver.session import Keyspace
-from mailmend.mailqueue.background import BackgroundTasks
 from mailmend.mailqueue.blobs.object_storage import open_s3
 from mailmend.mailqueue.blobs.s3 import S3Settings
 from mailmend.mailqueue.blobs.stores import split
 from mailmend.mailqueue.codec import payload_of, queued_of, row_of
+from mailmend.mailqueue.concurrency import BackgroundTasks
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host, headers_to_publish, topology_of

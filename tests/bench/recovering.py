@@ -26,7 +26,7 @@ from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.server.serving import DeliveryServer
 from mailmend.delivery.settings import DeliverySettings
 from mailmend.delivery.smtp.outgoing.addresses import SmartHost
-from mailmend.mailqueue.background import cancelled
+from mailmend.mailqueue.concurrency import cancelled
 from mailmend.mailqueue.rabbitmq.mail_queue import open_queue
 from mailmend.mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
 from mailmend.mailqueue.rules.slices import slice_of

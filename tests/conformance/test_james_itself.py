@@ -24,8 +24,7 @@ from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode, HashSpelling
 from mailmend.mailqueue.rules.configuration import QueueConfiguration
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Mail, RecipientHeader, Whereabouts
+from mailmend.mailqueue.rules.mails import Mail, MailFilter, RecipientHeader, Whereabouts
 from mailmend.mailqueue.rules.slices import Slicing
 from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
 from mailmend.model.catalog.queue_tables import OwnTables

@@ -26,8 +26,7 @@ from mailmend.mailqueue.codec import payload_of
 from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Mail, RecipientHeader
+from mailmend.mailqueue.rules.mails import Mail, MailFilter, RecipientHeader
 from mailmend.mailqueue.rules.size import CountedBy, SizeKind
 from mailmend.model.blobs import Blobs, BlobStore
 from mailmend.model.catalog.james_tables import EVENT_STORE

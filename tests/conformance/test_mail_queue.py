@@ -15,17 +15,16 @@ import pytest
 from mailmend.cql.driver.session import CassandraCluster
 from mailmend.mailqueue.broker import Message
 from mailmend.mailqueue.codec import payload_of, priority_of
+from mailmend.mailqueue.comparison import Redriven
 from mailmend.mailqueue.memory import MemoryMailQueue
 from mailmend.mailqueue.metrics import FigureScope, judged
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue
 from mailmend.mailqueue.queue import ChangedMail, Dequeued, MailQueue, RemovedMail, RestoreResult
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from mailmend.mailqueue.rules.filters import MailFilter
 from mailmend.mailqueue.rules.health import HealthProblem
-from mailmend.mailqueue.rules.mails import Listed, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.mails import Listed, MailFilter, QueuedMail, Whereabouts
 from mailmend.mailqueue.rules.size import SizeKind
-from mailmend.mailqueue.upkeep import Redriven
 from mailmend.model.catalog.james_tables import EVENT_STORE
 from mailmend.model.catalog.mail_queue import QUEUE_TABLES
 from mailmend.model.errors import BlobMissing, WrongUse

@@ -17,8 +17,7 @@ from mailmend.mailqueue.rabbitmq.view import slices as browsing
 from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.mailqueue.rabbitmq.view.tallies import SliceTallies
-from mailmend.mailqueue.rules.filters import ListingPosition, MailFilter
-from mailmend.mailqueue.rules.mails import Listed, QueuedMail, RecipientHeader, Whereabouts
+from mailmend.mailqueue.rules.mails import Listed, ListingPosition, MailFilter, QueuedMail, RecipientHeader, Whereabouts
 from mailmend.mailqueue.rules.size import CountedBy, SizeKind
 from mailmend.mailqueue.rules.slices import slice_of
 from mailmend.model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES

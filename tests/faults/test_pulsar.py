@@ -12,12 +12,11 @@ from uuid import uuid4
 
 import pytest
 
-from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.client import READ_AHEAD
+from mailmend.mailqueue.pulsar.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.client import READ_AHEAD
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
 from mailmend.mailqueue.queue import Dequeued
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.mails import Listed, MailFilter
 from mailmend.model.errors import BrokerUnreachable, MailmendError
 from mailmend.model.ids import QueueName
 from mailmend.repair.clock import SystemClock

@@ -11,8 +11,8 @@ import pulsar.asyncio as pulsar_async
 import pytest
 
 from mailmend.mailqueue.blobs.object_storage import open_files
-from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.pulsar.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.topics import TopicMessage
 from mailmend.mailqueue.rules.places import Backlog
 from mailmend.model.errors import BrokerUnreachable
 from mailmend.repair.clock import SystemClock

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from mailmend.mailqueue.blobs.object_storage import open_files
-from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.settings import DEAD_SUBSCRIPTION, dead_topic
+from mailmend.mailqueue.pulsar.adapter import PulsarTopics
 from mailmend.mailqueue.pulsar.mail_queue import open_queue
+from mailmend.mailqueue.pulsar.settings import DEAD_SUBSCRIPTION, dead_topic
 from mailmend.model.blobs import Blobs
 from mailmend.model.errors import MailmendError
 from mailmend.model.ids import QueueName

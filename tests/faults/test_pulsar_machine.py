@@ -15,19 +15,13 @@ from typing import Any, Final, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from mailmend.mailqueue.codec.pulsar import JamesFilter, filter_text
-from mailmend.mailqueue.pulsar.broker.settings import (
-    DEAD_SUBSCRIPTION,
-    dead_topic,
-    filter_scheduled_topic,
-    filter_topic,
-)
-from mailmend.mailqueue.pulsar.broker.topics import TopicMessage, listed_of
+from mailmend.mailqueue.pulsar.deletions import JamesFilter, filter_text
 from mailmend.mailqueue.pulsar.dequeue import PulsarUnacked
+from mailmend.mailqueue.pulsar.settings import DEAD_SUBSCRIPTION, dead_topic, filter_scheduled_topic, filter_topic
+from mailmend.mailqueue.pulsar.topics import TopicMessage, listed_of
 from mailmend.mailqueue.queue import ChangedMail
 from mailmend.mailqueue.rules.deletions import FilterKind
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.mailqueue.rules.mails import Listed, MailFilter, Whereabouts
 from mailmend.mailqueue.rules.slices import EPOCH
 from mailmend.model.errors import MailmendError
 from tests.support.clock import VirtualClock

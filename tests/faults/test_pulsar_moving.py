@@ -10,9 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.settings import scheduled_topic
+from mailmend.mailqueue.pulsar.adapter import PulsarTopics
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailmend.mailqueue.pulsar.settings import scheduled_topic
 from mailmend.model.errors import BrokerUnreachable
 from mailmend.model.ids import QueueName
 from mailmend.repair.clock import SystemClock

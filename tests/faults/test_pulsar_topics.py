@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from mailmend.mailqueue.codec.pulsar import pulsar_payload_of
 from mailmend.mailqueue.metrics import judged
-from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.settings import (
+from mailmend.mailqueue.pulsar.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue, queue_names
+from mailmend.mailqueue.pulsar.settings import (
     dead_topic,
     filter_scheduled_topic,
     filter_topic,
@@ -24,11 +24,10 @@ from mailmend.mailqueue.pulsar.broker.settings import (
     out_topic,
     scheduled_topic,
 )
-from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
-from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue, queue_names
+from mailmend.mailqueue.pulsar.topics import TopicMessage, pulsar_payload_of
 from mailmend.mailqueue.queue import Dequeued
-from mailmend.mailqueue.rules.filters import MailFilter
 from mailmend.mailqueue.rules.health import HealthProblem
+from mailmend.mailqueue.rules.mails import MailFilter
 from mailmend.model.errors import PublishFailed, WrongUse
 from mailmend.model.ids import QueueName
 from mailmend.repair.clock import SystemClock

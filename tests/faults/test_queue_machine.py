@@ -20,8 +20,7 @@ from mailmend.mailqueue.queue import OnRemoved
 from mailmend.mailqueue.rabbitmq.unacked import UnackedMail
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
 from mailmend.mailqueue.rules.cleanup import MarksRule, QueuePlace
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.mails import Listed, MailFilter
 from mailmend.mailqueue.rules.size import SizeKind
 from mailmend.mailqueue.rules.slices import EPOCH, Slicing
 from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS

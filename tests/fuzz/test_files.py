@@ -13,9 +13,9 @@ from mailmend.admin.queue.move_journal import mails_on_their_way
 from mailmend.admin.queue.removed_mails import FORMAT, read_removed_mails
 from mailmend.cql.language.parser import parse
 from mailmend.delivery.policy.file.reading import policies_of
-from mailmend.mailqueue.codec import payload_of, queued_of
-from mailmend.mailqueue.codec.messages import attribute_value
-from mailmend.mailqueue.codec.pulsar import deleted_in, filter_of, progress_in, pulsar_payload_of, pulsar_queued_of
+from mailmend.mailqueue.codec import attribute_value, payload_of, queued_of
+from mailmend.mailqueue.pulsar.deletions import deleted_in, filter_of, progress_in
+from mailmend.mailqueue.pulsar.topics import pulsar_payload_of, pulsar_queued_of
 from mailmend.repair.store.mail_files import Found, kind_of, mail_in, mail_of
 from tests.support.fuzzing import fuzzing, nested, result_or_our_error, spoilt_bytes, spoilt_document, spoilt_text
 from tests.support.queued_mails import queued_mail

@@ -13,18 +13,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
-from mailmend.mailqueue.codec.pulsar import PulsarForm
 from mailmend.mailqueue.collection.references import BeforeImages, table_references
 from mailmend.mailqueue.collection.scan import BlobLines, LocalBlobScanner, Wanted
-from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.settings import (
+from mailmend.mailqueue.pulsar.adapter import PulsarTopics
+from mailmend.mailqueue.pulsar.settings import (
+    PulsarForm,
     PulsarSettings,
     dead_topic,
     out_subscription,
     out_topic,
     scheduled_topic,
 )
-from mailmend.mailqueue.pulsar.broker.topics import delayed_message, waiting_message
+from mailmend.mailqueue.pulsar.topics import delayed_message, waiting_message
 from mailmend.mailqueue.rules.blob_ids import ListedBlob
 from mailmend.mailqueue.rules.mails import Listed, MailBlobs, QueuedMail, Whereabouts
 from mailmend.mailqueue.rules.places import MessagePlace

@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from mailmend.mailqueue.blobs import listing, object_storage
+from mailmend.mailqueue.blobs import object_storage
+from mailmend.mailqueue.blobs import s3 as bucket_listing
 from mailmend.mailqueue.blobs.object_storage import BULK_MAX, BULK_MIN, RETRIES, create_bucket, open_s3
 from mailmend.mailqueue.blobs.s3 import S3Settings
 from mailmend.mailqueue.blobs.stores import NamedBlobs
@@ -242,7 +243,7 @@ class TestExactness:
         self, twin: S3Twin, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Three keys at a time: nothing twice, nothing left out."""
-        monkeypatch.setattr(listing, "PAGE_KEYS", 3)
+        monkeypatch.setattr(bucket_listing, "PAGE_KEYS", 3)
         twin.objects = dict.fromkeys(("a//b", "a/b", "/a", "a/", "a+b", "a=", "a&b", "<a>", "é", "a b"), b"")
         assert sorted(asyncio.run(_scan(open_s3(twin.settings())))) == sorted(twin.objects)
 
@@ -250,7 +251,7 @@ class TestExactness:
         self, twin: S3Twin, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Others are asked for when the first is used up: whatever there is, it never is in memory."""
-        monkeypatch.setattr(listing, "PAGE_KEYS", 3)
+        monkeypatch.setattr(bucket_listing, "PAGE_KEYS", 3)
         twin.objects = {f"a{number}": b"" for number in range(9)}
 
         async def story() -> None:

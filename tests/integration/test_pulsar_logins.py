@@ -12,11 +12,11 @@ import pytest
 
 from mailmend.admin.frame.settings import with_password
 from mailmend.mailqueue.broker_tls import BrokerTls
-from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
-from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.pulsar.adapter import PulsarTopics
 from mailmend.mailqueue.pulsar.mail_queue import open_queue
-from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.pulsar.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.topics import TopicMessage
+from mailmend.mailqueue.rules.mails import MailFilter
 from mailmend.model.errors import BadSettings, BrokerDenied, BrokerUnreachable, MailmendError
 from mailmend.model.ids import QueueName
 from mailmend.repair.clock import SystemClock

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from mailmend.mailqueue.collection.broker_references import topic_references
-from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.settings import out_subscription, out_topic
+from mailmend.mailqueue.pulsar.adapter import PulsarTopics
 from mailmend.mailqueue.pulsar.mail_queue import open_queue
-from mailmend.mailqueue.pulsar.reconcile import QueueTopics
+from mailmend.mailqueue.pulsar.parts import QueueTopics
+from mailmend.mailqueue.pulsar.settings import out_subscription, out_topic
 from mailmend.model.errors import BrokerUnreachable, SourceUnread, WrongUse
 from mailmend.model.ids import QueueName
 from mailmend.repair.clock import SystemClock

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from mailmend.mailqueue.codec.pulsar import PulsarForm
+from mailmend.mailqueue.pulsar.settings import PulsarForm
 
 FOLDER: Final = Path(__file__).parents[1] / "data" / "james-pulsar"
 _FOLDERS: Final = {PulsarForm.JAMES_3_9: FOLDER, PulsarForm.JAMES_3_8: FOLDER / "v38"}

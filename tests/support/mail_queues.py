@@ -14,11 +14,11 @@ from mailmend.cql.memory import MemoryTables
 from mailmend.mailqueue.blobs.object_storage import open_s3
 from mailmend.mailqueue.blobs.s3 import S3Settings
 from mailmend.mailqueue.broker import Broker as BrokerPort
-from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
-from mailmend.mailqueue.pulsar.broker.topics import Topics
+from mailmend.mailqueue.pulsar.adapter import PulsarTopics
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue
 from mailmend.mailqueue.pulsar.mail_queue import open_queue as open_pulsar_queue
+from mailmend.mailqueue.pulsar.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.topics import Topics
 from mailmend.mailqueue.queue import Dequeued, MailQueue
 from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings

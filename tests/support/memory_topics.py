@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from mailmend.mailqueue.pulsar.broker.topics import StoredMessage, TopicMessage
+from mailmend.mailqueue.pulsar.topics import StoredMessage, TopicMessage
 from mailmend.mailqueue.rules.health import TopicPolicies
 from mailmend.mailqueue.rules.places import UNPARTITIONED, Backlog, MessagePlace, PartitionBacklog
 from mailmend.model.errors import BrokerDenied, BrokerUnreachable, PublishFailed
@@ -45,7 +45,7 @@ class _Topic:
 
 
 class MemoryTopics:
-    """Implements `mailqueue.pulsar.broker.topics.Topics` over lists.
+    """Implements `mailqueue.pulsar.topics.Topics` over lists.
 
     Args:
         clock: gives the times of publishing.
@@ -255,7 +255,7 @@ class MemoryTopics:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLease:
-    """Implements `mailqueue.pulsar.broker.topics.TopicLease`."""
+    """Implements `mailqueue.pulsar.topics.TopicLease`."""
 
     topics: MemoryTopics
     name: str
@@ -265,7 +265,7 @@ class MemoryLease:
 
 
 class _Following:
-    """Implements `mailqueue.pulsar.broker.topics.Following`."""
+    """Implements `mailqueue.pulsar.topics.Following`."""
 
     def __init__(self, topics: MemoryTopics, topic: _Topic, acked: set[MessagePlace]) -> None:
         self._topics, self._topic, self._acked, self._given = topics, topic, acked, 0
@@ -319,7 +319,7 @@ class _Consuming:
 
 
 class MemoryTopicDelivery:
-    """Implements `mailqueue.pulsar.broker.topics.TopicDelivery`."""
+    """Implements `mailqueue.pulsar.topics.TopicDelivery`."""
 
     def __init__(self, consuming: _Consuming, message: StoredMessage, *, redelivered: bool) -> None:
         self._consuming, self.message, self.redelivered = consuming, message, redelivered

@@ -10,10 +10,9 @@ from typing import TypeVar
 import pytest
 
 from mailmend.admin.queue import connections, openers
-from mailmend.mailqueue.codec.pulsar import JamesFilter, filter_text
-from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
-from mailmend.mailqueue.pulsar.deletions import filter_topics
+from mailmend.mailqueue.pulsar.deletions import JamesFilter, filter_text, filter_topics
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailmend.mailqueue.pulsar.topics import TopicMessage
 from mailmend.mailqueue.rules.deletions import FilterKind
 from mailmend.model.ids import QueueName
 from tests.support.clock import VirtualClock

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from mailmend.mailqueue.blobs.object_storage import open_files
-from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
-from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.pulsar.adapter import PulsarTopics
 from mailmend.mailqueue.pulsar.mail_queue import open_queue
+from mailmend.mailqueue.pulsar.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.topics import TopicMessage
 from mailmend.model.ids import QueueName
 from mailmend.repair.clock import SystemClock
 from tests.support.patience import PATIENCE_SECONDS

@@ -22,9 +22,9 @@ from uuid import uuid4
 
 from mailmend.admin.local.pulsar import Pulsar
 from mailmend.admin.local.server import HOST, LocalServer, Site
-from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.adapter import PulsarTopics
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.model.blobs import Blobs
 from mailmend.model.errors import MailmendError
 from mailmend.repair.clock import SystemClock

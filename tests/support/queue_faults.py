@@ -38,8 +38,7 @@ from mailmend.mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailmend.mailqueue.rabbitmq.move_due import MoverTurns
 from mailmend.mailqueue.rules.configuration import QueueConfiguration
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.mailqueue.rules.mails import Listed, MailFilter, Whereabouts
 from mailmend.mailqueue.rules.slices import Slicing
 from mailmend.model.errors import MailmendError
 from mailmend.model.ids import QueueName

@@ -22,8 +22,7 @@ from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.mailqueue.rabbitmq.view.tallies import SliceTallies
 from mailmend.mailqueue.rules.blob_ids import BlobNaming
 from mailmend.mailqueue.rules.configuration import QueueConfiguration
-from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
-from mailmend.mailqueue.rules.mails import Listed, Mail, MailBlobs, QueuedMail
+from mailmend.mailqueue.rules.mails import EVERYTHING, Listed, Mail, MailBlobs, MailFilter, QueuedMail
 from mailmend.mailqueue.rules.slices import EPOCH, Slicing
 from mailmend.model.blobs import Blobs
 from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES

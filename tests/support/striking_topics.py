@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from mailmend.mailqueue.pulsar.broker.adapter import PulsarTopics
-from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage, TopicDelivery, TopicLease, TopicMessage
+from mailmend.mailqueue.pulsar.adapter import PulsarTopics
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue
-from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.pulsar.topics import Following, StoredMessage, TopicDelivery, TopicLease, TopicMessage
 from mailmend.mailqueue.rules.health import TopicPolicies
-from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.mails import Listed, MailFilter
 from mailmend.mailqueue.rules.places import Backlog, MessagePlace
 from tests.support.queues import CONTENT, mail
 
@@ -23,7 +22,7 @@ Tell = Callable[[list[str]], None]
 
 @dataclass(slots=True)
 class StrikingTopics:
-    """Implements `mailqueue.pulsar.broker.topics.Topics`.
+    """Implements `mailqueue.pulsar.topics.Topics`.
 
     Attributes:
         left: how many requests pass before it strikes, once.
@@ -97,7 +96,7 @@ class StrikingTopics:
 
 @dataclass(slots=True)
 class StrikingDelivery:
-    """Implements `mailqueue.pulsar.broker.topics.TopicDelivery`."""
+    """Implements `mailqueue.pulsar.topics.TopicDelivery`."""
 
     delivery: TopicDelivery
     topics: StrikingTopics
@@ -119,7 +118,7 @@ class StrikingDelivery:
 
 @dataclass(slots=True)
 class StrikingLease:
-    """Implements `mailqueue.pulsar.broker.topics.TopicLease`."""
+    """Implements `mailqueue.pulsar.topics.TopicLease`."""
 
     lease: TopicLease
     topics: StrikingTopics

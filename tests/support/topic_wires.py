@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
-from mailmend.mailqueue.codec.pulsar import JamesFilter, filter_text
-from mailmend.mailqueue.pulsar.broker.settings import filter_topic
-from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage, TopicDelivery, TopicMessage
+from mailmend.mailqueue.pulsar.deletions import JamesFilter, filter_text
 from mailmend.mailqueue.pulsar.dequeue import PulsarUnacked
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailmend.mailqueue.pulsar.settings import filter_topic
+from mailmend.mailqueue.pulsar.topics import Following, StoredMessage, TopicDelivery, TopicMessage
 from mailmend.mailqueue.rules.deletions import FilterKind
 from mailmend.mailqueue.rules.health import TopicPolicies
 from mailmend.mailqueue.rules.places import Backlog, MessagePlace
@@ -28,7 +28,7 @@ from tests.support.skewed import SkewedClock
 
 @dataclass(slots=True)
 class WiredTopics:
-    """Implements `mailqueue.pulsar.broker.topics.Topics` for one process, whose clock stamps what it publishes."""
+    """Implements `mailqueue.pulsar.topics.Topics` for one process, whose clock stamps what it publishes."""
 
     topics: MemoryTopics
     wire: QueueWire
@@ -122,7 +122,7 @@ class WiredTopics:
 
 @dataclass(frozen=True, slots=True)
 class WiredLease:
-    """Implements `mailqueue.pulsar.broker.topics.TopicLease`."""
+    """Implements `mailqueue.pulsar.topics.TopicLease`."""
 
     lease: MemoryLease
     wire: QueueWire
@@ -134,7 +134,7 @@ class WiredLease:
 
 @dataclass(slots=True)
 class WiredFollowing:
-    """Implements `mailqueue.pulsar.broker.topics.Following`."""
+    """Implements `mailqueue.pulsar.topics.Following`."""
 
     following: Following
     wire: QueueWire
@@ -153,7 +153,7 @@ class WiredFollowing:
 
 @dataclass(slots=True)
 class WiredTopicDelivery:
-    """Implements `mailqueue.pulsar.broker.topics.TopicDelivery`."""
+    """Implements `mailqueue.pulsar.topics.TopicDelivery`."""
 
     delivery: TopicDelivery
     wire: QueueWire

@@ -12,7 +12,7 @@ import pytest
 
 from mailmend.admin.queue import connections as queues
 from mailmend.admin.queue.move_journal import MoveJournalFile
-from mailmend.mailqueue.pulsar.broker import adapter
+from mailmend.mailqueue.pulsar import adapter
 from mailmend.mailqueue.pulsar.mail_queue import open_queue
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.mailqueue.rules.mails import Listed

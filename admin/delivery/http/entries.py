@@ -50,7 +50,7 @@ from mailmend.delivery.mail.attempts import AttemptOutcome, AttemptStage
 from mailmend.delivery.mail.entries import EntryState
 from mailmend.delivery.mail.queued import EntryAction, EntryField
 from mailmend.delivery.policy.policy import PickupField
-from mailmend.mailqueue.rules.filters import ListingPosition
+from mailmend.mailqueue.rules.mails import ListingPosition
 from mailmend.model.durations import parse_duration
 
 PAGE_MAX: Final = 1000

@@ -38,8 +38,8 @@ from mailmend.delivery.smtp.incoming.reception import (
     received_field,
     without_fields,
 )
+from mailmend.mailqueue.admission import RECIPIENTS_TOGETHER, admissible, check_room
 from mailmend.mailqueue.codec import attribute
-from mailmend.mailqueue.codec.admission import RECIPIENTS_TOGETHER, admissible, check_room
 from mailmend.mailqueue.concurrency import all_of
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.mailqueue.rules.mails import Mail

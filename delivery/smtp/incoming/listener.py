@@ -16,7 +16,7 @@ from mailmend.delivery.settings import LEAVING, ListenAddress, ListenerSettings
 from mailmend.delivery.smtp.incoming import replies
 from mailmend.delivery.smtp.incoming.client_connections import ClientConnection, ClientConnections
 from mailmend.delivery.smtp.incoming.intake import MailIntake
-from mailmend.mailqueue.background import paused
+from mailmend.mailqueue.concurrency import paused
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.model.errors import WrongUse
 from mailmend.model.metrics import MetricSample

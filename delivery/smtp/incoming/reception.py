@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from mailmend.delivery.mail.attempts import SmtpReply
 from mailmend.delivery.policy.incoming import IncomingField, IncomingValues
+from mailmend.mailqueue.admission import is_address
 from mailmend.mailqueue.codec import attribute
-from mailmend.mailqueue.codec.admission import is_address
 from mailmend.mailqueue.rules.mails import Mail
 
 RECEIVED_MAX: Final = 50

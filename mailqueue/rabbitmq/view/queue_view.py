@@ -25,14 +25,19 @@ from typing import Final
 from mailmend.mailqueue.codec import BrokenRow, listed_of, row_of
 from mailmend.mailqueue.concurrency import all_of, in_order
 from mailmend.mailqueue.metrics import NoCounts, QueueCount, QueueCounts
-from mailmend.mailqueue.rabbitmq.view.delayed import DelayedListing
-from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
+from mailmend.mailqueue.rabbitmq.view.due_mails import DelayedListing, DueMails
 from mailmend.mailqueue.rabbitmq.view.known_queues import KnownQueues
-from mailmend.mailqueue.rabbitmq.view.marks import Marks, answered
-from mailmend.mailqueue.rabbitmq.view.slices import SLICES_AT_ONCE, SliceContents, Slices
+from mailmend.mailqueue.rabbitmq.view.slices import SLICES_AT_ONCE, Marks, SliceContents, Slices, answered
 from mailmend.mailqueue.rabbitmq.view.tallies import Changes, Recounted
-from mailmend.mailqueue.rules.filters import EVERYTHING, ListingPosition, MailFilter, is_behind
-from mailmend.mailqueue.rules.mails import Listed, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.mails import (
+    EVERYTHING,
+    Listed,
+    ListingPosition,
+    MailFilter,
+    QueuedMail,
+    Whereabouts,
+    is_behind,
+)
 from mailmend.mailqueue.rules.size import CountedBy, Size, SliceCount, WriterTally, size_of, tallied
 from mailmend.mailqueue.rules.slices import (
     EPOCH,

@@ -22,7 +22,7 @@ from typing import Final
 from uuid import UUID
 
 from mailmend.mailqueue.concurrency import all_of
-from mailmend.mailqueue.rabbitmq.view.marks import LOOKED_UP_TOGETHER, answered
+from mailmend.mailqueue.rabbitmq.view.slices import LOOKED_UP_TOGETHER, answered
 from mailmend.mailqueue.rules.size import WriterTally, due_ttl_seconds, is_of_due, tallied
 from mailmend.model.catalog.mail_queue import SLICE_TALLIES
 from mailmend.model.catalog.queue_tables import OwnTables

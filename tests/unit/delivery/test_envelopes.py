@@ -16,8 +16,8 @@ from mailmend.delivery.mail.entries import DeliveryEntry, EntryId, EntryOrder, E
 from mailmend.delivery.mail.envelopes import REMEMBERED, mail_again, outgoing_of, plain_attributes
 from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
 from mailmend.delivery.policy.policy import PickupField
+from mailmend.mailqueue.admission import admitted
 from mailmend.mailqueue.codec import attribute, payload_of
-from mailmend.mailqueue.codec.admission import admitted
 from mailmend.mailqueue.memory import MemoryDequeued, MemoryMailQueue
 from mailmend.mailqueue.rules.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
 from mailmend.model.ids import BlobId, EnqueueId, QueueName

@@ -9,7 +9,8 @@ from mailmend.delivery.policy.incoming import IncomingRule
 from mailmend.delivery.policy.lint import lint_policies
 from mailmend.delivery.smtp.incoming import intake
 from mailmend.delivery.smtp.incoming.reception import HEADER_READ_MAX, header_values, without_fields
-from mailmend.mailqueue.codec import admission, attribute_value
+from mailmend.mailqueue import admission
+from mailmend.mailqueue.codec import attribute_value
 from mailmend.model.errors import BrokerUnreachable
 from tests.support.mail_clients import MAIL, RCPT, entrance
 

@@ -24,8 +24,8 @@ from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshol
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate
 from mailmend.delivery.server.hooks import DeliveryHooks
 from mailmend.mailqueue.codec import attribute
+from mailmend.mailqueue.comparison import Redriven
 from mailmend.mailqueue.rules.mails import Mail, MailBlobs, QueuedMail
-from mailmend.mailqueue.upkeep import Redriven
 from mailmend.model.errors import BadPayload, CannotReach, WrongUse
 from mailmend.model.ids import BlobId, EnqueueId
 from tests.support.deliveries import ACCEPTED, FULL, LATER, NEVER, DeliverySite

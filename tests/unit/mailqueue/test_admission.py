@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mailmend.mailqueue.admission import admissible, check_room, is_address, parted
 from mailmend.mailqueue.codec import attribute, listed_of, queued_of
-from mailmend.mailqueue.codec.admission import admissible, check_room, is_address, parted
 from mailmend.mailqueue.rules.mails import Mail, RecipientHeader
 from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
 from mailmend.model.errors import WrongUse

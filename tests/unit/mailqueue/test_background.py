@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from mailmend.mailqueue import background
-from mailmend.mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, run_jobs
-from mailmend.mailqueue.concurrency import finished
+from mailmend.mailqueue import concurrency
+from mailmend.mailqueue.concurrency import BackgroundJob, BackgroundTasks, BlobCleanup, finished, run_jobs
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.mailqueue.rules.mails import MailBlobs
 from mailmend.mailqueue.rules.size import SizeKind
@@ -234,8 +233,8 @@ async def test_the_first_waits_a_moment_for_others() -> None:
 
 
 async def test_consumers_wait_for_a_store_that_is_far_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "WAITING_MAX", 3)
-    monkeypatch.setattr(background, "TOGETHER_MAX", 2)
+    monkeypatch.setattr(concurrency, "WAITING_MAX", 3)
+    monkeypatch.setattr(concurrency, "TOGETHER_MAX", 2)
     blobs, background_tasks = Deleting(), BackgroundTasks()
     cleanup = cleanup_over(blobs, [], background_tasks)
     await cleanup.add(kept(0), dequeued=False)

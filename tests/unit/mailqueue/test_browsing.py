@@ -17,10 +17,8 @@ from mailmend.mailqueue.codec import BrokenRow, row_of
 from mailmend.mailqueue.concurrency import all_of, in_order
 from mailmend.mailqueue.rabbitmq.view import queue_view
 from mailmend.mailqueue.rabbitmq.view import slices as browsing
-from mailmend.mailqueue.rabbitmq.view.marks import Marks
-from mailmend.mailqueue.rabbitmq.view.slices import SliceContents, Slices
-from mailmend.mailqueue.rules.filters import ListingPosition, MailFilter
-from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.mailqueue.rabbitmq.view.slices import Marks, SliceContents, Slices
+from mailmend.mailqueue.rules.mails import Listed, ListingPosition, MailFilter, Whereabouts
 from mailmend.mailqueue.rules.slices import bucket_of
 from mailmend.model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS
 from mailmend.model.errors import TimedOut

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from mailmend.cql.row_statements import Operation
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.mailqueue.rabbitmq.move_due import CLOSE_AFTER, TTL_SECONDS
-from mailmend.mailqueue.rabbitmq.view import delayed as module
+from mailmend.mailqueue.rabbitmq.view import due_mails as module
 from mailmend.mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
 from mailmend.mailqueue.rabbitmq.view.tallies import SILENT_SECONDS
-from mailmend.mailqueue.rules.filters import ListingPosition, MailFilter
+from mailmend.mailqueue.rules.mails import ListingPosition, MailFilter
 from mailmend.mailqueue.rules.size import DUE_TALLIED, CountedBy, Size, SizeKind, is_of_due
 from mailmend.mailqueue.rules.slices import EPOCH
 from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, SLICE_TALLIES

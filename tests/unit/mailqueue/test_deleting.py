@@ -8,8 +8,7 @@ import pytest
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.rabbitmq import changes as removing
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.mailqueue.rules.mails import Listed, MailFilter, Whereabouts
 from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from mailmend.model.errors import CannotReach, StateUnwritable
 from mailmend.model.operations import Put, Scan

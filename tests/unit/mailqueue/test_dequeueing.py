@@ -16,8 +16,7 @@ from mailmend.mailqueue.rabbitmq.dequeue import HOLD, DeliveryLookup
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.mailqueue.rabbitmq.verdicts import DeliveryVerdict, verdict_of
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.mails import Listed, MailFilter
 from mailmend.mailqueue.rules.size import SizeKind
 from mailmend.model.catalog.mail_queue import BROWSE_START, DELETED_MAILS
 from mailmend.model.errors import WrongUse

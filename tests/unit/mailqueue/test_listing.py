@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.mailqueue.blobs import listing
-from mailmend.mailqueue.blobs.listing import PAGES_AT_ONCE, KeyParts, ListedPage, listed_in_parts
+from mailmend.mailqueue.blobs import s3
+from mailmend.mailqueue.blobs.s3 import PAGES_AT_ONCE, KeyParts, ListedPage, listed_in_parts
 from mailmend.model.blobs import StoredBlob
 from mailmend.model.errors import BlobsUnreachable
 from mailmend.model.ids import BlobId
@@ -151,7 +151,7 @@ def test_a_last_page_is_not_believed_where_others_have_more(first: int) -> None:
 
 
 async def test_who_stops_using_it_ends_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "PAGES_AT_ONCE", 4)
+    monkeypatch.setattr(s3, "PAGES_AT_ONCE", 4)
     store = Store(ids(100, "1_628_"), turns=(0, 0, 3))
     blobs = listed_in_parts(store, "the bucket of a test")
     for _ in range(4):

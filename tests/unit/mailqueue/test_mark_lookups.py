@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.mailqueue.rabbitmq.view.marks import TOGETHER_MAX, MarkLookups
+from mailmend.mailqueue.rabbitmq.view.slices import TOGETHER_MAX, MarkLookups
 from mailmend.model.errors import CannotReach, TimedOut
 from mailmend.model.ids import EnqueueId
 from tests.support.queues import until

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from mailmend.cql.row_statements import Operation
-from mailmend.mailqueue.rabbitmq.view import marks as module
-from mailmend.mailqueue.rabbitmq.view.marks import RememberedMarks
+from mailmend.mailqueue.rabbitmq.view import slices as module
+from mailmend.mailqueue.rabbitmq.view.slices import RememberedMarks
 from mailmend.model.ids import QueueName
 from mailmend.model.operations import Read
 from mailmend.repair.retries import AsyncRetries

@@ -17,8 +17,7 @@ from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.rabbitmq.dequeue import SECOND_LOOK_SECONDS
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.mails import Listed, MailFilter
 from mailmend.mailqueue.rules.slices import (
     EPOCH,
     GRACE_MIN,

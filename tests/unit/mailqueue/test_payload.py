@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.mailqueue.codec import attribute, payload_of, queued_of
-from mailmend.mailqueue.codec.messages import BODY_BYTES_MAX
+from mailmend.mailqueue.codec import BODY_BYTES_MAX, attribute, payload_of, queued_of
 from mailmend.mailqueue.rules.mails import Mail, QueuedMail, RecipientHeader
 from mailmend.model.errors import BadPayload
 from tests.support.james_queue import JamesMessage, james_enqueued, james_messages

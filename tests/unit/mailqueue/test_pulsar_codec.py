@@ -5,15 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from mailmend.mailqueue.codec.pulsar import (
-    JamesFilter,
-    PulsarForm,
-    filter_of,
-    filter_text,
-    form_of,
-    pulsar_payload_of,
-    pulsar_queued_of,
-)
+from mailmend.mailqueue.pulsar.deletions import JamesFilter, filter_of, filter_text
+from mailmend.mailqueue.pulsar.settings import PulsarForm
+from mailmend.mailqueue.pulsar.topics import form_of, pulsar_payload_of, pulsar_queued_of
 from mailmend.mailqueue.rules.deletions import FilterKind
 from mailmend.model.errors import BadPayload
 from tests.support.james_pulsar import filters, mails

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pulsar import MessageId
 
-from mailmend.mailqueue.pulsar.broker.client import PulsarClient, TopicReader
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
-from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
+from mailmend.mailqueue.pulsar.client import PulsarClient, TopicReader
+from mailmend.mailqueue.pulsar.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.topics import TopicMessage
 from mailmend.model.errors import BrokerUnreachable
 from tests.support.clock import VirtualClock
 

@@ -6,29 +6,32 @@ from datetime import timedelta
 
 import pytest
 
-from mailmend.mailqueue.codec.pulsar import (
+from mailmend.mailqueue.pulsar.deletions import (
+    DELETED,
     FOR_NO_MAIL,
-    PulsarForm,
+    FRESH,
+    Deletions,
     deleted_in,
     deleted_text,
     filter_of,
     filter_text,
+    filter_topics,
+    notice_of,
     progress_in,
     progress_text,
 )
-from mailmend.mailqueue.pulsar.broker.settings import (
+from mailmend.mailqueue.pulsar.settings import (
     OWN_SUBSCRIPTION,
+    PulsarForm,
     dead_topic,
     filter_topic,
     out_subscription,
     out_topic,
     scheduled_topic,
 )
-from mailmend.mailqueue.pulsar.broker.topics import Following, StoredMessage
-from mailmend.mailqueue.pulsar.deletions import DELETED, FRESH, Deletions, filter_topics, notice_of
+from mailmend.mailqueue.pulsar.topics import Following, StoredMessage
 from mailmend.mailqueue.rules.deletions import SETTLED, WRITTEN, DeletedMail, Deletion, FilterKind, TopicProgress
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.mails import Listed, MailFilter
 from mailmend.mailqueue.rules.places import UNPARTITIONED, MessagePlace, TopicPlace
 from mailmend.mailqueue.rules.size import SizeKind
 from mailmend.model.errors import BadPayload, BrokerUnreachable

@@ -8,7 +8,8 @@ from typing import Final
 
 import pytest
 
-from mailmend.mailqueue.pulsar.broker.settings import (
+from mailmend.mailqueue.pulsar.moving import DelayedIndex
+from mailmend.mailqueue.pulsar.settings import (
     OWN_SUBSCRIPTION,
     mover_lease,
     out_subscription,
@@ -16,12 +17,10 @@ from mailmend.mailqueue.pulsar.broker.settings import (
     scheduled_subscription,
     scheduled_topic,
 )
-from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
-from mailmend.mailqueue.pulsar.moving import DelayedIndex
+from mailmend.mailqueue.pulsar.topics import TopicMessage
 from mailmend.mailqueue.queue import ChangedMail
 from mailmend.mailqueue.rules.deletions import WRITTEN
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Listed
+from mailmend.mailqueue.rules.mails import Listed, MailFilter
 from mailmend.mailqueue.rules.places import Backlog
 from tests.support.queue_wires import Side, StepFault
 from tests.support.queue_world import Died, QueueMishap

@@ -1,7 +1,7 @@
 """The names of topics and subscriptions are James's, as its golden data have them."""
 
-from mailmend.mailqueue.codec.pulsar import PulsarForm
-from mailmend.mailqueue.pulsar.broker import settings as names
+from mailmend.mailqueue.pulsar import settings as names
+from mailmend.mailqueue.pulsar.settings import PulsarForm
 from mailmend.model.ids import QueueName
 from tests.support.james_pulsar import messages
 

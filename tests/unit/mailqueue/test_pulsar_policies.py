@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mailmend.mailqueue.pulsar.broker.admin_api import TopicPolicy, policies_of
+from mailmend.mailqueue.pulsar.admin_api import TopicPolicy, policies_of
 from mailmend.mailqueue.rules.health import BacklogQuota, QuotaKind, TopicPolicies
 
 UNLIMITED = {"limit": -1, "limitSize": -1, "limitTime": -1, "policy": "producer_request_hold"}

@@ -7,17 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from mailmend.mailqueue.pulsar.broker.settings import (
-    DEAD_SUBSCRIPTION,
-    dead_topic,
-    out_subscription,
-    out_topic,
-    redrive_lease,
-)
-from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.rules.mails import Mail, QueuedMail
-from mailmend.mailqueue.upkeep import Redriven
+from mailmend.mailqueue.comparison import Redriven
+from mailmend.mailqueue.pulsar.settings import DEAD_SUBSCRIPTION, dead_topic, out_subscription, out_topic, redrive_lease
+from mailmend.mailqueue.pulsar.topics import TopicMessage
+from mailmend.mailqueue.rules.mails import Mail, MailFilter, QueuedMail
 from mailmend.model.errors import LeaseHeld, PublishFailed, UnsafeRequest
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import MemoryBlobs

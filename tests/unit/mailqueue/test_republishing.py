@@ -8,7 +8,7 @@ import pytest
 from mailmend.mailqueue.broker import SLICE_HEADER
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import MailFilter
 from mailmend.model.errors import BrokerUnreachable, PublishFailed
 from tests.support.memory_broker import Fate
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, drained, enqueued, mail, names, twin_queue

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mailmend.mailqueue.comparison import LiveMail
 from mailmend.mailqueue.queue import RemovedMail, RestoreResult
-from mailmend.mailqueue.rabbitmq.enqueue import return_of
+from mailmend.mailqueue.rabbitmq.changes import return_of
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.mailqueue.rules.mails import MailBlobs, Whereabouts
 from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from mailmend.cql.row_statements import Operation
 from mailmend.mailqueue.codec import row_of
+from mailmend.mailqueue.comparison import Swept
 from mailmend.mailqueue.rabbitmq.clean_slices import NAMED_MAX, SECOND_LOOK_SECONDS
 from mailmend.mailqueue.rabbitmq.sweep import Moved
-from mailmend.mailqueue.rules.filters import MailFilter
-from mailmend.mailqueue.upkeep import Swept
+from mailmend.mailqueue.rules.mails import MailFilter
 from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, LIVES, QUEUE_TABLES
 from mailmend.model.catalog.queue_tables import OwnTables
 from mailmend.model.ids import EnqueueId

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from mailmend.mailqueue.comparison import Swept
 from mailmend.mailqueue.rabbitmq.sweep import Moved
-from mailmend.mailqueue.upkeep import Swept
 from mailmend.model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
 from mailmend.model.errors import DoubtfulWrite
 from mailmend.model.operations import ChangeIf, Read, Scan

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from mailmend.mailqueue.codec import BrokenRow, row_of
+from mailmend.mailqueue.comparison import Swept
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.rabbitmq.clean_slices import SECOND_LOOK_SECONDS
 from mailmend.mailqueue.rules.size import CountedBy, SizeKind
-from mailmend.mailqueue.upkeep import Swept
 from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, SLICE_TALLIES
 from mailmend.model.ids import QueueName
 from mailmend.model.operations import Put, Remove

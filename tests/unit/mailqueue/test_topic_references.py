@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 
 from mailmend.mailqueue.collection.broker_references import topic_references
-from mailmend.mailqueue.pulsar.broker.settings import (
+from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
+from mailmend.mailqueue.pulsar.settings import (
     mail_topics,
     out_subscription,
     out_topic,
     scheduled_subscription,
     scheduled_topic,
 )
-from mailmend.mailqueue.pulsar.broker.topics import StoredMessage, TopicMessage
-from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue, open_queue
-from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
-from mailmend.mailqueue.rules.mails import Whereabouts
+from mailmend.mailqueue.pulsar.topics import StoredMessage, TopicMessage
+from mailmend.mailqueue.rules.mails import EVERYTHING, MailFilter, Whereabouts
 from mailmend.mailqueue.rules.places import Backlog, MessagePlace
 from mailmend.model.errors import BrokerUnreachable, SourceUnread
 from mailmend.model.ids import QueueName

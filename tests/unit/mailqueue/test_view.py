@@ -11,8 +11,8 @@ import pytest
 
 from mailmend.cql.row_statements import Operation
 from mailmend.mailqueue.codec import row_of
-from mailmend.mailqueue.rabbitmq.view.marks import LOOKED_UP_TOGETHER
 from mailmend.mailqueue.rabbitmq.view.queue_view import PLACES_MAX
+from mailmend.mailqueue.rabbitmq.view.slices import LOOKED_UP_TOGETHER
 from mailmend.mailqueue.rules.size import SizeKind
 from mailmend.mailqueue.rules.slices import bucket_of
 from mailmend.model.catalog.mail_queue import (

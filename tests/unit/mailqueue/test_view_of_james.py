@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from mailmend.mailqueue.codec import BrokenRow
-from mailmend.mailqueue.rules.filters import MailFilter
+from mailmend.mailqueue.rules.mails import MailFilter
 from mailmend.mailqueue.rules.size import CountedBy, SizeKind
 from mailmend.model.catalog.james_tables import EVENT_STORE
 from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, JAMES_QUEUE_TABLES

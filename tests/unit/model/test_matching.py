@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mailmend.mailqueue.rules.filters import EVERYTHING
+from mailmend.mailqueue.rules.mails import EVERYTHING
 from mailmend.model.errors import WrongUse
 from mailmend.model.matching import (
     EXPRESSION_LENGTH_MAX,

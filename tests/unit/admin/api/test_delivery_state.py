@@ -10,7 +10,7 @@ from mailmend.admin.delivery.http.routes import PoliciesAnswer
 from mailmend.admin.frame.http.access import Access
 from mailmend.admin.frame.http.desk import ASKED_EVERY
 from mailmend.delivery.ledger.orders import LedgerOrders
-from mailmend.mailqueue.background import cancelled
+from mailmend.mailqueue.concurrency import cancelled
 from mailmend.model.errors import CannotReach
 from tests.support.delivery_desk import DeliveryWorld
 from tests.unit.admin.api.test_delivery_routes import POLICIES, TOKENS

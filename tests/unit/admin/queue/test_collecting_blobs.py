@@ -13,11 +13,11 @@ import pytest
 
 from mailmend.admin.frame.runbooks import page_named
 from mailmend.admin.queue import openers
-from mailmend.mailqueue.blobs.listing import PAGE_KEYS
 from mailmend.mailqueue.blobs.object_storage import open_s3
+from mailmend.mailqueue.blobs.s3 import PAGE_KEYS
 from mailmend.mailqueue.codec import queued_of
-from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
 from mailmend.mailqueue.pulsar.mail_queue import open_queue
+from mailmend.mailqueue.pulsar.topics import TopicMessage
 from mailmend.mailqueue.rules.mails import Listed
 from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
 from mailmend.model.ids import BlobId, EnqueueId, QueueName

@@ -11,7 +11,8 @@ import pytest
 
 from mailmend.admin.queue.enqueue import AT_ONCE
 from mailmend.admin.queue.letters import FIRST_BYTES
-from mailmend.mailqueue.codec import admission, attribute_value, priority_of
+from mailmend.mailqueue import admission
+from mailmend.mailqueue.codec import attribute_value, priority_of
 from mailmend.mailqueue.rules.mails import Mail, Whereabouts
 from tests.support.memory_broker import Fate
 from tests.support.queue_commands import QueueShell

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mailmend.admin.queue.broker_options import parse_pulsar_properties, properties_in
-from mailmend.mailqueue.pulsar.broker.settings import PulsarAuth, PulsarSettings
+from mailmend.mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
 from mailmend.model.errors import BadSettings
 
 PLACE = "broker.uri=pulsar://pulsar.example.org:6650/\nadmin.uri=http://pulsar.example.org:8090\nnamespace=mail/james\n"

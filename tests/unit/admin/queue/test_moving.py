@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.queue import openers
-from mailmend.mailqueue.pulsar.broker.settings import out_subscription, out_topic
+from mailmend.mailqueue.pulsar.settings import out_subscription, out_topic
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.mailqueue.rules.mails import Listed
 from mailmend.model.ids import EnqueueId, moved_id

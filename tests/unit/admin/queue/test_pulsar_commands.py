@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.mailqueue.pulsar.broker.settings import dead_topic
+from mailmend.mailqueue.pulsar.settings import dead_topic
 from mailmend.mailqueue.rules.health import TopicPolicies
 from tests.support.pulsar_commands import SPOOL, PulsarShell, pulsar_shell
 

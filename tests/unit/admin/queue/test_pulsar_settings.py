@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.frame.settings import is_pulsar, parse_pulsar
-from mailmend.mailqueue.pulsar.broker.settings import PulsarAuth, PulsarSettings
+from mailmend.mailqueue.pulsar.settings import PulsarAuth, PulsarSettings
 from mailmend.model.errors import WrongUse
 from tests.support.commands import command_line
 

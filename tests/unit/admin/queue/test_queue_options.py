@@ -21,8 +21,8 @@ from mailmend.cql.driver import session
 from mailmend.cql.schema.generations import AUGUST_2026
 from mailmend.mailqueue.blobs.s3 import S3Settings
 from mailmend.mailqueue.blobs.stores import NamedBlobs
+from mailmend.mailqueue.comparison import Swept
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings, Form, Host
-from mailmend.mailqueue.upkeep import Swept
 from mailmend.model.errors import BrokerUnreachable
 from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import ClusterTwin

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from mailmend.mailqueue.pulsar.broker.settings import out_topic, scheduled_topic
-from mailmend.mailqueue.pulsar.broker.topics import TopicMessage
 from mailmend.mailqueue.pulsar.mail_queue import PulsarMailQueue
+from mailmend.mailqueue.pulsar.settings import out_topic, scheduled_topic
+from mailmend.mailqueue.pulsar.topics import TopicMessage
 from mailmend.mailqueue.rules.mails import Listed
 from mailmend.mailqueue.rules.places import Backlog
 from mailmend.model.ids import BlobId, EnqueueId

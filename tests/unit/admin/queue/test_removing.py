@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from mailmend.mailqueue.codec import admission
+from mailmend.mailqueue import admission
 from mailmend.mailqueue.rules.mails import Whereabouts
 from mailmend.model.errors import TimedOut
 from mailmend.model.ids import QueueName

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.mailqueue.rules.filters import EVERYTHING, MailFilter
-from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.mailqueue.rules.mails import EVERYTHING, Listed, MailFilter, Whereabouts
 from mailmend.model.ids import EnqueueId
 from tests.support.queues import queued
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.mailqueue.rules.filters import ListingPosition, is_behind
-from mailmend.mailqueue.rules.mails import Listed, Whereabouts
+from mailmend.mailqueue.rules.mails import Listed, ListingPosition, Whereabouts, is_behind
 from mailmend.model.errors import WrongUse
 from mailmend.model.ids import EnqueueId
 from tests.support.queues import queued

@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from mailmend.mailqueue.broker_http import BrokerHttp, basic
-from mailmend.mailqueue.pulsar.broker.settings import LOOK_AT_LOGIN, PulsarAuth, PulsarSettings
+from mailmend.mailqueue.pulsar.settings import LOOK_AT_LOGIN, PulsarAuth, PulsarSettings
 from mailmend.mailqueue.rules.health import ACK_STRETCHES_MAX, BacklogQuota, QuotaKind, TopicPolicies
 from mailmend.mailqueue.rules.places import BEFORE_ALL, PartitionBacklog, position_of, stretches_of
 from mailmend.model.errors import BrokerDenied, WrongUse

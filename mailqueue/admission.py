@@ -16,7 +16,7 @@ from dataclasses import replace
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
-from mailmend.mailqueue.codec.messages import is_attribute, with_priority
+from mailmend.mailqueue.codec import is_attribute, with_priority
 from mailmend.mailqueue.rules.james_json import text_of
 from mailmend.mailqueue.rules.mails import Mail
 from mailmend.model.errors import BadPayload, WrongUse

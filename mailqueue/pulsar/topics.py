@@ -3,18 +3,32 @@
 The payload of a message is James's own. What James has no field for is in properties, which it
 passes over: a mail that is published for the first time has none. Source: `PulsarMailQueue` of
 James; golden data in tests/data/james-pulsar.
+
+James 3.9 writes every field, null where there is nothing; 3.8 leaves such fields out, and differs
+in how it escapes. Both are read, whatever is written here; golden messages that both wrote are read
+and written by the tests, to the byte.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
-from mailmend.mailqueue.codec.pulsar import PulsarForm, pulsar_payload_of, pulsar_queued_of
-from mailmend.mailqueue.pulsar.broker.settings import out_subscription, out_topic, scheduled_topic
+from mailmend.mailqueue.codec import queued_in
+from mailmend.mailqueue.pulsar.settings import PulsarForm, out_subscription, out_topic, scheduled_topic
 from mailmend.mailqueue.rules.health import TopicPolicies
-from mailmend.mailqueue.rules.mails import Listed, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.james_json import (
+    Escapes,
+    in_millis,
+    json_text,
+    mapping_of,
+    object_in,
+    refuse,
+    text_of,
+    texts_of,
+)
+from mailmend.mailqueue.rules.mails import Listed, QueuedMail, RecipientHeader, Whereabouts
 from mailmend.mailqueue.rules.places import Backlog, MessagePlace, TopicPlace
 from mailmend.mailqueue.rules.slices import EPOCH, millis_of
 from mailmend.model.errors import BadPayload
@@ -200,6 +214,91 @@ class Topics(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+_FIELDS: Final = 13
+"""How many fields the payload of James 3.9 has."""
+
+
+def pulsar_payload_of(queued: QueuedMail, form: PulsarForm = PulsarForm.JAMES_3_9) -> str:
+    """The mail as James writes it in a message of Pulsar's; `last_updated` is cut to milliseconds."""
+    mail = queued.mail
+    last_updated = None
+    if mail.last_updated is not None:
+        last_updated = _iso(in_millis(mail.last_updated).isoformat(timespec="milliseconds"))
+    fields = {
+        "enqueueId": str(queued.enqueue_id),
+        "recipients": mail.recipients,
+        "name": mail.name,
+        "sender": mail.sender,
+        "state": mail.state,
+        "errorMessage": mail.error_message,
+        "lastUpdated": last_updated,
+        "attributes": mail.attributes,
+        "remoteAddr": mail.remote_addr,
+        "remoteHost": mail.remote_host,
+        "perRecipientHeaders": _by_recipient(mail.recipient_headers),
+        "headerBlobId": queued.blobs.header,
+        "bodyBlobId": queued.blobs.body,
+    }
+    text = form_text(fields, form)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadPayload(f"the mail {queued.enqueue_id} holds half a surrogate pair") from None
+    return text
+
+
+def pulsar_queued_of(payload: bytes) -> QueuedMail:
+    return queued_in(payload, _headers_in)
+
+
+def form_of(payload: bytes) -> PulsarForm | None:
+    """Which James wrote a mail; None where both would have written the same.
+
+    Raises:
+        BadPayload: it is no mail.
+    """
+    fields = object_in(payload, "the message")
+    if len(fields) < _FIELDS:
+        return PulsarForm.JAMES_3_8
+    if None in fields.values():
+        return PulsarForm.JAMES_3_9
+    return None
+
+
+def form_text(fields: Mapping[str, Any], form: PulsarForm) -> str:
+    if form is PulsarForm.JAMES_3_9:
+        return json_text(fields, Escapes.CIRCE)
+    return json_text({name: value for name, value in fields.items() if value is not None})
+
+
+def _iso(text: str) -> str:
+    """As Java writes an instant: no fraction where it is a whole second."""
+    return text.replace("+00:00", "Z").replace(".000Z", "Z")
+
+
+def _by_recipient(headers: Iterable[RecipientHeader]) -> Mapping[str, list[Mapping[str, Any]]]:
+    """By recipient, then by name; both in the order of first occurrence."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for header in headers:
+        found.setdefault(header.recipient, {}).setdefault(header.name, []).append(header.value)
+    fields: dict[str, list[Mapping[str, Any]]] = {}
+    for recipient, named in found.items():
+        fields[recipient] = [{"key": name, "values": values} for name, values in named.items()]
+    return fields
+
+
+def _headers_in(value: Any) -> Iterable[RecipientHeader]:
+    for place, (recipient, headers) in enumerate(mapping_of(value, "perRecipientHeaders").items()):
+        field = f"perRecipientHeaders[{place}]"
+        if not isinstance(headers, list):
+            refuse(field, "is not a list")
+        for header in headers:
+            one = mapping_of(header, field)
+            name = text_of(one.get("key"), f"{field}.key")
+            for text in texts_of(one.get("values"), f"{field}.values"):
+                yield RecipientHeader(recipient, name, text)
 
 
 ATTEMPTS: Final = "mailmend-attempts"

@@ -16,6 +16,14 @@ from mailmend.mailqueue.rules.mails import Whereabouts
 from mailmend.model.errors import WrongUse
 from mailmend.model.ids import QueueName
 
+
+class PulsarForm(Enum):
+    """Which James wrote a message, or is to read it."""
+
+    JAMES_3_9 = "3.9"
+    JAMES_3_8 = "3.8"
+
+
 LOOK_AT_LOGIN: Final = (
     "Look at the token, or the user and password (MAILMEND_BROKER_PASSWORD), or the client's certificate; what it may "
     "do: pulsar-admin namespaces permissions NAMESPACE (it takes produce and consume)."

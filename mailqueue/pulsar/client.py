@@ -32,17 +32,11 @@ from pulsar.asyncio import PulsarException
 
 from mailmend.mailqueue.broker_tls import BrokerTls, context_of, tls_error
 from mailmend.mailqueue.concurrency import finished
-from mailmend.mailqueue.pulsar.broker.settings import LOOK_AT_LOGIN, PulsarAuth, PulsarSettings
-from mailmend.mailqueue.pulsar.broker.topics import StoredMessage, TopicMessage
+from mailmend.mailqueue.pulsar.settings import LOOK_AT_LOGIN, PulsarAuth, PulsarSettings
+from mailmend.mailqueue.pulsar.topics import StoredMessage, TopicMessage
 from mailmend.mailqueue.rules.places import EntryPosition, MessagePlace
 from mailmend.mailqueue.rules.slices import EPOCH
-from mailmend.model.errors import (
-    BrokerDenied,
-    BrokerUnreachable,
-    LeaseHeld,
-    MailmendError,
-    PublishFailed,
-)
+from mailmend.model.errors import BrokerDenied, BrokerUnreachable, LeaseHeld, MailmendError, PublishFailed
 from mailmend.model.ports import Clock
 
 _DENIED: Final = frozenset({_pulsar.Result.AuthenticationError, _pulsar.Result.AuthorizationError})
@@ -388,7 +382,7 @@ class PulsarClient:
 
 
 class ExclusiveProducer:
-    """Implements `mailqueue.pulsar.broker.topics.TopicLease`."""
+    """Implements `mailqueue.pulsar.topics.TopicLease`."""
 
     def __init__(self, failures: PulsarFailures, producer: pulsar_async.Producer, topic: str) -> None:
         self._failures = failures

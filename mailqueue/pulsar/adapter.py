@@ -4,31 +4,17 @@ Each partition of a topic has a consumer, or a reader, of its own, for only so a
 """
 
 import asyncio
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from mailmend.mailqueue.concurrency import finished
-from mailmend.mailqueue.pulsar.broker.admin_api import PulsarAdmin
-from mailmend.mailqueue.pulsar.broker.client import (
-    ExclusiveProducer,
-    PulsarClient,
-    PulsarConsumer,
-    TopicReader,
-    stored_of,
-)
-from mailmend.mailqueue.pulsar.broker.settings import PulsarSettings
-from mailmend.mailqueue.pulsar.broker.topics import StoredMessage, TopicMessage
+from mailmend.mailqueue.pulsar.admin_api import PulsarAdmin
+from mailmend.mailqueue.pulsar.client import ExclusiveProducer, PulsarClient, PulsarConsumer, TopicReader, stored_of
+from mailmend.mailqueue.pulsar.settings import PulsarSettings
+from mailmend.mailqueue.pulsar.topics import StoredMessage, TopicMessage
 from mailmend.mailqueue.rules.health import TopicPolicies
 from mailmend.mailqueue.rules.places import (
     BEFORE_ALL,
@@ -157,7 +143,7 @@ ACKED_TOGETHER_MAX: Final = 1_000
 
 
 class PulsarTopics:
-    """Implements `mailqueue.pulsar.broker.topics.Topics`."""
+    """Implements `mailqueue.pulsar.topics.Topics`."""
 
     def __init__(self, settings: PulsarSettings, clock: Clock) -> None:
         self.namespace = settings.namespace
@@ -445,7 +431,7 @@ class _Consuming:
 
 
 class PulsarDelivery:
-    """A delivered message. Implements `mailqueue.pulsar.broker.topics.TopicDelivery`."""
+    """A delivered message. Implements `mailqueue.pulsar.topics.TopicDelivery`."""
 
     def __init__(self, consuming: _Consuming, consumer: PulsarConsumer, message: Any, partition: int) -> None:
         self._consuming = consuming

@@ -1,1 +1,0 @@
-"""Pulsar itself: its client, its admin API, its topics and their policies."""
