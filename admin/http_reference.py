@@ -1,6 +1,7 @@
 """The descriptions of the HTTP sides, generated from their routes: `docs/openapi.json`, `docs/delivery.openapi.json`.
 
-`python -m mailmend.admin.http_reference` writes them; with `--check` it exits 1 when one is not up to date.
+`python -m mailmend.admin.http_reference` writes them; with `--check` it exits 1 when one is not up
+to date.
 """
 
 import json
@@ -11,7 +12,7 @@ from typing import Final
 from mailmend.admin.delivery.http.routes import DELIVERIES
 from mailmend.admin.frame.http.access import Access
 from mailmend.admin.frame.http.application import Api, application
-from mailmend.admin.jobs.http.routes import JOBS
+from mailmend.admin.jobs.http import JOBS
 from mailmend.cql.generated import write_or_check
 
 _DOCS: Final = Path(__file__).resolve().parents[1] / "docs"

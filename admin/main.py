@@ -75,7 +75,7 @@ COMMANDS: Final = CommandGroup(
         Late(
             "runbook",
             "Pages for the operator's questions.",
-            "mailmend.admin.local.runbook:RUNBOOK",
+            "mailmend.admin.local.about:RUNBOOK",
         ),
         Late("local", "A real Cassandra on this machine.", "mailmend.admin.local.local:LOCAL"),
         Late(
@@ -89,7 +89,7 @@ COMMANDS: Final = CommandGroup(
         Late(
             "version",
             "The version of everything, and of a server that is named.",
-            "mailmend.admin.local.version:VERSION",
+            "mailmend.admin.local.about:VERSION",
         ),
         Late("completion", "Completion for bash, zsh and fish.", "mailmend.admin.frame.completion:COMPLETION"),
     ),

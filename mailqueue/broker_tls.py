@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mailmend.model.errors import BadSettings, BrokerUnreachable
-from mailmend.model.tls_errors import (
+from mailmend.model.errors import (
     FOR_SOMEBODY_ELSE,
     NO_TLS,
     OUT_OF_TIME,
     UNKNOWN_AUTHORITY,
+    BadSettings,
+    BrokerUnreachable,
     TlsReason,
     tls_failure_in,
 )

@@ -16,8 +16,8 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from mailmend.mailqueue.rules.mails import MailBlobs
-from mailmend.model.backoff import LOOK_AGAIN
 from mailmend.model.blobs import Blobs
+from mailmend.model.durations import LOOK_AGAIN
 from mailmend.model.errors import MailmendError
 from mailmend.model.ids import QueueName
 from mailmend.model.ports import Clock

@@ -49,7 +49,7 @@ from mailmend.mailqueue.rules.mails import (
     is_behind,
 )
 from mailmend.mailqueue.rules.size import CountedBy, Size, SizeKind
-from mailmend.model.backoff import RETRY
+from mailmend.model.durations import RETRY
 from mailmend.model.errors import BlobMissing
 from mailmend.model.ids import BlobId, EnqueueId, QueueName, restored_id
 from mailmend.model.instants import instant_of

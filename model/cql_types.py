@@ -1,16 +1,21 @@
-"""CQL type names in one spelling, so that a declared type and a live one can be compared as text.
+"""CQL type names in one spelling, so that declared and live types can be compared as text. Pure.
 
-The server spells types its own way: spaces after commas, `frozen` repeated inside what is frozen already and around
-tuples, which are always frozen. Two spellings of one type must not look like drift.
+The server spells types its own way: spaces after commas, `frozen` repeated inside what is frozen
+already and around tuples, which are always frozen. Two spellings of one type must not look like
+drift.
+
+A column may also name its type by a Java class, as 'UTF8Type'. Source of these names: the answers
+of Cassandra 4.1 and 5.0, which a test compares with this module. Classes of other packages are not
+judged: only the server knows which it has.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from mailmend.model.errors import BadIdentifier
-from mailmend.model.java_types import cql_of_class
 from mailmend.model.names import name_of, spelled
 
 _TOKEN = re.compile(r"""("(?:[^"]|"")+"|'[^']*'|[A-Za-z][A-Za-z0-9_]*|[<>,]|\d+)\s*""")
@@ -127,3 +132,136 @@ def _element(parsed: CqlType, *, frozen: bool) -> CqlType:
     if frozen and parsed.name in _COLLECTIONS:
         parsed = CqlType("frozen", (parsed,))
     return _thawed(parsed, frozen=False)
+
+
+_PACKAGE: Final = "org.apache.cassandra.db.marshal."
+_NATIVE_CLASSES: Final[Mapping[str, str]] = {
+    "AsciiType": "ascii",
+    "BooleanType": "boolean",
+    "ByteType": "tinyint",
+    "BytesType": "blob",
+    "DecimalType": "decimal",
+    "DoubleType": "double",
+    "DurationType": "duration",
+    "FloatType": "float",
+    "InetAddressType": "inet",
+    "Int32Type": "int",
+    "IntegerType": "varint",
+    "LongType": "bigint",
+    "ShortType": "smallint",
+    "SimpleDateType": "date",
+    "TimeType": "time",
+    "TimeUUIDType": "timeuuid",
+    "TimestampType": "timestamp",
+    "UTF8Type": "text",
+    "UUIDType": "uuid",
+}
+"""Classes of CQL's own types."""
+
+_COLLECTION_CLASSES: Final[Mapping[str, tuple[str, int]]] = {
+    "ListType": ("list", 1),
+    "SetType": ("set", 1),
+    "MapType": ("map", 2),
+}
+"""Classes of collections, with the number of their parameters."""
+
+COUNTER: Final = "CounterColumnType"
+"""The class of counters, which CREATE TABLE takes in no column."""
+
+_WITH_PARAMETERS: Final = frozenset({"CompositeType", "FrozenType", "ReversedType", "UserType", "VectorType"})
+_WITHOUT_NAME_IN_CQL: Final = _WITH_PARAMETERS | {
+    COUNTER,
+    "DateType",
+    "DynamicCompositeType",
+    "EmptyType",
+    "LegacyTimeUUIDType",
+    "LexicalUUIDType",
+    "PartitionerDefinedOrder",
+    "TupleType",
+}
+_KNOWN_CLASSES: Final = _NATIVE_CLASSES.keys() | _COLLECTION_CLASSES.keys() | _WITHOUT_NAME_IN_CQL
+_WORD: Final = re.compile(r"([\w.$]+|[(),])\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    name: str
+    parameters: "tuple[_Class, ...]" = ()
+
+
+def cql_of_class(text: str) -> str | None:
+    """The type as CQL writes it; None where CQL has no name for it, or where only the server knows it."""
+    found = _class_of(text)
+    if found is None:
+        return None
+    return _cql_of(found)
+
+
+def class_problem(text: str) -> str:
+    """Why no server has a type of that class; "" where one has, or where that is not known."""
+    found = _class_of(text)
+    if found is None:
+        return ""
+    return _class_problem(found)
+
+
+def _class_problem(found: _Class) -> str:
+    if "." in found.name:
+        return ""
+    if found.name not in _KNOWN_CLASSES:
+        return f"names the class {found.name}, which no server has"
+    count = len(found.parameters)
+    lacks = found.name in _WITH_PARAMETERS and not count
+    if lacks or (found.name in _COLLECTION_CLASSES and count != _COLLECTION_CLASSES[found.name][1]):
+        return f"names the class {found.name} with {count} parameters"
+    if found.name == "VectorType":
+        return ""
+    return next(filter(None, map(_class_problem, found.parameters)), "")
+
+
+def _cql_of(found: _Class) -> str | None:
+    """Only what means the same in CQL: collections within collections differ there."""
+    inner = [_NATIVE_CLASSES.get(parameter.name) for parameter in found.parameters]
+    plain = [name for name in inner if name is not None and name != "duration"]
+    if found.name in _NATIVE_CLASSES:
+        return _NATIVE_CLASSES[found.name]
+    if found.name == "VectorType" and len(inner) == 2 and inner[0] is not None:  # noqa: PLR2004 - a type and a length
+        return f"vector<{inner[0]},{found.parameters[1].name}>"
+    if found.name == "TupleType" and inner and None not in inner:
+        return f"tuple<{','.join(name for name in inner if name)}>"
+    if found.name == "FrozenType" and len(inner) == 1 and found.parameters[0].name in _COLLECTION_CLASSES:
+        collection = _cql_of(found.parameters[0])
+        return collection and f"frozen<{collection}>"
+    if found.name in _COLLECTION_CLASSES and len(plain) == len(inner) == _COLLECTION_CLASSES[found.name][1]:
+        return f"{_COLLECTION_CLASSES[found.name][0]}<{','.join(plain)}>"
+    return None
+
+
+def _class_of(text: str) -> _Class | None:
+    """The class with its parameters; None where the text has another form (options, fields of user types)."""
+    bare = text.strip()
+    if not bare or _WORD.sub("", bare):
+        return None
+    found, rest = _class(_WORD.findall(bare))
+    if rest:
+        return None
+    return found
+
+
+def _class(words: list[str]) -> tuple[_Class | None, list[str]]:
+    if not words or words[0] in "(),":
+        return None, words
+    name = words[0].removeprefix(_PACKAGE)
+    rest = words[1:]
+    if rest[:1] != ["("]:
+        return _Class(name), rest
+    rest = rest[1:]
+    parameters: list[_Class] = []
+    while rest[:1] != [")"]:
+        parameter, rest = _class(rest)
+        if parameter is None or rest[:1] not in ([","], [")"]):
+            return None, rest
+        parameters.append(parameter)
+        if rest[0] == ",":
+            rest = rest[1:]
+    return _Class(name, tuple(parameters)), rest[1:]

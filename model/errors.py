@@ -1,12 +1,14 @@
 """Every error that mailmend raises: one root, kinds with fields, messages that say what, where and how to mend it.
 
-The command line maps each kind to an exit code (docs/design.md, "The contract of the command"),
-so a kind is also a promise to scripts.
+The command line maps each kind to an exit code (docs/design.md, "The contract of the command"), so
+a kind is also a promise to scripts.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from mailmend.model.texts import Place, keyspace_option
 
@@ -506,3 +508,46 @@ def came_of_interruption(error: BaseException | None) -> bool:
             return True
         error = error.__context__
     return False
+
+
+OUT_OF_TIME: Final = re.compile(r"certificate has expired|certificate is not yet valid")
+FOR_SOMEBODY_ELSE: Final = re.compile(r"(?:IP address|Hostname) mismatch[^(]*")
+UNKNOWN_AUTHORITY: Final = re.compile(r"(?<=certificate verify failed: )[^(]+")
+NO_TLS: Final = re.compile(r"(?i)wrong version number|record layer failure")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsReason:
+    """One reason why a TLS connection fails.
+
+    Attributes:
+        words: OpenSSL's error text.
+        what: a sentence on what happened, in which `{place}` and `{words}` are replaced.
+        mend: a sentence on what to do.
+    """
+
+    words: re.Pattern[str]
+    what: str
+    mend: str
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFailure:
+    """What happened at a place, in a sentence, and what to do."""
+
+    what: str
+    mend: str
+
+
+def tls_failure_in(said: str, place: str, reasons: Iterable[TlsReason]) -> TlsFailure | None:
+    """The first reason whose words are in a library's error message; None where no reason matches.
+
+    Args:
+        said: the library's error message.
+        place: the server, as the sentences name it.
+        reasons: the known reasons, in order of precedence.
+    """
+    for reason in reasons:
+        if found := reason.words.search(said):
+            return TlsFailure(reason.what.format(place=place, words=found[0].strip(" .")), reason.mend)
+    return None

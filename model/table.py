@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from mailmend.model.cql_types import normal_type
+from mailmend.model.cql_types import COUNTER, normal_type
 from mailmend.model.errors import BadIdentifier
-from mailmend.model.java_types import COUNTER
 from mailmend.model.names import RESERVED, map_literal, name_of, pairs_of, text_literal, text_of
 
 Row = Mapping[str, Any]

@@ -19,8 +19,7 @@ from mailmend.admin.frame.plan_files import PlanFile
 from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.local.folders import data_home, home_of
-from mailmend.admin.local.jars import connector_jars
-from mailmend.admin.local.java import SPARK, find_java
+from mailmend.admin.local.jars import SPARK, connector_jars, find_java
 from mailmend.cql.applying import ensure_ledger
 from mailmend.cql.driver.contact import Contact
 from mailmend.cql.introspect import identity_of, live_schema, tables_of

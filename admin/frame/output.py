@@ -157,7 +157,7 @@ class Output:
         if self.metrics_file is None:
             yield None
             return
-        with imported("mailmend.admin.metrics.of_runs:textfile_of")(self.metrics_file, *run_name(context)) as metrics:
+        with imported("mailmend.admin.metrics.declared:textfile_of")(self.metrics_file, *run_name(context)) as metrics:
             yield metrics.write
 
     def show(

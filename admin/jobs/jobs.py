@@ -485,13 +485,13 @@ JOBS: Final = CommandGroup(
         _SHOW,
         Late("run", "Run a job now, in this process.", "mailmend.admin.jobs.run:RUN"),
         Late("serve", "Run the jobs at their times, until it is stopped.", "mailmend.admin.jobs.serve:SERVE"),
-        Late("set", "Change the limits of a run while it is at work.", "mailmend.admin.jobs.limits:SET"),
+        Late("set", "Change the limits of a run while it is at work.", "mailmend.admin.jobs.runs:SET"),
         _PAUSE,
         _RESUME,
         Late(
             "history",
             "List the runs of jobs, newest first, with the repairs that they began.",
-            "mailmend.admin.jobs.history:HISTORY",
+            "mailmend.admin.jobs.runs:HISTORY",
         ),
         Late(
             "install",

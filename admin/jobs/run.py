@@ -324,7 +324,7 @@ def _command(_: dict[str, Any], others: dict[str, Any], context: click.Context) 
     file = command.params["metrics_file"]
     if not file:
         return JobCommand(job, work, ignore)
-    return JobCommand(job, work, imported("mailmend.admin.metrics.of_runs:unbegun")(file, *run_name(command)))
+    return JobCommand(job, work, imported("mailmend.admin.metrics.declared:unbegun")(file, *run_name(command)))
 
 
 RUN: Final = Command(

@@ -442,7 +442,7 @@ def _declared(own: dict[str, Any], others: dict[str, Any], context: click.Contex
 
 FACE: Final = http_face(
     "--listen",
-    "mailmend.admin.jobs.http.routes:JOBS",
+    "mailmend.admin.jobs.http:JOBS",
     "Listen at this address: James's tasks are taken there over HTTP, as /openapi.json says.",
 )
 

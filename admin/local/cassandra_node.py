@@ -16,10 +16,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from mailmend.admin.local import probes
+from mailmend.admin.local import processes
 from mailmend.admin.local.folders import NodeFolder
-from mailmend.admin.local.jars import JarProgram, JarStore
-from mailmend.admin.local.java import Java, find_java
+from mailmend.admin.local.jars import JarProgram, JarStore, Java, find_java
 from mailmend.admin.local.server import Launch, Machine, Site
 from mailmend.model.errors import WrongUse
 
@@ -206,10 +205,10 @@ class CassandraNode:
         if not asks_passwords(self.settings) or NodeFolder(site.folder).log_before.exists():
             return True
         tls = demands_tls(self.settings)
-        return probes.logs_in(self.host, self.settings.native_port, *_FIRST_ROLE, tls=tls)
+        return processes.logs_in(self.host, self.settings.native_port, *_FIRST_ROLE, tls=tls)
 
     def answers(self, site: Site) -> bool:
-        return probes.speaks_cql(self.host, site.ports["cql"], tls=demands_tls(self.settings))
+        return processes.speaks_cql(self.host, site.ports["cql"], tls=demands_tls(self.settings))
 
     def contacts(self, site: Site) -> Mapping[str, str]:
         return {"cql": f"{self.host}:{site.ports['cql']}"}

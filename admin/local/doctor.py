@@ -27,6 +27,7 @@ from mailmend.admin.frame.options import connection_of, local_instance, option
 from mailmend.admin.frame.settings import BlobsSettings, ConnectionSettings, Store, is_pulsar
 from mailmend.admin.frame.settings_file import settings_file_of
 from mailmend.admin.frame.values import fields_json
+from mailmend.admin.local.about import Versions, version_here, versions
 from mailmend.admin.local.doctor_judgement import (
     BrokerFound,
     ClusterFound,
@@ -39,10 +40,8 @@ from mailmend.admin.local.doctor_judgement import (
     exit_of,
     judged,
 )
-from mailmend.admin.local.jars import connector_is_here
-from mailmend.admin.local.java import SPARK, find_java, wheel_home
-from mailmend.admin.local.probes import http_answer
-from mailmend.admin.local.version import Versions, version_here, versions
+from mailmend.admin.local.jars import SPARK, connector_is_here, find_java, wheel_home
+from mailmend.admin.local.processes import http_answer
 from mailmend.admin.queue import openers
 from mailmend.admin.queue.broker_options import Local, broker_of, pulsar_of
 from mailmend.admin.queue.options import blobs_of, local_for, queue_settings
@@ -54,7 +53,13 @@ from mailmend.mailqueue.rules.health import TopicFigures, TopicPolicies, judged_
 from mailmend.model.blobs import Blobs
 from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
 from mailmend.model.catalog.mail import FAMILIES
-from mailmend.model.errors import BrokerDenied, BucketMissing, ExitCode, MailmendError, SchemaMismatch
+from mailmend.model.errors import (
+    BrokerDenied,
+    BucketMissing,
+    ExitCode,
+    MailmendError,
+    SchemaMismatch,
+)
 from mailmend.model.ids import BlobId, QueueName
 from mailmend.repair.binding import missing_columns, missing_tables
 from mailmend.repair.clock import SystemClock, read_clocks

@@ -15,9 +15,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import ClassVar, Final
 
-from mailmend.admin.local.jars import JarProgram, JarStore
-from mailmend.admin.local.java import Java, find_java
-from mailmend.admin.local.probes import http_answer
+from mailmend.admin.local.jars import JarProgram, JarStore, Java, find_java
+from mailmend.admin.local.processes import http_answer
 from mailmend.admin.local.server import HOST, Launch, Machine, Site
 
 PULSAR: Final = JarProgram("Pulsar", "4.2.4", (17, 21), "org.apache.pulsar", "pulsar-broker", listed=True)

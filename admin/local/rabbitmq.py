@@ -1,11 +1,13 @@
 """RabbitMQ on this machine: one node, 127.0.0.1 only, little memory, with its management.
 
-It has an epmd of its own, the program by which Erlang's nodes find each other, so that it meets no other Erlang here.
-Both stay the processes that are started: the script ends in `exec`, which it does where it may read its input.
+It has an epmd of its own, the program by which Erlang's nodes find each other, so that it meets no
+other Erlang here. Both stay the processes that are started: the script ends in `exec`, which it
+does where it may read its input.
 
-RabbitMQ and its Erlang are found where they are installed, else fetched once from Debian. What is fetched lies in the
-user's cache with a C library of its own, so it runs on any Linux. Its programs name that library, and its scripts their
-Erlang, by whole paths: the folder serves where it was made, and is made anew elsewhere.
+RabbitMQ and its Erlang are found where they are installed, else fetched once from Debian. What is
+fetched lies in the user's cache with a C library of its own, so it runs on any Linux. Its programs
+name that library, and its scripts their Erlang, by whole paths: the folder serves where it was
+made, and is made anew elsewhere.
 """
 
 import json
@@ -25,7 +27,7 @@ from typing import ClassVar, Final
 
 from mailmend.admin.frame.environments import environment_of_others
 from mailmend.admin.local.folders import locked
-from mailmend.admin.local.probes import http_answer, speaks_amqp, unverified
+from mailmend.admin.local.processes import http_answer, speaks_amqp, unverified
 from mailmend.admin.local.server import HOST, Launch, Machine, Site
 from mailmend.mailqueue.broker_http import basic
 from mailmend.model.errors import LocalServerError

@@ -1,7 +1,7 @@
 """A store that speaks S3 on this machine: S3Proxy over a folder, 127.0.0.1 only, little memory, keys of its own.
 
-The keys are random, made at the first start, and stay with the data in a file that only its owner may read and that
-S3 tools understand. They are on no command line.
+The keys are random, made at the first start, and stay with the data in a file that only its owner
+may read and that S3 tools understand. They are on no command line.
 """
 
 import json
@@ -15,9 +15,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import ClassVar, Final
 
-from mailmend.admin.local.jars import JarProgram, JarStore
-from mailmend.admin.local.java import find_java
-from mailmend.admin.local.probes import http_answer
+from mailmend.admin.local.jars import JarProgram, JarStore, find_java
+from mailmend.admin.local.processes import http_answer
 from mailmend.admin.local.server import HOST, Launch, Machine, Site
 from mailmend.model.errors import LocalServerError
 

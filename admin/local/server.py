@@ -1,7 +1,8 @@
 """One server on this machine, whatever kind it is: what the kind tells, and up, down, killed, wiped, cleaned.
 
-Every change happens under a lock and is written down at once, so that a killed command leaves a state that the next one
-understands. Only processes that were started here are ever touched. Reading the status takes no lock.
+Every change happens under a lock and is written down at once, so that a killed command leaves a
+state that the next one understands. Only processes that were started here are ever touched. Reading
+the status takes no lock.
 """
 
 import json
@@ -17,9 +18,19 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from mailmend.admin.frame.environments import environment_of_others
-from mailmend.admin.local import ports
 from mailmend.admin.local.folders import cache_home, home_of, locked, write_json
-from mailmend.admin.local.processes import RECORD, ServerRecord, StartedProcess, launch, read_record, this_process
+from mailmend.admin.local.processes import (
+    CHOOSE_ANOTHER,
+    RECORD,
+    ServerRecord,
+    StartedProcess,
+    free_port,
+    is_free,
+    launch,
+    read_record,
+    require_free,
+    this_process,
+)
 from mailmend.model.errors import LocalServerError, UnsafeRequest, WrongUse
 from mailmend.model.ports import Clock, Progress, Silent
 from mailmend.repair.clock import SystemClock
@@ -294,10 +305,10 @@ class LocalServer:
         for name, number in self.kind.ports.items():
             if name in known:
                 chosen[name] = known[name]
-            elif self.usual_ports and ports.is_free(self.kind.host, number):
+            elif self.usual_ports and is_free(self.kind.host, number):
                 chosen[name] = number
             else:
-                chosen[name] = ports.free_port([self.kind.host], besides=chosen.values())
+                chosen[name] = free_port([self.kind.host], besides=chosen.values())
         return chosen
 
     def _start(self, parts: Path) -> None:
@@ -308,9 +319,9 @@ class LocalServer:
         if len(waiting) == len(launches):
             mend = _PORT_TAKEN
             if self.fixed_ports:
-                mend = ports.CHOOSE_ANOTHER
+                mend = CHOOSE_ANOTHER
             for port in site.ports.values():
-                ports.require_free(self.kind.host, port, mend=mend)
+                require_free(self.kind.host, port, mend=mend)
         if not waiting:
             return
         self.machine.progress.stage(f"starting {self.kind.title}")

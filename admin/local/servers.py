@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from mailmend.admin.local import probes
+from mailmend.admin.local import processes
 from mailmend.admin.local.cassandra_node import (
     NATIVE_PORT_DEFAULT,
     CassandraNode,
@@ -21,13 +21,27 @@ from mailmend.admin.local.cassandra_node import (
     hosts_of,
     later_settings,
 )
-from mailmend.admin.local.folders import ClusterFolder, cluster_folder, home_of, locked, read_json, write_json
+from mailmend.admin.local.folders import (
+    ClusterFolder,
+    cluster_folder,
+    home_of,
+    locked,
+    read_json,
+    write_json,
+)
 from mailmend.admin.local.jars import JarStore
-from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import free_port
 from mailmend.admin.local.pulsar import Pulsar
 from mailmend.admin.local.rabbitmq import RabbitMq
 from mailmend.admin.local.s3proxy import ObjectStore
-from mailmend.admin.local.server import LocalServer, Machine, ServerKind, ServerState, ServerStatus, started_together
+from mailmend.admin.local.server import (
+    LocalServer,
+    Machine,
+    ServerKind,
+    ServerState,
+    ServerStatus,
+    started_together,
+)
 from mailmend.model.errors import LocalServerError, WrongUse
 from mailmend.model.ports import Progress
 
@@ -174,7 +188,7 @@ class LocalCluster:
         if settings is None or settings.nodes == 1 or asks_passwords(settings) or status.state is not ClusterState.UP:
             return
         deadline = clock.monotonic() + TOGETHER_SECONDS_MAX
-        while not all(probes.reaches_all(node.host, node.port) for node in status.nodes):
+        while not all(processes.reaches_all(node.host, node.port) for node in status.nodes):
             if clock.monotonic() >= deadline:
                 raise LocalServerError(
                     f"the nodes did not find each other within {TOGETHER_SECONDS_MAX:.0f} s",

@@ -28,7 +28,7 @@ from mailmend.mailqueue.collection.references import (
 from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailmend.mailqueue.rules.blob_ids import AGE_MIN, BlobNaming, MissingBlob
-from mailmend.model.catalog.queue_tables import queue_tables_of
+from mailmend.model.catalog.mail_queue import queue_tables_of
 from mailmend.model.errors import SourceUnread
 from mailmend.model.ids import QueueName
 from mailmend.model.operations import Level

@@ -29,14 +29,7 @@ from mailmend.admin.messages.runs import affected
 from mailmend.admin.messages.shared_document import document_of
 from mailmend.admin.messages.staging import ended, staged
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES
-from mailmend.model.errors import (
-    AccessDenied,
-    ExitCode,
-    MailmendError,
-    MissingExtra,
-    ResultUnwritten,
-    WrongUse,
-)
+from mailmend.model.errors import AccessDenied, ExitCode, MailmendError, MissingExtra, ResultUnwritten, WrongUse
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import RepairPolicy
 from mailmend.repair.clock import STAMP_AGE_SECONDS, Timing

@@ -25,7 +25,6 @@ from mailmend.admin.jobs.declaration import Job
 from mailmend.admin.jobs.jobs import ALL_JOBS, job_lease
 from mailmend.admin.jobs.schedule import longest_wait, next_turns
 from mailmend.admin.metrics.alerts import rules_file
-from mailmend.admin.metrics.dashboard import dashboard_json
 from mailmend.admin.metrics.declared import (
     JOB_DURATION,
     JOB_EXIT_CODE,
@@ -43,14 +42,13 @@ from mailmend.admin.metrics.declared import (
     MARKS,
     RUN_END,
     RUNS,
-)
-from mailmend.admin.metrics.of_runs import (
     RunName,
     ending_samples,
     oldest_samples,
     result_samples,
     write_textfile,
 )
+from mailmend.admin.metrics.reference import dashboard_json
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.mailqueue.metrics import FigureScope
 from mailmend.mailqueue.prometheus import metrics_text, samples_in, start_samples

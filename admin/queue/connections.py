@@ -29,8 +29,7 @@ from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.mailqueue.rules.blob_ids import is_blob_id
 from mailmend.mailqueue.rules.mails import Listed
 from mailmend.model.blobs import Blobs
-from mailmend.model.catalog.mail_queue import DELETED_MAILS
-from mailmend.model.catalog.queue_tables import OwnTables, queue_tables_of
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, OwnTables, queue_tables_of
 from mailmend.model.errors import AccessDenied, BadPayload, BlobMissing, WrongUse
 from mailmend.model.ids import BlobId, QueueName
 from mailmend.model.instants import instant_of

@@ -14,7 +14,7 @@ from mailmend.mailqueue.pulsar.topics import Topics
 from mailmend.mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailmend.mailqueue.rabbitmq.view.queue_view import QueueView
 from mailmend.model.blobs import Blobs
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import OwnTables
 from mailmend.model.errors import WrongUse
 from mailmend.model.ids import QueueName
 from mailmend.model.ports import AsyncTables, Clock

@@ -28,8 +28,9 @@ from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult
 from mailmend.mailqueue.rules.advice import Advice, Figure, FigureSource, Traffic, span
 from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration, window_text
 from mailmend.mailqueue.rules.slices import SECOND
-from mailmend.model.catalog.lifetimes import DAY, window_compaction
 from mailmend.model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES
+from mailmend.model.catalog.mail_queue import window_compaction
+from mailmend.model.durations import DAY
 from mailmend.model.errors import ExitCode, UnsafeRequest, WrongUse
 from mailmend.model.sizes import MIB
 from mailmend.model.table import Compaction

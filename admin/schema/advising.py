@@ -18,8 +18,8 @@ from mailmend.cql.schema.advice.compaction import CompactionAdvice, TrialResult,
 from mailmend.cql.statistics import Statistics
 from mailmend.mailqueue.rules.advice import QueueAdvice, Traffic, advise_queue, history_window_days
 from mailmend.mailqueue.rules.configuration import QueueConfiguration
-from mailmend.model.catalog.lifetimes import DAY
 from mailmend.model.catalog.mail import MESSAGE_COMPACTIONS, MESSAGE_ID, CompactionChoice
+from mailmend.model.durations import DAY
 from mailmend.model.errors import MailmendError
 from mailmend.model.keyspace import Schema
 from mailmend.model.ports import Progress

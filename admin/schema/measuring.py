@@ -29,8 +29,8 @@ from mailmend.cql.statistics import Statistics, read_statistics
 from mailmend.mailqueue.rules.advice import Figure, FigureSource, Traffic, span
 from mailmend.mailqueue.rules.configuration import AGGREGATE, QueueConfiguration, configuration_of
 from mailmend.mailqueue.rules.slices import SECOND
-from mailmend.model.catalog.lifetimes import DAY, HOUR
 from mailmend.model.catalog.mail import MESSAGE_ID
+from mailmend.model.durations import DAY, HOUR
 from mailmend.model.errors import AccessDenied, BadPayload, SchemaMismatch
 from mailmend.model.instants import MICROS
 from mailmend.model.keyspace import Schema

@@ -15,7 +15,7 @@ from mailmend.admin.frame.extras import import_or_name_extra
 from mailmend.admin.frame.settings import LOOPBACK
 from mailmend.admin.local import ClusterRequest, local_cluster
 from mailmend.admin.local.cassandra_node import hosts_of
-from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import free_port
 from mailmend.admin.local.server import throwaway_folder
 from mailmend.admin.schema.sampling import SampledMessage
 from mailmend.admin.schema.trial_plan import (

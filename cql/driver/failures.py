@@ -10,6 +10,10 @@ from enum import Enum
 
 from mailmend.cql.row_statements import Operation
 from mailmend.model.errors import (
+    FOR_SOMEBODY_ELSE,
+    NO_TLS,
+    OUT_OF_TIME,
+    UNKNOWN_AUTHORITY,
     AccessDenied,
     CannotReach,
     DoubtfulWrite,
@@ -18,18 +22,12 @@ from mailmend.model.errors import (
     SchemaMismatch,
     TableOpening,
     TimedOut,
+    TlsReason,
     UnknownKeyspace,
     WrongUse,
-)
-from mailmend.model.operations import ChangeIf, Count, PutIfAbsent, Read, RemoveIf, Scan
-from mailmend.model.tls_errors import (
-    FOR_SOMEBODY_ELSE,
-    NO_TLS,
-    OUT_OF_TIME,
-    UNKNOWN_AUTHORITY,
-    TlsReason,
     tls_failure_in,
 )
+from mailmend.model.operations import ChangeIf, Count, PutIfAbsent, Read, RemoveIf, Scan
 
 
 class Purpose(Enum):

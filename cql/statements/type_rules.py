@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from mailmend.cql.statements.literals import LiteralForm, parse_literal, value_problem
-from mailmend.model.cql_types import CqlType, names_in, parse_type
-from mailmend.model.java_types import class_problem
+from mailmend.model.cql_types import CqlType, class_problem, names_in, parse_type
 from mailmend.model.keyspace import EMPTY, Schema, find
 from mailmend.model.table import Column, Kind
 

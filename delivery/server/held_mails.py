@@ -25,7 +25,7 @@ from mailmend.delivery.mail.notices import RecipientNotice, ReportReader, Status
 from mailmend.delivery.mail.settling import MailSettlement
 from mailmend.mailqueue.queue import Dequeued, MailQueue
 from mailmend.mailqueue.rules.mails import Mail
-from mailmend.model.backoff import LOOK_AGAIN, BackOff
+from mailmend.model.durations import LOOK_AGAIN, BackOff
 from mailmend.model.errors import CannotReach, MailmendError, WrongUse
 from mailmend.model.ids import EnqueueId, put_off_id, report_id
 from mailmend.model.ports import Clock

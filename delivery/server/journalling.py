@@ -22,7 +22,7 @@ from mailmend.delivery.mail.entries import (
     EntryOrderKind,
 )
 from mailmend.delivery.server.held_mails import HeldMail
-from mailmend.model.backoff import LOOK_AGAIN
+from mailmend.model.durations import LOOK_AGAIN
 from mailmend.model.errors import MailmendError
 from mailmend.model.ids import QueueName
 from mailmend.model.instants import instant_of

@@ -47,7 +47,7 @@ from mailmend.mailqueue.queue import due_time, settled_before
 from mailmend.mailqueue.rules.deletions import DeletedMail
 from mailmend.mailqueue.rules.mails import Listed, Mail, QueuedMail, Whereabouts
 from mailmend.mailqueue.rules.places import TopicPlace
-from mailmend.model.backoff import LOOK_AGAIN, RETRY
+from mailmend.model.durations import LOOK_AGAIN, RETRY
 from mailmend.model.errors import BadPayload, BlobMissing, MailmendError
 from mailmend.model.ids import EnqueueId
 

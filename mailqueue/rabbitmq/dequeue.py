@@ -37,7 +37,7 @@ from mailmend.mailqueue.rabbitmq.verdicts import DeliveryVerdict, LookedUp, RowS
 from mailmend.mailqueue.rabbitmq.view.slices import MarkLookups
 from mailmend.mailqueue.rules.mails import MailBlobs, QueuedMail
 from mailmend.mailqueue.rules.slices import EPOCH, gone_before, mark_may_have_expired, slice_of
-from mailmend.model.backoff import LOOK_AGAIN
+from mailmend.model.durations import LOOK_AGAIN
 from mailmend.model.errors import BadPayload, BlobMissing, BrokerUnreachable, MailmendError
 from mailmend.model.ids import EnqueueId
 from mailmend.repair.clock import SKEW_SECONDS

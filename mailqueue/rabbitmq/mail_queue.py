@@ -49,7 +49,7 @@ from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration
 from mailmend.mailqueue.rules.mails import EVERYTHING, Listed, ListingPosition, Mail, MailFilter
 from mailmend.mailqueue.rules.size import Size, SizeKind
 from mailmend.model.blobs import Blobs
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import OwnTables
 from mailmend.model.errors import CannotReach
 from mailmend.model.ids import EnqueueId, QueueName
 from mailmend.model.ports import AsyncTables, Clock
@@ -367,7 +367,7 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
         blobs: where mails' bytes are.
         clock: time and chance.
         configuration: how the view is to be cut; None: as it is, or as James does by default.
-        own: which of mailmend's own tables the keyspace has (`model.catalog.queue_tables.queue_tables_of`); None: all.
+        own: which of mailmend's own tables the keyspace has (`model.catalog.mail_queue.queue_tables_of`); None: all.
         counts: counts what happens in the queue.
         looks_only: whether no mail is put or taken through it; then opening reads no configuration.
 

@@ -22,7 +22,7 @@ from mailmend.mailqueue.queue import due_time, no_due_mails, settled_before
 from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
 from mailmend.mailqueue.rules.mails import Listed, Mail, QueuedMail, Whereabouts
-from mailmend.model.backoff import RETRY
+from mailmend.model.durations import RETRY
 from mailmend.model.errors import BrokerUnreachable, MailmendError
 from mailmend.model.ids import EnqueueId
 

@@ -18,11 +18,8 @@ from typing import Final
 
 from mailmend.mailqueue.rules.configuration import QueueConfiguration, window_text
 from mailmend.mailqueue.rules.slices import SECOND, Slicing
-from mailmend.model.catalog.lifetimes import (
+from mailmend.model.catalog.mail_queue import (
     BLOOM_CHANCES,
-    DAY,
-    HOUR,
-    MINUTE,
     WINDOWS,
     Lifetimes,
     _slack,
@@ -30,6 +27,7 @@ from mailmend.model.catalog.lifetimes import (
     gc_grace_for,
     lifetimes,
 )
+from mailmend.model.durations import DAY, HOUR, MINUTE
 from mailmend.model.sizes import MIB
 
 MAILS_PER_SLICE: Final = 10_000

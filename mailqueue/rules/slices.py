@@ -173,7 +173,7 @@ def slack_of(row_ttl: timedelta, mark_ttl: timedelta) -> timedelta:
     """How much longer rows live than any mail should stay.
 
     Where mailmend created the tables it is the time by which marks outlive rows
-    (`model.catalog.lifetimes.lifetimes`); elsewhere it is a third of `row_ttl`.
+    (`model.catalog.mail_queue.lifetimes`); elsewhere it is a third of `row_ttl`.
     """
     slack = row_ttl / 3
     if mark_ttl > row_ttl:

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import free_port
 from mailmend.cql.driver.session import Contact
 from tests.support.brokers import Broker
 from tests.support.postfix import HOST, MailDrain, mail_drain, relaying_postfix, send_mails, until_listening

@@ -20,8 +20,7 @@ from mailmend.mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
 from mailmend.mailqueue.rules.mails import MailBlobs, QueuedMail
 from mailmend.mailqueue.rules.size import due_tallies_at
 from mailmend.mailqueue.rules.slices import EPOCH, slice_of
-from mailmend.model.catalog.mail_queue import DUE_MAILS, SLICE_TALLIES
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import DUE_MAILS, SLICE_TALLIES, OwnTables
 from mailmend.model.ids import BlobId, EnqueueId, QueueName
 from mailmend.model.instants import instant_of
 from mailmend.model.operations import Put

@@ -30,7 +30,7 @@ from mailmend.mailqueue.concurrency import cancelled
 from mailmend.mailqueue.rabbitmq.mail_queue import open_queue
 from mailmend.mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
 from mailmend.mailqueue.rules.slices import slice_of
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import OwnTables
 from mailmend.model.ids import BlobId, QueueName
 from mailmend.model.instants import instant_of
 from mailmend.repair.clock import SystemClock

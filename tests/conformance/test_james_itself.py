@@ -26,8 +26,7 @@ from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode, HashSpellin
 from mailmend.mailqueue.rules.configuration import QueueConfiguration
 from mailmend.mailqueue.rules.mails import Mail, MailFilter, RecipientHeader, Whereabouts
 from mailmend.mailqueue.rules.slices import Slicing
-from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS, OwnTables
 from mailmend.model.errors import ConfigurationRefused
 from mailmend.model.ids import QueueName
 from mailmend.model.operations import Scan

@@ -21,7 +21,7 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from mailmend.admin.local.breaking import break_one_by_one
+from mailmend.admin.local.demo import break_one_by_one
 from mailmend.cql.driver.session import CassandraCluster, connect
 from mailmend.cql.render import keyspace_cql
 from mailmend.cql.replication import in_every_data_centre

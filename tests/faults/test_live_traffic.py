@@ -18,7 +18,7 @@ from itertools import count
 
 import pytest
 
-from mailmend.admin.local.breaking import break_one_by_one
+from mailmend.admin.local.demo import break_one_by_one
 from mailmend.cql.driver.session import CassandraCluster, Keyspace
 from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES, MODSEQ
 from mailmend.model.errors import MailmendError

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import free_port
 from mailmend.cql.driver.session import Keyspace, connect
 from mailmend.cql.render import keyspace_cql, schema_cql
 from mailmend.cql.replication import in_every_data_centre

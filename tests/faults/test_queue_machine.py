@@ -23,8 +23,7 @@ from mailmend.mailqueue.rules.cleanup import MarksRule, QueuePlace
 from mailmend.mailqueue.rules.mails import Listed, MailFilter
 from mailmend.mailqueue.rules.size import SizeKind
 from mailmend.mailqueue.rules.slices import EPOCH, Slicing
-from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS, OwnTables
 from mailmend.model.errors import MailmendError
 from mailmend.model.ids import EnqueueId
 from mailmend.model.projections.verdicts import OVER_VERDICTS

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from mailmend.admin.local.breaking import KINDS, DamageKind
+from mailmend.admin.local.demo import KINDS, DamageKind
 from mailmend.cql.memory import MemoryTables
 from mailmend.model.catalog.mail import IMAP_UID, MESSAGES
 from mailmend.model.errors import MailmendError, UnknownMessage

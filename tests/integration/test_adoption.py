@@ -20,8 +20,7 @@ from mailmend.cql.schema.generations import GENERATIONS, JAMES_3_8, Generation
 from mailmend.cql.schema.migrations.adoption import Standing
 from mailmend.model.catalog.james_tables import SCHEMA_VERSION
 from mailmend.model.catalog.ledger import SCHEMA_BASELINE, SCHEMA_MIGRATION
-from mailmend.model.catalog.mail_queue import OWN_QUEUE_TABLES
-from mailmend.model.catalog.queue_tables import queue_tables_of
+from mailmend.model.catalog.mail_queue import OWN_QUEUE_TABLES, queue_tables_of
 from mailmend.model.errors import ExitCode
 from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Scan

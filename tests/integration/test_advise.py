@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from mailmend.admin.local.ports import require_free
+from mailmend.admin.local.processes import require_free
 from mailmend.admin.local.server import sweep_folders
 from mailmend.admin.schema.measuring import Reading, message_traffic, queue_traffic
 from mailmend.admin.schema.sampling import draw_sample

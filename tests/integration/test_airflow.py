@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mailmend.admin.jobs.units import airflow_dags, limit_seconds
+from mailmend.admin.jobs.install import airflow_dags, limit_seconds
 from tests.unit.admin.jobs.test_units import CHECK, NIGHTLY, PLACE
 
 UV = Path(__file__).parents[2] / ".uv" / "bin" / "uv"

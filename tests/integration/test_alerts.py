@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mailmend.admin.metrics.alerts import ALERTS, AlertRule, rules_file
-from mailmend.admin.metrics.dashboard import PANELS
+from mailmend.admin.metrics.reference import PANELS
 from tests.support.promtool import promtool
 
 STEP = "5m"  # a series without a sample for longer is gone

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import free_port
 from tests.support.certificates import authority
 from tests.support.mail_clients import client_of
 from tests.support.patience import PATIENCE_SECONDS

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.local.breaking import MESSAGES_MIN
+from mailmend.admin.local.demo import MESSAGES_MIN
 from mailmend.mailqueue.blobs.object_storage import open_s3
 from mailmend.spark_repair.session import SparkSettings
 from tests.support.commands import command_line

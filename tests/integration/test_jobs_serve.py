@@ -15,7 +15,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import free_port
 from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
 from mailmend.model.operations import Put, Scan
 from mailmend.repair.ledger.leases import TTL_SECONDS

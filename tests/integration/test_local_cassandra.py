@@ -21,10 +21,9 @@ import pytest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import WhiteListRoundRobinPolicy
 
-from mailmend.admin.local import ClusterRequest, ClusterState, LocalCluster, ServerState, local_servers, probes
+from mailmend.admin.local import ClusterRequest, ClusterState, LocalCluster, ServerState, local_servers, processes
 from mailmend.admin.local.cassandra_node import ClusterSettings
-from mailmend.admin.local.ports import free_port
-from mailmend.admin.local.processes import this_process
+from mailmend.admin.local.processes import free_port, this_process
 from mailmend.admin.local.server import sweep_folders
 from mailmend.admin.main import run
 from mailmend.model.errors import ExitCode, LocalServerError, UnsafeRequest, WrongUse
@@ -121,8 +120,8 @@ def test_a_running_node_is_not_changed_behind_its_clients(one: One, wishes: Clus
 
 def test_nothing_but_loopback_is_listened_on(one: One) -> None:
     for host in ("127.0.0.2", "127.0.0.3"):
-        assert not probes.speaks_cql(host, one.port)
-    assert probes.speaks_cql("127.0.0.1", one.port)
+        assert not processes.speaks_cql(host, one.port)
+    assert processes.speaks_cql("127.0.0.1", one.port)
 
 
 def test_its_native_libraries_are_in_its_own_folder(one: One) -> None:
@@ -305,7 +304,7 @@ def test_a_killed_node_of_three_comes_back(three_nodes: ThreeNodes) -> None:
     assert status.state is ClusterState.PARTLY
     # And when it is started again, everything is whole
     three_nodes.start(3)
-    assert all(probes.reaches_all(host, three_nodes.port) for host in three_nodes.hosts)
+    assert all(processes.reaches_all(host, three_nodes.port) for host in three_nodes.hosts)
 
 
 def test_the_sessions_server_gives_every_test_its_own_keyspace(cassandra: CassandraServer) -> None:

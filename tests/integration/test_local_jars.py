@@ -13,8 +13,15 @@ import pytest
 
 from mailmend.admin.local import local_cluster
 from mailmend.admin.local.cassandra_node import NEWEST
-from mailmend.admin.local.jars import JarStore, connector_is_here, connector_jars, connector_program, pins_of
-from mailmend.admin.local.java import Java, find_java
+from mailmend.admin.local.jars import (
+    JarStore,
+    Java,
+    connector_is_here,
+    connector_jars,
+    connector_program,
+    find_java,
+    pins_of,
+)
 from mailmend.model.errors import JavaMissing, LocalServerError
 from mailmend.spark_repair.session import coordinates_here
 from tests.support.servers import unavailable

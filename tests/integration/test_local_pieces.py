@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.local import local_cluster, probes
+from mailmend.admin.local import local_cluster, processes
 from mailmend.admin.local.folders import locked
-from mailmend.admin.local.java import ask_version, candidates, wheel_home
-from mailmend.admin.local.ports import free_port, require_free
-from mailmend.admin.local.processes import StartedProcess, launch, this_process
+from mailmend.admin.local.jars import ask_version, candidates, wheel_home
+from mailmend.admin.local.processes import StartedProcess, free_port, launch, require_free, this_process
 from mailmend.admin.local.servers import running_contact
 from mailmend.model.errors import LocalServerError
 from mailmend.repair.clock import SystemClock
@@ -179,7 +178,7 @@ def _saying(answer: bytes) -> Callable[[socket.socket], None]:
 )
 def test_only_an_answer_of_the_protocol_counts(answer: bytes, ready: bool) -> None:
     with _server(_saying(answer)) as port:
-        assert probes.speaks_cql("127.0.0.1", port) is ready
+        assert processes.speaks_cql("127.0.0.1", port) is ready
 
 
 def test_an_answer_in_pieces_is_read_whole() -> None:
@@ -189,14 +188,14 @@ def test_an_answer_in_pieces_is_read_whole() -> None:
             connection.sendall(bytes([byte]))
 
     with _server(dribble) as port:
-        assert probes.speaks_cql("127.0.0.1", port)
+        assert processes.speaks_cql("127.0.0.1", port)
 
 
 def test_a_closed_port_is_not_ready() -> None:
     port = free_port(["127.0.0.1"])
-    assert not probes.speaks_cql("127.0.0.1", port)
-    assert not probes.logs_in("127.0.0.1", port, "a", "b")
-    assert not probes.reaches_all("127.0.0.1", port)
+    assert not processes.speaks_cql("127.0.0.1", port)
+    assert not processes.logs_in("127.0.0.1", port, "a", "b")
+    assert not processes.reaches_all("127.0.0.1", port)
 
 
 def test_this_machines_java_says_its_version() -> None:

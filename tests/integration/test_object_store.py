@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.local import ServerState
-from mailmend.admin.local.jars import JarStore
-from mailmend.admin.local.java import find_java
+from mailmend.admin.local.jars import JarStore, find_java
 from mailmend.admin.local.s3proxy import S3PROXY, ObjectStore
 from mailmend.admin.local.server import Machine, Site
 from mailmend.mailqueue.blobs.object_storage import open_s3

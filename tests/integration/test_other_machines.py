@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import free_port
 from tests.support.servers import unavailable
 from tests.support.thorough import first_of
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from mailmend.admin.local import probes
+from mailmend.admin.local import processes
 from mailmend.cql.driver.session import CassandraCluster, connect
 from mailmend.cql.schema.grants import ROLES
 from mailmend.model.catalog.james_tables import BLOB_PARTS, BLOBS
@@ -426,9 +426,9 @@ def everybodys_words() -> str:
 def test_passwords_and_tls_are_asked_for_where_requested(guarded: GuardedNode) -> None:
     host, port = guarded.server.host, guarded.server.port
 
-    assert probes.speaks_cql(host, port, tls=True)
-    assert probes.logs_in(host, port, "cassandra", "cassandra", tls=True)
-    assert not probes.logs_in(host, port, "cassandra", "wrong", tls=True)
-    assert not probes.speaks_cql(host, port)
-    assert not probes.logs_in(host, port, "cassandra", "cassandra")
-    assert not probes.reaches_all(host, port)
+    assert processes.speaks_cql(host, port, tls=True)
+    assert processes.logs_in(host, port, "cassandra", "cassandra", tls=True)
+    assert not processes.logs_in(host, port, "cassandra", "wrong", tls=True)
+    assert not processes.speaks_cql(host, port)
+    assert not processes.logs_in(host, port, "cassandra", "cassandra")
+    assert not processes.reaches_all(host, port)

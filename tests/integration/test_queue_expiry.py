@@ -19,8 +19,7 @@ from mailmend.cql.driver.nodes import sstables_of, traced
 from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
 from mailmend.cql.render import keyspace_cql, table_cql
 from mailmend.cql.replication import in_every_data_centre
-from mailmend.model.catalog.lifetimes import window_compaction
-from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, window_compaction
 from mailmend.model.ids import EnqueueId
 from mailmend.model.operations import Put, Read, Remove, Write
 from mailmend.model.table import Compaction, Row, Table

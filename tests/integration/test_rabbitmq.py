@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from mailmend.admin.local import ServerState, local_servers
-from mailmend.admin.local.probes import speaks_amqp, unverified
+from mailmend.admin.local.processes import speaks_amqp, unverified
 from mailmend.admin.local.rabbitmq import MEMORY_MIB, BrokerCertificates, api_answers
 from mailmend.admin.local.server import LocalServer
 from mailmend.admin.main import run

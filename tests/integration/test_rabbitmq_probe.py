@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from mailmend.admin.local.ports import free_port
-from mailmend.admin.local.probes import speaks_amqp, unverified
+from mailmend.admin.local.processes import free_port, speaks_amqp, unverified
 from mailmend.admin.local.rabbitmq import GUEST, api_answers
 from mailmend.mailqueue.broker_http import basic
 

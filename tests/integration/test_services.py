@@ -19,8 +19,7 @@ import pytest
 from mailmend.admin.local import ClusterRequest, LocalServers, ServerState, local_cluster
 from mailmend.admin.local.cassandra_node import first_settings
 from mailmend.admin.local.folders import write_json
-from mailmend.admin.local.ports import free_port
-from mailmend.admin.local.processes import RECORD, ServerRecord, this_process
+from mailmend.admin.local.processes import RECORD, ServerRecord, free_port, this_process
 from mailmend.admin.local.server import LocalServer, sweep_folders
 from mailmend.model.errors import LocalServerError, UnsafeRequest, WrongUse
 from mailmend.repair.clock import SystemClock

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import free_port
 from mailmend.cql.driver.session import connect
 from mailmend.spark_repair.session import SparkSettings
 from tests.support.guarded import GuardedNode, guarded_node

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-from mailmend.admin.local.probes import speaks_amqp
+from mailmend.admin.local.processes import speaks_amqp
 from mailmend.admin.local.rabbitmq import (
     GUEST,
     MEMORY_MIB,

@@ -23,7 +23,7 @@ from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.server.serving import DeliveryServer
 from mailmend.delivery.settings import DeliverySettings
 from mailmend.mailqueue.rabbitmq.mail_queue import open_queue
-from mailmend.model.catalog.queue_tables import queue_tables_of
+from mailmend.model.catalog.mail_queue import queue_tables_of
 from mailmend.model.ids import EnqueueId, QueueName
 from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import ClusterTwin

@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from mailmend.admin.local import ClusterRequest
-from mailmend.admin.local.probes import unverified
+from mailmend.admin.local.processes import unverified
 from mailmend.cql.driver.contact import Contact
 from tests.support.certificates import STORE_PASSWORD, Authority, Signed, authority
 from tests.support.commands import CommandLine, command_line
@@ -76,7 +76,7 @@ def guarded_node(folder: Path, *, clients: bool = False) -> Iterator[GuardedNode
     shown = unverified()
     if client:
         shown.load_cert_chain(client.certificate, client.key)
-    with patch("mailmend.admin.local.probes.unverified", lambda: shown), local_node(wishes) as server:
+    with patch("mailmend.admin.local.processes.unverified", lambda: shown), local_node(wishes) as server:
         yield GuardedNode(server, ours, stranger, client)
 
 

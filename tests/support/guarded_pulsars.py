@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.request import Request, urlopen
 
-from mailmend.admin.local.probes import http_answer
+from mailmend.admin.local.processes import http_answer
 from mailmend.admin.local.pulsar import Pulsar
 from mailmend.admin.local.server import HOST, Site
 from tests.support.certificates import Authority, authority

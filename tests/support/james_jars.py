@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from mailmend.admin.local.jars import JarProgram, JarStore
-from mailmend.admin.local.java import find_java
+from mailmend.admin.local.jars import JarProgram, JarStore, find_java
 from mailmend.admin.local.server import Machine
 
 _JAMES: Final = "org.apache.james"

@@ -4,8 +4,7 @@ import os
 import shlex
 
 from mailmend.admin.local.cassandra_node import NEWEST, java_modules
-from mailmend.admin.local.jars import JarStore
-from mailmend.admin.local.java import find_java
+from mailmend.admin.local.jars import JarStore, find_java
 from mailmend.admin.local.server import Machine
 from tests.support.servers import CassandraServer, unavailable
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from mailmend.admin.local.folders import cache_home, locked
-from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import free_port
 from mailmend.admin.local.rabbitmq import DebianPackages, debian_uri, find_patchelf, patch
 from mailmend.model.errors import LocalServerError
 from tests.support.certificates import Signed

@@ -17,7 +17,7 @@ from mailmend.mailqueue.broker import Broker
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailmend.mailqueue.rules.mails import Listed
 from mailmend.model.catalog.mail import SCHEMA
-from mailmend.model.catalog.queue_tables import OwnTables, queue_tables_of
+from mailmend.model.catalog.mail_queue import OwnTables, queue_tables_of
 from mailmend.model.ids import EnqueueId, QueueName
 from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Change

@@ -18,8 +18,7 @@ from mailmend.mailqueue.rules.cleanup import MarksRule
 from mailmend.mailqueue.rules.configuration import QueueConfiguration
 from mailmend.mailqueue.rules.size import SizeKind
 from mailmend.mailqueue.rules.slices import EPOCH, Slicing, slice_of
-from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES, OwnTables
 from mailmend.model.errors import MailmendError
 from mailmend.model.table import Row
 from tests.support.james_beside import James

@@ -25,8 +25,14 @@ from mailmend.mailqueue.rules.configuration import QueueConfiguration
 from mailmend.mailqueue.rules.mails import EVERYTHING, Listed, Mail, MailBlobs, MailFilter, QueuedMail
 from mailmend.mailqueue.rules.slices import EPOCH, Slicing
 from mailmend.model.blobs import Blobs
-from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import (
+    BROWSE_START,
+    CONTENT_START,
+    DELETED_MAILS,
+    ENQUEUED_MAILS,
+    LIVES,
+    OwnTables,
+)
 from mailmend.model.ids import BlobId, EnqueueId, QueueName
 from mailmend.model.operations import Change, Put, Scan
 from mailmend.model.ports import AsyncTables, Clock

@@ -22,7 +22,7 @@ from cassandra.cluster import ControlConnection, Session
 
 from mailmend.admin.local import LOCAL_DC, ClusterRequest, ClusterState, LocalCluster, local_cluster
 from mailmend.admin.local.cassandra_node import hosts_of
-from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import free_port
 from mailmend.admin.local.server import LocalServer, Machine, ServerKind, throwaway_folder
 from mailmend.cql.driver.session import CassandraCluster, Contact, connect
 from mailmend.cql.render import keyspace_cql

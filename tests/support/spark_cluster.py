@@ -20,7 +20,7 @@ from typing import Any
 
 import pyspark
 
-from mailmend.admin.local.java import SPARK, find_java
+from mailmend.admin.local.jars import SPARK, find_java
 
 HOME = Path(pyspark.__file__).parent
 _HOST = "127.0.0.1"

@@ -13,7 +13,7 @@ import httpx
 from mailmend.admin.frame.http.access import Access
 from mailmend.admin.frame.http.application import application
 from mailmend.admin.jobs.children import Child, Say
-from mailmend.admin.jobs.http.routes import JOBS
+from mailmend.admin.jobs.http import JOBS
 from mailmend.admin.jobs.serve import job_health
 from mailmend.admin.jobs.tasks import TaskDesk, TaskRunner
 from mailmend.admin.metrics.declared import LEDGER_UP

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 from uuid import UUID
 
-from mailmend.model.catalog.lifetimes import DAY, HOUR
+from mailmend.model.durations import DAY, HOUR
 from mailmend.model.ids import micros_of
 from mailmend.model.instants import MICROS
 

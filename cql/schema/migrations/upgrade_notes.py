@@ -12,8 +12,7 @@ from datetime import date
 from mailmend.cql.schema.risk import Risky
 from mailmend.cql.statements import AddColumns, CreateTable, DropTable, Name, SetOptions, Statement
 from mailmend.model.catalog.mail import IMAP_UID
-from mailmend.model.catalog.mail_queue import QUEUE_TABLES
-from mailmend.model.catalog.queue_tables import time_to_live
+from mailmend.model.catalog.mail_queue import QUEUE_TABLES, time_to_live
 from mailmend.model.errors import WrongUse
 from mailmend.model.keyspace import Schema
 from mailmend.model.table import Column, Kind

@@ -38,7 +38,7 @@ from mailmend.mailqueue.rabbitmq.broker.settings import (
     topology_of,
 )
 from mailmend.mailqueue.rules.mails import PRIORITIES, PRIORITY_NORMAL
-from mailmend.model.backoff import LOOK_AGAIN
+from mailmend.model.durations import LOOK_AGAIN
 from mailmend.model.errors import BrokerDenied, BrokerUnreachable
 from mailmend.model.ids import QueueName
 from mailmend.model.ports import Clock

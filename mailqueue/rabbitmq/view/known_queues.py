@@ -18,8 +18,7 @@ from mailmend.mailqueue.configuration import Configurations
 from mailmend.mailqueue.rabbitmq.view.tallies import SliceTallies
 from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration
 from mailmend.mailqueue.rules.slices import EPOCH, SECOND, Slicing, live_slices, slice_of
-from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, QUEUE_STATE
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, QUEUE_STATE, OwnTables
 from mailmend.model.errors import Contended, DoubtfulWrite
 from mailmend.model.ids import QueueName
 from mailmend.model.instants import MICROS, instant_of

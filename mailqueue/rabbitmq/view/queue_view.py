@@ -49,8 +49,7 @@ from mailmend.mailqueue.rules.slices import (
     slice_for,
     slice_of,
 )
-from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import ENQUEUED_MAILS, OwnTables
 from mailmend.model.errors import Contended, MailmendError
 from mailmend.model.ids import EnqueueId, QueueName
 from mailmend.model.operations import Put, Read, Remove, Seen

@@ -24,8 +24,7 @@ from uuid import UUID
 from mailmend.mailqueue.concurrency import all_of
 from mailmend.mailqueue.rabbitmq.view.slices import LOOKED_UP_TOGETHER, answered
 from mailmend.mailqueue.rules.size import WriterTally, due_ttl_seconds, is_of_due, tallied
-from mailmend.model.catalog.mail_queue import SLICE_TALLIES
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import SLICE_TALLIES, OwnTables
 from mailmend.model.errors import MailmendError
 from mailmend.model.ids import QueueName
 from mailmend.model.instants import MICROS, instant_of

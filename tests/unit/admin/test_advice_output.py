@@ -12,8 +12,8 @@ from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult, choose
 from mailmend.cql.schema.advice.traffic import Rates
 from mailmend.cql.statistics import MIB, Statistics, TableFigures
 from mailmend.mailqueue.rules.advice import advise_queue
-from mailmend.model.catalog.lifetimes import DAY
 from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGE_V3, CompactionChoice
+from mailmend.model.durations import DAY
 from mailmend.model.keyspace import Schema
 from mailmend.model.table import Column, Kind, Table
 from tests.support.documents import text_of

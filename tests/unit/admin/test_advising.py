@@ -9,8 +9,8 @@ from mailmend.admin.schema.advising import MessageTables, _cautions
 from mailmend.admin.schema.measuring import MessageTraffic, QueueTraffic, refuse_other_keyspaces
 from mailmend.admin.schema.sampling import NAMES, Sample, SampledMessage
 from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult
-from mailmend.model.catalog.lifetimes import DAY
 from mailmend.model.catalog.mail import MAILBOX, MESSAGE_ID, CompactionChoice
+from mailmend.model.durations import DAY
 from mailmend.model.errors import SchemaMismatch
 from mailmend.model.keyspace import Schema
 from mailmend.model.table import Column, Kind, Table

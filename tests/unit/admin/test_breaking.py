@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from uuid import UUID, uuid1
 
-from mailmend.admin.local.breaking import KINDS, break_one_by_one
+from mailmend.admin.local.demo import KINDS, break_one_by_one
 from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGES
 from mailmend.model.operations import Change, Count, Put, Remove
 from mailmend.model.projections.verdicts import DETECTED

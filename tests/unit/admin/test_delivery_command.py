@@ -17,7 +17,7 @@ import pytest
 
 from mailmend.admin.delivery import connections as wiring
 from mailmend.admin.delivery import serve as delivery
-from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import free_port
 from mailmend.delivery.mail.attempts import BeforeContent, DeliveryAttempt, RecipientResult, SourceAddress, at_once
 from mailmend.delivery.mail.entries import EntryEnd
 from mailmend.delivery.mail.hooks import DeleteRecipient, HookedAttempt, PostDecision

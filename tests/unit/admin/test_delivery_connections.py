@@ -16,7 +16,7 @@ from mailmend.admin.frame.cluster import OpenCluster, open_cluster
 from mailmend.admin.frame.settings import ConnectionSettings, QueueSettings
 from mailmend.admin.queue.connections import PulsarConnections, QueueConnections
 from mailmend.model.catalog.ledger import DELIVERY_SERVER, DELIVERY_VIEW
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import OwnTables
 from mailmend.model.ids import QueueName
 from tests.support.cluster_twin import ClusterTwin, cluster_in_memory
 from tests.support.memory_blobs import MemoryBlobs

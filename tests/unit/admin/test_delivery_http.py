@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from mailmend.admin.delivery import serve as delivery
-from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import free_port
 from tests.support.certificates import authority
 from tests.support.commands import Ended
 from tests.support.queue_commands import QueueShell, queue_shell

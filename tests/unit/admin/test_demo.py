@@ -13,8 +13,7 @@ from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import open_cluster
 from mailmend.admin.frame.settings import KEYSPACE_DEFAULT, ConnectionSettings
 from mailmend.admin.local import demo
-from mailmend.admin.local.breaking import KINDS, MESSAGES_MIN
-from mailmend.admin.local.demo import DemoRequest, Shell
+from mailmend.admin.local.demo import KINDS, MESSAGES_MIN, DemoRequest, Shell
 from mailmend.model.catalog.james_tables import BLOBS
 from mailmend.model.catalog.mail import IMAP_UID
 from mailmend.model.errors import MailmendError

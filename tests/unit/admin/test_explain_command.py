@@ -14,7 +14,7 @@ import pytest
 from mailmend.admin.delivery.http.routes import DELIVERIES
 from mailmend.admin.frame.http.access import Access, Listening, parse_tokens
 from mailmend.admin.frame.http.server import listen
-from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import free_port
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.delivery_desk import DeliveryWorld
 

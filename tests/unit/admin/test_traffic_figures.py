@@ -17,7 +17,7 @@ from mailmend.admin.schema.measuring import (
 from mailmend.cql.schema.advice.traffic import Rates
 from mailmend.cql.statistics import Statistics, TableFigures
 from mailmend.mailqueue.rules.advice import FigureSource, Traffic
-from mailmend.model.catalog.lifetimes import DAY
+from mailmend.model.durations import DAY
 
 QUIET = MessageTraffic(None, None)
 BORN = MessageTraffic(Rates(mean=2, peak=9, history_seconds=400 * DAY, looked_at=20_000), 1.2)

@@ -26,7 +26,7 @@ from mailmend.admin.frame.command import Command, CommandGroup, Late
 from mailmend.admin.frame.extras import EXTRAS, imported
 from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.settings import ConnectionSettings, Tls
-from mailmend.admin.local.java import find_java
+from mailmend.admin.local.jars import find_java
 from mailmend.admin.main import COMMANDS
 from mailmend.admin.messages.repair import RepairRequest, target_of
 from mailmend.model.catalog.mail import MAILBOX_PATH, MESSAGES
@@ -201,8 +201,8 @@ class TestEngines:
         cluster.rows_recorded = rows
         monkeypatch.setattr(wiring_cluster, "find_spec", lambda name: None if name == without else name)
         found = [] if without == "java" else [Path("java")]
-        monkeypatch.setattr("mailmend.admin.local.java.candidates", lambda _: found)
-        monkeypatch.setattr("mailmend.admin.local.java.USUAL_PLACES", ())
+        monkeypatch.setattr("mailmend.admin.local.jars.candidates", lambda _: found)
+        monkeypatch.setattr("mailmend.admin.local.jars.USUAL_PLACES", ())
         monkeypatch.setattr(wiring_cluster, "find_java", lambda program, env: find_java(program, env, lambda _: 17))
 
         said: list[str] = []

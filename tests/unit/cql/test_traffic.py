@@ -21,8 +21,8 @@ from mailmend.admin.schema.measuring import (
     queue_traffic,
 )
 from mailmend.mailqueue.rules.configuration import AGGREGATE, QueueConfiguration, event_json
-from mailmend.model.catalog.lifetimes import HOUR
 from mailmend.model.catalog.mail import MAIL_TABLES
+from mailmend.model.durations import HOUR
 from mailmend.model.errors import AccessDenied, BadIdentifier, CannotReach, MailmendError
 from mailmend.model.keyspace import Schema
 from mailmend.model.table import Column, Kind, Row, Table

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mailmend.admin.local.ports import free_port
+from mailmend.admin.local.processes import free_port
 from mailmend.delivery.mail.attempts import AttemptStage, NextHop, SourceAddress
 from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
 from mailmend.delivery.smtp.outgoing.esmtp import MailCommands, ServerExtensions, commands_for

@@ -17,8 +17,7 @@ from mailmend.mailqueue.rabbitmq.view.tallies import SILENT_SECONDS
 from mailmend.mailqueue.rules.mails import ListingPosition, MailFilter
 from mailmend.mailqueue.rules.size import DUE_TALLIED, CountedBy, Size, SizeKind, is_of_due
 from mailmend.mailqueue.rules.slices import EPOCH
-from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, SLICE_TALLIES
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, SLICE_TALLIES, OwnTables
 from mailmend.model.errors import LeaseHeld
 from mailmend.model.instants import instant_of
 from mailmend.model.operations import Remove

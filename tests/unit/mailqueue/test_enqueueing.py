@@ -15,8 +15,14 @@ from mailmend.mailqueue.queue import due_time
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.mailqueue.rules.mails import DELAY_MAX, PRIORITY_NORMAL, Whereabouts
 from mailmend.mailqueue.rules.slices import EPOCH, slice_of
-from mailmend.model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_STATE
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import (
+    BROWSE_START,
+    DELETED_MAILS,
+    DUE_MAILS,
+    ENQUEUED_MAILS,
+    QUEUE_STATE,
+    OwnTables,
+)
 from mailmend.model.errors import (
     BlobsUnreachable,
     BrokerUnreachable,

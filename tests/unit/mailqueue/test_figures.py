@@ -10,7 +10,7 @@ from mailmend.mailqueue.broker import SETTLING, Depth
 from mailmend.mailqueue.metrics import TrafficSums, judged, pace_between
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue, figures_of, slack_of, sums_of
 from mailmend.mailqueue.rules.health import HealthProblem
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import OwnTables
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, drained, enqueued, mail, twin_queue
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

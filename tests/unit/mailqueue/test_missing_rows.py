@@ -28,8 +28,7 @@ from mailmend.mailqueue.rules.slices import (
     slack_of,
     slice_of,
 )
-from mailmend.model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES, OwnTables
 from mailmend.model.operations import Put, Read
 from tests.support.logs import logged
 from tests.support.queues import (

@@ -13,8 +13,7 @@ from mailmend.mailqueue.queue import RemovedMail, RestoreResult
 from mailmend.mailqueue.rabbitmq.changes import return_of
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.mailqueue.rules.mails import MailBlobs, Whereabouts
-from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, OwnTables
 from mailmend.model.errors import CannotReach, Delayed, MailmendError, PublishFailed, WrongUse
 from mailmend.model.ids import BlobId, EnqueueId, QueueName, restored_id
 from mailmend.model.operations import Scan

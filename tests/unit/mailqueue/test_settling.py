@@ -14,9 +14,8 @@ from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.mailqueue.rabbitmq.unacked import REQUEUE_PAUSE, UnackedMail
 from mailmend.mailqueue.rules.mails import Whereabouts
-from mailmend.model.backoff import RETRY
-from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, OwnTables
+from mailmend.model.durations import RETRY
 from mailmend.model.errors import CannotReach, Delayed, MailmendError, WrongUse
 from tests.support.queue_world import working
 from tests.support.queues import (

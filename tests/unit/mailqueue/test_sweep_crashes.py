@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from mailmend.mailqueue.codec import BrokenRow, row_of
-from mailmend.model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, OwnTables
 from mailmend.model.errors import MailmendError
 from tests.support.queue_wires import Side, StepFault
 from tests.support.queue_world import Fortune, QueueMishap, outlived

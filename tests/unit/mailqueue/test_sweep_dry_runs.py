@@ -16,8 +16,14 @@ from mailmend.mailqueue.comparison import Swept
 from mailmend.mailqueue.rabbitmq.clean_slices import NAMED_MAX, SECOND_LOOK_SECONDS
 from mailmend.mailqueue.rabbitmq.sweep import Moved
 from mailmend.mailqueue.rules.mails import MailFilter
-from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, LIVES, QUEUE_TABLES
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import (
+    BROWSE_START,
+    CONTENT_START,
+    ENQUEUED_MAILS,
+    LIVES,
+    QUEUE_TABLES,
+    OwnTables,
+)
 from mailmend.model.ids import EnqueueId
 from mailmend.model.operations import Conditional, Remove, Write
 from tests.support.queues import (

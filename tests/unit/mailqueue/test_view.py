@@ -22,8 +22,8 @@ from mailmend.model.catalog.mail_queue import (
     ENQUEUED_MAILS,
     QUEUE_TABLES,
     SLICE_TALLIES,
+    OwnTables,
 )
-from mailmend.model.catalog.queue_tables import OwnTables
 from mailmend.model.errors import Contended, DoubtfulWrite, NotEnoughReplicas, TimedOut
 from mailmend.model.ids import QueueName
 from mailmend.model.operations import Conditional, Put, Read, Remove

@@ -4,8 +4,7 @@ import pytest
 
 from mailmend.mailqueue.codec import row_of
 from mailmend.mailqueue.rules.size import CountedBy, SizeKind
-from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, SLICE_TALLIES
-from mailmend.model.catalog.queue_tables import OwnTables
+from mailmend.model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, SLICE_TALLIES, OwnTables
 from mailmend.model.operations import Put, Remove
 from tests.support.queues import HOUR, NOON, OF_JAMES, QUEUE, Process, TwinQueue, queued, twin_queue
 from tests.support.striking import Strike, everything_of

@@ -5,7 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.model.backoff import LOOK_AGAIN, RETRY, BackOff
+from mailmend.model.durations import LOOK_AGAIN, RETRY, BackOff
 
 
 def test_a_mail_waits_a_minute_then_twice_as_long_each_time_up_to_four_hours() -> None:

@@ -28,7 +28,6 @@ from mailmend.model.catalog.ledger import (
     day_of,
     days_back,
 )
-from mailmend.model.catalog.lifetimes import DAY, HOUR, WINDOWS, window_compaction
 from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_COMPACTIONS, SCHEMA, CompactionChoice, compacted
 from mailmend.model.catalog.mail_queue import (
     BROWSE_START,
@@ -45,9 +44,14 @@ from mailmend.model.catalog.mail_queue import (
     QUEUE_TABLES,
     SLICE_SECONDS,
     SLICE_TALLIES,
+    WINDOWS,
+    OwnTables,
+    queue_tables_of,
+    time_to_live,
+    window_compaction,
 )
 from mailmend.model.catalog.purposes import CANONICAL, purpose_of, why_compacted
-from mailmend.model.catalog.queue_tables import OwnTables, queue_tables_of, time_to_live
+from mailmend.model.durations import DAY, HOUR
 from mailmend.model.errors import SchemaMismatch
 from mailmend.model.ids import micros_of
 from mailmend.model.keyspace import Schema

@@ -15,7 +15,7 @@ import pytest
 from mailmend.admin.frame.http.access import LIMITS_ABOUT, Access, Listening, parse_tokens
 from mailmend.admin.frame.http.application import CALLS_AT_ONCE, CALLS_BY_ADDRESS, PROBES_AT_ONCE, CallLimit
 from mailmend.admin.frame.http.server import CONNECTION_LIMITS, ConnectionLimits, HttpConnection, HttpPhase, HttpServer
-from mailmend.admin.jobs.http.routes import JOBS
+from mailmend.admin.jobs.http import JOBS
 from tests.support.certificates import Authority, Signed, authority
 from tests.support.task_desk import TaskWorld
 

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 from mailmend.admin.delivery.http.routes import DELIVERIES
 from mailmend.admin.frame.http.access import Access, parse_tokens
 from mailmend.admin.frame.http.application import application
-from mailmend.admin.jobs.http.routes import JOBS
+from mailmend.admin.jobs.http import JOBS
 from tests.support.delivery_desk import DeliveryWorld
 from tests.support.task_desk import TaskWorld
 

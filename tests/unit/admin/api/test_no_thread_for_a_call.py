@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 
 from mailmend.admin.delivery.http.routes import DELIVERIES
 from mailmend.admin.frame.http.application import Api
-from mailmend.admin.jobs.http.routes import JOBS
+from mailmend.admin.jobs.http import JOBS
 
 
 def with_all_below(dependant: Dependant) -> Iterator[Dependant]:

@@ -17,7 +17,7 @@ from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 from mailmend.admin import http_reference as reference
 from mailmend.admin.frame.http.access import Access, Listening, TokenRole, parse_listening, parse_tokens, read_tokens
 from mailmend.admin.frame.http.server import listen
-from mailmend.admin.jobs.http.routes import JOBS
+from mailmend.admin.jobs.http import JOBS
 from mailmend.cql.memory import MemoryTables
 from mailmend.mailqueue.prometheus import CONTENT_TYPE
 from mailmend.model.errors import BadSettings, CannotReach, MailmendError, WrongUse

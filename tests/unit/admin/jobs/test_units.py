@@ -19,7 +19,7 @@ import yaml
 
 from mailmend.admin.jobs.cron import parse_cron
 from mailmend.admin.jobs.declaration import Job, job_of
-from mailmend.admin.jobs.units import (
+from mailmend.admin.jobs.install import (
     UnitPlace,
     airflow_dags,
     crontab,

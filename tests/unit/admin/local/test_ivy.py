@@ -8,6 +8,7 @@ import pytest
 from mailmend.admin.local.cassandra_node import RELEASES
 from mailmend.admin.local.jars import (
     JarProgram,
+    Java,
     differences,
     event_in,
     jars_listed,
@@ -17,7 +18,6 @@ from mailmend.admin.local.jars import (
     problem_in,
     resolve_command,
 )
-from mailmend.admin.local.java import Java
 from mailmend.admin.local.pulsar import PULSAR
 from mailmend.admin.local.s3proxy import S3PROXY
 from tests.support.james_jars import PINNED

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.local.cassandra_node import NEWEST, release_named
-from mailmend.admin.local.java import (
+from mailmend.admin.local.jars import (
     SPARK,
     Java,
     JavaProgram,
@@ -101,7 +101,7 @@ def test_the_wheel_is_advised_only_where_it_runs_spark(
     monkeypatch: pytest.MonkeyPatch, pyspark: str, *, advised: bool
 ) -> None:
     """Spark 4 fails on its reduced set of modules."""
-    monkeypatch.setattr("mailmend.admin.local.java.version", lambda _: pyspark)
+    monkeypatch.setattr("mailmend.admin.local.jars.version", lambda _: pyspark)
     with pytest.raises(JavaMissing) as caught:
         find_java(SPARK, {"JAVA_HOME": "/nowhere", "PATH": ""}, ask=lambda _: None)
     assert ("mailmend[java]" in str(caught.value)) is advised
@@ -116,7 +116,7 @@ def usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         program.parent.mkdir(parents=True)
         program.touch()
     (folder / "default-java").symlink_to(folder / "temurin-25")
-    monkeypatch.setattr("mailmend.admin.local.java.USUAL_PLACES", (f"{folder}/*/bin/java",))
+    monkeypatch.setattr("mailmend.admin.local.jars.USUAL_PLACES", (f"{folder}/*/bin/java",))
     return folder
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.local.probes import frame, login_body, query_body, startup_body
+from mailmend.admin.local.processes import frame, login_body, query_body, startup_body
 from mailmend.admin.local.server import tail, why_ended
 
 LOG = """INFO  [main] 2026-11-20 19:00:36,000 A.java:1 - fine

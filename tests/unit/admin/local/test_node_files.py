@@ -18,7 +18,7 @@ from mailmend.admin.local.cassandra_node import (
     yaml_of,
 )
 from mailmend.admin.local.folders import ClusterFolder, NodeFolder, cache_home, cluster_folder, data_home
-from mailmend.admin.local.java import Java
+from mailmend.admin.local.jars import Java
 
 FOLDERS = ClusterFolder(Path("/srv/local")).node(2)
 JARS = (Path("/jars/cassandra-all-5.0.9.jar"), Path("/jars/jamm-0.4.0.jar"))

@@ -4,7 +4,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from mailmend.admin.local.java import Java
+from mailmend.admin.local.jars import Java
 from mailmend.admin.local.pulsar import HEAP_MIB, PULSAR, Pulsar, command_of, conf_of
 from mailmend.admin.local.server import Site
 

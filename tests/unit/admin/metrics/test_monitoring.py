@@ -8,8 +8,8 @@ import pytest
 
 from mailmend.admin.frame.runbooks import RunbookPage, pages
 from mailmend.admin.metrics.alerts import ALERTS, AlertRule
-from mailmend.admin.metrics.dashboard import PANELS, DashboardPanel, dashboard_json
 from mailmend.admin.metrics.declared import METRICS
+from mailmend.admin.metrics.reference import PANELS, DashboardPanel, dashboard_json
 from mailmend.mailqueue.rules.health import HealthProblem
 from mailmend.model.metrics import Metric, MetricKind
 from tests.support.commands import CommandLine

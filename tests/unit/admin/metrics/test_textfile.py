@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mailmend.admin.metrics import of_runs
+from mailmend.admin.metrics import declared as run_metrics
 from mailmend.admin.metrics.declared import (
     RUN_DURATION,
     RUN_END,
@@ -17,8 +17,10 @@ from mailmend.admin.metrics.declared import (
     RUN_QUEUE_MARKS,
     RUN_ROWS_PER_SECOND,
     RUNS,
+    RunName,
+    RunTextfile,
+    result_samples,
 )
-from mailmend.admin.metrics.of_runs import RunName, RunTextfile, result_samples
 from mailmend.cql.driver import session
 from mailmend.mailqueue.prometheus import samples_in
 from mailmend.model.errors import CannotReach, ResultUnwritten
@@ -63,7 +65,7 @@ def test_a_run_takes_no_negative_time_where_the_wall_clock_is_set_back(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SkewedClock(VirtualClock(), timedelta(0))
-    monkeypatch.setattr(of_runs, "this_clock", lambda: clock)
+    monkeypatch.setattr(run_metrics, "this_clock", lambda: clock)
     run = RunTextfile(file, RunName("mail", "check"))
 
     clock.sleep(90)
@@ -245,7 +247,7 @@ def test_where_the_disk_is_full_the_result_stands_all_the_same(
     def full(*_: object, **__: object) -> None:
         raise ResultUnwritten(f"{file} cannot be written: No space left on device")
 
-    monkeypatch.setattr(of_runs, "write_text", full)
+    monkeypatch.setattr(run_metrics, "write_text", full)
     mail.lose_projection(mail.truths[0])
 
     ended = mailmend("check", *QUICK, "--json", "--metrics-file", str(file))

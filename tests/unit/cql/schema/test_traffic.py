@@ -17,7 +17,7 @@ from mailmend.cql.schema.advice.traffic import (
     rates_of_slices,
     slice_gap,
 )
-from mailmend.model.catalog.lifetimes import DAY, HOUR
+from mailmend.model.durations import DAY, HOUR
 from tests.support.histories import time_uuid
 
 NOW = 1_700_000_000_000_000

@@ -21,18 +21,16 @@ from mailmend.mailqueue.rules.advice import (
 )
 from mailmend.mailqueue.rules.configuration import QueueConfiguration
 from mailmend.mailqueue.rules.slices import SECOND
-from mailmend.model.catalog.lifetimes import (
+from mailmend.model.catalog.mail_queue import (
     BLOOM_CHANCES,
-    DAY,
     FALSE_READS_MAX,
-    HOUR,
-    MINUTE,
     WINDOWS,
     gc_grace_for,
     lifetimes,
     window_compaction,
     windows_over,
 )
+from mailmend.model.durations import DAY, HOUR, MINUTE
 from mailmend.model.sizes import MIB
 from tests.support.queues import configured
 

@@ -21,7 +21,7 @@ from mailmend.mailqueue.rules.advice import (
 )
 from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration, change
 from mailmend.mailqueue.rules.slices import Slicing
-from mailmend.model.catalog.lifetimes import DAY, HOUR
+from mailmend.model.durations import DAY, HOUR
 from tests.support.queues import configured
 
 AIMED = 10_000 / HOUR

@@ -1,8 +1,8 @@
-"""`mailmend version`: the versions of everything involved, for a bug report or before an upgrade."""
+"""`mailmend version` and `mailmend runbook`: what is installed, and pages for operators."""
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any, Final
@@ -11,13 +11,15 @@ import click
 from packaging.requirements import Requirement
 
 from mailmend.admin.frame.cluster import open_cluster
-from mailmend.admin.frame.command import Command, Shared
-from mailmend.admin.frame.document import Document, Grid
+from mailmend.admin.frame.command import Command, CommandGroup, Shared
+from mailmend.admin.frame.completion import completed_runbooks
+from mailmend.admin.frame.document import Document, Grid, Markdown
 from mailmend.admin.frame.extras import import_or_name_extra
 from mailmend.admin.frame.options import CONNECTION, connection_of
+from mailmend.admin.frame.runbooks import RunbookPage
 from mailmend.admin.frame.settings import ConnectionSettings
 from mailmend.admin.frame.values import fields_json
-from mailmend.admin.local.java import SPARK, find_java
+from mailmend.admin.local.jars import SPARK, find_java
 from mailmend.model.errors import MailmendError
 
 
@@ -109,11 +111,46 @@ VERSION: Final = Command(
     summary="The version of everything, and of a server that is named.",
     about="""mailmend, Python, the driver, every library, Spark and its connector, Java, and the server where --host
     (or a setting) names one.""",
-    service="mailmend.admin.local.version:versions",
-    present="mailmend.admin.local.version:versions_document",
+    service="mailmend.admin.local.about:versions",
+    present="mailmend.admin.local.about:versions_document",
     shared=(Shared("connection", CONNECTION.groups, _named_connection),),
     examples="""
         mailmend version
         mailmend version --host cassandra-1 --json""",
     exits="0 it was said, also where the server does not answer; 2 wrong use.",
+)
+
+
+def pages_document(found: Sequence[RunbookPage]) -> Document:
+    rows = [(page.name, page.title) for page in found]
+    json = {"runbooks": [fields_json(page, "name", "title") for page in found]}
+    return Document(json, (Grid("Runbooks", ("name", "question"), rows), "Next: mailmend runbook show NAME"))
+
+
+def page_document(page: RunbookPage) -> Document:
+    return Document({"name": page.name, "title": page.title, "text": page.text}, (Markdown(page.text),))
+
+
+RUNBOOK: Final = CommandGroup(
+    name="runbook",
+    summary="Pages for the operator's questions.",
+    about="Each says: when, check, do, verify, undo.",
+    commands=(
+        Command(
+            name="list",
+            summary="List the pages.",
+            service="mailmend.admin.frame.runbooks:pages",
+            present="mailmend.admin.local.about:pages_document",
+        ),
+        Command(
+            name="show",
+            summary="Show a page; as Markdown where stdout is no terminal.",
+            service="mailmend.admin.frame.runbooks:page_named",
+            present="mailmend.admin.local.about:page_document",
+            options=(click.Argument(["name"], shell_complete=completed_runbooks),),
+        ),
+    ),
+    examples="""
+        mailmend runbook list
+        mailmend runbook show flags-differ""",
 )
