@@ -4,6 +4,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.metadata import distributions
+from pathlib import Path
 from platform import python_version
 
 import pytest
@@ -42,6 +43,7 @@ _NEEDS = {
 """Every marker of a server, and the fixtures that start one."""
 
 
+_TESTS = Path(__file__).parent
 _LEFT = pytest.StashKey[int]()
 _PULSAR = pytest.StashKey[ExitStack]()
 """What ends the Pulsar that tests share."""
@@ -85,13 +87,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is thorough; mark what needs a server, so that `-m "not cassandra and not broker"` works.
+    """Leave out what is thorough; mark each test with its kind, which is the first folder, and what needs a server.
 
-    What faces PySpark alone is marked too: it runs with Spark 4 as well. Pulsar's tests stand together, so that it ends
-    when they do.
+    So `-m faults` and `-m "not cassandra and not broker"` work. What faces PySpark alone is marked too: it runs with
+    Spark 4 as well. Pulsar's tests stand together, so that it ends when they do.
     """
     config.stash[_LEFT] = left_out(config, items)
     for item in items:
+        item.add_marker(item.path.relative_to(_TESTS).parts[0])
         if "spark_repair" in item.path.parts:
             item.add_marker(pytest.mark.spark)
         for marker, fixtures in _NEEDS.items():

@@ -6,11 +6,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
 from tests.support.brokers import Broker
+from tests.support.checkout import CHECKOUT
 from tests.support.dns_twin import DnsTwin
 from tests.support.object_stores import S3
 from tests.support.real_queue import RealQueue, real_queue
@@ -83,7 +83,7 @@ def serving(queue: RealQueue) -> Iterator[Callable[..., "subprocess.Popen[str]"]
                 env={**queue.line.environment, "HOME": str(queue.line.home), "PATH": "/usr/bin:/bin"},
                 stderr=subprocess.PIPE,
                 text=True,
-                cwd=Path(__file__).parents[2],
+                cwd=CHECKOUT,
             )
             stack.callback(process.communicate)
             stack.callback(process.kill)

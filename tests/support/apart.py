@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from tests.support.checkout import CHECKOUT
 from tests.support.commands import CommandLine
 
 MAILMEND: Final = "from mailmend.admin.main import main; main()"
@@ -18,7 +19,6 @@ ON_EXECUTORS: Final = (
 
 SPARK: Final = ("--engine", "spark", "--master", "local[2]")
 SECONDS_MAX: Final = 400
-_CHECKOUT: Final = Path(__file__).parents[2]
 
 
 def begun(mailmend: CommandLine, program: str, *words: str) -> "subprocess.Popen[str]":
@@ -27,7 +27,7 @@ def begun(mailmend: CommandLine, program: str, *words: str) -> "subprocess.Popen
     caches = {"XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))}
     return subprocess.Popen(
         [sys.executable, "-c", program, *words],
-        env={**kept, **caches, **mailmend.environment, "HOME": str(mailmend.home), "PYTHONPATH": str(_CHECKOUT)},
+        env={**kept, **caches, **mailmend.environment, "HOME": str(mailmend.home), "PYTHONPATH": str(CHECKOUT)},
         cwd=mailmend.home,
         text=True,
         stdout=subprocess.PIPE,

@@ -185,7 +185,7 @@ PULSAR_PAGES: Mapping[str, Callable[[RealQueue, PulsarNamespace], None]] = {
     "pulsar-filters-pile-up": filters_pile_up,
     "move-a-queue": is_to_move,
 }
-"""Those of queues over Pulsar; they are executed by `tests/integration/test_pulsar_runbooks.py`."""
+"""Those of queues over Pulsar; they are executed by `tests/integration/admin/test_pulsar_runbooks.py`."""
 
 QUEUE_PAGES: Mapping[str, Callable[[RealQueue], None]] = {
     "queue-does-not-drain": does_not_drain,
@@ -205,7 +205,7 @@ QUEUE_PAGES: Mapping[str, Callable[[RealQueue], None]] = {
     "delivery-server-died": nobody_delivers,
     "reports-are-lost": destination_throttles,
 }
-"""Each page, and what brings its state about; they are executed by `tests/integration/test_queue_runbooks.py`."""
+"""Each page, and what brings its state about; they are executed by `tests/integration/admin/test_queue_runbooks.py`."""
 
 
 def walk(queue: RealQueue, steps: Iterable[RunbookStep], mail: str = "") -> None:

@@ -1,7 +1,7 @@
 """A server's schema in memory: answers `system_schema` as Cassandra does, and carries out our own CREATE statements.
 
 It knows the declared tables by name, so it need not understand CQL; what the text really makes is tested on a real
-server (`tests/integration/test_schema.py`).
+server (`tests/integration/admin/schema/test_schema.py`).
 """
 
 import re

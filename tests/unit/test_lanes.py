@@ -1,15 +1,16 @@
-"""What a lane has: the parts that were asked for, all of them where none may be missing."""
+"""What a lane has: each test once, the parts that were asked for, all of them where none may be missing."""
 
 import os
 import platform
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.lanes import UNIT_WITH_DRIVER
+from tests.lanes import LANES, UNIT, UNIT_WITH_DRIVER, files_of
 from tests.support.lane_rules import NO_SKIPS
 
 NO_LIBRARY = "import pytest; pytest.importorskip('no_such_library')"
@@ -94,3 +95,36 @@ def test_what_imports_the_driver_is_run_with_scylladbs_too() -> None:
         if re.search(r"(?m)^(from|import) cassandra\b", file.read_text())
     ]
     assert [file for file in files if not str(file).startswith(UNIT_WITH_DRIVER)] == []
+
+
+KINDS = frozenset(file.parts[1] for file in Path("tests").glob("*/**/test_*.py"))
+NO_PACKAGES = frozenset({"admin/api"})
+"""Its tests send requests to the HTTP servers of two groups, which share fixtures."""
+
+
+def test_each_test_file_is_in_one_lane_of_make_test() -> None:
+    in_lanes = Counter(word for lane in LANES for word in lane.arguments)
+    files = {file for kind in KINDS for file in files_of(kind) if not file.startswith(UNIT)}
+
+    assert in_lanes == Counter({UNIT, *files})
+
+
+def test_a_name_of_a_lane_that_no_file_has_is_refused() -> None:
+    with pytest.raises(FileNotFoundError, match=r"no folder of tests/faults has test_no_such_fault\.py"):
+        files_of("faults", "no_such_fault")
+
+
+def test_the_marker_of_a_test_is_its_first_folder(request: pytest.FixtureRequest) -> None:
+    markers = {line.partition(":")[0] for line in request.config.getini("markers")}
+
+    assert markers >= KINDS
+    assert [marker.name for marker in request.node.iter_markers() if marker.name in KINDS] == ["unit"]
+
+
+def test_the_folders_inside_a_kind_are_those_of_packages() -> None:
+    folders = {
+        file.parent.relative_to(f"tests/{kind}") for kind in KINDS for file in Path("tests", kind).rglob("test_*")
+    }
+
+    assert "mailqueue/rules" in map(str, folders)
+    assert {str(folder) for folder in folders if not Path(folder).is_dir()} == NO_PACKAGES

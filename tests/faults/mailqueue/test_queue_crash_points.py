@@ -2,7 +2,7 @@
 
 A step is whatever others see: a write, a publish, an ack, a blob put or deleted. No size is called exact that is not.
 Afterwards the queue is healed as at the end of the machine's stories, and the same must hold:
-`tests.faults.test_queue_machine`.
+`tests.faults.mailqueue.test_queue_machine`.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from mailmend.mailqueue.rules.blob_ids import BlobsMode
 from mailmend.mailqueue.rules.cleanup import MarksRule
 from mailmend.model.catalog.mail_queue import BROWSE_START
 from mailmend.model.operations import Change
-from tests.faults.test_queue_machine import FOR_EVER, HALF_A_DAY, QueueMachine
+from tests.faults.mailqueue.test_queue_machine import FOR_EVER, HALF_A_DAY, QueueMachine
 from tests.support.queue_wires import StepFault
 from tests.support.queue_world import DEATHS, QueueMishap
 from tests.support.queues import EXPIRING, QUEUE

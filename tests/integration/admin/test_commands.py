@@ -18,6 +18,7 @@ import pytest
 from mailmend.cql.driver.contact import Contact
 from mailmend.model.catalog.mail import FIRST_UNSEEN, MESSAGE_ID
 from mailmend.model.operations import Put
+from tests.support.checkout import CHECKOUT
 from tests.support.commands import QUICK, CommandLine, Ended
 from tests.support.mail_states import MailKeyspace, emptied, make_anew, register, shell_on
 from tests.support.metrics import Scraped, tells_its_json
@@ -25,8 +26,6 @@ from tests.support.repairing import message, mirror_row, truth_row
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
-
-CHECKOUT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

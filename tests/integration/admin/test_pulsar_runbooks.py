@@ -13,7 +13,10 @@ from tests.support.real_queue import RealQueue
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
 
 _MOVES = "move-a-queue"
-"""Its commands wait for more mail again and again; `tests/faults/test_queue_moving.py` moves in the quick set."""
+"""Its commands wait for more mail again and again.
+
+`tests/faults/admin/queue/test_queue_moving.py` moves in the quick set.
+"""
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """A keyspace whose name needs double quotes, by the command line on a real Cassandra: from its creation to an undo.
 
-That Spark reads and mends such a keyspace is shown where both engines say the same: `tests/equivalence/test_output.py`.
+`tests/equivalence/spark_repair/test_output.py` shows that Spark reads and mends such a keyspace.
 """
 
 from collections.abc import Iterator

@@ -10,8 +10,9 @@ from zipfile import ZipFile
 
 import pytest
 
-TOP = Path(__file__).parents[2]
-UV = TOP / ".uv" / "bin" / "uv"
+from tests.support.checkout import CHECKOUT
+
+UV = CHECKOUT / ".uv" / "bin" / "uv"
 
 pytestmark = [
     pytest.mark.skipif(not (UV.exists() or shutil.which("uv")), reason="needs uv, which `make` installs"),
@@ -22,7 +23,7 @@ pytestmark = [
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     uv = str(UV) if UV.exists() else "uv"
-    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(TOP)], check=True)
+    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(CHECKOUT)], check=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -43,14 +44,14 @@ def mailmend(installed: Path, *arguments: str) -> str:
 
 
 def test_runbooks_are_read_from_the_wheel(installed: Path) -> None:
-    pages = {file.stem for file in (TOP / "runbooks").glob("*.md")} - {"README"}
+    pages = {file.stem for file in (CHECKOUT / "runbooks").glob("*.md")} - {"README"}
 
     listed = mailmend(installed, "runbook", "list")
 
     assert pages
     assert all(page in listed for page in pages)
     page = mailmend(installed, "runbook", "show", "flags-differ")
-    assert page == (TOP / "runbooks" / "flags-differ.md").read_text(encoding="utf-8")
+    assert page == (CHECKOUT / "runbooks" / "flags-differ.md").read_text(encoding="utf-8")
 
 
 def test_runbooks_are_read_out_of_a_zip_that_nobody_unpacks(wheel: Path, tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ def test_runbooks_are_read_out_of_a_zip_that_nobody_unpacks(wheel: Path, tmp_pat
         check=True,
     )
 
-    page = (TOP / "runbooks" / "flags-differ.md").read_text(encoding="utf-8")
+    page = (CHECKOUT / "runbooks" / "flags-differ.md").read_text(encoding="utf-8")
     assert ended.stdout.startswith(page)
     assert "flags-differ" in ended.stdout.removeprefix(page)
 
@@ -75,9 +76,9 @@ def test_runbooks_are_read_out_of_a_zip_that_nobody_unpacks(wheel: Path, tmp_pat
 def test_what_is_no_python_came_along(installed: Path) -> None:
     """The report's page, the schema, the checksums of the embedded server, the marks of typed packages."""
     for name in ("admin/frame/report.html", "cql/schema.cql", "model/py.typed", "repair/py.typed"):
-        assert (installed / "mailmend" / name).read_bytes() == (TOP / name).read_bytes()
+        assert (installed / "mailmend" / name).read_bytes() == (CHECKOUT / name).read_bytes()
     assert list((installed / "mailmend" / "admin" / "local" / "pinned").glob("*.sha256"))
-    ours = TOP / "cql" / "migrations"
+    ours = CHECKOUT / "cql" / "migrations"
     assert {file.name: file.read_bytes() for file in (installed / "mailmend" / "cql" / "migrations").iterdir()} == {
         file.name: file.read_bytes() for file in ours.iterdir()
     }

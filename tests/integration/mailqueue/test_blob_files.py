@@ -21,6 +21,7 @@ from mailmend.model.errors import BlobMissing, BlobsUnreachable
 from mailmend.model.ids import BlobId
 from mailmend.repair.clock import SystemClock
 from tests.support.blobs import RANDOM_IDS, SHARED_IDS
+from tests.support.checkout import CHECKOUT
 from tests.support.disk import full_after
 
 BODY = BlobKind.BODY
@@ -104,7 +105,7 @@ def test_a_blob_is_on_the_disk_before_it_has_its_name(
 def test_a_writer_that_is_killed_leaves_no_blob(root: Path, blobs: NamedBlobs) -> None:
     # Given a blob, and a process that is killed while it writes another
     kept = asyncio.run(blobs.put(b"x", BODY))
-    here = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    here = {"PYTHONPATH": str(CHECKOUT)}
     killed = subprocess.run([sys.executable, "-c", _KILLED, str(root)], check=False, env=here)
     assert killed.returncode == -signal.SIGKILL
     # Then only the first is there

@@ -20,6 +20,7 @@ from mailmend.mailqueue.rabbitmq.mail_queue import open_queue
 from mailmend.mailqueue.rules.mails import Mail
 from mailmend.model.errors import WrongUse
 from mailmend.repair.clock import SystemClock
+from tests.support.checkout import CHECKOUT
 from tests.support.real_queue import LETTER, RealQueue, until
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store, pytest.mark.thorough]
@@ -55,7 +56,7 @@ def test_a_command_with_50_000_long_recipients_puts_each_of_them_once(queue: Rea
     environment = {**queue.line.environment, "HOME": str(queue.line.home), "PATH": "/usr/bin:/bin"}
     words = [sys.executable, "-m", "mailmend", "queue", *typed]
 
-    with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, cwd=Path(__file__).parents[2]) as first:
+    with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, cwd=CHECKOUT) as first:
         until(lambda: queue("size", "--json").json["mails"] >= 2)
         first.kill()
     taken = queue("dequeue", "--dir", str(out), "--limit", "1", "--wait", "20s", "--json")

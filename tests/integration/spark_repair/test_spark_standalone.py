@@ -27,6 +27,7 @@ from mailmend.repair.staging.bucket import StagingBucket
 from mailmend.spark_repair.session import SparkSettings, coordinates_here
 from tests.bench.queue_past import WINDOW, Past
 from tests.support.brokers import Broker
+from tests.support.checkout import CHECKOUT
 from tests.support.commands import command_line, contact_of
 from tests.support.james import load_james
 from tests.support.keyspaces import dropped
@@ -36,8 +37,7 @@ from tests.support.s3_twin import s3_twin
 from tests.support.servers import CassandraServer
 from tests.support.spark_cluster import HOME, SparkCluster, bare_python, small_environment, spark_cluster
 
-TOP = Path(__file__).parents[2]
-UV = TOP / ".uv" / "bin" / "uv"
+UV = CHECKOUT / ".uv" / "bin" / "uv"
 QUICK = ("--no-writers", "--delay", "0s", "--json")
 JSON_LOG = ("--log-level", "info", "--log-format", "json")
 # The first compiler only, in JVMs of a short life.
@@ -72,7 +72,7 @@ def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
 def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     uv = str(UV) if UV.exists() else "uv"
-    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(TOP)], check=True)
+    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(CHECKOUT)], check=True)
     (wheel,) = folder.glob("*.whl")
     return wheel.rename(folder / "mailmend.zip")
 
@@ -148,7 +148,10 @@ def staged(standalone: SparkCluster, s3: S3, tmp_path: Path, monkeypatch: pytest
         file.write_text(f"[default]\naws_access_key_id = {s3.access_key}\naws_secret_access_key = {s3.secret_key}\n")
         for one in (file.parent, file):
             shutil.chown(one, home.owner())
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / ".aws" / "credentials"))
+    # Arrow's S3 client reads the path of such a file once a process, after which other tests have other keys; it reads
+    # variables each time.
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3.secret_key)
     bucket = s3.bucket()
     return StagingBucket(bucket.bucket, "mail", bucket.endpoint, bucket.region)
 
@@ -163,17 +166,18 @@ def test_executors_without_a_common_folder_stage_in_a_bucket(
     url = f"{staged.place}?endpoint={staged.endpoint}&region={staged.region}"
     command = [sys.executable, "-m", "mailmend", "check", "messages", *QUICK, *where, "--staging", url]
 
-    slow = subprocess.Popen(
+    with subprocess.Popen(
         [*command, "--rows-per-second", "100"],
         env=environment_of(tmp_path, standalone.python),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-    )
-    while len(staged.names()) < 4:  # one is the manifest
-        assert slow.poll() is None
-        time.sleep(0.5)
-    slow.kill()
-    slow.wait()
+    ) as slow:
+        try:
+            while len(staged.names()) < 4:  # one is the manifest
+                assert slow.poll() is None
+                time.sleep(0.5)
+        finally:
+            slow.kill()
     ended = json.loads(said(command, tmp_path, standalone.python, code=1))
 
     assert ended["findings"] == {"messageIdTable": DAMAGE | LOST, "messageV3": LEAKS}
@@ -261,7 +265,7 @@ def test_spark_submit_runs_the_zip(cassandra: CassandraServer, keyspace: str, zi
     """All of mailmend from the zip, by Spark's own script: what it finds, its report, its exit code."""
     connector = {"spark.jars": ",".join(map(str, connector_jars(coordinates_here())))}
     script: list[str | Path] = [HOME / "bin" / "spark-submit", "--master", "local[2]", "--py-files", zipped]
-    submit = [*script, *settings("--conf", SMALL | connector), TOP / "admin" / "submit.py"]
+    submit = [*script, *settings("--conf", SMALL | connector), CHECKOUT / "admin" / "submit.py"]
     report = ("--report", tmp_path / "drift.html")
     command = [*submit, "check", "messages", *QUICK, *report, *place(cassandra, keyspace)]
 

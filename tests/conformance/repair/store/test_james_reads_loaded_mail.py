@@ -16,6 +16,7 @@ from mailmend.model.errors import JavaMissing, LocalServerError
 from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Scan
 from mailmend.repair.store.mail_files import OCTETS_MAX
+from tests.support.checkout import CHECKOUT
 from tests.support.commands import command_line
 from tests.support.james_itself import TABLES
 from tests.support.james_jars import PROGRAM, REPAIR, james_command
@@ -24,8 +25,8 @@ from tests.support.servers import CassandraServer, unavailable
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.thorough]
 
-SOURCE = Path(__file__).parents[1] / "james" / "JamesMailbox.java"
-MAIL = sorted((Path(__file__).parents[1] / "data" / "mail").glob("*.txt"))[:5]
+SOURCE = CHECKOUT / "tests" / "james" / "JamesMailbox.java"
+MAIL = sorted((CHECKOUT / "tests" / "data" / "mail").glob("*.txt"))[:5]
 LARGE = b"Subject: large\r\n\r\n" + b"0123456789\r\n" * 30_000
 """Of several parts in the tables."""
 

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from mailmend.admin.jobs.install import airflow_dags, limit_seconds
+from tests.support.checkout import CHECKOUT
 from tests.unit.admin.jobs.test_units import CHECK, NIGHTLY, PLACE
 
-UV = Path(__file__).parents[2] / ".uv" / "bin" / "uv"
+UV = CHECKOUT / ".uv" / "bin" / "uv"
 SINCE = datetime(2026, 10, 20, tzinfo=UTC)
 """Clocks change five days later."""
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.local.processes import free_port
+from tests.support.checkout import CHECKOUT
 from tests.support.servers import unavailable
 from tests.support.thorough import first_of
 
-CHECKOUT = Path(__file__).parents[2]
 NAMELESS = "no-such-host-of-ours"
 COUNTS = """
 from tests.support.spark import LOCAL

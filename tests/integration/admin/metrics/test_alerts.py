@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mailmend.admin.metrics.alerts import ALERTS, AlertRule, rules_file
 from mailmend.admin.metrics.reference import PANELS
+from tests.support.checkout import CHECKOUT
 from tests.support.promtool import promtool
 
 STEP = "5m"  # a series without a sample for longer is gone
@@ -355,6 +356,6 @@ def test_queries_of_the_dashboard_can_be_parsed(tmp_path: Path) -> None:
 
 
 def test_the_file_in_the_docs_is_one_of_rules() -> None:
-    file = Path(__file__).parents[2] / "docs" / "monitoring" / "alerts.yml"
+    file = CHECKOUT / "docs" / "monitoring" / "alerts.yml"
 
     assert f"{len(ALERTS)} rules found" in promtool("check", "rules", str(file))

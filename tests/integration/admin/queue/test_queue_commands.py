@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.checkout import CHECKOUT
 from tests.support.metrics import Scraped
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.real_queue import LETTER, RealQueue, until
@@ -109,7 +110,7 @@ def test_a_service_ends_in_good_order(queue: RealQueue) -> None:
         env=environment,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=CHECKOUT,
     )
     try:
         until(lambda: queue("size", "--json").json["delayed"] == 0)

@@ -12,6 +12,7 @@ from mailmend.model.operations import Read
 from mailmend.repair.clock import SystemClock
 from mailmend.repair.store.message_store import BlobBridge
 from tests.support.awkward import AWKWARD, NO_MAIL, mbox_of, quoted
+from tests.support.checkout import CHECKOUT
 from tests.support.commands import CommandLine
 from tests.support.in_turn import InTurn
 from tests.support.mail_states import MailKeyspace, emptied, shell_on
@@ -20,7 +21,7 @@ from tests.support.thorough import first_of
 
 pytestmark = pytest.mark.cassandra
 
-FOLDER = Path(__file__).parents[1] / "data" / "mail"
+FOLDER = CHECKOUT / "tests" / "data" / "mail"
 REAL: Mapping[str, bytes] = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("*.txt"))}
 MAILS: Mapping[str, bytes] = {**REAL, **AWKWARD}
 FILES: Mapping[str, bytes] = {name: content for name, content in MAILS.items() if name not in {*NO_MAIL, "msg_19"}}

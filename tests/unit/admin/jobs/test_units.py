@@ -181,7 +181,7 @@ def test_a_cronjob_never_runs_twice_at_once_and_has_a_deadline() -> None:
     assert container["command"][:4] == ["mailmend", "jobs", "run", "nightly-repair"]
 
 
-# Airflow (imported by itself: tests/integration/test_airflow.py)
+# Airflow (imported by itself: tests/integration/admin/jobs/test_airflow.py)
 
 
 def test_a_dag_runs_the_job_once_at_a_time_and_within_its_time() -> None:

@@ -1,6 +1,6 @@
 """A schema after each statement: what is there afterwards.
 
-That a server says the same is tested on a real one (`tests/integration/test_fold.py`).
+That a server says the same is tested on a real one (`tests/integration/cql/test_fold.py`).
 """
 
 from contextlib import suppress

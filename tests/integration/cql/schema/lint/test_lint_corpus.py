@@ -1,6 +1,6 @@
 """Every statement of the lint's corpus is sent to real servers: they still answer as the corpus says.
 
-What our lint says of the same statements is compared with the corpus in `tests/unit/cql/lint/test_corpus.py`.
+What our lint says of the same statements is compared with the corpus in `tests/unit/cql/schema/lint/test_corpus.py`.
 """
 
 from uuid import uuid4

@@ -1,4 +1,7 @@
-"""What our lint says that servers refuse, beside what real ones answered (`tests/integration/test_lint_corpus.py`)."""
+"""What our lint says that servers refuse, compared with what real servers answered.
+
+`tests/integration/cql/schema/lint/test_lint_corpus.py` asks the real ones.
+"""
 
 import pytest
 
