@@ -123,7 +123,7 @@ def test_the_marker_of_a_test_is_its_first_folder(request: pytest.FixtureRequest
 
 def test_the_folders_inside_a_kind_are_those_of_packages() -> None:
     folders = {
-        file.parent.relative_to(f"tests/{kind}") for kind in KINDS for file in Path("tests", kind).rglob("test_*")
+        file.parent.relative_to(f"tests/{kind}") for kind in KINDS for file in Path("tests", kind).rglob("test_*.py")
     }
 
     assert "mailqueue/rules" in map(str, folders)
