@@ -200,13 +200,13 @@ HOST_DEFAULT: Final = ("127.0.0.1", "localhost")
 _NULL_SENDERS: Final = frozenset({"", "<>"})
 
 
-def payload_of(queued: QueuedMail) -> bytes:
-    """The mail as James writes it in a message's body; `last_updated` is cut to milliseconds."""
+def fields_of(queued: QueuedMail, last_updated: object, headers: object) -> Mapping[str, Any]:
+    """The fields of a mail's message, in James's order.
+
+    Brokers differ in how they write the time and the headers of recipients.
+    """
     mail = queued.mail
-    last_updated = None
-    if mail.last_updated is not None:
-        last_updated = seconds_of(in_millis(mail.last_updated) - EPOCH)
-    fields = {
+    return {
         "enqueueId": str(queued.enqueue_id),
         "recipients": mail.recipients,
         "name": mail.name,
@@ -217,10 +217,19 @@ def payload_of(queued: QueuedMail) -> bytes:
         "attributes": mail.attributes,
         "remoteAddr": mail.remote_addr,
         "remoteHost": mail.remote_host,
-        "perRecipientHeaders": _by_recipient(mail.recipient_headers),
+        "perRecipientHeaders": headers,
         "headerBlobId": queued.blobs.header,
         "bodyBlobId": queued.blobs.body,
     }
+
+
+def payload_of(queued: QueuedMail) -> bytes:
+    """The mail as James writes it in a message's body; `last_updated` is cut to milliseconds."""
+    mail = queued.mail
+    last_updated = None
+    if mail.last_updated is not None:
+        last_updated = seconds_of(in_millis(mail.last_updated) - EPOCH)
+    fields = fields_of(queued, last_updated, _by_recipient(mail.recipient_headers))
     try:
         return json_bytes(fields)
     except UnicodeEncodeError:

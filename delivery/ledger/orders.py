@@ -120,11 +120,11 @@ class LedgerIntents:
         return bool(await self.tables.read(Read(DELIVERY_INTENT, (self.keyspace, queue, _ANY))))
 
     async def of(self, queue: QueueName, mail: EnqueueId) -> Mapping[int, EntryChange]:
-        """What is ordered of a mail's entries, by their numbers."""
+        """The orders for a mail's entries, by their numbers."""
         return _changes_of([stored.row for stored in await self.tables.read(self._read(queue, mail))])
 
     async def of_all(self, queue: QueueName, mails: Sequence[EnqueueId]) -> Mapping[EntryId, EntryChange]:
-        """What is ordered of these mails' entries."""
+        """The orders for these mails' entries."""
         found = await self.tables.read_all([self._read(queue, enqueue_id) for enqueue_id in mails])
         changes = dict[EntryId, EntryChange]()
         for mail, seen in zip(mails, found, strict=True):
@@ -135,7 +135,7 @@ class LedgerIntents:
         return changes
 
     async def remove(self, queue: QueueName, mail: EnqueueId, numbers: Iterable[int]) -> None:
-        """Remove what is ordered of these entries, also where another host's clock is ahead.
+        """Remove the orders for these entries, also where another host's clock is ahead.
 
         A removal carries the stamp of what it removes, so that it hides no later order, whatever the clocks say.
         """

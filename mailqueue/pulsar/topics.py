@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
-from mailmend.mailqueue.codec import queued_in
+from mailmend.mailqueue.codec import fields_of, queued_in
 from mailmend.mailqueue.pulsar.settings import PulsarForm, out_subscription, out_topic, scheduled_topic
 from mailmend.mailqueue.rules.health import TopicPolicies
 from mailmend.mailqueue.rules.james_json import (
@@ -226,21 +226,7 @@ def pulsar_payload_of(queued: QueuedMail, form: PulsarForm = PulsarForm.JAMES_3_
     last_updated = None
     if mail.last_updated is not None:
         last_updated = _iso(in_millis(mail.last_updated).isoformat(timespec="milliseconds"))
-    fields = {
-        "enqueueId": str(queued.enqueue_id),
-        "recipients": mail.recipients,
-        "name": mail.name,
-        "sender": mail.sender,
-        "state": mail.state,
-        "errorMessage": mail.error_message,
-        "lastUpdated": last_updated,
-        "attributes": mail.attributes,
-        "remoteAddr": mail.remote_addr,
-        "remoteHost": mail.remote_host,
-        "perRecipientHeaders": _by_recipient(mail.recipient_headers),
-        "headerBlobId": queued.blobs.header,
-        "bodyBlobId": queued.blobs.body,
-    }
+    fields = fields_of(queued, last_updated, _by_recipient(mail.recipient_headers))
     text = form_text(fields, form)
     try:
         text.encode()

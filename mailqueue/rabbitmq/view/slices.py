@@ -193,7 +193,7 @@ class MarkLookups:
             for answer in some.values():
                 answer.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - whoever waits gets it
+        except Exception as error:  # noqa: BLE001 - the caller that waits gets it
             for answer in some.values():
                 _settle(answer, error)
             return
