@@ -15,6 +15,7 @@ import pytest
 from mailmend.admin.frame.runbooks import page_named
 from mailmend.cql.driver.session import CassandraCluster, connect
 from mailmend.cql.introspect import live_schema
+from tests.support.checkout import CHECKOUT
 from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.keyspaces import dropped
 from tests.support.migrating import written
@@ -22,7 +23,6 @@ from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
 
-CHECKOUT = Path(__file__).parents[2]
 SECONDS_MAX = 120
 COLUMNS = [f"hint{number}" for number in range(18)]
 FILES = {

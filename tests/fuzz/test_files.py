@@ -17,6 +17,7 @@ from mailmend.mailqueue.codec import attribute_value, payload_of, queued_of
 from mailmend.mailqueue.pulsar.deletions import deleted_in, filter_of, progress_in
 from mailmend.mailqueue.pulsar.topics import pulsar_payload_of, pulsar_queued_of
 from mailmend.repair.store.mail_files import Found, kind_of, mail_in, mail_of
+from tests.support.checkout import CHECKOUT
 from tests.support.fuzzing import fuzzing, nested, result_or_our_error, spoilt_bytes, spoilt_document, spoilt_text
 from tests.support.queued_mails import queued_mail
 
@@ -38,7 +39,7 @@ CQL_WORDS = (
     *("--", "/*", "*/", "$$", "IF", "NOT", "EXISTS", "frozen<", "WITH", "AND", "0x", "1e", "1e999999", LONG, "''"),
     *(nested("frozen<", ">", "int"), nested("(", ")"), nested("{1:", "}", "1"), nested("[", "]")),
 )
-PAGE = (Path(__file__).parents[2] / "docs" / "policy-file.md").read_text(encoding="utf-8")
+PAGE = (CHECKOUT / "docs" / "policy-file.md").read_text(encoding="utf-8")
 POLICIES = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 YAML_WORDS = (
     *":-[]{}&*!|>%@`'\"#,?/ \n\t\x00\ud800\u2028",

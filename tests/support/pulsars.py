@@ -28,6 +28,7 @@ from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.model.blobs import Blobs
 from mailmend.model.errors import MailmendError
 from mailmend.repair.clock import SystemClock
+from tests.support.checkout import CHECKOUT
 from tests.support.pulsar_stories import QUEUE
 from tests.support.servers import throwaway_server
 
@@ -108,7 +109,7 @@ class PulsarNamespace:
         words = (story, settings.service, settings.admin, self.name, str(wish))
         return subprocess.Popen(
             [sys.executable, "-m", "tests.support.pulsar_stories", *words],
-            cwd=Path(__file__).parents[2],
+            cwd=CHECKOUT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

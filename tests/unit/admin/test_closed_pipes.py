@@ -14,8 +14,7 @@ from mailmend.admin.frame.presenter import stderr_console
 from mailmend.admin.frame.whole_files import ClosedStdout
 from mailmend.admin.main import run
 from mailmend.model.errors import ResultUnwritten
-
-CHECKOUT = Path(__file__).parents[3]
+from tests.support.checkout import CHECKOUT
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import click
 import pytest
 
 from mailmend.admin.main import mailmend as root
+from tests.support.checkout import CHECKOUT
 
-HOUSE: Final = Path(__file__).parents[3]
-PAGES: Final = [HOUSE / "README.md", *sorted(HOUSE.glob("docs/*.md")), *sorted(HOUSE.glob("runbooks/*.md"))]
+PAGES: Final = [CHECKOUT / "README.md", *sorted(CHECKOUT.glob("docs/*.md")), *sorted(CHECKOUT.glob("runbooks/*.md"))]
 IDS: Final = ("RUN", "UNDO_RUN", "ID", "$RUN", "$MAIL", "$MAILBOX", "$MESSAGE", "$SUSPENSION", "$CONDITION")
 STANDING_FOR: Final = {
     "$KEYSPACE": "apache_james",

@@ -31,9 +31,9 @@ from mailmend.model.errors import SchemaMismatch
 from mailmend.model.keyspace import Schema
 from mailmend.model.projections.family import Family
 from mailmend.model.table import Column, Compaction, Kind, Table
+from tests.support.checkout import CHECKOUT
 from tests.support.commands import command_line
 
-ROOT = Path(__file__).parents[3]
 EVERY_TABLE = (*LEDGER_TABLES, *(table for one in GENERATIONS for table in one.schema.tables))
 PAGE = declared("apache_james", "Made by a test.", "schema.svg")
 EMPTY = Schema((), ())
@@ -41,9 +41,9 @@ EMPTY = Schema((), ())
 
 def test_the_repository_holds_what_the_catalog_says() -> None:
     """`make verify` asks the same; whoever changes the catalog makes the page anew."""
-    shell = command_line(ROOT)
+    shell = command_line(CHECKOUT)
 
-    ended = shell("schema", "export", "--check", "--dir", str(ROOT / "docs"), "--only", "page", "--only", "drawing")
+    ended = shell("schema", "export", "--check", "--dir", str(CHECKOUT / "docs"), "--only", "page", "--only", "drawing")
 
     assert ended.code == 0, ended.out
 

@@ -3,7 +3,6 @@
 import io
 import json
 import re
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -19,9 +18,8 @@ from mailmend.model.errors import ExitCode
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.repair.ledger.runs import RunKind
 from mailmend.repair.mending.runner import RepairResult
+from tests.support.checkout import CHECKOUT
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
-
-ROOT = Path(__file__).parents[3]
 
 
 def _shown(summary: RepairResult, examples: Examples | None = None) -> str:
@@ -284,8 +282,8 @@ def test_json_holds_such_words_escaped() -> None:
 def test_one_function_writes_the_messages_of_all_commands() -> None:
     """`echo` makes words of others printable; `completion` prints a script of click's own."""
     writers = [
-        str(file.relative_to(ROOT))
-        for file in sorted((ROOT / "admin").rglob("*.py"))
+        str(file.relative_to(CHECKOUT))
+        for file in sorted((CHECKOUT / "admin").rglob("*.py"))
         if re.search(r"click\.(?:echo|secho|echo_via_pager)\(|(?<![.\w])print\((?!.*python_version)", file.read_text())
     ]
 

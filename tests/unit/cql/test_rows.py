@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -42,12 +41,13 @@ from mailmend.model.operations import (
     Seen,
 )
 from mailmend.model.table import Column
+from tests.support.checkout import CHECKOUT
 from tests.support.tables import CELLS, COUNTERS
 
 M = UUID("71158c60-e509-11f1-b512-b9fb9d6f173b")
 INSTANT = datetime(2026, 11, 20, 17, 40, 18, 255000, tzinfo=UTC)
 Path_ = namedtuple("Path_", ("namespace", "user"))  # noqa: PYI024 - what the driver makes of a user type
-JAMES_ROWS = Path(__file__).parents[2] / "data" / "james-keyspace"
+JAMES_ROWS = CHECKOUT / "tests" / "data" / "james-keyspace"
 
 
 class SortedSet:

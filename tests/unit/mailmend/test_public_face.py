@@ -10,8 +10,8 @@ import pytest
 
 import mailmend
 from mailmend.repair.clock import SystemClock
+from tests.support.checkout import CHECKOUT
 
-CHECKOUT = Path(__file__).parents[3]
 FOLDERS = ("admin", "cql", "delivery", "mailqueue", "model", "repair", "spark_repair")
 
 

@@ -4,9 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from mailmend.admin.local.processes import StartedProcess, free_port, launch, re
 from mailmend.admin.local.servers import running_contact
 from mailmend.model.errors import LocalServerError
 from mailmend.repair.clock import SystemClock
+from tests.support.answering import answering
 from tests.support.clock import VirtualClock
 
 
@@ -142,21 +141,6 @@ def test_there_is_no_process_of_an_impossible_number() -> None:
     assert not StartedProcess(2**22 + 1, 1.0, "").runs
 
 
-@contextmanager
-def _server(answer: Callable[[socket.socket], None]) -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def visit() -> None:
-            connection, _ = server.accept()
-            with connection:
-                answer(connection)
-
-        visitor = threading.Thread(target=visit)
-        visitor.start()
-        yield int(server.getsockname()[1])
-        visitor.join()
-
-
 def _saying(answer: bytes) -> Callable[[socket.socket], None]:
     def say(connection: socket.socket) -> None:
         connection.recv(100)
@@ -177,7 +161,7 @@ def _saying(answer: bytes) -> Callable[[socket.socket], None]:
     ids=["supported", "error", "web", "short", "silent"],
 )
 def test_only_an_answer_of_the_protocol_counts(answer: bytes, ready: bool) -> None:
-    with _server(_saying(answer)) as port:
+    with answering(_saying(answer)) as port:
         assert processes.speaks_cql("127.0.0.1", port) is ready
 
 
@@ -187,7 +171,7 @@ def test_an_answer_in_pieces_is_read_whole() -> None:
         for byte in bytes([0x84, 0, 0, 0, 0x06, 0, 0, 0, 1, 7]):
             connection.sendall(bytes([byte]))
 
-    with _server(dribble) as port:
+    with answering(dribble) as port:
         assert processes.speaks_cql("127.0.0.1", port)
 
 

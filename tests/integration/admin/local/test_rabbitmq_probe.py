@@ -1,33 +1,17 @@
 """Whether RabbitMQ answers: only RabbitMQ's own first words count, however TCP cuts them."""
 
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
 from mailmend.admin.local.processes import free_port, speaks_amqp, unverified
 from mailmend.admin.local.rabbitmq import GUEST, api_answers
 from mailmend.mailqueue.broker_http import basic
+from tests.support.answering import answering
 
 START = b"\x01\x00\x00\x00\x00\x01\xf6\x00\x0a\x00\x0a\x00\x09and what else it says"
 """A frame of a method on channel 0, its length, connection.start."""
-
-
-@contextmanager
-def _server(answer: Callable[[socket.socket], None]) -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def visit() -> None:
-            connection, _ = server.accept()
-            with connection:
-                answer(connection)
-
-        visitor = threading.Thread(target=visit)
-        visitor.start()
-        yield int(server.getsockname()[1])
-        visitor.join()
 
 
 def _saying(answer: bytes, heard: list[bytes] | None = None) -> Callable[[socket.socket], None]:
@@ -56,7 +40,7 @@ def _saying(answer: bytes, heard: list[bytes] | None = None) -> Callable[[socket
 def test_only_the_start_of_a_connection_counts(answer: bytes, speaks: bool) -> None:
     """A broker that wants another version of AMQP says so in other words; so does any other program."""
     heard: list[bytes] = []
-    with _server(_saying(answer, heard)) as port:
+    with answering(_saying(answer, heard)) as port:
         assert speaks_amqp("127.0.0.1", port) is speaks
     assert heard == [b"AMQP\x00\x00\x09\x01"]
 
@@ -67,7 +51,7 @@ def test_a_start_in_pieces_is_read_whole() -> None:
         for byte in START[:11]:
             connection.sendall(bytes([byte]))
 
-    with _server(dribble) as port:
+    with answering(dribble) as port:
         assert speaks_amqp("127.0.0.1", port)
 
 
@@ -84,7 +68,7 @@ def test_a_start_in_pieces_is_read_whole() -> None:
 )
 def test_management_has_to_let_the_first_user_in(answer: bytes, answers: bool) -> None:
     heard: list[bytes] = []
-    with _server(_saying(answer, heard)) as port:
+    with answering(_saying(answer, heard)) as port:
         assert api_answers("127.0.0.1", port) is answers
     assert f"Authorization: {basic(*GUEST)}".encode() in heard[0]
 
@@ -94,5 +78,5 @@ def test_nobody_is_not_rabbitmq() -> None:
     assert not speaks_amqp("127.0.0.1", port)
     assert not speaks_amqp("127.0.0.1", port, context=unverified())
     assert not api_answers("127.0.0.1", port)
-    with _server(_saying(START)) as plain:
+    with answering(_saying(START)) as plain:
         assert not speaks_amqp("127.0.0.1", plain, context=unverified())

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.frame.environments import environment_of_others
+from tests.support.checkout import CHECKOUT
 
-ROOT = Path(__file__).parents[4]
 PACKAGES = ("admin", "cql", "delivery", "mailqueue", "model", "repair", "spark_repair")
 STARTERS = frozenset({"run", "Popen", "create_subprocess_exec", "create_subprocess_shell", "check_output", "call"})
 
@@ -51,8 +51,8 @@ def _is_asyncio_run(call: ast.Call) -> bool:
 def test_every_start_of_a_program_states_its_environment(package: str) -> None:
     """Without `env=` the program would get all of ours."""
     silent = [
-        f"{file.relative_to(ROOT)}:{call.lineno}"
-        for file in sorted((ROOT / package).rglob("*.py"))
+        f"{file.relative_to(CHECKOUT)}:{call.lineno}"
+        for file in sorted((CHECKOUT / package).rglob("*.py"))
         for call in starts(file)
         if "env" not in {keyword.arg for keyword in call.keywords}
     ]

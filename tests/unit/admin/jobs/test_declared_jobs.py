@@ -1,12 +1,12 @@
 """Jobs as the settings file declares them: what is listed of them, and what is refused by its line."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from mailmend.admin.jobs.declaration import FIELDS
 from mailmend.cql.driver import session
+from tests.support.checkout import CHECKOUT
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
 from tests.support.jobs import NIGHTLY, NOON, Declare, Shell, only, unreachable
@@ -233,7 +233,7 @@ def test_commands_with_their_options_are_jobs(mailmend: CommandLine, declare: De
 
 
 def test_the_readme_shows_a_whole_example(mailmend: CommandLine, declare: Declare) -> None:
-    readme = (Path(__file__).parents[4] / "README.md").read_text()
+    readme = (CHECKOUT / "README.md").read_text()
     (example,) = re.findall(r"```toml\n(.*?)```", readme, re.DOTALL)
     declare(example)
 
