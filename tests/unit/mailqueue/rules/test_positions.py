@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.mailqueue.rules.mails import Listed, ListingPosition, Whereabouts, is_behind
+from mailmend.mailqueue.rules.places import MessagePlace
 from mailmend.model.errors import WrongUse
 from mailmend.model.ids import EnqueueId
 from tests.support.queues import queued
@@ -23,8 +24,12 @@ POSITIONS = st.builds(
     ListingPosition, st.sampled_from(Whereabouts), INSTANTS, INSTANTS, st.uuids(version=4).map(EnqueueId)
 )
 
+PLACES = st.builds(MessagePlace, st.integers(0, 99), st.integers(0, 2**40), st.integers(0, 2**40))
+PLACED = st.builds(replace, POSITIONS, place=PLACES)
+"""Positions in a listing of topics."""
 
-@given(POSITIONS)
+
+@given(POSITIONS | PLACED)
 def test_a_token_leads_back_to_its_position(position: ListingPosition) -> None:
     """Pages are asked for by it, maybe by another process."""
     assert ListingPosition.parse(position.token) == position
@@ -68,6 +73,14 @@ def test_delayed_mails_that_are_due_together_stand_by_their_ids() -> None:
     """As their rows do, whenever each was enqueued."""
     late, early = (replace(delayed(number, 1), enqueued_at=NOON - number * HOUR) for number in (1, 2))
     assert ListingPosition.of(late).order < ListingPosition.of(early).order
+
+
+def test_mails_of_topics_stand_by_the_places_of_their_messages() -> None:
+    """Their times say nothing: producers have clocks of their own."""
+    first = replace(waiting(2, 1, 9), place=MessagePlace(0, 7, 1))
+    second = replace(waiting(1, 0, 0), place=MessagePlace(0, 7, 2))
+
+    assert ListingPosition.of(first).order < ListingPosition.of(second).order
 
 
 def test_a_page_begins_right_behind_the_one_before() -> None:
