@@ -127,4 +127,6 @@ def test_the_folders_inside_a_kind_are_those_of_packages() -> None:
     }
 
     assert "mailqueue/rules" in map(str, folders)
-    assert {str(folder) for folder in folders if not Path(folder).is_dir()} == NO_PACKAGES
+    # An older checkout may still hold the folder of a package that is gone, with its compiled files.
+    strange = {str(folder) for folder in folders - {Path()} if not Path(folder, "__init__.py").exists()}
+    assert strange == NO_PACKAGES
