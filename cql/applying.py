@@ -4,10 +4,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
-from mailmend.cql.introspect import keyspace_exists, live_schema
-from mailmend.cql.ports import SchemaServer
-from mailmend.cql.render import ServerVersion, keyspace_cql, parse_version, table_cql, type_cql
-from mailmend.cql.replication import Replication, replication_from
+from mailmend.cql.introspect import SchemaServer, keyspace_exists, live_schema
+from mailmend.cql.render import (
+    Replication,
+    ServerVersion,
+    keyspace_cql,
+    parse_version,
+    replication_from,
+    table_cql,
+    type_cql,
+)
 from mailmend.cql.schema.difference import Aspect, Difference, differences
 from mailmend.model.catalog.ledger import LEDGER_TABLES
 from mailmend.model.errors import SchemaMismatch, TablesOfOthers

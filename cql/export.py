@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mailmend.cql.generated import write_or_check
-from mailmend.cql.render import keyspace_cql, parse_version, schema_cql
-from mailmend.cql.replication import Replication, in_every_data_centre
+from mailmend.cql.render import Replication, in_every_data_centre, keyspace_cql, parse_version, schema_cql
 from mailmend.model.catalog.mail import SCHEMA
 from mailmend.model.keyspace import Schema
 from mailmend.model.table import Table

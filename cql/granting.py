@@ -6,7 +6,7 @@ No password is ever rendered: a role is created without login, and the person wh
 import re
 from collections.abc import Sequence
 
-from mailmend.cql.ports import SchemaServer
+from mailmend.cql.introspect import SchemaServer
 from mailmend.cql.schema.grants import Grant, HeldGrant, Holding, Resource
 from mailmend.model.errors import AccessDenied, WrongUse
 from mailmend.model.names import spelled

@@ -6,16 +6,34 @@ Types and options are brought into the model's spelling, so that what was render
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from mailmend.cql.ports import SchemaServer
 from mailmend.cql.schema.difference import option_text
-from mailmend.cql.schema.migrations.history import digests, fingerprint_of
+from mailmend.cql.schema.migrations import digests, fingerprint_of
 from mailmend.model.cql_types import normal_type
 from mailmend.model.errors import UnknownKeyspace
 from mailmend.model.keyspace import Index, Schema, View, in_order_of_use
 from mailmend.model.names import keyspace_spelling, map_literal, name_of, short_class, spelled, text_literal
 from mailmend.model.table import COMPACT_STORAGE, Column, Compaction, Kind, Row, Table, UserType
+
+
+class SchemaServer(Protocol):
+    """Reading and changing the schema of a cluster. Adapter: `cql.driver.session.CassandraCluster`."""
+
+    release_version: str
+
+    def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
+        """The rows that a statement returns."""
+        ...
+
+    def execute_ddl(self, text: str, seconds: float = ..., agreed: float = ...) -> None:
+        """Change the schema within `seconds`; wait up to `agreed` seconds (0: not at all) until the nodes agree."""
+        ...
+
+    def replication_of(self, keyspace: str) -> Mapping[str, str]:
+        """The keyspace's replication options; raises `UnknownKeyspace`."""
+        ...
+
 
 _KINDS = {
     "partition_key": Kind.PARTITION,

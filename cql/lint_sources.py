@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from mailmend.cql.introspect import live_schema
+from mailmend.cql.introspect import SchemaServer, live_schema
 from mailmend.cql.language.parser import parse
-from mailmend.cql.ports import SchemaServer
 from mailmend.cql.schema.lint.servers import ServerRelease, parse_release
 from mailmend.cql.schema.lint.subject import HINT_WINDOW_DEFAULT, Knowledge, Subject, known_of
 from mailmend.cql.statements import Parsed

@@ -8,8 +8,7 @@ from typing import Final
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from mailmend.cql.driver.contact import Contact
-from mailmend.cql.driver.failures import permission_lacking
+from mailmend.cql.driver.contact import Contact, permission_lacking
 from mailmend.model import errors
 from mailmend.model.errors import (
     AccessDenied,

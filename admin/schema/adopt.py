@@ -20,11 +20,11 @@ from mailmend.admin.schema.verify import (
     recognition_json,
 )
 from mailmend.cql.introspect import live_schema
-from mailmend.cql.migrate import adoption as adopting
-from mailmend.cql.migrate.adoption import VersionWritten
+from mailmend.cql.migrate import history as adopting
+from mailmend.cql.migrate.history import VersionWritten
 from mailmend.cql.render import ServerVersion, parse_version
-from mailmend.cql.schema.migrations.adoption import Adoption, Standing
-from mailmend.cql.schema.migrations.history import Baseline
+from mailmend.cql.schema.migrations import Baseline
+from mailmend.cql.schema.upgrades import Adoption, Standing
 from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.keyspace import Schema
 from mailmend.model.texts import keyspace_option

@@ -24,7 +24,7 @@ from mailmend.admin.schema.advising import Advised, MessageTables, OpenNode, Tri
 from mailmend.admin.schema.advising import advise as advise_on
 from mailmend.admin.schema.measuring import ENQUEUED, GivenTraffic
 from mailmend.admin.schema.trial import READS, WAVES, given_node, started_node
-from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult
+from mailmend.cql.schema.advice import ReadCost, TrialResult
 from mailmend.mailqueue.rules.advice import Advice, Figure, FigureSource, Traffic, span
 from mailmend.mailqueue.rules.configuration import DEFAULT, QueueConfiguration, window_text
 from mailmend.mailqueue.rules.slices import SECOND

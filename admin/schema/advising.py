@@ -14,7 +14,7 @@ from mailmend.admin.schema.sampling import Sample, draw_sample
 from mailmend.admin.schema.trial import READS, WAVES, Trial, TrialNode
 from mailmend.cql.introspect import live_schema
 from mailmend.cql.render import CASSANDRA_5, parse_version
-from mailmend.cql.schema.advice.compaction import CompactionAdvice, TrialResult, choose
+from mailmend.cql.schema.advice import CompactionAdvice, TrialResult, choose
 from mailmend.cql.statistics import Statistics
 from mailmend.mailqueue.rules.advice import QueueAdvice, Traffic, advise_queue, history_window_days
 from mailmend.mailqueue.rules.configuration import QueueConfiguration

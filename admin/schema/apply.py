@@ -23,12 +23,17 @@ from mailmend.admin.schema.verify import difference_json, recognition_json, reco
 from mailmend.cql.introspect import live_schema
 from mailmend.cql.migrate.migrator import Migrator, RolloutResult
 from mailmend.cql.migrate.rollout import RolloutRequest
-from mailmend.cql.render import ServerVersion, ddl_cql, parse_version
-from mailmend.cql.replication import COPIES_MAX, in_every_data_centre
+from mailmend.cql.render import (
+    COPIES_MAX,
+    ServerVersion,
+    ddl_cql,
+    in_every_data_centre,
+    parse_version,
+)
 from mailmend.cql.schema.difference import Difference
 from mailmend.cql.schema.generations import Recognition, judge, recognise
-from mailmend.cql.schema.migrations.upgrade_notes import OptionalMigration, optional_migration
 from mailmend.cql.schema.risk import Risk, Risky, allow_text, risk_text
+from mailmend.cql.schema.upgrades import OptionalMigration, optional_migration
 from mailmend.model.errors import ExitCode, LikeAnotherKeyspace, ReplicationNeeded, RisksNotAllowed
 from mailmend.model.keyspace import Schema
 from mailmend.model.texts import keyspace_option

@@ -29,7 +29,7 @@ from mailmend.admin.schema.export_page import (
 )
 from mailmend.cql.export import live_file_text, schema_file_text
 from mailmend.cql.introspect import beside_model, live_schema
-from mailmend.cql.replication import replication_from
+from mailmend.cql.render import replication_from
 from mailmend.cql.schema.generations import GENERATIONS, recognise
 from mailmend.model.catalog.james_tables import BESIDE_TABLES
 from mailmend.model.catalog.ledger import LEDGER_TABLES

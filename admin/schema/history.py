@@ -21,7 +21,7 @@ from mailmend.admin.schema.migrating import (
     standing_lease,
     unlock,
 )
-from mailmend.cql.schema.migrations.history import (
+from mailmend.cql.schema.migrations import (
     Entry,
     MigrationState,
     StatementEntry,

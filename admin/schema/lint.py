@@ -22,12 +22,10 @@ from mailmend.admin.frame.settings import ConnectionSettings, reason_of
 from mailmend.admin.frame.values import fields_json, printable
 from mailmend.admin.frame.whole_files import refuse_unwritable
 from mailmend.admin.schema.lint_report import LintReport, sarif
+from mailmend.cql.introspect import SchemaServer
 from mailmend.cql.lint_sources import live_subject, statements_of
-from mailmend.cql.ports import SchemaServer
-from mailmend.cql.schema.lint.ignores import Ignore, ignores_for, notes_among, parse_ignore, unused_among, with_reasons
+from mailmend.cql.schema.lint import rules as lint_rules
 from mailmend.cql.schema.lint.rule import LintFinding, LintRule, Severity
-from mailmend.cql.schema.lint.rules import RULES, rules_named
-from mailmend.cql.schema.lint.rules import lint as findings_of
 from mailmend.cql.schema.lint.servers import ServerRelease, parse_release
 from mailmend.cql.schema.lint.subject import HINT_WINDOW_DEFAULT, Knowledge, Subject, subjects_of
 from mailmend.cql.statements import Span
@@ -60,7 +58,7 @@ class LintRequest:
     partition_rows: tuple[tuple[str, int], ...] = ()
     projection: tuple[tuple[str, str], ...] = ()
     marks_table: tuple[tuple[str, str], ...] = ()
-    ignore: tuple[Ignore, ...] = ()
+    ignore: tuple[lint_rules.Ignore, ...] = ()
     ignored: bool = False
     list_rules: bool = False
     form: str = "human"
@@ -72,10 +70,10 @@ class LintRequest:
         Raises:
             WrongUse: an unknown rule.
         """
-        rules_named(ignore.rule for ignore in self.ignore)
+        lint_rules.rules_named(ignore.rule for ignore in self.ignore)
         return LintSettings(
             keyspace=self.connection.keyspace,
-            rules=rules_named(_listed(self.rule), _listed(self.exclude)),
+            rules=lint_rules.rules_named(_listed(self.rule), _listed(self.exclude)),
             level=Severity[self.fail_on.upper()],
             release=self.server_version,
             hint_window=self.hint_window,
@@ -104,12 +102,12 @@ class LintSettings:
     """
 
     keyspace: str
-    rules: tuple[LintRule, ...] = RULES
+    rules: tuple[LintRule, ...] = lint_rules.RULES
     level: Severity = Severity.WARNING
     release: ServerRelease | None = None
     hint_window: timedelta | None = None
     knowledge: Knowledge = field(default_factory=Knowledge)
-    ignores: tuple[Ignore, ...] = ()
+    ignores: tuple[lint_rules.Ignore, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +181,14 @@ def _report(subjects: Sequence[Subject], settings: LintSettings, texts: Mapping[
     findings: list[LintFinding] = []
     unused: list[str] = []
     for subject in subjects:
-        notes = notes_among(subject.statements)
-        ignores = (*notes, *settings.ignores, *ignores_for(subject.schema))
-        found = with_reasons(findings_of(subject, settings.rules), ignores)
+        notes = lint_rules.notes_among(subject.statements)
+        ignores = (*notes, *settings.ignores, *lint_rules.ignores_for(subject.schema))
+        found = lint_rules.with_reasons(lint_rules.lint(subject, settings.rules), ignores)
         findings += found
-        for note in unused_among(notes, found):
+        for note in lint_rules.unused_among(notes, found):
             if note.rule in ids:
                 unused.append(str(note))
-    for ignore in unused_among(settings.ignores, findings):
+    for ignore in lint_rules.unused_among(settings.ignores, findings):
         if ignore.rule in ids:
             unused.append(f"the settings: {ignore}")
     return LintReport(
@@ -383,9 +381,9 @@ def rule_parts(rules: tuple[LintRule, ...]) -> Iterator[Part]:
         yield Styled(f"{_INDENT}see {rule.reference}", "dim")
 
 
-def _ignore(value: Any) -> Ignore:
+def _ignore(value: Any) -> lint_rules.Ignore:
     """Parse an ignore: a table of the settings file, or RULE[:TABLE]=REASON."""
-    if isinstance(value, Ignore):
+    if isinstance(value, lint_rules.Ignore):
         return value
     if isinstance(value, Mapping):
         unknown = sorted(set(value) - {"rule", "table", "reason"})
@@ -393,10 +391,10 @@ def _ignore(value: Any) -> Ignore:
             raise WrongUse(
                 f"an ignore has no {unknown[0]!r}", mend='Write { rule = "T5", table = "t", reason = "..." }.'
             )
-        return parse_ignore(value.get("rule"), value.get("table", ""), value.get("reason"))
+        return lint_rules.parse_ignore(value.get("rule"), value.get("table", ""), value.get("reason"))
     what, _, reason = str(value).partition("=")
     rule, _, table = what.partition(":")
-    return parse_ignore(rule, table, reason)
+    return lint_rules.parse_ignore(rule, table, reason)
 
 
 def _pair(value: Any) -> tuple[str, str]:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from mailmend.cql.generated import write_or_check
-from mailmend.cql.schema.lint.ignores import CATALOG_IGNORES
 from mailmend.cql.schema.lint.rule import LintRule
-from mailmend.cql.schema.lint.rules import RULES
+from mailmend.cql.schema.lint.rules import CATALOG_IGNORES, RULES
 from mailmend.delivery.policy.lint import POLICY_RULES, PolicyRule
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "lint.md"

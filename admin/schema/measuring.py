@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from mailmend.admin.frame.cluster import OpenCluster
 from mailmend.admin.frame.extras import import_or_name_extra
-from mailmend.cql.ports import SchemaServer
-from mailmend.cql.schema.advice.traffic import (
+from mailmend.cql.introspect import SchemaServer
+from mailmend.cql.schema.advice import (
     RECENT_SECONDS,
     Rates,
     births_of,

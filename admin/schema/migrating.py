@@ -21,14 +21,8 @@ from mailmend.cql.migrate.files import read_folder, shipped
 from mailmend.cql.migrate.history import History, record_of
 from mailmend.cql.migrate.migrator import STATEMENT_SECONDS, WAIT_SECONDS, Agreement, Migrator
 from mailmend.cql.migrate.rollout import RolloutRequest
-from mailmend.cql.replication import (
-    COPIES_MAX,
-    Replication,
-    in_every_data_centre,
-    parse_replication,
-)
-from mailmend.cql.schema.migrations.history import LedgerRecord, Unlock
-from mailmend.cql.schema.migrations.migration import NUMBER_MAX, Migration, Phase
+from mailmend.cql.render import COPIES_MAX, Replication, in_every_data_centre, parse_replication
+from mailmend.cql.schema.migrations import NUMBER_MAX, LedgerRecord, Migration, Phase, Unlock
 from mailmend.model.catalog.ledger import HISTORY_TABLES, KeyspaceLease
 from mailmend.model.catalog.mail import CompactionChoice
 from mailmend.model.errors import LeaseHeld, WrongUse

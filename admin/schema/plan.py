@@ -17,8 +17,12 @@ from mailmend.cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollo
 from mailmend.cql.render import ServerVersion, ddl_cql, parse_version
 from mailmend.cql.schema.changes import Gap, Include, SchemaChange, changes
 from mailmend.cql.schema.generations import gap_to_catalog
-from mailmend.cql.schema.migrations.plan import PlannedStatement, Way, refuse_tampering
-from mailmend.cql.schema.migrations.verification import expected_after
+from mailmend.cql.schema.migration_plan import (
+    PlannedStatement,
+    Way,
+    expected_after,
+    refuse_tampering,
+)
 from mailmend.cql.schema.risk import Assessment, Risk, allow_text, risk_text
 from mailmend.model.errors import ExitCode, WrongUse
 from mailmend.model.names import name_of

@@ -29,10 +29,9 @@ from mailmend.admin.schema.trial_plan import (
     writes_of,
 )
 from mailmend.cql.driver.contact import Contact
-from mailmend.cql.render import keyspace_cql, table_cql
-from mailmend.cql.replication import Replication
+from mailmend.cql.render import Replication, keyspace_cql, table_cql
 from mailmend.cql.row_statements import render
-from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult
+from mailmend.cql.schema.advice import ReadCost, TrialResult
 from mailmend.model.catalog.mail import CompactionChoice
 from mailmend.model.operations import Read, Write
 from mailmend.model.ports import Clock, Progress

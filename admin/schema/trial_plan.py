@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final, TypeVar
 
 from mailmend.admin.schema.sampling import CHANGED, NAMES, SampledMessage
-from mailmend.cql.schema.advice.compaction import ReadCost
+from mailmend.cql.schema.advice import ReadCost
 from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID, CompactionChoice, compacted
 from mailmend.model.operations import Change, Put, Read, Write
 from mailmend.model.table import Table

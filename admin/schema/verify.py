@@ -19,10 +19,10 @@ from mailmend.admin.schema.migrating import FOLDER, again, folder_of, history_of
 from mailmend.cql.introspect import beside_model, live_schema
 from mailmend.cql.schema.difference import Aspect, Difference
 from mailmend.cql.schema.generations import REBUILDABLE, Recognition
-from mailmend.cql.schema.migrations.history import Entry, LedgerRecord
-from mailmend.cql.schema.migrations.upgrade_notes import note_adding
-from mailmend.cql.schema.migrations.verification import Verification, verify_migrations, verify_ours
+from mailmend.cql.schema.migration_plan import Verification, verify_migrations, verify_ours
+from mailmend.cql.schema.migrations import Entry, LedgerRecord
 from mailmend.cql.schema.risk import OPTION_DEFAULTS
+from mailmend.cql.schema.upgrades import note_adding
 from mailmend.model.errors import TABLES_SHOWN, ExitCode
 from mailmend.model.texts import keyspace_option
 

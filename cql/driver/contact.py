@@ -1,21 +1,45 @@
-"""A cluster's address and credentials as plain data, so that remote workers can receive it.
+"""A cluster's address and credentials as plain data, and our errors for failed requests.
 
-Separate from the session, so that settings can be checked without any driver.
+No driver is imported here: remote workers receive the address as it is, and settings are checked
+without any driver.
+
+The session tells the kind of a failure. This module decides whether the request may have been carried out. The most
+important rule: a conditional write or a count without an answer is in doubt, whatever the kind of failure.
 """
 
 import os
+import re
 import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Final
 
 from mailmend.cql.row_statements import Operation
-from mailmend.model.errors import BadSettings
-from mailmend.model.operations import Change, ChangeIf, Put, PutIfAbsent, Remove, RemoveIf
+from mailmend.model.errors import (
+    FOR_SOMEBODY_ELSE,
+    NO_TLS,
+    OUT_OF_TIME,
+    UNKNOWN_AUTHORITY,
+    AccessDenied,
+    BadSettings,
+    CannotReach,
+    DoubtfulWrite,
+    MailmendError,
+    NotEnoughReplicas,
+    SchemaMismatch,
+    TableOpening,
+    TimedOut,
+    TlsReason,
+    UnknownKeyspace,
+    WrongUse,
+    tls_failure_in,
+)
+from mailmend.model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Scan
 
 SOCKET_OPTIONS: Final = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),)
 """Options of each connection's socket: requests are sent at once (TCP_NODELAY).
@@ -123,3 +147,172 @@ def _our_errors(contact: Contact) -> Iterator[None]:
             f"the TLS files cannot be used: {error} ({', '.join(contact.tls_files)})",
             mend="Check --tls-ca, --tls-cert and --tls-key.",
         ) from error
+
+
+class Purpose(Enum):
+    """The purpose of a request; the value is its wording in messages."""
+
+    READ = "read"
+    WRITE = "write"  # idempotent: sending it again is harmless
+    ONCE = "change"  # conditional or counting: without an answer nobody knows what happened
+    SCHEMA = "change the schema of"
+
+
+def purpose_of(operation: Operation) -> Purpose:
+    match operation:
+        case Read() | Scan():
+            return Purpose.READ
+        case Count() | PutIfAbsent() | ChangeIf() | RemoveIf():
+            return Purpose.ONCE
+        case _:
+            return Purpose.WRITE
+
+
+class DriverFailure(Enum):
+    """The kinds of failure, as far as they differ in whether the request may have been carried out."""
+
+    DENIED = "denied"  # the credentials, or the permission
+    NO_HOST = "no host"  # the request never left
+    FEW_REPLICAS = "few replicas"  # the coordinator did not even begin
+    REFUSED = "refused"  # the server never accepts this request
+    SILENCE = "silence"  # no answer in time
+    BROKEN = "broken"  # anything else: a lost connection, a failed replica, a server error
+
+
+_MEND_ACCESS = "Check --username, --password-file and what the role was granted."
+_MEND_NODES = "See which nodes are up with: nodetool status. Then run the same command again."
+_MEND_LOAD = "The cluster may be overloaded, or nodes down: see nodetool status, then run the same command again."
+_MEND_DOUBT = "It may have been applied, or be applied yet: read it at SERIAL before anything else."
+
+_MEND_GRANTS = "See what it lacks, and the GRANT that mends it, with: mailmend schema grants --check"
+
+_OPENING = "Unknown CF"
+_NO_PERMISSION = re.compile(r"User (\S+) has no (\w+) permission on <([^>]*)> or any of its parents")
+_NO_TABLE = re.compile(r"(?:unconfigured table|table) (\w+)(?: does not exist)?")
+_NO_COLUMN = re.compile(r"(?:Undefined column name|Undefined name|Unknown identifier) \"?([\w.]+)\"?")
+_NO_KEYSPACE = re.compile(r"[Kk]eyspace '?(\w+)'? does not exist")
+_CODE = re.compile(r".*message=\"(.*)\"", re.DOTALL)
+
+
+def failure_of(kind: DriverFailure, said: str, purpose: Purpose, keyspace: str, table: str) -> MailmendError:  # noqa: PLR0911 - one for each kind
+    """Our error for a failed request: what was requested, whether it may have happened, how to mend it."""
+    request = f"{purpose.value} {keyspace}.{table}".strip(".")
+    said = _plain(said)
+    if purpose is Purpose.READ and _OPENING in said:
+        return TableOpening(f"a node could not {request}, as it is still making it: {said}", mend=_MEND_NODES)
+    match kind:
+        case DriverFailure.DENIED:
+            return permission_lacking(said, request) or AccessDenied(
+                f"the cluster does not let us {request}: {said}", mend=_MEND_ACCESS
+            )
+        case DriverFailure.NO_HOST:
+            return CannotReach(f"no node could be asked to {request}: {said}", mend=_MEND_NODES)
+        case DriverFailure.FEW_REPLICAS:
+            return NotEnoughReplicas(f"too few replicas were alive to {request}: {said}", mend=_MEND_NODES)
+        case DriverFailure.REFUSED:
+            return _refusal(said, request, keyspace, table)
+        case _ if purpose is Purpose.ONCE:
+            return DoubtfulWrite(f"no sure answer came when asked to {request}: {said}", mend=_MEND_DOUBT)
+        case DriverFailure.SILENCE:
+            return TimedOut(f"no answer came in time when asked to {request}: {said}", mend=_MEND_LOAD)
+        case DriverFailure.BROKEN:
+            return CannotReach(f"the cluster failed to {request}: {said}", mend=_MEND_NODES)
+
+
+def no_contact(
+    kind: DriverFailure, said: str, address: str, local_dc: str | None, *, tls: bool = False
+) -> MailmendError:
+    if found := tls_failure(said, address, tls=tls):
+        return found
+    if kind is DriverFailure.DENIED:
+        return AccessDenied(f"the cluster at {address} refused the credentials: {_plain(said)}", mend=_MEND_ACCESS)
+    where = ""
+    options = "--host, --port"
+    if local_dc:
+        where = f" in data centre {local_dc!r}"
+        options = "--host, --port, --local-dc"
+    return CannotReach(
+        f"no node at {address}{where} could be connected to: {_plain(said)}",
+        mend=f"Check {options} and that the nodes are up: nodetool status",
+    )
+
+
+def permission_lacking(said: str, request: str) -> AccessDenied | None:
+    """AccessDenied where the server names role, permission and resource; else None."""
+    found = _NO_PERMISSION.search(said)
+    if found is None:
+        return None
+    role, permission, resource = found.groups()
+    return AccessDenied(f"role {role!r} may not {request}: it has no {permission} on {resource}", mend=_MEND_GRANTS)
+
+
+def _refusal(said: str, request: str, keyspace: str, table: str) -> MailmendError:
+    if (found := _NO_KEYSPACE.search(said)) is not None:
+        return UnknownKeyspace(found[1])
+    if (found := _NO_COLUMN.search(said)) is not None:
+        return SchemaMismatch(keyspace, (f"{table}.{found[1]}",))
+    if (found := _NO_TABLE.fullmatch(said)) is not None:
+        return SchemaMismatch(keyspace, (f"table {found[1]}",))
+    return WrongUse(f"the server would not {request}: {said}")
+
+
+def _plain(said: str) -> str:
+    found = _CODE.fullmatch(said.strip("<>"))
+    if not found:
+        return said
+    return found[1]
+
+
+_REASONS = (
+    TlsReason(
+        OUT_OF_TIME,
+        "the certificate of the node at {place} is out of its time: {words}",
+        "Renew the node's certificate; or set this machine's clock, where that is wrong.",
+    ),
+    TlsReason(
+        FOR_SOMEBODY_ELSE,
+        "the certificate of the node at {place} is for another host: {words}",
+        "It must name the node's IP address. --no-tls-hostnames with --tls-ca takes any certificate of that authority.",
+    ),
+    TlsReason(
+        UNKNOWN_AUTHORITY,
+        "the certificate of the node at {place} was not signed by an authority that we know: {words}",
+        "Name the authority that signed it with --tls-ca.",
+    ),
+    TlsReason(
+        re.compile(r"(?i)alert certificate required|alert bad certificate|alert unknown ca"),
+        "the node at {place} does not take our certificate, or we showed none: {words}",
+        "Show one that its authority signed with --tls-cert and --tls-key.",
+    ),
+    TlsReason(
+        re.compile(r"EOF occurred in violation of protocol"),
+        "the node at {place} hung up on TLS, as one does that wants to see our certificate: {words}",
+        "Show one that its authority signed with --tls-cert and --tls-key.",
+    ),
+    TlsReason(
+        NO_TLS,
+        "what answers at {place} does not speak TLS: {words}",
+        "Check --port, or leave TLS out with --no-tls where the network in between is trusted.",
+    ),
+)
+
+_HUNG_UP = re.compile(r"Connection reset by peer|Connection to \S+ was closed|Errno 104")
+
+
+def tls_failure(said: str, address: str, *, tls: bool) -> CannotReach | None:
+    """Our error where TLS failed between the two sides; None for any other failure."""
+    if not tls:
+        if not _HUNG_UP.search(said):
+            return None
+        return _without_tls(address)
+    found = tls_failure_in(said, address, _REASONS)
+    if not found:
+        return None
+    return CannotReach(found.what, mend=found.mend)
+
+
+def _without_tls(address: str) -> CannotReach:
+    return CannotReach(
+        f"the node at {address} closed the connection: it may require TLS",
+        mend="Name the authority that signed its certificate with --tls-ca.",
+    )

@@ -19,8 +19,7 @@ from cassandra.pool import NoConnectionsAvailable
 from cassandra.protocol import ErrorMessage
 from cassandra.protocol import RequestValidationException as RefusedMessage
 
-from mailmend.cql.driver.contact import Contact
-from mailmend.cql.driver.failures import DriverFailure, Purpose, failure_of, no_contact
+from mailmend.cql.driver.contact import Contact, DriverFailure, Purpose, failure_of, no_contact
 from mailmend.model.errors import CannotReach, MailmendError
 
 _KINDS: tuple[tuple[type[Exception], DriverFailure], ...] = (

@@ -11,8 +11,8 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
+from mailmend.cql.driver.contact import Purpose
 from mailmend.cql.driver.driver_errors import our_errors
-from mailmend.cql.driver.failures import Purpose
 from mailmend.cql.driver.session import EVERY_NODE, CassandraCluster
 from mailmend.cql.introspect import keyspace_exists
 from mailmend.cql.rows import normalised
@@ -42,7 +42,7 @@ def ask_every_node(cluster: CassandraCluster, text: str, values: Sequence[Any] =
 
 @dataclass(frozen=True, slots=True)
 class CassandraNodes:
-    """The nodes of a cluster, each asked directly, since gossip lags. Implements `cql.ports.SchemaNodes`."""
+    """The nodes of a cluster, each asked directly, since gossip lags. Implements `SchemaNodes`."""
 
     cluster: CassandraCluster
 

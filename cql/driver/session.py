@@ -26,9 +26,8 @@ from cassandra.policies import (
 )
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, SimpleStatement, tuple_factory
 
-from mailmend.cql.driver.contact import SOCKET_OPTIONS, Contact, tls_context
+from mailmend.cql.driver.contact import SOCKET_OPTIONS, Contact, Purpose, purpose_of, tls_context
 from mailmend.cql.driver.driver_errors import FAILURES, our_error, our_errors, our_errors_at
-from mailmend.cql.driver.failures import Purpose, purpose_of
 from mailmend.cql.driver.joined import JoinedWrite, read_joined, write_joined
 from mailmend.cql.introspect import unknown_keyspace
 from mailmend.cql.row_statements import Operation, render, shape_of, values_of

@@ -30,8 +30,8 @@ from mailmend.cql.statements import (
     Statement,
     Truncate,
 )
+from mailmend.cql.statements.base import Compared
 from mailmend.cql.statements.literals import LiteralForm, parse_literal
-from mailmend.cql.statements.relations import Compared
 from mailmend.model.keyspace import Index, View
 from mailmend.model.names import name_of, pairs_of, spelled, text_literal
 from mailmend.model.table import COMPACT_STORAGE, Column, Kind, Table, UserType

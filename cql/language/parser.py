@@ -46,8 +46,8 @@ from mailmend.cql.statements import (
     WriteKind,
     WriteRows,
 )
+from mailmend.cql.statements.base import CellChange, CellOperator, Compared
 from mailmend.cql.statements.json_values import columns_in, first_value
-from mailmend.cql.statements.relations import CellChange, CellOperator, Compared
 from mailmend.model.errors import CqlSyntaxError
 from mailmend.model.names import name_of
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from mailmend.cql.language.stream import Stream, Token, TokenKind
-from mailmend.cql.statements.relations import Compared, LeftSide
+from mailmend.cql.statements.base import Compared, LeftSide
 from mailmend.model.cql_types import normal_type
 from mailmend.model.errors import BadIdentifier
 from mailmend.model.names import name_of, text_literal

@@ -25,14 +25,7 @@ from uuid import UUID
 from mailmend.cql.language.parser import parse
 from mailmend.cql.language.stream import Token, TokenKind, tokens_of
 from mailmend.cql.render import ServerVersion, ddl_cql, lacking_options
-from mailmend.cql.schema.migrations.migration import (
-    FileName,
-    Migration,
-    file_name,
-    head_of,
-    in_order,
-    normalised,
-)
+from mailmend.cql.schema.migrations import FileName, Migration, file_name, head_of, in_order, normalised
 from mailmend.cql.statements import Parsed, WriteKind, WriteRows
 from mailmend.model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES, CompactionChoice
 from mailmend.model.errors import BadMigration

@@ -1,33 +1,78 @@
-"""The history of one keyspace's schema, in the ledger: read, and written before and after each statement.
+"""The history of one keyspace's schema in the ledger, and the adoption of a keyspace.
 
 The rows of migrations are changed by conditional writes only, each on the claim of the applier that wrote last. So an
 applier that was believed dead and comes back cannot write over its successor: its next write is refused, and it stops.
+
+Adopting a keyspace that mailmend did not make writes rows of the ledger and nothing to the mail keyspace. After a kill
+the same command continues: the baseline is written last and removed first, so a keyspace counts as adopted only when
+all rows are there. James's schema version is written when a person asks for it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
-from mailmend.cql.schema.migrations.history import (
+from mailmend.cql.introspect import SchemaServer, live_schema
+from mailmend.cql.schema.generations import Generation
+from mailmend.cql.schema.migrations import (
     Baseline,
     Entry,
+    FileName,
     LedgerRecord,
+    Migration,
     MigrationState,
+    Phase,
     StatementEntry,
     StatementState,
     Unlock,
+    checksum_of,
+    digests,
 )
-from mailmend.cql.schema.migrations.migration import FileName, Migration, Phase, checksum_of
-from mailmend.model.catalog.ledger import SCHEMA_BASELINE, SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK
-from mailmend.model.errors import DoubtfulWrite, LeaseLost
+from mailmend.cql.schema.upgrades import Adoption, Standing, VersionStep, decide_adoption, decide_version
+from mailmend.model.catalog.james_tables import SCHEMA_VERSION
+from mailmend.model.catalog.ledger import (
+    SCHEMA_BASELINE,
+    SCHEMA_MIGRATION,
+    SCHEMA_STATEMENT,
+    SCHEMA_UNLOCK,
+    KeyspaceLease,
+)
+from mailmend.model.errors import DoubtfulWrite, LeaseLost, SchemaMismatch, UnsafeRequest
 from mailmend.model.ids import micros_of
 from mailmend.model.instants import instant_of
-from mailmend.model.operations import Change, ChangeIf, Conditional, Level, Put, PutIfAbsent, Read, RemoveIf
+from mailmend.model.keyspace import Schema
+from mailmend.model.operations import Change, ChangeIf, Conditional, Level, Put, PutIfAbsent, Read, RemoveIf, Scan
 from mailmend.model.ports import Clock, Tables
 from mailmend.model.table import Row
 from mailmend.model.texts import keyspace_option
+
+
+class HeldLease(Protocol):
+    """A lease that this process holds. Adapter: `repair.ledger.leases.TakenLease`."""
+
+    def check(self, seconds: float = 0.0) -> None:
+        """Make sure that it is still ours, and will be for that many seconds.
+
+        Raises:
+            LeaseLost: it is not, or that cannot be known.
+        """
+        ...
+
+
+class LeaseSource(Protocol):
+    """Where leases are taken. Adapter: `repair.ledger.leases.Leases`."""
+
+    def held(self, name: str, purpose: str) -> AbstractContextManager[HeldLease]:
+        """The lease for as long as the body runs.
+
+        Raises:
+            LeaseHeld: another holds it.
+        """
+        ...
+
 
 _OF_ENTRIES = {name: name for name in ("checksum", "chain", "statements", "claim", "owner", "note")} | {
     "donestatements": "done",
@@ -247,3 +292,112 @@ def record_of(history: History | None) -> LedgerRecord:
     if history is None:
         return LedgerRecord()
     return history.record()
+
+
+_ADOPTED = "adopted as "
+"""How the note of an adoption's entries begins; entries of a keyspace that mailmend made have another note."""
+
+
+def look_at(server: SchemaServer, keyspace: str, history: History | None) -> tuple[Adoption, Baseline | None]:
+    """Plan an adoption; returns the plan and the current baseline. Reads only.
+
+    Raises:
+        UnknownKeyspace: no keyspace has that name.
+    """
+    server.replication_of(keyspace)
+    record = record_of(history)
+    return decide_adoption(live_schema(server, keyspace), record), record.baseline
+
+
+def adopt(server: SchemaServer, history: History, leases: LeaseSource, migrations: Sequence[Migration]) -> Baseline:
+    """Adopt the keyspace: its migrations count as done, and its schema's fingerprint is recorded.
+
+    Raises:
+        LeaseHeld: the schema of the keyspace is being changed.
+        UnsafeRequest: the keyspace can no longer be adopted.
+    """
+    keyspace = history.keyspace
+    with leases.held(KeyspaceLease.SCHEMA.of(keyspace), "schema adopt") as held:
+        adoption, standing = look_at(server, keyspace, history)
+        if standing is not None:
+            return standing
+        if adoption.standing is not Standing.ADOPTABLE:
+            raise UnsafeRequest(
+                f"{keyspace} has become {adoption.standing.value} meanwhile", mend="Type the same command again."
+            )
+        held.check()
+        known = {entry.number for entry in history.entries()}
+        left = [migration for migration in migrations if migration.number not in known]
+        generation = adoption.recognition.generation.name
+        history.baseline(left, history.clock.new_uuid(), f"{_ADOPTED}{generation}")
+        baseline = Baseline(
+            generation,
+            digests(live_schema(server, keyspace)),
+            tuple(str(migration.file) for migration in migrations),
+            instant_of(history.clock.micros()),
+            history.owner,
+            history.version,
+        )
+        history.put_adoption(baseline)
+        return baseline
+
+
+def forget(history: History, leases: LeaseSource) -> Baseline | None:
+    """Undo an adoption; returns its baseline, or None when there was none.
+
+    Raises:
+        LeaseHeld: the schema of the keyspace is being changed.
+        UnsafeRequest: migrations were applied since, and their history would be lost.
+    """
+    keyspace = history.keyspace
+    with leases.held(KeyspaceLease.SCHEMA.of(keyspace), "schema adopt --forget") as held:
+        entries = history.entries()
+        baseline = history.adoption()
+        applied = [str(entry.file) for entry in entries if entry.state is not MigrationState.BASELINE]
+        if baseline is not None and applied:
+            raise UnsafeRequest(
+                f"{keyspace} was adopted, and then migrated: {', '.join(applied)}; forgetting would lose that history",
+                mend=f"See it with: mailmend schema history {keyspace_option(keyspace)}",
+            )
+        held.check()
+        if baseline is not None:
+            history.remove_adoption(baseline)
+        if applied:
+            return baseline
+        for entry in entries:
+            if entry.note.startswith(_ADOPTED):
+                history.rows.attempt(RemoveIf(SCHEMA_MIGRATION, (keyspace, entry.number), {"claim": entry.claim}))
+        return baseline
+
+
+@dataclass(frozen=True, slots=True)
+class VersionWritten:
+    """A write of James's schema version, done or planned; `key` is the row's key, None where nothing was written."""
+
+    step: VersionStep
+    key: UUID | None = None
+
+    def undo(self, keyspace: str) -> str:
+        """The CQL that removes the row; "" where nothing was written."""
+        if not self.key:
+            return ""
+        table = f"{keyspace}.{SCHEMA_VERSION.name}"
+        row = f"key = {self.key} AND value = {self.step.after}"
+        return f"DELETE FROM {table} WHERE {row};"  # noqa: S608 - shown to a person, never sent
+
+
+def version_step(live: Schema, keyspace: str, rows: Tables, generation: Generation, wanted: int) -> VersionStep:
+    """Plan the write of James's schema version; reads only."""
+    if live.table(SCHEMA_VERSION.name) is None:
+        raise SchemaMismatch(keyspace, (f"table {SCHEMA_VERSION.spelling}",))
+    standing = rows.scan(Scan(SCHEMA_VERSION, ("value",), Level.QUORUM))
+    return decide_version((row["value"] for row in standing), generation, wanted)
+
+
+def write_version(rows: Tables, clock: Clock, step: VersionStep) -> VersionWritten:
+    """Write a row with the version, as James does; nothing where it is there already."""
+    if not step.changes:
+        return VersionWritten(step)
+    key = clock.new_uuid()
+    rows.write(Put(SCHEMA_VERSION, {"key": key, "value": step.after}))
+    return VersionWritten(step, key)

@@ -15,24 +15,35 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 from uuid import UUID
 
 from mailmend.cql.applying import Step
-from mailmend.cql.introspect import live_schema
+from mailmend.cql.introspect import SchemaServer, live_schema
 from mailmend.cql.migrate.files import Spelling
-from mailmend.cql.migrate.history import History, record_of
+from mailmend.cql.migrate.history import HeldLease, History, LeaseSource, record_of
 from mailmend.cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
-from mailmend.cql.ports import HeldLease, LeaseSource, SchemaNodes, SchemaServer
-from mailmend.cql.render import ddl_cql, parse_version
-from mailmend.cql.replication import Replication
-from mailmend.cql.schema.migrations.history import Entry, LedgerRecord, StatementEntry
-from mailmend.cql.schema.migrations.migration import Migration
-from mailmend.cql.schema.migrations.plan import MigrationPlan, PlannedStatement, Way
-from mailmend.cql.schema.migrations.upgrade_notes import OptionalMigration
+from mailmend.cql.render import Replication, ddl_cql, parse_version
+from mailmend.cql.schema.migration_plan import MigrationPlan, PlannedStatement, Way
+from mailmend.cql.schema.migrations import Entry, LedgerRecord, Migration, StatementEntry
 from mailmend.cql.schema.risk import Risky
+from mailmend.cql.schema.upgrades import OptionalMigration
 from mailmend.model.catalog.ledger import KeyspaceLease
 from mailmend.model.errors import CannotReach, MigrationFailed, SchemaDisagreement, WrongUse
 from mailmend.model.ports import Clock, Progress
+
+
+class SchemaNodes(Protocol):
+    """The schema versions of a cluster's nodes. Adapter: `cql.driver.nodes.CassandraNodes`."""
+
+    def schema_versions(self) -> Mapping[str, UUID | None]:
+        """The schema's version on every node that is up, by address; None where the node does not answer."""
+        ...
+
+    def nodes_down(self) -> Sequence[str]:
+        """The addresses of the nodes that are known and not up."""
+        ...
+
 
 POLL_SECONDS = 0.2
 WAIT_SECONDS = 90.0

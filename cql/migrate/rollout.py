@@ -10,18 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mailmend.cql.applying import Step, creations, keyspace_step
-from mailmend.cql.introspect import keyspace_exists, keyspaces_of, live_schema
+from mailmend.cql.introspect import SchemaServer, keyspace_exists, keyspaces_of, live_schema
 from mailmend.cql.migrate.files import Spelling
-from mailmend.cql.ports import SchemaServer
-from mailmend.cql.render import parse_version
-from mailmend.cql.replication import Replication, in_every_data_centre
+from mailmend.cql.render import Replication, in_every_data_centre, parse_version
 from mailmend.cql.schema.generations import holds_mail, recognise, tables_of_others, was_made_here
 from mailmend.cql.schema.lint.refused_options import refused_options
-from mailmend.cql.schema.lint.requirements import refused_by_version
-from mailmend.cql.schema.lint.servers import ServerRelease, exact_release
-from mailmend.cql.schema.migrations.history import LedgerRecord
-from mailmend.cql.schema.migrations.migration import Migration, Phase
-from mailmend.cql.schema.migrations.plan import (
+from mailmend.cql.schema.lint.servers import ServerRelease, exact_release, refused_by_version
+from mailmend.cql.schema.migration_plan import (
     MigrationPlan,
     MigrationTarget,
     PlannedStatement,
@@ -29,6 +24,7 @@ from mailmend.cql.schema.migrations.plan import (
     decide,
     declared_by,
 )
+from mailmend.cql.schema.migrations import LedgerRecord, Migration, Phase
 from mailmend.model.catalog.mail import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
 from mailmend.model.errors import BadMigration, LikeAnotherKeyspace, ReplicationNeeded, TablesOfOthers, WrongUse
 from mailmend.model.keyspace import Schema
@@ -47,7 +43,7 @@ class RolloutRequest:
         new: whether a keyspace is created even if its name is almost the name of another.
         into_existing: whether tables are created in a keyspace with tables of another application.
         complete: whether tables that mailmend needs and a keyspace of James lacks are created too.
-        to, phase: how far to go; see `cql.schema.migrations.plan.MigrationTarget`.
+        to, phase: how far to go; see `cql.schema.migration_plan.MigrationTarget`.
     """
 
     keyspace: str

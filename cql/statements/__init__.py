@@ -1,14 +1,6 @@
 """The statements of CQL, one class for each kind; a new kind is one class more, its grammar and its rendering."""
 
-from mailmend.cql.statements.base import (
-    Drop,
-    Effect,
-    NamedStatement,
-    Parsed,
-    Span,
-    Statement,
-    apply_all,
-)
+from mailmend.cql.statements.base import Drop, Effect, NamedStatement, Parsed, Span, Statement, apply_all
 from mailmend.cql.statements.columns import AddColumns, DropColumns, MaskColumn, RenameColumns
 from mailmend.cql.statements.data import Batch, Other, Truncate, WriteRows
 from mailmend.cql.statements.indexes import CreateIndex, CreateView, DropIndex, DropView

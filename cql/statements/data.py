@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mailmend.cql.schema.risk import Before, Danger, Risk
-from mailmend.cql.statements.base import NamedStatement, Statement, table_of
+from mailmend.cql.statements.base import CellChange, Compared, NamedStatement, Statement, table_of
 from mailmend.cql.statements.indexes import is_attached
 from mailmend.cql.statements.literals import LiteralForm, parse_literal
-from mailmend.cql.statements.relations import CellChange, Compared
 from mailmend.cql.statements.tables import ROWS_GONE
 from mailmend.cql.statements.write_rules import WriteKind, write_problem
 from mailmend.model.errors import SchemaRefused

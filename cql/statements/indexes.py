@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mailmend.cql.schema.risk import Before, Danger, Risk, always
-from mailmend.cql.statements.base import Drop, Effect, NamedStatement, makes_alike, table_of
-from mailmend.cql.statements.relations import Compared, LeftSide
+from mailmend.cql.statements.base import Compared, Drop, Effect, LeftSide, NamedStatement, makes_alike, table_of
 from mailmend.cql.statements.tables import name_problem
 from mailmend.cql.statements.type_rules import holds, is_user_type
 from mailmend.cql.statements.write_rules import compared_problem, restricted_twice

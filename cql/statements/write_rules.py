@@ -7,9 +7,9 @@ from collections.abc import Container, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from mailmend.cql.statements.base import CellChange, CellOperator, Compared, LeftSide
 from mailmend.cql.statements.json_values import json_problem
 from mailmend.cql.statements.literals import LiteralForm, parse_literal, value_problem
-from mailmend.cql.statements.relations import CellChange, CellOperator, Compared, LeftSide
 from mailmend.cql.statements.type_rules import NATIVE_TYPES, is_user_type
 from mailmend.model.cql_types import CqlType, parse_type
 from mailmend.model.keyspace import Schema, find

@@ -16,7 +16,7 @@ from mailmend.admin.schema.sampling import draw_sample
 from mailmend.admin.schema.trial import WAVES, Trial, started_node
 from mailmend.cql.driver.session import CassandraCluster, Keyspace
 from mailmend.cql.introspect import live_schema
-from mailmend.cql.schema.advice.compaction import choose
+from mailmend.cql.schema.advice import choose
 from mailmend.model.catalog.mail import CompactionChoice
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Write

@@ -11,17 +11,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mailmend.cql.driver.session import CassandraCluster
-from mailmend.cql.introspect import live_schema
+from mailmend.cql.introspect import SchemaServer, live_schema
 from mailmend.cql.migrate.files import read_folder
 from mailmend.cql.migrate.rollout import RolloutRequest, plan_rollout
-from mailmend.cql.ports import SchemaServer
-from mailmend.cql.render import keyspace_cql
-from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.render import in_every_data_centre, keyspace_cql
 from mailmend.cql.schema.difference import differences
-from mailmend.cql.schema.migrations.history import LedgerRecord, MigrationState
-from mailmend.cql.schema.migrations.migration import Migration
-from mailmend.cql.schema.migrations.plan import declared_by
-from mailmend.cql.schema.migrations.verification import verify_migrations
+from mailmend.cql.schema.migration_plan import declared_by, verify_migrations
+from mailmend.cql.schema.migrations import LedgerRecord, Migration, MigrationState
 from mailmend.model.keyspace import Schema
 from mailmend.repair.clock import SystemClock
 from tests.support.keyspaces import dropped

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 
 from mailmend.cql.applying import Step, creations, keyspace_step
-from mailmend.cql.introspect import keyspace_exists, live_schema
-from mailmend.cql.ports import SchemaServer
-from mailmend.cql.render import parse_version
-from mailmend.cql.replication import Replication, in_every_data_centre
+from mailmend.cql.introspect import SchemaServer, keyspace_exists, live_schema
+from mailmend.cql.render import Replication, in_every_data_centre, parse_version
 from mailmend.cql.schema.generations import Recognition, recognise
 from mailmend.model.catalog.mail import SCHEMA, CompactionChoice, compacted
 from mailmend.model.keyspace import Schema

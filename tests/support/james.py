@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from mailmend.cql.ports import SchemaServer
-from mailmend.cql.render import keyspace_cql, parse_version, schema_cql
-from mailmend.cql.replication import Replication
+from mailmend.cql.introspect import SchemaServer
+from mailmend.cql.render import Replication, keyspace_cql, parse_version, schema_cql
 from mailmend.cql.rows import decode
 from mailmend.cql.schema.generations import JAMES_3_8
 from mailmend.model.catalog.james_tables import SCHEMA_VERSION

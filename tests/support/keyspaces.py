@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mailmend.cql.driver.session import CassandraCluster, Keyspace
-from mailmend.cql.render import keyspace_cql, schema_cql
-from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.render import in_every_data_centre, keyspace_cql, schema_cql
 from mailmend.model.catalog.ledger import LEDGER_TABLES, REPAIR_LEASE
 from mailmend.model.catalog.mail import MAIL_TABLES, MAIL_TYPES
 from mailmend.model.keyspace import Schema

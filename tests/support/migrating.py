@@ -7,8 +7,7 @@ from uuid import UUID
 
 from mailmend.admin.frame.kinds import RISK_NAMES
 from mailmend.cql.language.parser import parse
-from mailmend.cql.schema.migrations.history import Entry, MigrationState
-from mailmend.cql.schema.migrations.migration import Migration, file_name, head_of, in_order
+from mailmend.cql.schema.migrations import Entry, Migration, MigrationState, file_name, head_of, in_order
 
 EVERYTHING_ALLOWED: Mapping[str, str] = {"MAILMEND_SCHEMA_APPLY_ALLOW": RISK_NAMES}
 """Of a shell whose tests are not about risks."""

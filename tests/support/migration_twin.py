@@ -15,7 +15,7 @@ from mailmend.cql.migrate.history import History
 from mailmend.cql.migrate.migrator import Agreement, Migrator, RolloutResult
 from mailmend.cql.migrate.rollout import RolloutRequest
 from mailmend.cql.row_statements import Operation
-from mailmend.cql.schema.migrations.migration import Migration
+from mailmend.cql.schema.migrations import Migration
 from mailmend.cql.statements import CreateKeyspace, CreateTable, NamedStatement, WriteRows
 from mailmend.model.errors import CannotReach, SchemaRefused, WrongUse
 from mailmend.model.keyspace import Schema
@@ -63,7 +63,7 @@ class Killer:
 
 
 class MigrationServer(SchemaTwin):
-    """A cluster of three nodes that carries out CQL. Implements `SchemaServer` and `cql.ports.SchemaNodes`."""
+    """A cluster of three nodes that carries out CQL. Implements `SchemaServer` and `SchemaNodes`."""
 
     def __init__(self, killer: Killer | None = None, **keyspaces: Schema) -> None:
         super().__init__("5.0.9", **keyspaces)

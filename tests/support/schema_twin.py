@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from mailmend.cql.ports import SchemaServer
+from mailmend.cql.introspect import SchemaServer
 from mailmend.cql.schema.generations import GENERATIONS
 from mailmend.model.catalog.ledger import LEDGER_TABLES
 from mailmend.model.catalog.mail import SCHEMA

@@ -25,8 +25,7 @@ from mailmend.admin.local.cassandra_node import hosts_of
 from mailmend.admin.local.processes import free_port
 from mailmend.admin.local.server import LocalServer, Machine, ServerKind, throwaway_folder
 from mailmend.cql.driver.session import CassandraCluster, Contact, connect
-from mailmend.cql.render import keyspace_cql
-from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.render import in_every_data_centre, keyspace_cql
 from mailmend.model.errors import JavaMissing, LocalServerError, SchemaDisagreement
 
 GIVEN = "MAILMEND_TEST_CASSANDRA"

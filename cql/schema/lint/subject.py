@@ -13,8 +13,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from mailmend.cql.schema.lint.refused_options import refused_options
-from mailmend.cql.schema.lint.requirements import refused_by_version
-from mailmend.cql.schema.lint.servers import ServerRelease
+from mailmend.cql.schema.lint.servers import ServerRelease, refused_by_version
 from mailmend.cql.statements import Parsed, WriteRows
 from mailmend.model.catalog.ledger import REPAIR_FINDING, REPAIR_LAG, REPAIR_RUN
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES

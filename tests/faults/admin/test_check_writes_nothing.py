@@ -23,8 +23,7 @@ from pyspark.sql import SparkSession
 
 from mailmend.admin.local.demo import break_one_by_one
 from mailmend.cql.driver.session import CassandraCluster, connect
-from mailmend.cql.render import keyspace_cql
-from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.render import in_every_data_centre, keyspace_cql
 from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.keyspaces import dropped
 from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace

@@ -19,8 +19,8 @@ from mailmend.cql.introspect import live_schema
 from mailmend.cql.migrate.history import History
 from mailmend.cql.migrate.migrator import Agreement
 from mailmend.cql.schema.difference import differences
-from mailmend.cql.schema.migrations.history import MigrationState, StatementState
-from mailmend.cql.schema.migrations.plan import declared_by
+from mailmend.cql.schema.migration_plan import declared_by
+from mailmend.cql.schema.migrations import MigrationState, StatementState
 from mailmend.model.catalog.ledger import LEDGER_TABLES
 from mailmend.repair.clock import SystemClock
 from mailmend.repair.ledger.leases import Leases

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from mailmend.cql.driver.session import CassandraCluster, Contact, Keyspace, connect
-from mailmend.cql.render import keyspace_cql, schema_cql
-from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.render import in_every_data_centre, keyspace_cql, schema_cql
 from mailmend.model.errors import CannotReach, DoubtfulWrite, NotEnoughReplicas, SchemaDisagreement, TimedOut
 from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Applied, Change, ChangeIf, Count, Level, Put, PutIfAbsent, Read, Remove

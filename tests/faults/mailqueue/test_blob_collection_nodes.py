@@ -8,8 +8,7 @@ from uuid import uuid1, uuid4
 import pytest
 
 from mailmend.cql.driver.session import Keyspace, connect
-from mailmend.cql.render import keyspace_cql, schema_cql
-from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.render import in_every_data_centre, keyspace_cql, schema_cql
 from mailmend.mailqueue.collection.scan import LocalBlobScanner
 from mailmend.model.catalog.mail import MESSAGE_V3
 from mailmend.model.instants import MICROS

@@ -10,8 +10,7 @@ import pytest
 
 from mailmend.admin.local.processes import free_port
 from mailmend.cql.driver.session import Keyspace, connect
-from mailmend.cql.render import keyspace_cql, schema_cql
-from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.render import in_every_data_centre, keyspace_cql, schema_cql
 from mailmend.mailqueue.rules.slices import slice_of
 from mailmend.model.catalog.james_tables import EVENT_STORE
 from mailmend.model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES

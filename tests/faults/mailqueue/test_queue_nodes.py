@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from mailmend.cql.driver.session import connect
-from mailmend.cql.render import keyspace_cql, schema_cql
-from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.render import in_every_data_centre, keyspace_cql, schema_cql
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.model.catalog.james_tables import EVENT_STORE
 from mailmend.model.catalog.mail_queue import QUEUE_TABLES

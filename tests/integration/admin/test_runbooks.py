@@ -19,7 +19,7 @@ from mailmend.cql.introspect import live_schema
 from mailmend.cql.migrate.files import shipped
 from mailmend.cql.migrate.history import History
 from mailmend.cql.render import schema_cql
-from mailmend.cql.schema.migrations.plan import declared_by
+from mailmend.cql.schema.migration_plan import declared_by
 from mailmend.mailqueue.rules.configuration import AGGREGATE
 from mailmend.model.catalog.james_tables import EVENT_STORE
 from mailmend.model.catalog.ledger import SCHEMA_MIGRATION, SCHEMA_STATEMENT, KeyspaceLease

@@ -13,8 +13,7 @@ from mailmend.cql.driver.session import CassandraCluster, connect
 from mailmend.cql.export import SCHEMA_FILE
 from mailmend.cql.introspect import live_schema
 from mailmend.cql.language.parser import parse
-from mailmend.cql.render import ddl_cql, keyspace_cql, schema_cql
-from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.render import ddl_cql, in_every_data_centre, keyspace_cql, schema_cql
 from mailmend.cql.schema.difference import differences
 from mailmend.cql.statements import Statement, apply_all
 from mailmend.model.catalog.mail import SCHEMA

@@ -19,8 +19,8 @@ from mailmend.cql.migrate.migrator import Agreement, Migrator
 from mailmend.cql.migrate.rollout import RolloutRequest
 from mailmend.cql.row_statements import Operation
 from mailmend.cql.schema.difference import differences
-from mailmend.cql.schema.migrations.history import MigrationState, StatementState
-from mailmend.cql.schema.migrations.plan import declared_by
+from mailmend.cql.schema.migration_plan import declared_by
+from mailmend.cql.schema.migrations import MigrationState, StatementState
 from mailmend.model.catalog.ledger import SCHEMA_MIGRATION, SCHEMA_UNLOCK
 from mailmend.model.catalog.mail import SCHEMA
 from mailmend.model.keyspace import Schema

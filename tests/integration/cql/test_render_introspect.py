@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from mailmend.cql.driver.contact import Contact
 from mailmend.cql.driver.session import CassandraCluster, connect
 from mailmend.cql.introspect import live_schema
-from mailmend.cql.render import keyspace_cql, parse_version, table_cql, type_cql
-from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.render import in_every_data_centre, keyspace_cql, parse_version, table_cql, type_cql
 from mailmend.cql.schema.difference import table_differences
 from mailmend.model.cql_types import normal_type
 from mailmend.model.table import Column, Compaction, Kind, Table, UserType

@@ -17,8 +17,7 @@ import pytest
 from mailmend.cql.driver.contact import Contact
 from mailmend.cql.driver.nodes import sstables_of, traced
 from mailmend.cql.driver.session import CassandraCluster, Keyspace, connect
-from mailmend.cql.render import keyspace_cql, table_cql
-from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.render import in_every_data_centre, keyspace_cql, table_cql
 from mailmend.model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, window_compaction
 from mailmend.model.ids import EnqueueId
 from mailmend.model.operations import Put, Read, Remove, Write

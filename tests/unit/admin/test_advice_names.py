@@ -12,8 +12,7 @@ from mailmend.admin.schema.advising import Advised, MessageTables
 from mailmend.admin.schema.measuring import GivenTraffic, MessageTraffic, QueueTraffic, traffic_figures
 from mailmend.admin.schema.sampling import NAMES, Sample, SampledMessage
 from mailmend.cql.language.parser import parse
-from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult, choose
-from mailmend.cql.schema.advice.traffic import Rates
+from mailmend.cql.schema.advice import Rates, ReadCost, TrialResult, choose
 from mailmend.cql.statements import SetOptions
 from mailmend.cql.statistics import MIB, Statistics, TableFigures
 from mailmend.mailqueue.rules.advice import advise_queue

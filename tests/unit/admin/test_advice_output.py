@@ -8,8 +8,7 @@ from mailmend.admin.schema.advise import answer_lines, document_of, next_lines
 from mailmend.admin.schema.advising import Advised, MessageTables, present_choice, served_choices
 from mailmend.admin.schema.measuring import GivenTraffic, MessageTraffic, traffic_figures
 from mailmend.admin.schema.sampling import Sample
-from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult, choose
-from mailmend.cql.schema.advice.traffic import Rates
+from mailmend.cql.schema.advice import Rates, ReadCost, TrialResult, choose
 from mailmend.cql.statistics import MIB, Statistics, TableFigures
 from mailmend.mailqueue.rules.advice import advise_queue
 from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGE_V3, CompactionChoice

@@ -8,7 +8,7 @@ import pytest
 from mailmend.admin.schema.advising import MessageTables, _cautions
 from mailmend.admin.schema.measuring import MessageTraffic, QueueTraffic, refuse_other_keyspaces
 from mailmend.admin.schema.sampling import NAMES, Sample, SampledMessage
-from mailmend.cql.schema.advice.compaction import ReadCost, TrialResult
+from mailmend.cql.schema.advice import ReadCost, TrialResult
 from mailmend.model.catalog.mail import MAILBOX, MESSAGE_ID, CompactionChoice
 from mailmend.model.durations import DAY
 from mailmend.model.errors import SchemaMismatch

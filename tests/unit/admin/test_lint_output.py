@@ -17,9 +17,8 @@ from mailmend.admin.schema.lint import (
     subject_of,
 )
 from mailmend.admin.schema.lint_report import LintReport
-from mailmend.cql.schema.lint.ignores import Ignore
 from mailmend.cql.schema.lint.rule import LintFinding, Severity
-from mailmend.cql.schema.lint.rules import RULES, rules_named
+from mailmend.cql.schema.lint.rules import RULES, Ignore, rules_named
 from mailmend.cql.statements import Span
 from tests.support.documents import text_of
 from tests.support.linting import table, windows

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from mailmend.admin.schema import lint_page
-from mailmend.cql.schema.lint.ignores import CATALOG_IGNORES
-from mailmend.cql.schema.lint.rules import RULES
+from mailmend.cql.schema.lint.rules import CATALOG_IGNORES, RULES
 from mailmend.delivery.policy.lint import POLICY_RULES
 
 

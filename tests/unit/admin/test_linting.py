@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from mailmend.admin.schema.lint import LintSettings, lint_files, report_json
 from mailmend.admin.schema.lint_report import LintReport
-from mailmend.cql.schema.lint.ignores import Ignore
 from mailmend.cql.schema.lint.rule import LintFinding, Severity
-from mailmend.cql.schema.lint.rules import RULES, rules_named
+from mailmend.cql.schema.lint.rules import RULES, Ignore, rules_named
 from mailmend.cql.schema.lint.servers import ServerRelease
 from mailmend.model.errors import ExitCode, WrongUse
 from tests.support.linting import DAY, table, windows

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from mailmend.admin.schema.lint import LintSettings, lint_files, lint_schema
 from mailmend.admin.schema.lint_report import FINGERPRINT, SCHEMA, LintReport, sarif, uri_of
-from mailmend.cql.schema.lint.ignores import Ignore
 from mailmend.cql.schema.lint.rule import Severity
-from mailmend.cql.schema.lint.rules import RULES, rules_named
+from mailmend.cql.schema.lint.rules import RULES, Ignore, rules_named
 from mailmend.cql.schema.lint.subject import Subject, known_of
 from mailmend.model.catalog.mail import SCHEMA as CATALOG
 from tests.support.linting import table, windows

@@ -14,7 +14,7 @@ from mailmend.admin.schema.measuring import (
     copies_of,
     traffic_figures,
 )
-from mailmend.cql.schema.advice.traffic import Rates
+from mailmend.cql.schema.advice import Rates
 from mailmend.cql.statistics import Statistics, TableFigures
 from mailmend.mailqueue.rules.advice import FigureSource, Traffic
 from mailmend.model.durations import DAY

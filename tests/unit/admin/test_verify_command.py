@@ -10,9 +10,8 @@ import pytest
 from mailmend.admin.schema.verify import VerifyResult, verified_json, verify_document
 from mailmend.cql.migrate.files import shipped
 from mailmend.cql.schema.generations import JAMES_3_8, NEWEST
-from mailmend.cql.schema.migrations.history import Baseline, LedgerRecord, MigrationState, digests
-from mailmend.cql.schema.migrations.plan import declared_by
-from mailmend.cql.schema.migrations.verification import verify_migrations, verify_ours
+from mailmend.cql.schema.migration_plan import declared_by, verify_migrations, verify_ours
+from mailmend.cql.schema.migrations import Baseline, LedgerRecord, MigrationState, digests
 from mailmend.model.catalog.mail import SCHEMA
 from mailmend.model.keyspace import Index, Schema
 from mailmend.model.table import Column, Kind, Table, UserType

@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from mailmend.cql.memory import MemoryTables, Surround
-from mailmend.cql.migrate.adoption import VersionWritten, adopt, forget, look_at, version_step, write_version
 from mailmend.cql.migrate.files import shipped
-from mailmend.cql.migrate.history import History
+from mailmend.cql.migrate.history import History, VersionWritten, adopt, forget, look_at, version_step, write_version
 from mailmend.cql.row_statements import Operation
 from mailmend.cql.schema.generations import JAMES_3_8, NEWEST
-from mailmend.cql.schema.migrations.adoption import Standing
-from mailmend.cql.schema.migrations.history import MigrationState, digests, fingerprint_of
+from mailmend.cql.schema.migrations import MigrationState, digests, fingerprint_of
+from mailmend.cql.schema.upgrades import Standing
 from mailmend.model.catalog.james_tables import SCHEMA_VERSION
 from mailmend.model.catalog.ledger import SCHEMA_BASELINE, SCHEMA_MIGRATION
 from mailmend.model.catalog.mail import SCHEMA

@@ -5,9 +5,9 @@ import pytest
 from mailmend.cql.applying import ensure_ledger
 from mailmend.cql.migrate.files import shipped
 from mailmend.cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
-from mailmend.cql.replication import in_every_data_centre, parse_replication
+from mailmend.cql.render import in_every_data_centre, parse_replication
 from mailmend.cql.schema.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
-from mailmend.cql.schema.migrations.history import LedgerRecord
+from mailmend.cql.schema.migrations import LedgerRecord
 from mailmend.model.catalog.ledger import LEDGER_TABLES, REPAIR_RUN
 from mailmend.model.catalog.mail import SCHEMA
 from mailmend.model.errors import (

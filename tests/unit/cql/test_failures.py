@@ -20,8 +20,8 @@ from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionException, ConnectionShutdown
 from cassandra.protocol import ConfigurationException, OverloadedErrorMessage, ServerError, SyntaxException
 
+from mailmend.cql.driver.contact import DriverFailure, Purpose, failure_of, no_contact, purpose_of, tls_failure
 from mailmend.cql.driver.driver_errors import failure_kind
-from mailmend.cql.driver.failures import DriverFailure, Purpose, failure_of, no_contact, purpose_of, tls_failure
 from mailmend.cql.row_statements import Operation
 from mailmend.model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS
 from mailmend.model.errors import (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.cql.row_statements import Operation
-from mailmend.cql.schema.migrations.history import MigrationState, StatementState
+from mailmend.cql.schema.migrations import MigrationState, StatementState
 from mailmend.model.errors import DoubtfulWrite, LeaseLost
 from mailmend.model.operations import ChangeIf, PutIfAbsent
 from mailmend.repair.ledger.leases import TTL_SECONDS

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from mailmend.cql import export
 from mailmend.cql.export import SCHEMA_FILE, live_file_text, schema_file_text
 from mailmend.cql.language.parser import parse
-from mailmend.cql.render import table_cql
-from mailmend.cql.replication import in_every_data_centre
+from mailmend.cql.render import in_every_data_centre, table_cql
 from mailmend.cql.schema.difference import differences
 from mailmend.cql.schema.generations import GENERATIONS, Generation
 from mailmend.cql.statements import CreateIndex, CreateKeyspace, CreateTable, CreateType, CreateView, apply_all

@@ -6,8 +6,8 @@ import pytest
 
 from mailmend.cql.migrate.files import read_folder, shipped
 from mailmend.cql.schema.difference import differences
-from mailmend.cql.schema.migrations.migration import Phase
-from mailmend.cql.schema.migrations.plan import declared_by
+from mailmend.cql.schema.migration_plan import declared_by
+from mailmend.cql.schema.migrations import Phase
 from mailmend.cql.statements import CreateTable, CreateType
 from mailmend.model.catalog.mail import SCHEMA
 from mailmend.model.errors import BadMigration, CqlSyntaxError

@@ -5,9 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mailmend.cql.migrate.rollout import RolloutRequest
-from mailmend.cql.schema.migrations.history import MigrationState, StatementState
-from mailmend.cql.schema.migrations.migration import Phase
-from mailmend.cql.schema.migrations.plan import declared_by
+from mailmend.cql.schema.migration_plan import declared_by
+from mailmend.cql.schema.migrations import MigrationState, Phase, StatementState
 from mailmend.model.errors import (
     BadMigration,
     CannotReach,

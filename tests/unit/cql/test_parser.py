@@ -34,7 +34,7 @@ from mailmend.cql.statements import (
     WriteKind,
     WriteRows,
 )
-from mailmend.cql.statements.relations import CellChange, CellOperator, Compared, LeftSide
+from mailmend.cql.statements.base import CellChange, CellOperator, Compared, LeftSide
 from mailmend.model.errors import CqlSyntaxError, ExitCode
 from mailmend.model.keyspace import Index
 from mailmend.model.table import COMPACT_STORAGE, Column, Compaction, Kind, Table

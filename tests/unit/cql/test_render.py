@@ -9,13 +9,13 @@ from mailmend.cql.render import (
     CASSANDRA_5,
     ServerVersion,
     ddl_cql,
+    in_every_data_centre,
     keyspace_cql,
     parse_version,
     schema_cql,
     table_cql,
     type_cql,
 )
-from mailmend.cql.replication import in_every_data_centre
 from mailmend.cql.schema.generations import GENERATIONS
 from mailmend.cql.statements import AddColumns, CreateIndex, Name, Other, SetOptions, Statement, Truncate
 from mailmend.model.catalog.james_tables import EMAIL_QUERY_VIEW, EVENT_STORE, THREAD

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.cql.replication import Replication, in_every_data_centre, parse_replication, replication_from
+from mailmend.cql.render import Replication, in_every_data_centre, parse_replication, replication_from
 from mailmend.model.errors import WrongUse
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,10}", fullmatch=True).filter(

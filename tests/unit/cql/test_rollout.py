@@ -11,8 +11,8 @@ from mailmend.cql.migrate.rollout import RolloutRequest, plan_rollout
 from mailmend.cql.render import CASSANDRA_5, parse_version
 from mailmend.cql.schema.difference import differences
 from mailmend.cql.schema.generations import JAMES_3_9, recognise
-from mailmend.cql.schema.migrations.history import LedgerRecord, MigrationState
-from mailmend.cql.schema.migrations.upgrade_notes import optional_migration
+from mailmend.cql.schema.migrations import LedgerRecord, MigrationState
+from mailmend.cql.schema.upgrades import optional_migration
 from mailmend.model.catalog.mail import SCHEMA, CompactionChoice
 from mailmend.model.errors import LeaseHeld, SchemaDisagreement, WrongUse
 from mailmend.model.keyspace import Schema

@@ -17,7 +17,7 @@ from mailmend.cql.introspect import live_schema
 from mailmend.cql.render import ddl_cql
 from mailmend.cql.schema.changes import Gap, Include, changes
 from mailmend.cql.schema.generations import GENERATIONS, JAMES_3_8, Generation
-from mailmend.cql.schema.migrations.adoption import Standing
+from mailmend.cql.schema.upgrades import Standing
 from mailmend.model.catalog.james_tables import SCHEMA_VERSION
 from mailmend.model.catalog.ledger import SCHEMA_BASELINE, SCHEMA_MIGRATION
 from mailmend.model.catalog.mail_queue import OWN_QUEUE_TABLES, queue_tables_of

@@ -12,10 +12,10 @@ from mailmend.cql.driver.session import CassandraCluster, connect
 from mailmend.cql.introspect import keyspace_exists, live_schema
 from mailmend.cql.migrate.files import shipped
 from mailmend.cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
-from mailmend.cql.replication import parse_replication
+from mailmend.cql.render import parse_replication
 from mailmend.cql.schema.difference import Aspect, differences
 from mailmend.cql.schema.generations import AUGUST_2026, JAMES_3_8, JAMES_3_9, NEWEST
-from mailmend.cql.schema.migrations.history import LedgerRecord
+from mailmend.cql.schema.migrations import LedgerRecord
 from mailmend.model.catalog.ledger import LEDGER_TABLES
 from mailmend.model.catalog.mail import FAMILIES, MAIL_TABLES, SCHEMA, CompactionChoice
 from mailmend.model.operations import Level, Read, Scan

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from mailmend.cql.schema.difference import Aspect
 from mailmend.cql.schema.generations import AUGUST_2026, GENERATIONS, JAMES_3_8, JAMES_3_9, NEWEST, Generation
-from mailmend.cql.schema.migrations.adoption import SUPPORTED, Standing, VersionStep, decide_adoption, decide_version
-from mailmend.cql.schema.migrations.history import Baseline, Entry, LedgerRecord, MigrationState, digests
-from mailmend.cql.schema.migrations.migration import FileName, Phase
+from mailmend.cql.schema.migrations import Baseline, Entry, FileName, LedgerRecord, MigrationState, Phase, digests
+from mailmend.cql.schema.upgrades import SUPPORTED, Standing, VersionStep, decide_adoption, decide_version
 from mailmend.model.catalog.mail import MAIL_TABLES, SCHEMA
 from mailmend.model.errors import ExitCode, UnsafeRequest, WrongUse
 from mailmend.model.keyspace import Schema

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.cql.schema.advice.compaction import MEASURES, ReadCost, TrialResult, choose
+from mailmend.cql.schema.advice import MEASURES, ReadCost, TrialResult, choose
 from mailmend.model.catalog.mail import CompactionChoice
 from mailmend.model.sizes import MIB
 

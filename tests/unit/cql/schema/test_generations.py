@@ -19,8 +19,8 @@ from mailmend.cql.schema.generations import (
     tables_of_others,
     was_made_here,
 )
-from mailmend.cql.schema.migrations.upgrade_notes import due_migrations
 from mailmend.cql.schema.risk import Risk
+from mailmend.cql.schema.upgrades import due_migrations
 from mailmend.cql.statements import CreateTable, DropColumns, SetOptions
 from mailmend.model.catalog.ledger import LEDGER_TABLES
 from mailmend.model.catalog.mail import MAIL_TABLES, SCHEMA, CompactionChoice, compacted

@@ -10,20 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.cql.schema.generations import GENERATIONS
-from mailmend.cql.schema.migrations.history import (
+from mailmend.cql.schema.migrations import (
     Baseline,
     HistoryDrift,
+    Migration,
     MigrationState,
     Since,
     StatementEntry,
     StatementState,
     Tampering,
     changes_since,
+    checksum_of,
     digests,
     fingerprint_of,
     history_drift,
+    in_order,
 )
-from mailmend.cql.schema.migrations.migration import Migration, checksum_of, in_order
 from mailmend.model.catalog.mail import SCHEMA
 from mailmend.model.keyspace import Index, Schema, View
 from mailmend.model.table import Column, Compaction, Kind, Table, UserType

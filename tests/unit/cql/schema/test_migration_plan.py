@@ -9,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.cql.language.parser import parse
-from mailmend.cql.schema.migrations.history import LedgerRecord, MigrationState, StatementEntry, StatementState
-from mailmend.cql.schema.migrations.migration import Migration, Phase, checksum_of
-from mailmend.cql.schema.migrations.plan import MigrationPlan, MigrationTarget, Way, decide, declared_by
+from mailmend.cql.schema.migration_plan import MigrationPlan, MigrationTarget, Way, decide, declared_by
+from mailmend.cql.schema.migrations import (
+    LedgerRecord,
+    Migration,
+    MigrationState,
+    Phase,
+    StatementEntry,
+    StatementState,
+    checksum_of,
+)
 from mailmend.cql.schema.risk import Risk
 from mailmend.cql.statements import apply_all
 from mailmend.model.errors import BadMigration, HistoryMismatch, WrongUse

@@ -4,15 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.cql.schema.migrations.migration import (
-    Phase,
-    checksum_of,
-    file_name,
-    head_of,
-    in_order,
-    next_link,
-    normalised,
-)
+from mailmend.cql.schema.migrations import Phase, checksum_of, file_name, head_of, in_order, next_link, normalised
 from mailmend.model.errors import BadMigration
 from tests.support.migrating import HEAD, SHOP, folder, migration
 

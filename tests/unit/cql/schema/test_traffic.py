@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.cql.schema.advice.traffic import (
+from mailmend.cql.schema.advice import (
     RECENT_SECONDS,
     Rates,
     births_of,

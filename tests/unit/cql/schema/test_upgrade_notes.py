@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from mailmend.cql.schema.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
-from mailmend.cql.schema.migrations.upgrade_notes import (
+from mailmend.cql.schema.risk import Risk
+from mailmend.cql.schema.upgrades import (
     MAIL_QUEUE,
     OPTIONAL,
     UPGRADE_NOTES,
@@ -14,7 +15,6 @@ from mailmend.cql.schema.migrations.upgrade_notes import (
     note_adding,
     optional_migration,
 )
-from mailmend.cql.schema.risk import Risk
 from mailmend.cql.statements import AddColumns, CreateTable, DropTable, Name, SetOptions
 from mailmend.model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
 from mailmend.model.errors import WrongUse

@@ -9,20 +9,20 @@ import pytest
 
 from mailmend.cql.schema.difference import Aspect
 from mailmend.cql.schema.generations import JAMES_3_8
-from mailmend.cql.schema.migrations.history import (
+from mailmend.cql.schema.migration_plan import declared_by, expected_after, verify_migrations, verify_ours
+from mailmend.cql.schema.migrations import (
     Baseline,
     Entry,
     LedgerRecord,
+    Migration,
     MigrationState,
     Since,
     StatementEntry,
     StatementState,
     Tampering,
+    checksum_of,
     digests,
 )
-from mailmend.cql.schema.migrations.migration import Migration, checksum_of
-from mailmend.cql.schema.migrations.plan import declared_by
-from mailmend.cql.schema.migrations.verification import expected_after, verify_migrations, verify_ours
 from mailmend.model.catalog.mail import SCHEMA
 from mailmend.model.keyspace import Schema
 from mailmend.model.table import Column, Kind, Table, UserType

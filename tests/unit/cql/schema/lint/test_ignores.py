@@ -5,8 +5,15 @@ from typing import Any
 import pytest
 
 from mailmend.cql.lint_sources import statements_of
-from mailmend.cql.schema.lint.ignores import Ignore, notes_among, parse_ignore, unused_among, with_reasons
-from mailmend.cql.schema.lint.rules import lint, rules_named
+from mailmend.cql.schema.lint.rules import (
+    Ignore,
+    lint,
+    notes_among,
+    parse_ignore,
+    rules_named,
+    unused_among,
+    with_reasons,
+)
 from mailmend.model.errors import WrongUse
 from tests.support.linting import subject_of, table, windows
 

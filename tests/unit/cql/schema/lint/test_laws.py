@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.cql.lint_sources import statements_of
-from mailmend.cql.schema.lint.ignores import notes_among, with_reasons
 from mailmend.cql.schema.lint.rule import LintFinding
-from mailmend.cql.schema.lint.rules import lint
+from mailmend.cql.schema.lint.rules import lint, notes_among, with_reasons
 from mailmend.cql.schema.lint.servers import ServerRelease
 from mailmend.cql.schema.lint.subject import Knowledge, Subject, subjects_of
 from mailmend.model.keyspace import Index, Schema, View

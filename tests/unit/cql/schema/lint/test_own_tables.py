@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mailmend import cql
 from mailmend.admin.schema.lint import LintSettings, lint_files, lint_schema
-from mailmend.cql.schema.lint.ignores import CATALOG_IGNORES, unused_among
 from mailmend.cql.schema.lint.rule import Severity
+from mailmend.cql.schema.lint.rules import CATALOG_IGNORES, unused_among
 from mailmend.cql.schema.lint.servers import ServerRelease
 from mailmend.cql.schema.lint.subject import Knowledge, Subject, known_of
 from mailmend.model.catalog.ledger import HISTORY_TABLES, LEDGER_TABLES

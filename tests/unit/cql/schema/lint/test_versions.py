@@ -3,8 +3,7 @@
 import pytest
 
 from mailmend.cql.language.parser import parse
-from mailmend.cql.schema.lint.requirements import refused_by_version
-from mailmend.cql.schema.lint.servers import ServerRelease
+from mailmend.cql.schema.lint.servers import ServerRelease, refused_by_version
 from tests.support.linting import findings, pointed_at
 
 C3, C40, C41, C5, SCYLLA = ServerRelease

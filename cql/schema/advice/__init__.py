@@ -1,1 +1,0 @@
-"""Advice on compaction, worked out from measured traffic. Pure."""

@@ -1,1 +1,0 @@
-"""Numbered migrations: their files, plan, history, adoption and verification, as values. Pure."""
