@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from mailmend.model.errors import ExitCode as ExitCode
     from mailmend.model.errors import MailmendError as MailmendError
     from mailmend.model.ids import MailboxId as MailboxId
+    from mailmend.model.projections.family import Content as Content
+    from mailmend.model.projections.family import Counts as Counts
     from mailmend.model.projections.family import Family as Family
-    from mailmend.model.projections.filters import Content as Content
-    from mailmend.model.projections.filters import Counts as Counts
-    from mailmend.model.projections.filters import Filter as Filter
-    from mailmend.model.projections.filters import Union as Union
-    from mailmend.model.projections.mirror import Mirror as Mirror
+    from mailmend.model.projections.family import Filter as Filter
+    from mailmend.model.projections.family import Union as Union
+    from mailmend.model.projections.projection import Mirror as Mirror
     from mailmend.model.table import Column as Column
     from mailmend.model.table import Table as Table
     from mailmend.repair.clock import SystemClock as SystemClock
@@ -81,9 +81,8 @@ _NAMES_IN: Final = {
     "mailmend.model.ids": ("MailboxId",),
     "mailmend.repair.store.flags": ("Flags", "FlagsChange", "FlagsMode", "parse_flags"),
     "mailmend.repair.store.message": ("MessageKey", "NewMail", "Stored"),
-    "mailmend.model.projections.family": ("Family",),
-    "mailmend.model.projections.filters": ("Content", "Counts", "Filter", "Union"),
-    "mailmend.model.projections.mirror": ("Mirror",),
+    "mailmend.model.projections.family": ("Content", "Counts", "Family", "Filter", "Union"),
+    "mailmend.model.projections.projection": ("Mirror",),
     "mailmend.mailqueue.rules.mails": ("Mail", "MailFilter", "queue_name"),
     "mailmend.model.table": ("Column", "Table"),
     "mailmend.repair.clock": ("SystemClock",),

@@ -1,9 +1,10 @@
 """The catalog's families, restricted to the tables and columns that a live keyspace has.
 
-A column that a generation of James lacks is neither read nor written. A column that the catalog does not know is read,
-so that before-images are complete. A table or column that the live keyspace lacks is drift where the keyspace's own
-generation has it (`schema verify` tells the generation), and is left out silently where that generation never had it.
-Where a check can do without what is missing, it skips the projections that need it; else it fails and names it.
+A column that a generation of James lacks is neither read nor written. A column that the catalog
+does not know is read, so that before-images are complete. A table or column that the live keyspace
+lacks is drift where the keyspace's own generation has it (`schema verify` tells the generation),
+and is left out silently where that generation never had it. Where a check can do without what is
+missing, it skips the projections that need it; else it fails and names it.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -15,10 +16,8 @@ from mailmend.model.catalog.mail import FAMILIES, MESSAGES
 from mailmend.model.cql_types import normal_type
 from mailmend.model.errors import BadIdentifier, SchemaMismatch, WrongUse
 from mailmend.model.keyspace import Schema
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Content, Counts, Filter, Union
-from mailmend.model.projections.mirror import Mirror
-from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.family import Content, Counts, Family, Filter, Union
+from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.table import Column, Kind, Table, identifier
 from mailmend.model.texts import keyspace_option
 

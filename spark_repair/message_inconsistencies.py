@@ -1,12 +1,12 @@
 """The check of a whole keyspace in Spark: every table read once, only suspects leave the executors.
 
-Implements `repair.mending.engine.Detector`. The truth's compact form is kept by the executors (memory, then disk)
-while contents, places and groups are decided from it. Few suspects come to the driver once and stay there; many are
-kept on the executors' disks and streamed.
+Implements `repair.mending.engine.Detector`. The truth's compact form is kept by the executors
+(memory, then disk) while contents, places and groups are decided from it. Few suspects come to the
+driver once and stay there; many are kept on the executors' disks and streamed.
 
-Generators of uids and modseqs that are behind the messages are found by one aggregation by mailbox, which brings the
-numbers in use and the last numbers given together. Only mailboxes that look wrong leave the executors. They are looked
-at again one by one, as the generators of the local engine.
+Generators of uids and modseqs that are behind the messages are found by one aggregation by mailbox,
+which brings the numbers in use and the last numbers given together. Only mailboxes that look wrong
+leave the executors. They are looked at again one by one, as the generators of the local engine.
 """
 
 from collections import Counter
@@ -31,11 +31,9 @@ from mailmend.model.catalog.ledger import KEEP
 from mailmend.model.catalog.mail import MESSAGE_COUNTER, MODSEQ
 from mailmend.model.ids import MailboxId
 from mailmend.model.ports import Progress
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.family import Family, Filter
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
-from mailmend.model.projections.mirror import Mirror
-from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Table
 from mailmend.repair.clock import SystemClock

@@ -1,11 +1,13 @@
 """From tables to suspects: the native half of a check, as functions from DataFrames to DataFrames.
 
-Only what a verdict needs leaves a scan: the key, a few bits, and a fingerprint of the compared columns in canonical
-form. The fingerprint is two 64-bit hashes under different seeds: one alone would hide a drift in some table of a
-billion rows every now and then, both together do not in any that will ever be kept.
+Only what a verdict needs leaves a scan: the key, a few bits, and a fingerprint of the compared
+columns in canonical form. The fingerprint is two 64-bit hashes under different seeds: one alone
+would hide a drift in some table of a billion rows every now and then, both together do not in any
+that will ever be kept.
 
-Three aggregations decide everything: by content (what is lost, what leaks), by place (the mirror and every filter at
-once) and by group (unions and counters). Suspects have one shape, whatever they are of.
+Three aggregations decide everything: by content (what is lost, what leaks), by place (the mirror
+and every filter at once) and by group (unions and counters). Suspects have one shape, whatever they
+are of.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +20,8 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Content, Counts, Filter, Group, Union
-from mailmend.model.projections.mirror import Mirror
-from mailmend.model.projections.projection import Condition, Projection
+from mailmend.model.projections.family import Condition, Content, Counts, Family, Filter, Group, Union
+from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Canonical, Column
 from mailmend.spark_repair.connector import SHUFFLE_PARTS

@@ -1,8 +1,8 @@
 """What a person sees of findings: a few of each kind, in whose mailboxes they are, and when their rows were written.
 
-Kept while findings are streamed, within bounds: a report stays small whatever was found.
-Owners of mailboxes are personal data: looked up for what a person asked to see, never kept in the ledger and never
-logged.
+Kept while findings are streamed, within bounds: a report stays small whatever was found. Owners of
+mailboxes are personal data: looked up for what a person asked to see, never kept in the ledger and
+never logged.
 """
 
 from bisect import insort
@@ -19,7 +19,8 @@ from mailmend.model.errors import MailmendError
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Level, Read
 from mailmend.model.ports import Tables
-from mailmend.model.projections.findings import TRUTHS_SHOWN, Finding, mailbox_in
+from mailmend.model.projections.findings import Finding
+from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import MENDABLE, Verdict, Why
 from mailmend.model.table import Key, Row
 from mailmend.repair.ledger.runs import Run
@@ -226,3 +227,20 @@ def result_text(outcome: Finding) -> str:
 def _most_first(entry: tuple[UUID, MailboxFindings]) -> tuple[int, str]:
     mailbox, found = entry
     return -found.counts.total(), str(mailbox)
+
+
+TRUTHS_SHOWN: Final = 3
+"""The largest number of clashing truth rows that are shown."""
+
+_MAILBOX: Final = "mailboxid"
+
+
+def mailbox_in(finding: Finding, projection: Projection | None) -> UUID | None:
+    """The mailbox that the finding's place is in; None for content and for mails in queues."""
+    if projection is None:
+        return None
+    for (_, truth), value in zip(projection.key, finding.suspect.key, strict=False):
+        if truth == _MAILBOX:
+            mailbox: UUID = value
+            return mailbox
+    return None

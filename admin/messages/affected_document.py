@@ -2,17 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Final
 from uuid import UUID
 
 from mailmend.admin.frame.document import DIFFERS, Grid, GridCell, Heading, Part, Styled
-from mailmend.admin.frame.examples import Affected, Example, Owner
+from mailmend.admin.frame.examples import TRUTHS_SHOWN, Affected, Example, Owner
 from mailmend.admin.frame.values import counts_json, instant_text, plain, printable
 from mailmend.model.catalog.mail import MESSAGES, PATHS, PROJECTIONS
 from mailmend.model.instants import MICROS
-from mailmend.model.projections.findings import ComparedColumn, Comparison, compared
+from mailmend.model.operations import Seen
+from mailmend.model.projections.findings import Finding
 from mailmend.model.projections.projection import Projection
 from mailmend.model.projections.verdicts import MENDABLE, NEEDS_SCAN, Verdict
 from mailmend.model.texts import keyspace_option
@@ -20,6 +22,78 @@ from mailmend.model.texts import keyspace_option
 LEFT_OUT: Final = "left out"
 _PERSONAL: Final = frozenset({"mailboxbase.user", "name", "user", "mailboxname"})
 """Columns of mailboxes' paths that name a person."""
+
+
+_NOTHING: Final[tuple[Any, ...]] = (None, frozenset(), "")
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedColumn:
+    """One column over all rows that are compared.
+
+    Attributes:
+        values: in each row, the truth's first; None where it is null, "" where there is no row or
+            no such column.
+        written_at: microseconds; None where that cannot be read.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    written_at: tuple[int | None, ...]
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The rows of a finding side by side.
+
+    Attributes:
+        sides: the table that each row is of, the truth's first.
+        present: whether the row is there.
+        columns: those with a value in any row, in the projection's order.
+    """
+
+    sides: tuple[str, ...]
+    present: tuple[bool, ...]
+    columns: tuple[ComparedColumn, ...]
+
+
+def compared(finding: Finding, projection: Projection) -> Comparison:
+    """Compare the truth's rows (one, or a few that clash) with the projection's row."""
+    truths: Sequence[Seen | None] = projection.truth_rows(finding)[:TRUTHS_SHOWN] or (None,)
+    rows = (*truths, finding.projected)
+    there = [seen.row for seen in rows if seen]
+    names = dict.fromkeys(projection.table.names)
+    differing: set[str] = set()
+    for row in there:
+        names.update(dict.fromkeys(row))
+    for other in there[1:]:
+        differing.update(projection.differing(there[0], other))
+    lines = []
+    for name in names:
+        line = _column(name, rows, projection, differs=name in differing)
+        if line.differs or any(value not in _NOTHING for value in line.values):
+            lines.append(line)
+    tables = (*[projection.truth.spelling] * len(truths), projection.name)
+    return Comparison(tables, tuple(seen is not None for seen in rows), tuple(lines))
+
+
+def _column(name: str, rows: Sequence[Seen | None], projection: Projection, *, differs: bool) -> ComparedColumn:
+    spelling = name
+    if name in projection.table:
+        spelling = projection.table.column(name).spelling
+    elif name in projection.truth:
+        spelling = projection.truth.column(name).spelling
+    values: list[Any] = []
+    times: list[int | None] = []
+    for seen in rows:
+        if seen is None:
+            values.append("")
+            times.append(None)
+        else:
+            values.append(seen.row.get(name, ""))
+            times.append(seen.written_at.get(name))
+    return ComparedColumn(spelling, tuple(values), tuple(times), differs)
 
 
 def affected_json(affected: Affected) -> dict[str, Any]:

@@ -4,10 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mailmend.model.catalog.purposes import CANONICAL, purpose_of, why_compacted
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Counts, Filter, Union
-from mailmend.model.projections.mirror import Mirror
-from mailmend.model.projections.projection import Condition, Projection
+from mailmend.model.projections.family import Condition, Counts, Family, Filter, Union
+from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.table import Canonical, Column, Compaction, Kind, Table, UserType
 
 _HEAD = ("column", "type", "key", "compared", "what it is")

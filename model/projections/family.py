@@ -1,12 +1,454 @@
-"""One truth and all that follows from it."""
+"""One truth and all that follows from it: the kinds that filter, aggregate or hold contents."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
-from mailmend.model.projections.filters import Content, Counts, Filter, Union
-from mailmend.model.projections.mirror import Mirror
-from mailmend.model.projections.projection import Condition, Projection
-from mailmend.model.table import Table
+from mailmend.model.operations import Change, Conditional, Level, Put, Read, Remove, Scan, Seen, Write, cells_of
+from mailmend.model.projections.findings import Finding, MovedVerdict, RepairPolicy
+from mailmend.model.projections.projection import Look, Mirror, Projection
+from mailmend.model.projections.verdicts import (
+    CONTENT_VERDICTS,
+    DAY_MICROS,
+    FILTER_VERDICTS,
+    GROUP_VERDICTS,
+    ContentSymptoms,
+    FilterSymptoms,
+    GroupSymptoms,
+    Reason,
+    Verdict,
+    Why,
+    older_than_a_day,
+    why_kept,
+)
+from mailmend.model.table import Key, Row, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A boolean column of the truth having a value; null reads as false."""
+
+    column: str
+    value: bool
+
+    def holds(self, row: Row) -> bool:
+        return bool(row.get(self.column)) is self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Content(Projection):
+    """A table of contents: each truth row needs one row of it; several may share it. One that none names is a LEAK."""
+
+    verdicts: ClassVar = CONTENT_VERDICTS
+    needs_content: ClassVar[bool] = False
+
+    def lead_row(self, look: Look) -> Row:
+        """Its key is the truth's own."""
+        return {column: part for (_, column), part in zip(self.key, look.key, strict=True)}
+
+    def verdict(self, look: Look) -> Verdict:
+        return self.verdicts[ContentSymptoms(bool(look.truths), look.projected is not None)]
+
+    def asks_for(self, verdict: Verdict, policy: RepairPolicy) -> bool:
+        return verdict is Verdict.LEAK and policy.leaks == "collect"
+
+    def old_enough(self, look: Look, verdict: Verdict, now: int) -> bool:
+        """Whether content may be removed: both its birth and its last write are more than a day ago."""
+        recent = look.newest is not None and look.newest > now - DAY_MICROS
+        return verdict is not Verdict.LEAK or (older_than_a_day(look.key, now) and not recent)
+
+    def why_left(self, finding: Finding, policy: RepairPolicy, now: int) -> Reason:
+        if finding.verdict is not Verdict.LEAK:
+            return Projection.why_left(self, finding, policy, now)
+        if policy.leaks == "report":
+            return Reason(Why.NEEDS_LEAKS)
+        return why_kept(finding.suspect.key, finding.newest, now)
+
+    def fix(self, finding: Finding, look: Look, policy: RepairPolicy, at: int) -> Finding | None:  # noqa: ARG002 - a mirror asks both
+        return self.key_row(finding, at)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Projection):
+    """A row made of a key alone for each truth row that satisfies a condition."""
+
+    when: Condition
+
+    verdicts: ClassVar = FILTER_VERDICTS
+    compared: ClassVar[None] = None
+    """A row is its key: nothing in it is compared."""
+
+    @property
+    def truth_columns(self) -> frozenset[str]:
+        return frozenset((self.when.column, *(column for _, column in self.key)))
+
+    def near_reads(self, mirror: Mirror, key: Key) -> list[Read]:
+        """Reads of the filter's row, and of the mirror's row at the same place, which leads to the truth."""
+        truth = {column: part for (_, column), part in zip(self.key, key, strict=True)}
+        return [Read(self.table, key, times=True), Read(mirror.table, mirror.key_of(truth), times=True)]
+
+    def looked_at(self, look: Look, rows: Sequence[Seen], *, accept_torn: bool) -> Look:
+        """The look with its truth rows, and with the expiry of the filter's own row."""
+        seen = Projection.looked_at(self, look, rows, accept_torn=accept_torn)
+        if seen.projected is None:
+            return seen
+        beside = seen.mirrored
+        if seen.truths:
+            beside = seen.truths[0]
+        return replace(seen, projected=self.lasting_with(seen.projected, beside))
+
+    def lasting_with(self, seen: Seen, beside: Seen | None) -> Seen:
+        """The filter's row, which shows no TTL itself, with the expiry of the truth's row or of the mirror's."""
+        if beside is None:
+            return seen
+        ends_at = beside.ends_at
+        if ends_at is None:
+            return seen
+        return replace(seen, expires_at=dict.fromkeys((column.name for column in self.table.key), ends_at))
+
+    def verdict(self, look: Look) -> Verdict:
+        symptoms = FilterSymptoms(
+            in_truth=bool(look.truths),
+            clash=len(look.truths) > 1,
+            in_projection=look.projected is not None,
+            wanted=bool(look.truths) and self.when.holds(look.truths[0].row),
+            has_content=look.has_content,
+            whole=look.whole,
+        )
+        return self.verdicts[symptoms]
+
+    def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
+        was = before is not None and self.when.holds(before)
+        wanted = after is not None and self.when.holds(after)
+        if wanted and not was and after is not None:
+            return Put(self.table, self.table.key_row(self.key_of(after)), at=stamp)
+        if was and not wanted and before is not None:
+            return Remove(self.table, self.key_of(before), at=stamp)
+        return None
+
+    def truth_rows(self, finding: Finding) -> tuple[Seen, ...]:
+        """The truth rows, reduced to the place and the column that decides whether a filter row must exist."""
+        asked = self.when.column
+        rows = []
+        for seen in finding.truths:
+            row = {own: seen.row.get(theirs) for own, theirs in self.key}
+            row[asked] = seen.row.get(asked)
+            written_at = {}
+            if asked in seen.written_at:
+                written_at[asked] = seen.written_at[asked]
+            rows.append(Seen(row, written_at))
+        return tuple(rows)
+
+    def differing(self, truth: Row, other: Row) -> frozenset[str]:
+        """The column of the condition: a filter row claims that it holds."""
+        asked = self.when.column
+        demanded = asked not in other or self.when.holds(other)
+        if self.when.holds(truth) is demanded:
+            return frozenset()
+        return frozenset({asked})
+
+    def fix(self, finding: Finding, look: Look, policy: RepairPolicy, at: int) -> Finding | None:  # noqa: ARG002 - a mirror asks both
+        ends_at = None
+        if look.truths:
+            ends_at = self._ends_at(look.truths[0])
+        return self.key_row(finding, at, ends_at)
+
+    def _ends_at(self, truth: Seen) -> int | None:
+        """When the filter's row is no longer demanded, in seconds since 1970: with the truth, or with its condition."""
+        asked = self.when.column
+        if not truth.row.get(asked):
+            return truth.ends_at
+        instants = (truth.ends_at, truth.expires_at.get(asked))
+        return min((instant for instant in instants if instant is not None), default=None)
+
+    def truth_back(self, image: Finding, look: Look, origin: Finding | None) -> Conditional | MovedVerdict | None:
+        """Restoring a row that was removed with a quarantined truth depends on that truth's own before-image."""
+        if image.verdict is Verdict.LOST_CONTENT:
+            return None
+        return Projection.truth_back(self, image, look, origin)
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Projection):
+    """A row for each group of truth rows.
+
+    Truth rows demand values of it by name: each element of a union, each counter. A scan adds up the demands of
+    one name in any order (`together`), and then compares them with the group's row (`lacking`).
+    """
+
+    verdicts: ClassVar = GROUP_VERDICTS
+
+    def verdict(self, look: Look) -> Verdict:
+        return self.verdicts[GroupSymptoms(look.projected is not None, self.covered(look))]
+
+    def covered(self, look: Look) -> bool:
+        """Whether the group's row has all that its truths require."""
+        raise NotImplementedError
+
+    def held(self, row: Row) -> tuple[Any, ...]:
+        """The aggregated values in the group's own row."""
+        raise NotImplementedError
+
+    def together(self, one: Any, other: Any) -> Any:
+        """Combine two demands of the same name into one."""
+        raise NotImplementedError
+
+    def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> "Shortfall | None":
+        """What a row with these gathered values lacks; None where it has everything."""
+        raise NotImplementedError
+
+
+class Shortfall(NamedTuple):
+    """What a group's row lacks: `Suspect.wanted`, and the truth rows that demand it, where they are known."""
+
+    wanted: Mapping[str, Any]
+    truths: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Union(Group):
+    """A set column gathered over all truth rows of a group; a superset is fine, so it only ever grows."""
+
+    column: str
+
+    needs_content: ClassVar[bool] = False
+    counters: ClassVar[tuple[()]] = ()
+
+    @property
+    def truth_columns(self) -> frozenset[str]:
+        return frozenset((self.column, *(column for _, column in self.key)))
+
+    @property
+    def own_columns(self) -> frozenset[str]:
+        return frozenset({self.column})
+
+    def held(self, row: Row) -> tuple[Any, ...]:
+        return tuple(row.get(self.column) or ())
+
+    def together(self, one: Any, other: Any) -> Any:
+        """Keep one of the truth rows that demand the element: the smallest, so that the order does not matter."""
+        return min(one, other)
+
+    def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> Shortfall | None:
+        missing = frozenset(demands.keys() - set(held))
+        if not missing:
+            return None
+        truths = tuple(demands[element] for element in missing)
+        return Shortfall({self.column: missing}, truths)
+
+    def elements(self, seen: Seen | None) -> frozenset[Any]:
+        return frozenset(cells_of(seen).get(self.column) or ())
+
+    def near_reads(self, mirror: Mirror, key: Key) -> list[Read]:  # noqa: ARG002 - filters ask the mirror too
+        """A read of the union's own row, without write times: newer elements in it do no harm."""
+        return [Read(self.table, key)]
+
+    def looked_at(self, look: Look, rows: Sequence[Seen], *, accept_torn: bool) -> Look:  # noqa: ARG002 - a torn row owes its elements too
+        """The look with the elements that the scan found missing, or that the group's truth rows demand."""
+        holders = [seen for seen in rows if self.key_of(seen.row) == look.key]
+        wanted = frozenset(look.suspect.wanted.get(self.column) or ())
+        return replace(look, truths=self._by_expiry(wanted | self.gathered(holders), holders))
+
+    def _by_expiry(self, elements: frozenset[Any], holders: Sequence[Seen]) -> tuple[Seen, ...]:
+        """The elements in one `Seen` for each instant at which some of them expire; first those that stay."""
+        staying: set[Any] = set()
+        by_instant: dict[int, set[Any]] = {}
+        for element in elements:
+            ends_at = self._ends_at(element, holders)
+            if ends_at is None:
+                staying.add(element)
+            else:
+                by_instant.setdefault(ends_at, set()).add(element)
+        groups = []
+        if staying or not by_instant:
+            groups.append(Seen({self.column: frozenset(staying)}))
+        for instant in sorted(by_instant):
+            expiring = frozenset(by_instant[instant])
+            groups.append(Seen({self.column: expiring}, expires_at={self.column: instant}))
+        return tuple(groups)
+
+    def _ends_at(self, element: Any, holders: Sequence[Seen]) -> int | None:
+        """When the last truth row that holds the element loses it; None: never, or no row that holds it is known."""
+        lives = []
+        for seen in holders:
+            if element in self.elements(seen):
+                life = self._life(seen)
+                if life is None:
+                    return None
+                lives.append(life)
+        return max(lives, default=None)
+
+    def _life(self, truth: Seen) -> int | None:
+        """When a truth row loses its elements; before Cassandra 5, which shows no TTL of sets, when the row ends."""
+        if self.column in truth.written_at:
+            return truth.expires_at.get(self.column)
+        return truth.ends_at
+
+    def gathered(self, truths: Sequence[Seen]) -> frozenset[Any]:
+        """The elements of several rows."""
+        elements: set[Any] = set()
+        for seen in truths:
+            elements.update(self.elements(seen))
+        return frozenset(elements)
+
+    def lasting(self, look: Look, holders: Sequence[Seen]) -> Look:
+        """The look with the expiry of its elements by these truth rows; without rows no element expires."""
+        own = [seen for seen in holders if self.key_of(seen.row) == look.key]
+        return replace(look, truths=self._by_expiry(self.gathered(look.truths), own))
+
+    def members(self, look: Look) -> Scan | None:
+        """A scan of the mirror's rows of the group; None where the mirror does not keep a group together."""
+        mirror = look.mirror
+        group = {theirs: part for (_, theirs), part in zip(self.key, look.key, strict=True)}
+        places = [mirror.truth_names.get(column.name, column.name) for column in mirror.table.partition]
+        own = mirror.own_names
+        lead = tuple(own.get(column.name, column.name) for column in self.truth.partition)
+        column = own.get(self.column, self.column)
+        if not group.keys() >= set(places) or not {*lead, column} <= set(mirror.table.names):
+            return None
+        return Scan(mirror.table, (*lead, column), Level.QUORUM, under=tuple(group[place] for place in places))
+
+    def covered(self, look: Look) -> bool:
+        return self.gathered(look.truths) <= self.elements(look.projected)
+
+    def differing(self, truth: Row, other: Row) -> frozenset[str]:
+        """The set column, where the row lacks an element of the truth; surplus elements are no difference."""
+        missing = set(truth.get(self.column) or ()) - set(other.get(self.column) or ())
+        if not missing:
+            return frozenset()
+        return frozenset({self.column})
+
+    def wanted(self, look: Look) -> dict[str, Any]:
+        return {self.column: self.gathered(look.truths)}
+
+    def owed(self, elements: Mapping[str, Any]) -> Mapping[str, Any]:
+        return elements
+
+    def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
+        if after is None:
+            return None
+        old = before or {}
+        new = frozenset(after.get(self.column) or ()) - frozenset(old.get(self.column) or ())
+        if not new:
+            return None
+        return Change(self.table, self.key_of(after), add={self.column: new}, at=stamp)
+
+    def fix(self, finding: Finding, look: Look, policy: RepairPolicy, at: int) -> Finding | None:  # noqa: ARG002 - a mirror asks for it
+        missing = self.gathered(look.truths) - self.elements(look.projected)
+        return replace(finding, writes=self._additions(look.key, look.truths, missing, at))
+
+    def _additions(self, key: Key, truths: Sequence[Seen], wanted: frozenset[Any], at: int) -> tuple[Change, ...]:
+        """One write for each instant at which some of the wanted elements expire."""
+        additions = []
+        for seen in truths:
+            elements = self.elements(seen) & wanted
+            if elements:
+                ends_at = seen.expires_at.get(self.column)
+                additions.append(Change(self.table, key, add={self.column: elements}, at=at, expires_at=ends_at))
+        return tuple(additions)
+
+    def take_back(self, image: Finding, look: Look, at: int, origin: Finding | None) -> Finding:  # noqa: ARG002 - a mirror asks for it
+        """Remove the elements that the run added, and add those that it removed (as an undo). Other additions stay.
+
+        The image has the elements of the run, less those that have expired since.
+        """
+        own = self.gathered(image.truths)
+        before = self.elements(image.projected)
+        standing = self.elements(look.projected)
+        added = own & (standing - before)
+        taken = own & (before - standing)
+        now = replace(image, projected=look.projected, result=None, error=None)
+        if not added and not taken:
+            return replace(now, truths=look.truths, verdict=Verdict.AGREE)
+        writes: list[Change] = []
+        if added:
+            writes.append(Change(self.table, image.suspect.key, take={self.column: added}, at=at + 1))
+        writes.extend(self._additions(image.suspect.key, image.truths, taken, at + 1))
+        return replace(now, writes=tuple(writes))
+
+
+@dataclass(frozen=True, slots=True)
+class Counts(Group):
+    """Counters over all truth rows of a group; mended and taken back by `repair.mending.counters`, not row by row.
+
+    Attributes:
+        counters: (counter column, condition, or None to count every row).
+        generators: tables with the counters' key, whose row changes before a row of the group is added or changed:
+            while they do not change, no change has begun that a look at the mirror might miss.
+    """
+
+    counters: tuple[tuple[str, Condition | None], ...]
+    generators: tuple[Table, ...] = ()
+
+    by_row: ClassVar[bool] = False
+
+    @property
+    def truth_columns(self) -> frozenset[str]:
+        columns = {column for _, column in self.key}
+        for _, when in self.counters:
+            if when:
+                columns.add(when.column)
+        return frozenset(columns)
+
+    @property
+    def own_columns(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.counters)
+
+    def held(self, row: Row) -> tuple[Any, ...]:
+        """The counters in their declared order."""
+        return tuple(row.get(name) or 0 for name, _ in self.counters)
+
+    def together(self, one: Any, other: Any) -> Any:
+        """Add up what certain truth rows count, and what uncertain ones may add."""
+        (sure, perhaps), (also_sure, also_perhaps) = one, other
+        return sure + also_sure, perhaps + also_perhaps
+
+    def lacking(self, demands: Mapping[str, Any], held: tuple[Any, ...]) -> Shortfall | None:
+        sure: dict[str, int] = {}
+        uncertain: dict[str, int] = {}
+        for name, _ in self.counters:
+            sure[name], uncertain[name] = demands.get(name, (0, 0))
+        row = dict(zip(sure, held, strict=False))
+        if within(sure, uncertain, row):
+            return None
+        return Shortfall(sure)
+
+    def deltas_of(self, truth: Row) -> dict[str, int]:
+        """What one truth row adds to each counter."""
+        return {name: int(when is None or when.holds(truth)) for name, when in self.counters}
+
+    def covered(self, look: Look) -> bool:
+        sure = self._totals(look.truths)
+        open_ = self._totals(look.uncertain)
+        return within(sure, open_, cells_of(look.projected))
+
+    def truth_rows(self, finding: Finding) -> tuple[Seen, ...]:
+        """The counters that the truth demands; empty while the group's rows differ, as they are not counted then."""
+        wanted = finding.suspect.wanted
+        now = cells_of(finding.projected)
+        counted = {name: wanted[name] for name, _ in self.counters if name in wanted}
+        if all((now.get(name) or 0) == number for name, number in counted.items()):
+            return ()
+        return (Seen(self.table.key_row(finding.suspect.key) | counted),)
+
+    def differing(self, truth: Row, other: Row) -> frozenset[str]:
+        return frozenset(name for name, _ in self.counters if (truth.get(name) or 0) != (other.get(name) or 0))
+
+    def _totals(self, truths: Sequence[Seen]) -> dict[str, int]:
+        totals = dict.fromkeys((name for name, _ in self.counters), 0)
+        for seen in truths:
+            for name, delta in self.deltas_of(seen.row).items():
+                totals[name] += delta
+        return totals
+
+    def fix(self, finding: Finding, look: Look, policy: RepairPolicy, at: int) -> Finding | None:  # noqa: ARG002 - not by row
+        """Always None: counters carry no timestamp."""
+        return None
+
+
+def within(sure: Mapping[str, int], open_: Mapping[str, int], row: Row) -> bool:
+    """Whether counters are in the allowed range: from the certain sum up to the sum with all uncertain truth rows."""
+    return all(low <= (row.get(name) or 0) <= low + open_[name] for name, low in sure.items())
 
 
 @dataclass(frozen=True, slots=True)

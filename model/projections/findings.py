@@ -1,19 +1,16 @@
-"""Values that pass between the stages of a check or repair: suspects, second looks and findings."""
+"""Values that pass between the stages of a check or repair: suspects, findings, writes of a row."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Literal
 from uuid import UUID
 
 from mailmend.model.errors import CannotReach, MailmendError
 from mailmend.model.ids import RunId
-from mailmend.model.operations import Conditional, Seen, Write
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Filter
-from mailmend.model.projections.projection import Projection
+from mailmend.model.operations import Change, Conditional, Put, PutIfAbsent, Remove, RemoveIf, Seen, Write
 from mailmend.model.projections.verdicts import MENDABLE, Reason, Verdict
-from mailmend.model.table import Key
+from mailmend.model.table import Key, Row, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,91 +98,11 @@ def _joined(one: Suspect, other: Suspect) -> Suspect:
     return replace(one, truth_ids=ids, wanted=wanted)
 
 
-def _newest(truths: tuple[Seen, ...], projected: Seen | None) -> int | None:
+def newest_of(truths: tuple[Seen, ...], projected: Seen | None) -> int | None:
     times = [seen.newest for seen in truths]
     if projected:
         times.append(projected.newest)
     return max((time for time in times if time is not None), default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A suspect with both sides as they are read again; completed read by read.
-
-    Attributes:
-        projected: the projection's row, or None.
-        mirrored: the mirror's row at the same place, which may lead to the truth.
-        kept: the partition keys of the truth whose content exists.
-        truths: every truth row that claims the key, as far as known keys lead to them.
-        has_content: whether the content of the truth exists (or, without a truth, the content of
-            the projection).
-        whole: whether the truth row has every column that an insert writes (or is accepted without).
-        uncertain: for counters: truth rows without content or torn, which may be counted or not.
-        last_trace: the content exists and the message has no truth row: only the projection may still lead to it.
-        blind: the scan saw a truth that no known key leads to (its partition is not one UUID): its
-            verdict is kept.
-        companions: filter rows at the same place, read when the truth row itself may be removed.
-    """
-
-    suspect: Suspect
-    family: Family
-    projection: Projection
-    projected: Seen | None = None
-    mirrored: Seen | None = None
-    kept: frozenset[Key] = frozenset()
-    truths: tuple[Seen, ...] = ()
-    has_content: bool = True
-    whole: bool = True
-    uncertain: tuple[Seen, ...] = ()
-    last_trace: bool = False
-    blind: bool = False
-    companions: tuple[tuple[Filter, Seen], ...] = ()
-
-    @property
-    def key(self) -> Key:
-        return self.suspect.key
-
-    @property
-    def verdict(self) -> Verdict:
-        return self.projection.verdict(self)
-
-    @property
-    def newest(self) -> int | None:
-        """The latest visible write of the pair in microseconds; None where no time can be read."""
-        return _newest(self.truths, self.projected)
-
-    @property
-    def soonest(self) -> int | None:
-        """When the first visible cell of the pair expires, in seconds since 1970; None where none does."""
-        instants: list[int] = []
-        for seen in self.truths:
-            instants.extend(seen.expires_at.values())
-        if self.projected:
-            instants.extend(self.projected.expires_at.values())
-        return min(instants, default=None)
-
-    @property
-    def named(self) -> tuple[Key, ...]:
-        """Partition keys of the truth that the latest reads name; a half-written row names none."""
-        row = self.projection.lead_row(self)
-        lead = tuple(row.get(column.name) for column in self.family.truth.partition)
-        if None in lead:
-            return ()
-        return (lead,)
-
-    @property
-    def leads(self) -> tuple[Key, ...]:
-        """Every known partition key of the truth: those that the scan saw, and those named since."""
-        seen_by_scan = [(id_,) for id_ in self.suspect.truth_ids]
-        return tuple(dict.fromkeys((*seen_by_scan, *self.named)))
-
-    def content_stands(self, truths: tuple[Seen, ...]) -> bool:
-        """Whether the content of the truth exists; without a truth, the content that the projection names."""
-        if self.family.content is None:
-            return True
-        if not truths:
-            return any(lead in self.kept for lead in self.named)
-        return tuple(truths[0].row[column.name] for column in self.family.truth.partition) in self.kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +146,7 @@ class Finding:
     @property
     def newest(self) -> int | None:
         """The latest write that was visible on either side, in microseconds."""
-        return _newest(self.truths, self.projected)
+        return newest_of(self.truths, self.projected)
 
     @property
     def changes(self) -> tuple[Write | Conditional, ...]:
@@ -278,87 +195,67 @@ class Excess:
         return sum(counts.total() for counts in self.counts.values())
 
 
-TRUTHS_SHOWN: Final = 3
-"""The largest number of clashing truth rows that are shown."""
-
-_MAILBOX: Final = "mailboxid"
-_NOTHING: Final[tuple[Any, ...]] = (None, frozenset(), "")
+MovedVerdict = Literal[Verdict.MOVED]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedColumn:
-    """One column over all rows that are compared.
+def row_back(
+    table: Table, key: Key, before: Seen | None, now: Seen | None, at: int
+) -> tuple[Write, ...] | MovedVerdict:
+    """The write that restores a row, stamped just above the run's; empty where the row is there already."""
+    if before is None and now is None:
+        return ()
+    if before is not None and now is not None and before.row == now.row:
+        return ()
+    if now is not None and not _is_own(now, before, at):
+        return Verdict.MOVED
+    if before is None:
+        return (Remove(table, key, at=at + 1),)
+    return row_writes(table, before.row, before.expires_at, at + 1)
 
-    Attributes:
-        values: in each row, the truth's first; None where it is null, "" where there is no row or no such column.
-        written_at: microseconds; None where that cannot be read.
+
+def row_writes(table: Table, row: Row, expires_at: Mapping[str, int], at: int) -> tuple[Write, ...]:
+    """The writes of a whole row, null columns too, whose cells expire as `expires_at` says (seconds since 1970).
+
+    One write has one TTL. So the first one has the cells that live longest, and with them the row lives; each other
+    instant is a write of its own. A row that consists of its key lives as long as its key columns.
     """
-
-    name: str
-    values: tuple[Any, ...]
-    written_at: tuple[int | None, ...]
-    differs: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """The rows of a finding side by side.
-
-    Attributes:
-        sides: the table that each row is of, the truth's first.
-        present: whether the row is there.
-        columns: those with a value in any row, in the projection's order.
-    """
-
-    sides: tuple[str, ...]
-    present: tuple[bool, ...]
-    columns: tuple[ComparedColumn, ...]
+    cells = [column.name for column in table.regular if column.name in row and row[column.name] is not None]
+    known = [name for name in cells if name in expires_at]
+    timed = [name for name in cells if name in expires_at or not table.column(name).is_collection]
+    ends_at = None
+    if not cells:
+        ends_at = max(expires_at.values(), default=None)
+    elif known and known == timed:
+        ends_at = max(expires_at[name] for name in known)
+    sooner = {name: expires_at[name] for name in known if expires_at[name] != ends_at}
+    first = {name: value for name, value in row.items() if name not in sooner}
+    key = table.key_of(row)
+    writes: list[Write] = [Put(table, first, at=at, clear=True, expires_at=ends_at)]
+    for instant in sorted(set(sooner.values())):
+        ending = {name: row[name] for name in sooner if sooner[name] == instant}
+        writes.append(Change(table, key, ending, at=at, expires_at=instant))
+    return tuple(writes)
 
 
-def compared(finding: Finding, projection: Projection) -> Comparison:
-    """Compare the truth's rows (one, or a few that clash) with the projection's row."""
-    truths: Sequence[Seen | None] = projection.truth_rows(finding)[:TRUTHS_SHOWN] or (None,)
-    rows = (*truths, finding.projected)
-    there = [seen.row for seen in rows if seen]
-    names = dict.fromkeys(projection.table.names)
-    differing: set[str] = set()
-    for row in there:
-        names.update(dict.fromkeys(row))
-    for other in there[1:]:
-        differing.update(projection.differing(there[0], other))
-    lines = []
-    for name in names:
-        line = _column(name, rows, projection, differs=name in differing)
-        if line.differs or any(value not in _NOTHING for value in line.values):
-            lines.append(line)
-    tables = (*[projection.truth.spelling] * len(truths), projection.name)
-    return Comparison(tables, tuple(seen is not None for seen in rows), tuple(lines))
+def row_if_absent(table: Table, row: Row, expires_at: Mapping[str, int]) -> PutIfAbsent:
+    """The conditional insert of a row of which each cell expires as `expires_at` says (seconds since 1970)."""
+    put, *sooner = row_writes(table, row, expires_at, 0)
+    assert isinstance(put, Put), "the first write inserts the row"
+    beside = tuple(replace(change, at=None) for change in sooner if isinstance(change, Change))
+    return PutIfAbsent(table, put.row, expires_at=put.expires_at, beside=beside)
 
 
-def _column(name: str, rows: Sequence[Seen | None], projection: Projection, *, differs: bool) -> ComparedColumn:
-    spelling = name
-    if name in projection.table:
-        spelling = projection.table.column(name).spelling
-    elif name in projection.truth:
-        spelling = projection.truth.column(name).spelling
-    values: list[Any] = []
-    times: list[int | None] = []
-    for seen in rows:
-        if seen is None:
-            values.append("")
-            times.append(None)
-        else:
-            values.append(seen.row.get(name, ""))
-            times.append(seen.written_at.get(name))
-    return ComparedColumn(spelling, tuple(values), tuple(times), differs)
+def _is_own(now: Seen, before: Seen | None, at: int) -> bool:
+    """Whether every cell with a readable time was written by the run, or left as it was."""
+    for name, time in now.written_at.items():
+        if time == at:
+            continue
+        if before is None or before.written_at.get(name) != time or before.row.get(name) != now.row.get(name):
+            return False
+    return True
 
 
-def mailbox_in(finding: Finding, projection: Projection | None) -> UUID | None:
-    """The mailbox that the finding's place is in; None where it is in none, as content and mails in queues are."""
-    if projection is None:
-        return None
-    for (_, truth), value in zip(projection.key, finding.suspect.key, strict=False):
-        if truth == _MAILBOX:
-            mailbox: UUID = value
-            return mailbox
-    return None
+def exactly(table: Table, row: Row) -> RemoveIf:
+    """Remove a row only while it is unchanged (sets are left out: the modseq changes with each change)."""
+    expected = {column.name: row.get(column.name) for column in table.regular if not column.is_collection}
+    return RemoveIf(table, table.key_of(row), expected)

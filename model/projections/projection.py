@@ -1,75 +1,41 @@
-"""The base class of all kinds of projections; a kind is one class in this package (docs/design.md).
+"""The base class of all kinds of projections, the second look at a suspect, and the mirror.
 
-Five kinds cover the mail tables, and most others: mirror (the whole row under another key), filter
-(keys of the rows that satisfy a condition), union (a set column gathered per group), counts
-(counters per group) and content (the rows that each truth row needs).
+A kind is one class in this package (docs/design.md). Five kinds cover the mail tables, and most
+others: mirror (the whole row under another key), filter (keys of the rows that satisfy a
+condition), union (a set column gathered per group), counts (counters per group) and content (the
+rows that each truth row needs).
 
-Truth rows and contents are removed only when older than a day, when no write of them can be
-under way.
+Truth rows and contents are removed only when older than a day, when no write of them can be under
+way.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
-from uuid import UUID
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
-from mailmend.model.ids import micros_of
-from mailmend.model.instants import MICROS
-from mailmend.model.operations import (
-    Change,
-    Conditional,
-    Put,
-    PutIfAbsent,
-    Read,
-    Remove,
-    Seen,
-    Write,
+from mailmend.model.operations import Change, Conditional, Put, Read, Remove, Seen, Write, cells_of
+from mailmend.model.projections.findings import (
+    Finding,
+    MovedVerdict,
+    RepairPolicy,
+    Suspect,
+    exactly,
+    newest_of,
+    row_back,
+    row_if_absent,
+    row_writes,
 )
-from mailmend.model.projections.verdicts import MENDABLE, Reason, Verdict, Why
-from mailmend.model.table import Key, Row, Table
-
-if TYPE_CHECKING:
-    from mailmend.model.projections.family import Family
-    from mailmend.model.projections.findings import Finding, Look, RepairPolicy
-
-
-DAY_MICROS = 24 * 3600 * MICROS
-"""The least age of a truth row for quarantine, and of content for collection, in microseconds."""
-
-
-def older_than_a_day(key: Key, now: int) -> bool:
-    """Whether a version-1 UUID in the key is more than a day old."""
-    born = born_at(key)
-    return born is not None and born < now - DAY_MICROS
-
-
-def born_at(key: Key) -> int | None:
-    """When the youngest version-1 UUID of a key was made; None where it has none."""
-    return max((micros_of(part) for part in key if isinstance(part, UUID) and part.version == 1), default=None)
-
-
-def why_kept(key: Key, touched: int | None, now: int) -> Reason:
-    """Why a row that may be removed stays: it is younger than a day, or lacks what its removal needs."""
-    since = max((at for at in (born_at(key), touched) if at is not None), default=None)
-    if since is None:
-        return Reason(Why.YOUNGER_THAN_A_DAY)
-    if since < now - DAY_MICROS:
-        return Reason(Why.NO_WHOLE_ROW)
-    return Reason(Why.YOUNGER_THAN_A_DAY, again_at=since + DAY_MICROS)
-
-
-MovedVerdict = Literal[Verdict.MOVED]
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A boolean column of the truth having a value; null reads as false."""
-
-    column: str
-    value: bool
-
-    def holds(self, row: Row) -> bool:
-        return bool(row.get(self.column)) is self.value
+from mailmend.model.projections.verdicts import (
+    MENDABLE,
+    MIRROR_VERDICTS,
+    MirrorSymptoms,
+    Reason,
+    Verdict,
+    Why,
+    older_than_a_day,
+    why_kept,
+)
+from mailmend.model.table import Column, Key, Row, Table, canonical_value, rows_agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +80,7 @@ class Projection:
     def key_of(self, truth: Row) -> Key:
         return tuple(truth[column] for _, column in self.key)
 
-    def near_reads(self, family: "Family", key: Key) -> list[Read]:  # noqa: ARG002 - filters ask the mirror too
+    def near_reads(self, mirror: "Mirror", key: Key) -> list[Read]:  # noqa: ARG002 - filters ask the mirror too
         """The first reads of a second look: the projection's own row first, rows that lead to the truth last."""
         return [Read(self.table, key, times=True)]
 
@@ -122,13 +88,17 @@ class Projection:
         """What is known of the truth row from the rows that were read so far; empty where nothing is."""
         if look.mirrored is None:
             return {}
-        return look.family.mirror.restored(look.mirrored.row)
+        return look.mirror.restored(look.mirrored.row)
 
     def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":
         """The look, complete with the truth rows under every known key."""
         truths = tuple(seen for seen in rows if self.key_of(seen.row) == look.key)
-        whole = accept_torn or not truths or look.family.mirror.whole(truths[0].row)
+        whole = accept_torn or not truths or look.mirror.whole(truths[0].row)
         return replace(look, truths=truths, has_content=look.content_stands(truths), whole=whole)
+
+    def lasting_with(self, seen: Seen, beside: Seen | None) -> Seen:  # noqa: ARG002 - a filter's row shows no TTL itself
+        """A row of the projection with its expiry."""
+        return seen
 
     def verdict(self, look: "Look") -> Verdict:
         """The verdict on the pair of rows, without regard to write times."""
@@ -152,7 +122,7 @@ class Projection:
         """
         return None
 
-    def asks_for(self, verdict: Verdict, policy: "RepairPolicy") -> bool:
+    def asks_for(self, verdict: Verdict, policy: RepairPolicy) -> bool:
         """Whether the policy lets findings of this verdict be mended."""
         return verdict in MENDABLE & policy.only
 
@@ -160,11 +130,11 @@ class Projection:
         """Whether the fix removes only rows that are too old to be still written; rows of projections always are."""
         return True
 
-    def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":
+    def fix(self, finding: Finding, look: "Look", policy: RepairPolicy, at: int) -> Finding | None:
         """The finding with the writes that mend it, stamped `at` (microseconds); None where it can only be reported."""
         raise NotImplementedError
 
-    def why_left(self, finding: "Finding", policy: "RepairPolicy", now: int) -> Reason:  # noqa: ARG002 - ages need it
+    def why_left(self, finding: Finding, policy: RepairPolicy, now: int) -> Reason:  # noqa: ARG002 - ages need it
         """Why a finding is left, for reasons other than write times."""
         if finding.verdict in MENDABLE - policy.only:
             return Reason(Why.NEEDS_ONLY)
@@ -176,7 +146,7 @@ class Projection:
             return Reason(Why.NO_WHOLE_ROW)
         return Reason(Why.NOT_SETTLED)
 
-    def truth_rows(self, finding: "Finding") -> tuple[Seen, ...]:
+    def truth_rows(self, finding: Finding) -> tuple[Seen, ...]:
         """The truth rows of a finding, with columns named as in the projection, to be shown next to its row."""
         return finding.truths
 
@@ -184,14 +154,14 @@ class Projection:
         """The compared columns in which two rows of a finding differ."""
         return frozenset()
 
-    def key_row(self, finding: "Finding", at: int, ends_at: int | None = None) -> "Finding":
+    def key_row(self, finding: Finding, at: int, ends_at: int | None = None) -> Finding:
         """The finding with the fix of a row that consists of its key: an insert (until `ends_at`) or a delete."""
         if finding.verdict is Verdict.PROJECT:
             put = Put(self.table, self.table.key_row(finding.suspect.key), at=at, expires_at=ends_at)
             return replace(finding, writes=(put,))
         return replace(finding, writes=(Remove(self.table, finding.suspect.key, at=at),))
 
-    def take_back(self, image: "Finding", look: "Look", at: int, origin: "Finding | None") -> "Finding":
+    def take_back(self, image: Finding, look: "Look", at: int, origin: Finding | None) -> Finding:
         """The finding that undoes a fix; without writes if that is done already (AGREE) or others wrote since (MOVED).
 
         Args:
@@ -209,65 +179,340 @@ class Projection:
             return replace(now, verdict=Verdict.AGREE)
         return replace(now, writes=writes, condition=condition)
 
-    def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | MovedVerdict | None:  # noqa: ARG002 - a mirror's run may have changed it
+    def truth_back(self, image: Finding, look: "Look", origin: Finding | None) -> Conditional | MovedVerdict | None:  # noqa: ARG002 - a mirror's run may have changed it
         """The conditional write that restores the truth; None if it is as recorded; MOVED if others changed it."""
         if image.truths == look.truths:
             return None
         return Verdict.MOVED
 
 
-def row_back(
-    table: Table, key: Key, before: Seen | None, now: Seen | None, at: int
-) -> tuple[Write, ...] | MovedVerdict:
-    """The write that restores a row, stamped just above the run's; empty where the row is there already."""
-    if before is None and now is None:
-        return ()
-    if before is not None and now is not None and before.row == now.row:
-        return ()
-    if now is not None and not _is_own(now, before, at):
-        return Verdict.MOVED
-    if before is None:
-        return (Remove(table, key, at=at + 1),)
-    return row_writes(table, before.row, before.expires_at, at + 1)
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A suspect with both sides as they are read again; completed read by read.
 
-
-def row_writes(table: Table, row: Row, expires_at: Mapping[str, int], at: int) -> tuple[Write, ...]:
-    """The writes of a whole row, null columns too, whose cells expire as `expires_at` says (seconds since 1970).
-
-    One write has one TTL. So the first one has the cells that live longest, and with them the row lives; each other
-    instant is a write of its own. A row that consists of its key lives as long as its key columns.
+    Attributes:
+        mirror: the mirror of the truth, which leads to it.
+        content: the projection of contents; None for a truth without contents.
+        projected: the projection's row, or None.
+        mirrored: the mirror's row at the same place, which may lead to the truth.
+        kept: the partition keys of the truth whose content exists.
+        truths: every truth row that claims the key, as far as known keys lead to them.
+        has_content: whether the content of the truth exists (or, without a truth, the content of
+            the projection).
+        whole: whether the truth row has every column that an insert writes (or is accepted without).
+        uncertain: for counters: truth rows without content or torn, which may be counted or not.
+        last_trace: the content exists and the message has no truth row: only the projection may still lead to it.
+        blind: the scan saw a truth that no known key leads to (its partition is not one UUID): its
+            verdict is kept.
+        companions: filter rows at the same place, read when the truth row itself may be removed.
     """
-    cells = [column.name for column in table.regular if column.name in row and row[column.name] is not None]
-    known = [name for name in cells if name in expires_at]
-    timed = [name for name in cells if name in expires_at or not table.column(name).is_collection]
-    ends_at = None
-    if not cells:
-        ends_at = max(expires_at.values(), default=None)
-    elif known and known == timed:
-        ends_at = max(expires_at[name] for name in known)
-    sooner = {name: expires_at[name] for name in known if expires_at[name] != ends_at}
-    first = {name: value for name, value in row.items() if name not in sooner}
-    key = table.key_of(row)
-    writes: list[Write] = [Put(table, first, at=at, clear=True, expires_at=ends_at)]
-    for instant in sorted(set(sooner.values())):
-        ending = {name: row[name] for name in sooner if sooner[name] == instant}
-        writes.append(Change(table, key, ending, at=at, expires_at=instant))
-    return tuple(writes)
+
+    suspect: Suspect
+    mirror: "Mirror"
+    content: Projection | None
+    projection: Projection
+    projected: Seen | None = None
+    mirrored: Seen | None = None
+    kept: frozenset[Key] = frozenset()
+    truths: tuple[Seen, ...] = ()
+    has_content: bool = True
+    whole: bool = True
+    uncertain: tuple[Seen, ...] = ()
+    last_trace: bool = False
+    blind: bool = False
+    companions: tuple[tuple[Projection, Seen], ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return self.suspect.key
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.projection.verdict(self)
+
+    @property
+    def newest(self) -> int | None:
+        """The latest visible write of the pair in microseconds; None where no time can be read."""
+        return newest_of(self.truths, self.projected)
+
+    @property
+    def soonest(self) -> int | None:
+        """When the first visible cell of the pair expires, in seconds since 1970; None where none does."""
+        instants: list[int] = []
+        for seen in self.truths:
+            instants.extend(seen.expires_at.values())
+        if self.projected:
+            instants.extend(self.projected.expires_at.values())
+        return min(instants, default=None)
+
+    @property
+    def named(self) -> tuple[Key, ...]:
+        """Partition keys of the truth that the latest reads name; a half-written row names none."""
+        row = self.projection.lead_row(self)
+        lead = tuple(row.get(column.name) for column in self.mirror.truth.partition)
+        if None in lead:
+            return ()
+        return (lead,)
+
+    @property
+    def leads(self) -> tuple[Key, ...]:
+        """Every known partition key of the truth: those that the scan saw, and those named since."""
+        seen_by_scan = [(id_,) for id_ in self.suspect.truth_ids]
+        return tuple(dict.fromkeys((*seen_by_scan, *self.named)))
+
+    def content_stands(self, truths: tuple[Seen, ...]) -> bool:
+        """Whether the content of the truth exists; without a truth, the content that the projection names."""
+        if self.content is None:
+            return True
+        if not truths:
+            return any(lead in self.kept for lead in self.named)
+        return tuple(truths[0].row[column.name] for column in self.mirror.truth.partition) in self.kept
 
 
-def row_if_absent(table: Table, row: Row, expires_at: Mapping[str, int]) -> PutIfAbsent:
-    """The conditional insert of a row of which each cell expires as `expires_at` says (seconds since 1970)."""
-    put, *sooner = row_writes(table, row, expires_at, 0)
-    assert isinstance(put, Put), "the first write inserts the row"
-    beside = tuple(replace(change, at=None) for change in sooner if isinstance(change, Change))
-    return PutIfAbsent(table, put.row, expires_at=put.expires_at, beside=beside)
+@dataclass(frozen=True, slots=True)
+class Mirror(Projection):
+    """One projection row for each truth row: the same columns, under another key.
 
+    Attributes:
+        compared: columns of the projection that must agree with the truth's, in canonical form.
+        renamed: (projection column, truth column) where the two names differ outside the key.
+        required: truth columns that every insert writes; a truth row lacking one is TORN.
+        left_out: columns that are not to be written.
+    """
 
-def _is_own(now: Seen, before: Seen | None, at: int) -> bool:
-    """Whether every cell with a readable time was written by the run, or left as it was."""
-    for name, time in now.written_at.items():
-        if time == at:
-            continue
-        if before is None or before.written_at.get(name) != time or before.row.get(name) != now.row.get(name):
+    compared: tuple[Column, ...]
+    renamed: tuple[tuple[str, str], ...] = ()
+    required: tuple[str, ...] = ()
+    report_only: bool = False
+    left_out: frozenset[str] = frozenset()
+    sources: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
+    """Each projection column that is written, with the truth column behind it."""
+
+    verdicts: ClassVar = MIRROR_VERDICTS
+    when: ClassVar[None] = None
+    """No condition: every truth row has a mirror row."""
+
+    def __post_init__(self) -> None:
+        theirs = self.truth_names
+        pairs = ((name, theirs.get(name, name)) for name in self.table.names if name not in self.left_out)
+        object.__setattr__(
+            self, "sources", tuple((mine, source) for mine, source in pairs if source in self.truth.names)
+        )
+
+    @property
+    def truth_names(self) -> dict[str, str]:
+        """The truth's column names by the mirror's, where they may differ."""
+        return dict(self.renamed) | dict(self.key)
+
+    @property
+    def own_names(self) -> dict[str, str]:
+        """The mirror's column names by the truth's, where they may differ."""
+        return {truth: own for own, truth in (*self.renamed, *self.key)}
+
+    @property
+    def truth_columns(self) -> frozenset[str]:
+        return frozenset(column for _, column in (*self.key, *self.renamed))
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        wanted = {column.name for column in (*self.table.key, *self.compared)}
+        return tuple(name for name in self.table.names if name in wanted)
+
+    def row_of(self, truth: Row) -> dict[str, object]:
+        """The projection row that a truth row requires: its key, and every other column that both tables have."""
+        return {name: truth.get(source) for name, source in self.sources}
+
+    def restored(self, projected: Row) -> dict[str, Any]:
+        """The truth row rebuilt from a mirror's row."""
+        own = self.own_names
+        return {name: projected.get(own.get(name, name)) for name in self.truth.names}
+
+    def agree(self, truth: Row, projection: Row) -> bool:
+        """Whether all compared columns are equal, in canonical form."""
+        return rows_agree(self.compared, self.row_of(truth), projection)
+
+    def truth_rows(self, finding: Finding) -> tuple[Seen, ...]:
+        rows = []
+        for seen in finding.truths:
+            written_at = {}
+            for name, source in self.sources:
+                if source in seen.written_at:
+                    written_at[name] = seen.written_at[source]
+            rows.append(Seen(self.row_of(seen.row), written_at))
+        return tuple(rows)
+
+    def differing(self, truth: Row, other: Row) -> frozenset[str]:
+        compared = (*self.table.key, *self.compared)
+        return frozenset(
+            column.name for column in compared if canonical_value(column, truth) != canonical_value(column, other)
+        )
+
+    def whole(self, truth: Row) -> bool:
+        """Whether the truth row has every column that an insert writes."""
+        return None not in map(truth.get, self.required)
+
+    def verdict(self, look: Look) -> Verdict:
+        agree = False
+        if look.truths and look.projected:
+            agree = self.agree(look.truths[0].row, look.projected.row)
+        symptoms = MirrorSymptoms(
+            in_truth=bool(look.truths),
+            clash=len(look.truths) > 1,
+            in_projection=look.projected is not None,
+            rows_agree=agree,
+            has_content=look.has_content,
+            whole=look.whole,
+        )
+        return self.verdicts[symptoms]
+
+    def looked_at(self, look: Look, rows: Sequence[Seen], *, accept_torn: bool) -> Look:
+        """The look with its truth rows, `last_trace` and `blind`."""
+        seen = Projection.looked_at(self, look, rows, accept_torn=accept_torn)
+        return replace(seen, last_trace=bool(look.kept) and not rows, blind=self._is_blind(seen))
+
+    def _is_blind(self, look: Look) -> bool:
+        """Whether the scan saw truths that no known key leads to, and the rows found do not settle it."""
+        scanned = look.suspect.verdict
+        if look.suspect.truth_ids or scanned is Verdict.WITHDRAW:
             return False
-    return True
+        return scanned is Verdict.CLASH or not look.truths or self.verdict(look) is not Verdict.AGREE
+
+    def write_for(self, before: Row | None, after: Row | None, stamp: int) -> Write | None:
+        if after is None:
+            if before is None:
+                return None
+            return Remove(self.table, self.key_of(before), at=stamp)
+        row = self.row_of(after)
+        old: Row = {}
+        if before is not None:
+            old = self.row_of(before)
+        add, take = _elements(self.table, old, row)
+        if not add and not take:
+            return Put(self.table, {name: row[name] for name in self.table.plain if name in row}, at=stamp)
+        key = self.key_of(after)
+        assign = {name: row[name] for name in self.table.plain[len(key) :] if row.get(name) is not None}
+        return Change(self.table, key, assign, add, take, at=stamp)
+
+    def asks_for(self, verdict: Verdict, policy: RepairPolicy) -> bool:
+        if self.report_only or (verdict is Verdict.WITHDRAW and policy.dangling == "report"):
+            return False
+        if verdict is Verdict.LOST_CONTENT:
+            return policy.orphans == "quarantine"
+        return Projection.asks_for(self, verdict, policy)
+
+    def old_enough(self, look: Look, verdict: Verdict, now: int) -> bool:
+        """Whether a truth row may be quarantined: its UUIDs are more than a day old."""
+        return verdict is not Verdict.LOST_CONTENT or older_than_a_day(self._births(look.truths), now)
+
+    def why_left(self, finding: Finding, policy: RepairPolicy, now: int) -> Reason:  # noqa: PLR0911 - one for each
+        match finding.verdict:
+            case Verdict.CLASH:
+                return Reason(Why.TWO_TRUTHS)
+            case Verdict.TORN:
+                return Reason(Why.HALF_A_TRUTH)
+            case Verdict.LOST_CONTENT if policy.orphans == "report":
+                return Reason(Why.NEEDS_ORPHANS)
+            case Verdict.LOST_CONTENT:
+                return why_kept(self._births(finding.truths) or finding.suspect.truth_ids, None, now)
+            case _ if self.report_only:
+                return Reason(Why.ONLY_REPORTED)
+            case Verdict.WITHDRAW if policy.dangling == "report" and Verdict.WITHDRAW in policy.only:
+                return Reason(Why.NEEDS_DANGLING)
+            case _:
+                return Projection.why_left(self, finding, policy, now)
+
+    def _births(self, truths: Sequence[Seen]) -> Key:
+        """The partition keys of truth rows, whose time-based UUIDs tell when they were made."""
+        return tuple(seen.row[column.name] for seen in truths for column in self.truth.partition)
+
+    def fix(self, finding: Finding, look: Look, policy: RepairPolicy, at: int) -> Finding | None:
+        """The finding with the writes that mend it. Rows are overwritten whole, null columns too."""
+        match finding.verdict:
+            case Verdict.PROJECT | Verdict.AMEND:
+                truth = look.truths[0]
+                return replace(finding, writes=row_writes(self.table, self.row_of(truth.row), self._expiry(truth), at))
+            case Verdict.WITHDRAW:
+                return self._withdraw(finding, look, policy, at)
+            case Verdict.LOST_CONTENT:
+                return self._quarantine(finding, look, at)
+            case _:
+                return None
+
+    def _expiry(self, truth: Seen) -> dict[str, int]:
+        """By the projection's columns, when the truth's cells expire, in seconds since 1970; its key with its row."""
+        ends = dict(truth.expires_at)
+        if truth.ends_at is not None:
+            for column in self.truth.key:
+                ends[column.name] = truth.ends_at
+        return {name: ends[source] for name, source in self.sources if source in ends}
+
+    def _withdraw(self, finding: Finding, look: Look, policy: RepairPolicy, at: int) -> Finding | None:
+        """Remove a projection without truth, unless it may be a message's last trace and that is to be restored."""
+        if policy.dangling != "restore" or not look.last_trace:
+            return replace(finding, writes=(Remove(self.table, look.key, at=at),))
+        row = self.restored(cells_of(look.projected))
+        if not self.whole(row):
+            return None
+        ends: Mapping[str, int] = {}
+        if look.projected:
+            ends = look.projected.expires_at
+        own = self.own_names
+        lives = {}
+        for name in row:
+            mine = own.get(name, name)
+            if mine in ends:
+                lives[name] = ends[mine]
+        return replace(finding, condition=row_if_absent(self.truth, row, lives))
+
+    def _quarantine(self, finding: Finding, look: Look, at: int) -> Finding | None:
+        truth = look.truths[0].row
+        condition = exactly(self.truth, truth)
+        if all(cell is None for cell in condition.expected.values()):
+            return None
+        restored = self.restored(cells_of(look.projected))
+        writes = []
+        if self.truth.key_of(restored) == self.truth.key_of(truth):
+            writes.append(Remove(self.table, look.key, at=at))
+        beside = []
+        for filtered, seen in look.companions:
+            key = filtered.table.key_of(seen.row)
+            writes.append(Remove(filtered.table, key, at=at))
+            suspect = replace(look.suspect, projection=filtered.name, key=key)
+            lasting = filtered.lasting_with(seen, look.truths[0])
+            beside.append(replace(finding, suspect=suspect, projected=lasting))
+        return replace(finding, writes=tuple(writes), condition=condition, beside=tuple(beside))
+
+    def truth_back(self, image: Finding, look: Look, origin: Finding | None) -> Conditional | MovedVerdict | None:
+        """None where the truth is as recorded; a conditional write where the run itself changed it; else MOVED."""
+        if image.truths == look.truths:
+            return None
+        if image.verdict is not Verdict.LOST_CONTENT and not image.last_trace:
+            return Verdict.MOVED
+        match image.truths, look.truths:
+            case (recorded,), ():
+                return row_if_absent(self.truth, recorded.row, recorded.expires_at)
+            case (), (standing,) if self._is_runs_own(standing.row, image, origin):
+                return exactly(self.truth, standing.row)
+            case _:
+                return Verdict.MOVED
+
+    def _is_runs_own(self, standing: Row, image: Finding, origin: Finding | None) -> bool:
+        """Whether the run wrote this truth row: from the projection, or from its origin's image."""
+        columns = self.truth.columns
+        if image.verdict is Verdict.LOST_CONTENT:
+            return origin is not None and any(rows_agree(columns, truth.row, standing) for truth in origin.truths)
+        return rows_agree(columns, self.restored(cells_of(image.projected)), standing)
+
+
+def _elements(table: Table, old: Row, new: Row) -> tuple[dict[str, frozenset[Any]], dict[str, frozenset[Any]]]:
+    """All elements of the new row's sets, and those that only the old row has."""
+    add = {}
+    take = {}
+    for name in table.collections:
+        elements = frozenset(new.get(name) or ())
+        gone = frozenset(old.get(name) or ()) - elements
+        if elements:
+            add[name] = elements
+        if gone:
+            take[name] = gone
+    return add, take

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import product
 from typing import Any, Final, NamedTuple, TypeVar
+from uuid import UUID
 
+from mailmend.model.ids import micros_of
 from mailmend.model.instants import MICROS
+from mailmend.model.table import Key
 
 S = TypeVar("S", bound=tuple[Any, ...])
 
@@ -265,3 +268,125 @@ def _seconds(micros: int) -> str:
     if seconds < 120:  # noqa: PLR2004 - two minutes
         return f"{seconds} s"
     return f"{-(-seconds // 60):,} min"
+
+
+class MirrorSymptoms(NamedTuple):
+    """What a scan sees at one key of a mirror. The order of the fields is the order of the bits, lowest first."""
+
+    in_truth: bool  # at least one truth row claims the key
+    clash: bool  # more than one does
+    in_projection: bool
+    rows_agree: bool
+    has_content: bool
+    whole: bool  # the truth row has every column that an insert writes
+
+
+def _judge_mirror(seen: MirrorSymptoms) -> Verdict:
+    verdict = Verdict.AGREE
+    if not seen.in_truth:
+        if seen.in_projection:
+            verdict = Verdict.WITHDRAW
+    elif seen.clash:
+        verdict = Verdict.CLASH
+    elif not seen.has_content:
+        verdict = Verdict.LOST_CONTENT
+    elif not seen.whole:
+        verdict = Verdict.TORN
+    elif not seen.in_projection:
+        verdict = Verdict.PROJECT
+    elif not seen.rows_agree:
+        verdict = Verdict.AMEND
+    return verdict
+
+
+MIRROR_VERDICTS: Final = table_of(MirrorSymptoms, _judge_mirror)
+
+
+class ContentSymptoms(NamedTuple):
+    """What is seen at one row of shared content. The order of the fields is the order of the bits, lowest first."""
+
+    in_truth: bool
+    in_projection: bool
+
+
+def _judge_content(seen: ContentSymptoms) -> Verdict:
+    """The mirror reports a truth without content, per place; here only content that no truth names is found."""
+    if seen.in_projection and not seen.in_truth:
+        return Verdict.LEAK
+    return Verdict.AGREE
+
+
+CONTENT_VERDICTS: Final = table_of(ContentSymptoms, _judge_content)
+
+
+class FilterSymptoms(NamedTuple):
+    """What a scan sees at one key of a filter. The order of the fields is the order of the bits, lowest first."""
+
+    in_truth: bool
+    clash: bool
+    in_projection: bool
+    wanted: bool  # the truth row satisfies the filter's condition
+    has_content: bool
+    whole: bool
+
+
+def _judge_filter(seen: FilterSymptoms) -> Verdict:
+    """The mirror reports clashing, torn or empty truths: their filters are left as they are."""
+    if not seen.in_truth:
+        wanted = False
+    elif seen.clash or not seen.has_content or not seen.whole:
+        wanted = seen.in_projection
+    else:
+        wanted = seen.wanted
+    if wanted == seen.in_projection:
+        return Verdict.AGREE
+    if wanted:
+        return Verdict.PROJECT
+    return Verdict.WITHDRAW
+
+
+FILTER_VERDICTS: Final = table_of(FilterSymptoms, _judge_filter)
+
+
+class GroupSymptoms(NamedTuple):
+    """What a scan sees of one group of a union or of counters. The fields are bits, the lowest first."""
+
+    in_projection: bool
+    covered: bool  # the projection says what the truth demands of it
+
+
+def _judge_group(seen: GroupSymptoms) -> Verdict:
+    """What is missing in a group is added; surplus elements (of a union) are fine."""
+    if seen.covered:
+        return Verdict.AGREE
+    if seen.in_projection:
+        return Verdict.AMEND
+    return Verdict.PROJECT
+
+
+GROUP_VERDICTS: Final = table_of(GroupSymptoms, _judge_group)
+
+
+DAY_MICROS = 24 * 3600 * MICROS
+"""The least age of a truth row for quarantine, and of content for collection, in microseconds."""
+
+
+def older_than_a_day(key: Key, now: int) -> bool:
+    """Whether a version-1 UUID in the key is more than a day old."""
+    born = born_at(key)
+    return born is not None and born < now - DAY_MICROS
+
+
+def born_at(key: Key) -> int | None:
+    """When the youngest version-1 UUID of a key was made; None where it has none."""
+    return max((micros_of(part) for part in key if isinstance(part, UUID) and part.version == 1), default=None)
+
+
+def why_kept(key: Key, touched: int | None, now: int) -> Reason:
+    """Why a row that may be removed stays: it is younger than a day, or lacks what its removal needs."""
+    since = max((at for at in (born_at(key), touched) if at is not None), default=None)
+    if since is None:
+        return Reason(Why.YOUNGER_THAN_A_DAY)
+    if since < now - DAY_MICROS:
+        return Reason(Why.NO_WHOLE_ROW)
+    return Reason(Why.YOUNGER_THAN_A_DAY, again_at=since + DAY_MICROS)

@@ -1,16 +1,17 @@
 """The decision of the second look: what may be written once both sides were read again with their write times.
 
-Pure. The fixes of each kind of projection are in its own class; the order of the reads (projection first, truth last),
-the delay and the read-back are in the fixer. This module has the rules of time (docs/design.md): a repair
-writes as of T, a moment before its scan began, so all later changes of users win. A pair with a cell after T has MOVED
-and is left alone; cells at T are this run's own. Only removals from the truth, and their undo, are conditional writes.
+Pure. The fixes of each kind of projection are in its own class; the order of the reads (projection
+first, truth last), the delay and the read-back are in the fixer. This module has the rules of time
+(docs/design.md): a repair writes as of T, a moment before its scan began, so all later changes of
+users win. A pair with a cell after T has MOVED and is left alone; cells at T are this run's own.
+Only removals from the truth, and their undo, are conditional writes.
 """
 
 from dataclasses import replace
 
 from mailmend.model.instants import MICROS
-from mailmend.model.projections.findings import Finding, Look, RepairPolicy
-from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.findings import Finding, RepairPolicy
+from mailmend.model.projections.projection import Look, Projection
 from mailmend.model.projections.verdicts import BY_POLICY, MENDABLE, SETTLED, Reason, Verdict, Why
 
 
@@ -140,4 +141,4 @@ def _may_have_truth(look: Look, policy: RepairPolicy) -> bool:
     """Whether a row of truth may stand there that nothing read so far leads to."""
     if policy.all_truths or look.truths:
         return False
-    return not look.leads or look.projection is not look.family.mirror
+    return not look.leads or look.projection is not look.mirror

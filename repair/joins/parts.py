@@ -1,7 +1,8 @@
 """Joins within one part of a spill: content with truths, truths with mirror and filters, groups with their sums.
 
-Each function takes the records of one part, which has all records of its keys, and yields suspects by the tables of
-verdicts. Places are joined, and demands of groups added up, in memory while they fit; the rest goes to a spill.
+Each function takes the records of one part, which has all records of its keys, and yields suspects
+by the tables of verdicts. Places are joined, and demands of groups added up, in memory while they
+fit; the rest goes to a spill.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,11 +12,20 @@ from enum import IntEnum
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from mailmend.model.projections.filters import Content, ContentSymptoms, Filter, Group, GroupSymptoms
+from mailmend.model.projections.family import Content, Filter, Group
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.mirror import Mirror
-from mailmend.model.projections.verdicts import Verdict, verdict_on
-from mailmend.repair.joins.records import STANDS, WHOLE, Forms, Packed, Record, Spill, TruthRecord, unpacked_key
+from mailmend.model.projections.projection import Mirror
+from mailmend.model.projections.verdicts import ContentSymptoms, GroupSymptoms, Verdict, verdict_on
+from mailmend.repair.joins.records import (
+    STANDS,
+    WHOLE,
+    Forms,
+    Packed,
+    Record,
+    Spill,
+    TruthRecord,
+    unpacked_key,
+)
 
 
 class Tag(IntEnum):

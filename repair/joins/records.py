@@ -1,12 +1,13 @@
 """From rows to small records, spread over files by their key and read back one part at a time.
 
-A place is the mirror's key for a truth row, in bytes, numbers and text. Of the truth a place needs to know whether the
-row is whole, which conditions hold, and a fingerprint of the compared columns in canonical form; of the mirror the same
-fingerprint; of a filter's row only that it exists. Names are looked up once per scan, not once per row.
+A place is the mirror's key for a truth row, in bytes, numbers and text. Of the truth a place needs
+to know whether the row is whole, which conditions hold, and a fingerprint of the compared columns
+in canonical form; of the mirror the same fingerprint; of a filter's row only that it exists. Names
+are looked up once per scan, not once per row.
 
-Records of one key are in the same part; a part that is still too large is spread once more. So memory is bounded by
-the size of a part, whatever the number of rows. The files live as long as their scan and are read only by the process
-that wrote them: hence Python's own fast serialisation.
+Records of one key are in the same part; a part that is still too large is spread once more. So
+memory is bounded by the size of a part, whatever the number of rows. The files live as long as
+their scan and are read only by the process that wrote them: hence Python's own fast serialisation.
 """
 
 import gc
@@ -23,10 +24,9 @@ from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from mailmend.model.errors import MailmendError
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Counts, Filter, Union
+from mailmend.model.projections.family import Condition, Counts, Family, Filter, Union
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.projection import Condition, Projection
+from mailmend.model.projections.projection import Projection
 from mailmend.model.table import Canonical, Column, Key, Row, Table
 from mailmend.repair.ledger.before_images import key_from, key_text, suspect_from, suspect_text
 

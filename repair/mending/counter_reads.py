@@ -1,9 +1,9 @@
 """One look at a group's counters and at each truth row that is counted there.
 
-A truth is not keyed by its group, so its rows are found through the mirror's rows of the group, and through truths that
-the scan saw without a mirror row. What a look keeps is small, however large the group: the counters, the sums, and a
-digest that compares two looks. The mirror's rows of a large group are joined with its truths from
-disk, part by part.
+A truth is not keyed by its group, so its rows are found through the mirror's rows of the group, and
+through truths that the scan saw without a mirror row. What a look keeps is small, however large the
+group: the counters, the sums, and a digest that compares two looks. The mirror's rows of a large
+group are joined with its truths from disk, part by part.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,8 +13,7 @@ from itertools import chain, islice
 from mailmend.model.errors import MailmendError
 from mailmend.model.operations import Level, Read, Scan, Seen
 from mailmend.model.ports import Tables
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Counts
+from mailmend.model.projections.family import Counts, Family
 from mailmend.model.projections.findings import RepairPolicy
 from mailmend.model.table import Key, Row
 from mailmend.repair.joins.records import (

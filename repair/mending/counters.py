@@ -1,9 +1,10 @@
 """Mends counters, the only projection whose writes have no stamp and cannot be repeated (docs/design.md, "Counters").
 
-The rule was checked with a model: once a group's rows agree, two looks that lie further apart than A must
-see the same truth and the same counters; only then is nothing in flight between them, and one delta is sent once,
-under a lease of the group. A doubtful answer is not sent again: the group is journalled for a recount. Many groups
-share one wait. Truths without content or torn may be counted or not: anything between is right.
+The rule was checked with a model: once a group's rows agree, two looks that lie further apart than
+A must see the same truth and the same counters; only then is nothing in flight between them, and
+one delta is sent once, under a lease of the group. A doubtful answer is not sent again: the group
+is journalled for a recount. Many groups share one wait. Truths without content or torn may be
+counted or not: anything between is right.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,8 +14,7 @@ from itertools import islice
 from mailmend.model.errors import CannotReach, DoubtfulWrite, MailmendError, Unjournalled
 from mailmend.model.operations import Count, Level, Read
 from mailmend.model.ports import Clock, Lags, Tables
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Counts
+from mailmend.model.projections.family import Counts, Family
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row
@@ -23,7 +23,12 @@ from mailmend.repair.ledger.before_images import as_planned, key_text
 from mailmend.repair.ledger.leases import Lease, Leases, TakenLease
 from mailmend.repair.ledger.runs import Ledger
 from mailmend.repair.mending.counter_reads import Tallies, Tally
-from mailmend.repair.mending.limits import COUNTERS_UNREACHED_MAX, Breaker, batches_at_once, side_by_side
+from mailmend.repair.mending.limits import (
+    COUNTERS_UNREACHED_MAX,
+    Breaker,
+    batches_at_once,
+    side_by_side,
+)
 
 GROUPS_AT_ONCE = 200
 """The largest number of groups that share one wait between two looks."""

@@ -9,8 +9,8 @@ from mailmend.model.errors import FixLimit
 from mailmend.model.ports import Progress, Silent
 from mailmend.model.projections.family import projections_of
 from mailmend.model.projections.findings import Excess, RepairPolicy, Suspect, counts_of
-from mailmend.model.projections.projection import Projection, older_than_a_day
-from mailmend.model.projections.verdicts import BY_POLICY, Verdict
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.verdicts import BY_POLICY, Verdict, older_than_a_day
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.mending.engine import Detection, RepairSettings
 

@@ -1,9 +1,10 @@
 """The only code that writes fixes of rows: look again, judge again, then record, write, read back and settle.
 
-The same code runs in this process and on Spark's executors: it uses plain values and no globals, and works in bounded
-batches. The order of reads matters (model-checked): first the projections, then the truth, which is so never older. A
-row that is projected in between is then not mistaken for one without a truth. Each step is done for a whole batch
-before the next step begins: no row is written before its before-image is safe.
+The same code runs in this process and on Spark's executors: it uses plain values and no globals,
+and works in bounded batches. The order of reads matters (model-checked): first the projections,
+then the truth, which is so never older. A row that is projected in between is then not mistaken for
+one without a truth. Each step is done for a whole batch before the next step begins: no row is
+written before its before-image is safe.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,11 +33,10 @@ from mailmend.model.operations import (
     run_out,
 )
 from mailmend.model.ports import Clock, Tables
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Union
-from mailmend.model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
-from mailmend.model.projections.projection import Projection, older_than_a_day
-from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.projections.family import Family, Union
+from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect, failed
+from mailmend.model.projections.projection import Look, Projection
+from mailmend.model.projections.verdicts import Verdict, older_than_a_day
 from mailmend.model.table import Key, Row, rows_agree
 from mailmend.repair.decisions.recheck import judge, rule
 from mailmend.repair.ledger.before_images import as_planned
@@ -94,7 +94,8 @@ class SecondLook:
     def with_companions(self, look: Look) -> Look | MailmendError:
         """The look with the filter rows at the same place."""
         truth = look.truths[0].row
-        filters = look.family.filters
+        family, _ = self._known[look.suspect.projection]
+        filters = family.filters
         reads = [Read(projection.table, projection.key_of(truth), times=True) for projection in filters]
         asked_at = self._clock.micros()
         companions = []
@@ -118,7 +119,7 @@ class SecondLook:
                 return error
         if leads is None:
             return union.lasting(look, ())
-        reads = [Read(look.family.truth, lead, times=True, joinable=True) for lead in leads]
+        reads = [Read(look.mirror.truth, lead, times=True, joinable=True) for lead in leads]
         (whole,) = self._wave([look], lambda _: reads, lambda seen, answers: union.lasting(seen, list(chain(*answers))))
         return whole
 
@@ -138,7 +139,8 @@ class SecondLook:
     def _begin(self, suspect: Suspect) -> Look | MailmendError:
         if suspect.projection not in self._known:
             return WrongUse(f"no projection is called {suspect.projection!r}")
-        return Look(suspect, *self._known[suspect.projection])
+        family, projection = self._known[suspect.projection]
+        return Look(suspect, family.mirror, family.content, projection)
 
     def _wave(
         self,
@@ -188,7 +190,7 @@ def _advanced(
 
 
 def _near_reads(look: Look) -> list[Read]:
-    return [replace(read, joinable=True) for read in look.projection.near_reads(look.family, look.key)]
+    return [replace(read, joinable=True) for read in look.projection.near_reads(look.mirror, look.key)]
 
 
 def _with_near(look: Look, answers: Answers) -> Look:
@@ -198,10 +200,10 @@ def _with_near(look: Look, answers: Answers) -> Look:
 
 def _content_reads(look: Look) -> list[Read]:
     """Reads of the content of each known truth; sent before the truth's, which is written after it."""
-    content = look.family.content
+    content = look.content
     if content is None or not look.projection.needs_content:
         return []
-    truth = look.family.truth
+    truth = look.mirror.truth
     reads = []
     for lead in look.leads:
         key = content.key_of(truth.key_row(lead))
@@ -216,7 +218,7 @@ def _with_content(look: Look, answers: Answers) -> Look:
 
 
 def _truth_reads(look: Look) -> list[Read]:
-    return [Read(look.family.truth, lead, times=True, joinable=True) for lead in look.leads]
+    return [Read(look.mirror.truth, lead, times=True, joinable=True) for lead in look.leads]
 
 
 def _serial_truth_reads(look: Look) -> list[Read]:

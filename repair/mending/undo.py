@@ -19,8 +19,8 @@ from mailmend.model.instants import MICROS
 from mailmend.model.operations import Seen
 from mailmend.model.ports import Clock, Progress, Tables
 from mailmend.model.projections.family import Family
-from mailmend.model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
-from mailmend.model.projections.mirror import Mirror
+from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect, failed
+from mailmend.model.projections.projection import Look, Mirror
 from mailmend.model.projections.verdicts import Reason, Verdict, Why
 from mailmend.model.table import Table
 from mailmend.model.texts import keyspace_option
@@ -127,7 +127,7 @@ def known_again(image: Finding, mirror: Mirror) -> Suspect:
 
 def as_read_now(image: Finding, look: Look) -> Finding:
     """The image restricted to the columns that the tables have now, as columns may have been dropped or added since."""
-    truths = tuple(_in_columns_of(look.family.truth, seen) for seen in image.truths)
+    truths = tuple(_in_columns_of(look.mirror.truth, seen) for seen in image.truths)
     projected = image.projected
     if projected:
         projected = _in_columns_of(look.projection.table, projected)

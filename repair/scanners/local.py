@@ -1,8 +1,9 @@
 """The Spark-free engine: the same suspects as Spark finds, on one machine, in bounded memory.
 
-Each table of the families is paged once. What is needed of each row goes, by its key, into files on disk; rows of one
-key are then joined one part at a time, so a million messages or a hundred million need the same memory, and only time
-and disk grow. The projections are read before the truth: what is read last is never older.
+Each table of the families is paged once. What is needed of each row goes, by its key, into files on
+disk; rows of one key are then joined one part at a time, so a million messages or a hundred million
+need the same memory, and only time and disk grow. The projections are read before the truth: what
+is read last is never older.
 """
 
 from collections import Counter
@@ -14,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from mailmend.model.operations import Scan
 from mailmend.model.ports import Clock, Progress, Tables
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Content, Filter, Group
+from mailmend.model.projections.family import Content, Family, Filter, Group
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.projection import Projection
 from mailmend.model.table import Row, Table

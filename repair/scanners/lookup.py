@@ -1,12 +1,13 @@
 """Looking at one message or mailbox without Spark: an engine whose scan is a few reads by key.
 
-For a message, everything that its truth and content lead to is checked, as these are keyed by it. A mirror row of the
-message without a truth is keyed by a mailbox: it is found only in the mailboxes that are named with the message, or
-by paging the mirror (`scan`). For a mailbox, its own partitions in every projection and its counters are checked: rows
-that differ from their truth and rows without one (AMEND, WITHDRAW). A truth without any projection is found only by
-paging the truth (`scan`). Otherwise only its possible traces are found and left: rows without truth, counters, and
-gaps (uids that the mailbox gave and that no mirror row has). Pages are processed in bounded pieces. Suspects are then
-handled as always: wait, look again, mend.
+For a message, everything that its truth and content lead to is checked, as these are keyed by it. A
+mirror row of the message without a truth is keyed by a mailbox: it is found only in the mailboxes
+that are named with the message, or by paging the mirror (`scan`). For a mailbox, its own partitions
+in every projection and its counters are checked: rows that differ from their truth and rows without
+one (AMEND, WITHDRAW). A truth without any projection is found only by paging the truth (`scan`).
+Otherwise only its possible traces are found and left: rows without truth, counters, and gaps (uids
+that the mailbox gave and that no mirror row has). Pages are processed in bounded pieces. Suspects
+are then handled as always: wait, look again, mend.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,9 +21,9 @@ from mailmend.model.errors import MailmendError, WrongUse
 from mailmend.model.ids import MailboxId, MessageId
 from mailmend.model.operations import Read, Scan
 from mailmend.model.ports import Clock, Progress, Tables
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Filter, Union
-from mailmend.model.projections.findings import Look, RepairPolicy, Suspect, counts_of
+from mailmend.model.projections.family import Family, Filter, Union
+from mailmend.model.projections.findings import RepairPolicy, Suspect, counts_of
+from mailmend.model.projections.projection import Look
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table
 from mailmend.model.texts import printable
@@ -387,7 +388,7 @@ def _merged(before: Suspect | None, look: Look, verdict: Verdict) -> Suspect:
             ids |= dict.fromkeys(look.suspect.truth_ids)
         return replace(look.suspect, verdict=verdict, truth_ids=tuple(ids), wanted=both)
     ids |= dict.fromkeys(look.suspect.truth_ids)
-    column = look.family.truth.partition[0].name
+    column = look.mirror.truth.partition[0].name
     for seen in look.truths:
         if column in seen.row:
             ids[seen.row[column]] = None

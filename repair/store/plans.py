@@ -2,11 +2,12 @@
 
 Pure, and driven by the declarations of a Family: no table of the mail keyspace is named here.
 
-The mirror is written whole with every change of flags, not only in the columns that changed: all writes of one row
-carry the time of the truth's own change, so per cell the latest truth wins in any order of arrival, the next write
-heals a lost one, and a change whose insert was lost makes no half row. A delete carries a later time than all of them,
-so none that is still in flight brings anything back. Set columns are changed element by
-element: assigning them would leave a range tombstone in the row each time (JAMES-3626).
+The mirror is written whole with every change of flags, not only in the columns that changed: all
+writes of one row carry the time of the truth's own change, so per cell the latest truth wins in any
+order of arrival, the next write heals a lost one, and a change whose insert was lost makes no half
+row. A delete carries a later time than all of them, so none that is still in flight brings anything
+back. Set columns are changed element by element: assigning them would leave a range tombstone in
+the row each time (JAMES-3626).
 """
 
 from collections import Counter
@@ -15,11 +16,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from mailmend.model.operations import Change, Count, Put, Remove, Write
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.family import Family, Filter
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.mirror import Mirror
-from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table
 

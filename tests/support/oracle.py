@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from mailmend.model.operations import Seen
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Content, Counts, Union
-from mailmend.model.projections.findings import Look, Suspect
-from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.family import Content, Counts, Family, Union
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.projection import Look, Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row
 
@@ -48,7 +47,8 @@ def _judged(  # noqa: PLR0917 - in the order in which they are found
     one = truths[:1]
     look = Look(
         Suspect(projection.name, key, Verdict.AMEND),
-        family,
+        family.mirror,
+        family.content,
         projection,
         truths=tuple(map(Seen, counted)),
         projected=None if projected is None else Seen(projected),

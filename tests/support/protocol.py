@@ -18,11 +18,9 @@ from mailmend.cql.row_statements import Operation
 from mailmend.model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, RemoveIf, Scan, Seen, Write
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.family import Condition, Family, Filter
 from mailmend.model.projections.findings import Finding
-from mailmend.model.projections.mirror import Mirror
-from mailmend.model.projections.projection import Condition
+from mailmend.model.projections.projection import Mirror
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Table
 from mailmend.repair.ledger.runs import Ledger

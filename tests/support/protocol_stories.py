@@ -18,8 +18,8 @@ from mailmend.model.errors import MailmendError
 from mailmend.model.ids import RunId
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, Remove, Seen, Write
-from mailmend.model.projections.findings import Finding, Look, RepairPolicy, Suspect
-from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
+from mailmend.model.projections.projection import Look, Projection
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from mailmend.model.table import Row, Table
 from mailmend.repair.ledger.before_images import image_digest
@@ -319,7 +319,9 @@ class TruthFirst(SecondLook):
 
 def verdict_of(projection: Projection, truths: Sequence[Seen], rows: Sequence[Seen]) -> Verdict:
     suspect = Suspect(projection.name, PLACE, Verdict.AMEND)
-    return Look(suspect, FAMILY, projection, rows[0] if rows else None, truths=tuple(truths)).verdict
+    return Look(
+        suspect, FAMILY.mirror, FAMILY.content, projection, rows[0] if rows else None, truths=tuple(truths)
+    ).verdict
 
 
 def verdicts(mail: ExpiringTables, setting: Setting) -> dict[str, Verdict]:

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from mailmend.model.projections.filters import Content, Filter, Group
-from mailmend.model.projections.mirror import Mirror
+from mailmend.model.projections.family import Content, Filter, Group
+from mailmend.model.projections.projection import Mirror
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.spark_repair.suspects import verdict_column
 

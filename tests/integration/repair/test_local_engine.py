@@ -9,7 +9,7 @@ from mailmend.cql.driver.session import CassandraCluster, Contact, connect
 from mailmend.cql.memory import MemoryTables
 from mailmend.model.operations import Count, Read
 from mailmend.model.ports import Tables
-from mailmend.model.projections.filters import Counts
+from mailmend.model.projections.family import Counts
 from mailmend.model.projections.findings import RepairPolicy, Suspect
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from mailmend.repair.clock import SystemClock, Timing, take_as_of

@@ -5,9 +5,11 @@ from uuid import uuid1
 
 import pytest
 
+from mailmend.admin.frame.examples import TRUTHS_SHOWN, mailbox_in
+from mailmend.admin.messages.affected_document import Comparison, compared
 from mailmend.model.catalog.mail import MESSAGES, PATHS, PROJECTIONS
 from mailmend.model.operations import Seen
-from mailmend.model.projections.findings import TRUTHS_SHOWN, Comparison, Finding, Suspect, compared, mailbox_in
+from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.verdicts import Verdict
 from tests.support.repairing import MAILBOX, message, mirror_row, truth_row
 

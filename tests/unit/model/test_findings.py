@@ -8,7 +8,8 @@ import pytest
 from mailmend.model.catalog.mail import IMAP_UID, MESSAGES, PATHS
 from mailmend.model.errors import BadPayload, TimedOut
 from mailmend.model.operations import Put, PutIfAbsent, Seen
-from mailmend.model.projections.findings import Finding, Look, RepairPolicy, Suspect, counts_of, failed, merged
+from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect, counts_of, failed, merged
+from mailmend.model.projections.projection import Look
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from tests.support.repairing import MAILBOX, message, mirror_row, mirror_suspect, truth_row
 
@@ -18,7 +19,7 @@ PUT, CONDITION = Put(IMAP_UID, truth_row(1), at=7), PutIfAbsent(IMAP_UID, truth_
 
 def look(suspect: Suspect = SUSPECT, **fields: Any) -> Look:
     """A look at the mirror."""
-    return Look(suspect, MESSAGES, MESSAGES.mirror, **fields)
+    return Look(suspect, MESSAGES.mirror, MESSAGES.content, MESSAGES.mirror, **fields)
 
 
 def test_a_policy_that_says_nothing_writes_nothing_and_removes_nothing() -> None:
@@ -95,7 +96,7 @@ def test_content_stands_beside_the_truth_or_else_beside_what_the_projection_name
 
 def test_where_nothing_must_stand_beside_the_truth_nothing_is_missing() -> None:
     """As for paths."""
-    assert Look(SUSPECT, PATHS, PATHS.mirror).content_stands(()) is True
+    assert Look(SUSPECT, PATHS.mirror, PATHS.content, PATHS.mirror).content_stands(()) is True
 
 
 def test_a_finding_changes_the_truth_before_what_follows_from_it() -> None:

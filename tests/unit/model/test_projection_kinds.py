@@ -8,10 +8,9 @@ import pytest
 
 from mailmend.model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES, PATHS
 from mailmend.model.operations import Change, Conditional, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
-from mailmend.model.projections.filters import within
-from mailmend.model.projections.findings import Finding, Look, Suspect
-from mailmend.model.projections.mirror import exactly
-from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.family import within
+from mailmend.model.projections.findings import Finding, Suspect, exactly
+from mailmend.model.projections.projection import Look, Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Column, Row
 from tests.support.repairing import LONG_AGO, MAILBOX, T, message, mirror_row, place, truth_row
@@ -28,7 +27,7 @@ def look(kind: Projection, *truths: Row, projected: Seen | None = None, wanted: 
     """A place of that kind, as it is now."""
     keys: dict[str, tuple[Any, ...]] = {LABELS.name: (MAILBOX,), COUNTS.name: (MAILBOX,), CONTENT.name: (message(1),)}
     suspect = Suspect(kind.name, keys.get(kind.name, PLACE), Verdict.AMEND, wanted=wanted or {})
-    return Look(suspect, MESSAGES, kind, projected, truths=tuple(map(Seen, truths)), **fields)
+    return Look(suspect, MESSAGES.mirror, MESSAGES.content, kind, projected, truths=tuple(map(Seen, truths)), **fields)
 
 
 class TestReading:
@@ -36,10 +35,10 @@ class TestReading:
 
     def test_each_kind_reads_its_own_row_first(self) -> None:
         """With its times, for they decide; a union's may be younger without harm. A filter asks the mirror too."""
-        assert MIRROR.near_reads(MESSAGES, PLACE) == [Read(MESSAGE_ID, PLACE, times=True)]
-        assert CONTENT.near_reads(MESSAGES, (message(1),)) == [Read(MESSAGE_V3, (message(1),), times=True)]
-        assert LABELS.near_reads(MESSAGES, (MAILBOX,)) == [Read(APPLICABLE_FLAG, (MAILBOX,))]
-        assert UNSEEN.near_reads(MESSAGES, PLACE) == [
+        assert MIRROR.near_reads(MIRROR, PLACE) == [Read(MESSAGE_ID, PLACE, times=True)]
+        assert CONTENT.near_reads(MIRROR, (message(1),)) == [Read(MESSAGE_V3, (message(1),), times=True)]
+        assert LABELS.near_reads(MIRROR, (MAILBOX,)) == [Read(APPLICABLE_FLAG, (MAILBOX,))]
+        assert UNSEEN.near_reads(MIRROR, PLACE) == [
             Read(FIRST_UNSEEN, PLACE, times=True),
             Read(MESSAGE_ID, PLACE, times=True),
         ]

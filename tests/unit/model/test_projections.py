@@ -3,8 +3,8 @@
 from uuid import uuid1
 
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES, PATHS
-from mailmend.model.projections.mirror import Mirror
-from mailmend.model.projections.projection import Condition
+from mailmend.model.projections.family import Condition
+from mailmend.model.projections.projection import Mirror
 
 MAILBOX, MESSAGE = uuid1(), uuid1()
 TRUTH = {"messageid": MESSAGE, "mailboxid": MAILBOX, "uid": 7, "modseq": 3, "flagseen": True, "userflags": {"a"}}

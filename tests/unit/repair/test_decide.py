@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 
-from mailmend.model.projections.filters import Content, ContentSymptoms, Filter, FilterSymptoms, Group, GroupSymptoms
-from mailmend.model.projections.mirror import Mirror, MirrorSymptoms
-from mailmend.model.projections.verdicts import DETECTED, MENDABLE, Verdict
+from mailmend.model.projections.family import Content, Filter, Group
+from mailmend.model.projections.projection import Mirror
+from mailmend.model.projections.verdicts import (
+    DETECTED,
+    MENDABLE,
+    ContentSymptoms,
+    FilterSymptoms,
+    GroupSymptoms,
+    MirrorSymptoms,
+    Verdict,
+)
 
 MIRROR, FILTER, GROUP, CONTENT = Mirror.verdicts, Filter.verdicts, Group.verdicts, Content.verdicts
 

@@ -17,8 +17,8 @@ from mailmend.model.catalog.mail import (
 )
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Change, Put, PutIfAbsent, Seen, lasting, run_out
-from mailmend.model.projections.findings import Finding, Look, Suspect
-from mailmend.model.projections.projection import row_writes
+from mailmend.model.projections.findings import Finding, Suspect, row_writes
+from mailmend.model.projections.projection import Look
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Row, Table
 from mailmend.repair.ledger.before_images import image_digest, image_from, image_text
@@ -317,7 +317,9 @@ def test_before_cassandra_5_an_element_ends_with_its_truth_row(world: World) -> 
     """No TTL of a set is shown there."""
     union = MESSAGES.unions[0]
     truth = Seen({**truth_row(), "userflags": frozenset({"a"})}, {"modseq": 1}, expires_at={"modseq": NOW + 60})
-    look = union.looked_at(Look(union_suspect(wanted="a"), MESSAGES, union), [truth], accept_torn=False)
+    look = union.looked_at(
+        Look(union_suspect(wanted="a"), MESSAGES.mirror, MESSAGES.content, union), [truth], accept_torn=False
+    )
     assert [dict(seen.expires_at) for seen in look.truths] == [{"userflags": NOW + 60}]
 
 

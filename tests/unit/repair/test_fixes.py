@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from mailmend.cql.memory import MemoryTables
 from mailmend.model.catalog.mail import MESSAGE_ID, MESSAGES
 from mailmend.model.operations import Change, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
-from mailmend.model.projections.findings import Finding, Look, RepairPolicy
+from mailmend.model.projections.findings import Finding, RepairPolicy
+from mailmend.model.projections.projection import Look
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from mailmend.model.table import Row
 from mailmend.repair.decisions.recheck import rule
@@ -42,7 +43,8 @@ def look_at(truth: Row | None, projected: Row | None, *, at: int = LONG_AGO) -> 
     """A mirror suspect as it was looked at again."""
     return Look(
         mirror_suspect(truth or truth_row(1), Verdict.AMEND),
-        MESSAGES,
+        MESSAGES.mirror,
+        MESSAGES.content,
         MESSAGES.mirror,
         projected=seen(projected, at) if projected else None,
         truths=(seen(truth, at),) if truth else (),

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, MAILBOX_COUNTERS, MESSAGES
-from mailmend.model.projections.filters import Filter, FilterSymptoms
+from mailmend.model.projections.family import Filter
 from mailmend.model.projections.findings import Suspect, merged
-from mailmend.model.projections.mirror import Mirror, MirrorSymptoms
-from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.projections.projection import Mirror
+from mailmend.model.projections.verdicts import FilterSymptoms, MirrorSymptoms, Verdict
 from mailmend.model.table import Row
 from mailmend.repair.joins.parts import (
     GroupSums,

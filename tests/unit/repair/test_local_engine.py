@@ -18,8 +18,7 @@ from mailmend.cql.memory import MemoryTables
 from mailmend.model.catalog.mail import FAMILIES, MAILBOX, MAILBOX_PATH, MESSAGES, PATHS
 from mailmend.model.errors import NotEnoughReplicas
 from mailmend.model.operations import Count, Put
-from mailmend.model.projections.family import Family
-from mailmend.model.projections.filters import Counts
+from mailmend.model.projections.family import Counts, Family
 from mailmend.model.projections.findings import RepairPolicy, Suspect
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Row, rows_agree

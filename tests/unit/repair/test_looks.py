@@ -9,7 +9,8 @@ from mailmend.cql.row_statements import Operation
 from mailmend.model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from mailmend.model.errors import MailmendError, WrongUse
 from mailmend.model.operations import Level, Read
-from mailmend.model.projections.findings import Look, Suspect
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.projection import Look
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.repair.mending.fixer import SecondLook
 from tests.support.repairing import MAILBOX, World, message, mirror_row, mirror_suspect, place, truth_row

@@ -21,7 +21,7 @@ from mailmend.model.catalog.mail import (
     MESSAGES,
 )
 from mailmend.model.operations import Change, Count, Put, Read, Remove
-from mailmend.model.projections.filters import Filter
+from mailmend.model.projections.family import Filter
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Column, Row, canonical_value

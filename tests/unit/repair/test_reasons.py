@@ -10,8 +10,8 @@ from mailmend.model.ids import RunId
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Seen
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
-from mailmend.model.projections.projection import DAY_MICROS, Projection
-from mailmend.model.projections.verdicts import Reason, Verdict, Why
+from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.verdicts import DAY_MICROS, Reason, Verdict, Why
 from mailmend.repair.decisions.recheck import reason_of
 from tests.support.clock import uuid_at
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from mailmend.model.catalog.mail import MESSAGES
 from mailmend.model.operations import Seen
-from mailmend.model.projections.filters import Content
-from mailmend.model.projections.findings import Look, Suspect
-from mailmend.model.projections.projection import Projection
+from mailmend.model.projections.family import Content
+from mailmend.model.projections.findings import Suspect
+from mailmend.model.projections.projection import Look, Projection
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from mailmend.model.table import Key
 from mailmend.repair.decisions.recheck import judge
@@ -40,7 +40,7 @@ def projected(at: int = 1, **columns: Any) -> Seen:
 def look_at(projection: Projection, key: Key, truths: tuple[Seen, ...], row: Seen | None, **seen: Any) -> Look:
     """A look at one key."""
     suspect = Suspect(projection.name, key, Verdict.AMEND)
-    return Look(suspect, MESSAGES, projection, projected=row, truths=truths, **seen)
+    return Look(suspect, MESSAGES.mirror, MESSAGES.content, projection, projected=row, truths=truths, **seen)
 
 
 def mirror(truths: tuple[Seen, ...], row: Seen | None, **seen: Any) -> Look:

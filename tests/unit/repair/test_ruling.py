@@ -8,10 +8,9 @@ import pytest
 
 from mailmend.model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES, PATHS
 from mailmend.model.operations import Change, Put, PutIfAbsent, Remove, Seen, Write
-from mailmend.model.projections.findings import Finding, Look, RepairPolicy, Suspect
-from mailmend.model.projections.mirror import exactly
-from mailmend.model.projections.projection import Projection, older_than_a_day
-from mailmend.model.projections.verdicts import MENDABLE, Verdict
+from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect, exactly
+from mailmend.model.projections.projection import Look, Projection
+from mailmend.model.projections.verdicts import MENDABLE, Verdict, older_than_a_day
 from mailmend.model.table import Key, Row
 from mailmend.repair.decisions.recheck import fixed_at, judge, rule
 from tests.support.clock import START, uuid_at
@@ -42,7 +41,9 @@ def look(kind: Projection | None, scanned: Verdict, key: Key, *truths: Row, at: 
     """A suspect of that kind, with the truth rows that were found."""
     assert kind is not None
     suspect = Suspect(kind.name, key, scanned)
-    return Look(suspect, MESSAGES, kind, truths=tuple(seen(truth, at) for truth in truths), **fields)
+    return Look(
+        suspect, MESSAGES.mirror, MESSAGES.content, kind, truths=tuple(seen(truth, at) for truth in truths), **fields
+    )
 
 
 def at_mirror(*truths: Row, projected: Row | None = None, at: int = LONG_AGO, **fields: Any) -> Look:
@@ -125,7 +126,13 @@ def test_only_what_is_asked_for_is_mended(found: Look, verdict: Verdict) -> None
         (look(COUNTS, Verdict.AMEND, (MAILBOX,), TRUTH), Verdict.PROJECT),
         (at_mirror(TRUTH, projected=mirror_row(TRUTH)), Verdict.AGREE),
         (
-            Look(Suspect(PATHS.mirror.name, (MAILBOX,), Verdict.PROJECT), PATHS, PATHS.mirror, truths=(PATH,)),
+            Look(
+                Suspect(PATHS.mirror.name, (MAILBOX,), Verdict.PROJECT),
+                PATHS.mirror,
+                PATHS.content,
+                PATHS.mirror,
+                truths=(PATH,),
+            ),
             Verdict.PROJECT,
         ),
     ],

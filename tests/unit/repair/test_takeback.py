@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from mailmend.model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGES
 from mailmend.model.ids import RunId
 from mailmend.model.operations import Change, Put, Remove, Seen
-from mailmend.model.projections.findings import Finding, Suspect
-from mailmend.model.projections.projection import row_back
+from mailmend.model.projections.findings import Finding, Suspect, row_back
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Row
 from mailmend.repair.mending.undo import UndoSettings, UndoTools, known_again, undo
