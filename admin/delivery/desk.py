@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 from mailmend.admin.delivery.connections import asks_of_server, policy_file
 from mailmend.admin.delivery.policy_explain import reaching
@@ -18,7 +18,7 @@ from mailmend.admin.delivery.show import ShowEntryRequest, entry_shown
 from mailmend.admin.frame.caller import Caller, Question
 from mailmend.admin.frame.http.desk import HealthStatus, PartHealth, TooManyCalls, WatchedParts
 from mailmend.admin.frame.settings import QueueSettings
-from mailmend.admin.frame.values import instant_text, plain
+from mailmend.admin.frame.values import plain
 from mailmend.admin.queue.connections import QueueConnections
 from mailmend.delivery.mail.queued import EntryChange, QueuedEntry
 from mailmend.delivery.policy.counters import PolicyChanges
@@ -35,6 +35,7 @@ from mailmend.mailqueue.prometheus import metrics_text
 from mailmend.model.errors import NotThere, UnsafeRequest, WrongUse
 from mailmend.model.ids import EnqueueId
 from mailmend.model.instants import nanos_of
+from mailmend.model.json_forms import JsonField, JsonForm
 from mailmend.model.metrics import MetricSample
 
 if TYPE_CHECKING:
@@ -96,6 +97,60 @@ def _said(read: PolicyFile | None) -> PickupPolicies:
     return read.said
 
 
+def _all_from_one(numbers: Iterable[int]) -> list[int]:
+    return [number + 1 for number in numbers]
+
+
+_KEPT_POLICY: Final = JsonForm(
+    body="KeptPolicy",
+    about="A policy whose counts go on; its numbers in the file before and now.",
+    answers={"before": JsonField(int), "now": JsonField(int)},
+)
+
+
+def _kept_policies(kept: Iterable[tuple[int, int]]) -> list[dict[str, int]]:
+    return [{"before": before + 1, "now": now + 1} for before, now in kept]
+
+
+_RELOAD: Final = JsonForm(
+    body="ReloadBody",
+    about="What reading the file again has done.",
+    answers={
+        "kept": JsonField(_KEPT_POLICY, to_json=_kept_policies, many=True),
+        "new": JsonField(list[int], to_json=_all_from_one),
+        "dropped": JsonField(list[int], "Numbers in the file before.", to_json=_all_from_one),
+    },
+)
+POLICIES_IN_FORCE: Final = JsonForm(
+    body="PoliciesAnswer",
+    about="The policies that hold now.",
+    answers={
+        "file": JsonField(str | None, "null: nothing is limited."),
+        "read_at": JsonField(datetime),
+        "algorithm": JsonField(
+            Literal["tokenbucket", "fixedwindow", "sliding"],
+            "",
+            "said.algorithm",
+        ),
+        "policies": JsonField(POLICY, "", None, many=True),
+        "suspends": JsonField(SUSPENSION, "", None, many=True),
+        "incoming": JsonField(INCOMING, "", None, many=True),
+        "quotas": JsonField(QUOTA, "", None, many=True),
+        "tenants": JsonField(
+            dict[str, int],
+            "What tenants weigh that weigh more than others.",
+            "said.weights",
+        ),
+        "reload": JsonField(
+            _RELOAD,
+            "null: the file was read once, at the start.",
+            "changes",
+            optional=True,
+        ),
+    },
+)
+
+
 def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
     """The file, when it was read, and what it says, all of it in its order."""
     said = served.said
@@ -115,29 +170,10 @@ def policies_json(served: PoliciesInForce) -> Mapping[str, Any]:
     for number, quota in enumerate(said.quotas):
         line = _line(served, quota_path(number))
         quotas.append(QUOTA.json(quota, line=line))
-    changes = None
-    if served.changes:
-        changes = changes_json(served.changes)
-    return {
-        "file": plain(served.file),
-        "read_at": instant_text(served.read_at),
-        "algorithm": said.algorithm.value,
-        "policies": policies,
-        "suspends": suspensions,
-        "incoming": incoming,
-        "quotas": quotas,
-        "tenants": dict(said.weights),
-        "reload": changes,
-    }
-
-
-def changes_json(changes: PolicyChanges) -> Mapping[str, Any]:
-    """By their numbers in the file, from 1."""
-    return {
-        "kept": [{"before": before + 1, "now": now + 1} for before, now in changes.kept],
-        "new": [index + 1 for index in changes.new],
-        "dropped": [index + 1 for index in changes.dropped],
-    }
+    found: Mapping[str, Any] = plain(
+        POLICIES_IN_FORCE.json(served, policies=policies, suspends=suspensions, incoming=incoming, quotas=quotas)
+    )
+    return found
 
 
 def _line(served: PoliciesInForce, path: DocumentPath) -> int | None:

@@ -6,10 +6,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import click
 
+from mailmend.admin.delivery.answers import ENTRIES, GROUPS
 from mailmend.admin.delivery.connections import existing_orders
 from mailmend.admin.delivery.options import CRITERIA, READS_LEDGER, WHICH_RECIPIENTS, EntrySelection
 from mailmend.admin.frame.caller import Caller
@@ -17,12 +18,12 @@ from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document, Grid, Part
 from mailmend.admin.frame.kinds import ParsedValue
 from mailmend.admin.frame.options import option
-from mailmend.admin.frame.values import plain, printable, shown
+from mailmend.admin.frame.values import printable, shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import QUEUE_ARGUMENT
 from mailmend.admin.queue.request import PAGE_MAILS, QueueAnswer, QueueRequest
 from mailmend.admin.queue.values import queue_document
-from mailmend.delivery.mail.entries import EntryId, EntryOrder, EntryState
+from mailmend.delivery.mail.entries import EntryId, EntryState
 from mailmend.delivery.mail.envelopes import queued_entries
 from mailmend.delivery.mail.queued import EntryAction, EntryChange, EntryField, EntryFilter, QueuedEntry
 from mailmend.mailqueue.queue import MailQueue
@@ -115,13 +116,19 @@ class EntryGroup:
     """Entries that have the same values.
 
     Attributes:
+        values: the values; None: these entries are of further groups, which are counted together.
         oldest_at: when the first of their mails was first seen.
         due_at: when the first of the deferred ones is tried again.
     """
 
+    values: Mapping[EntryField, str] | None
     states: Counter[EntryState] = field(default_factory=Counter)
     oldest_at: datetime | None = None
     due_at: datetime | None = None
+
+    @property
+    def recipients(self) -> int:
+        return self.states.total()
 
     def add(self, one: QueuedEntry) -> None:
         self.states[one.state] += 1
@@ -142,17 +149,16 @@ class GroupEntriesRequest(QueueRequest):
         return self.by or (EntryField.DOMAIN,)
 
 
-Groups = Sequence[tuple[tuple[str, ...], EntryGroup]]
-"""By the values of the request's fields, the largest first; no values: the rest."""
-
-
-def group_entries(request: GroupEntriesRequest, caller: Caller) -> QueueAnswer[GroupEntriesRequest, Groups]:
+def group_entries(
+    request: GroupEntriesRequest, caller: Caller
+) -> QueueAnswer[GroupEntriesRequest, Sequence[EntryGroup]]:
     return with_queues(request.settings, partial(entries_grouped, request, caller), makes=False)
 
 
 async def entries_grouped(
     request: GroupEntriesRequest, _: Caller, connections: QueueConnections
-) -> QueueAnswer[GroupEntriesRequest, Groups]:
+) -> QueueAnswer[GroupEntriesRequest, Sequence[EntryGroup]]:
+    """The groups by the values of the request's fields, the largest first."""
     groups = dict[tuple[str, ...], EntryGroup]()
     async with connections.open(dry_run=True) as queue:
         where = request.selection.at(connections.now)
@@ -160,9 +166,14 @@ async def entries_grouped(
             values = tuple(named.of(entry) for named in request.fields)
             if values not in groups and len(groups) >= GROUPS_MAX:
                 values = ()
-            groups.setdefault(values, EntryGroup()).add(entry)
-    ordered = sorted(groups.items(), key=lambda item: (-item[1].states.total(), item[0]))
-    return QueueAnswer(request, ordered)
+            if values not in groups:
+                named = None
+                if values:
+                    named = dict(zip(request.fields, values, strict=True))
+                groups[values] = EntryGroup(named)
+            groups[values].add(entry)
+    ordered = sorted(groups.items(), key=lambda item: (-item[1].recipients, item[0]))
+    return QueueAnswer(request, [group for _, group in ordered])
 
 
 async def matching(
@@ -191,24 +202,22 @@ CHANGED_TEXTS: Final = {
 
 
 def entries_document(page: EntriesPage) -> Document:
-    entries = [entry_json(entry) for entry in page.entries]
+    json = ENTRIES.json(page)
     if not page.entries:
-        return queue_document(page, {"entries": entries, "next": None}, ("There are no such recipients.",))
+        return queue_document(page, json, ("There are no such recipients.",))
     body: list[Part] = [entries_grid(f"Recipients in {page.request.queue}", page.entries, page.at)]
-    token = None
     if page.next:
-        token = page.next.token
-        body.append(f"There are more: --after {token}")
-    return queue_document(page, {"entries": entries, "next": token}, body)
+        body.append(f"There are more: --after {page.next.token}")
+    return queue_document(page, json, body)
 
 
-def groups_document(result: QueueAnswer[GroupEntriesRequest, Groups]) -> Document:
-    by = [field.value for field in result.request.fields]
-    groups = result.found
-    json = {"by": by, "groups": [_group_json(by, values, group) for values, group in groups]}
-    if not groups:
+def groups_document(result: QueueAnswer[GroupEntriesRequest, Sequence[EntryGroup]]) -> Document:
+    fields = result.request.fields
+    json = GROUPS.json(result)
+    if not result.found:
         return queue_document(result, json, ("There are no such recipients.",))
-    rows = [_group_row(len(by), values, group) for values, group in groups]
+    by = [field.value for field in fields]
+    rows = [_group_row(fields, group) for group in result.found]
     columns = (*by, "recipients", *(state.value for state in EntryState), "oldest", "next try")
     return queue_document(result, json, (Grid(f"Recipients in {result.request.queue}", columns, rows, frozenset(by)),))
 
@@ -250,67 +259,14 @@ def intent_text(change: EntryChange) -> str:
     return f"{CHANGED_TEXTS[change.action]}{until} after this attempt, by {change.owner}: {change.reason}"
 
 
-def intent_json(change: EntryChange | None) -> dict[str, Any] | None:
-    """The same for programs; null is nothing."""
-    if change is None:
-        return None
-    own = {"kind": change.action, "owner": change.owner, "why": change.reason}
-    found: dict[str, Any] = plain({**own, "at": change.at, "until": change.until})
-    return found
-
-
-def entry_json(one: QueuedEntry) -> dict[str, Any]:
-    entry = one.entry
-    mail = one.mail
-    found: dict[str, Any] = plain(
-        {
-            "id": str(entry.id),
-            "mail": mail.id,
-            "enqueue_id": one.enqueue_id,
-            "recipient": entry.recipient,
-            "sender": mail.sender,
-            "state": one.state,
-            "due_at": one.due_at,
-            "retries": entry.refusals,
-            "reply": entry.reply or None,
-            "host": entry.host or None,
-            "fields": {named.value: text for named, text in mail.fields.items()},
-            "attributes": one.attributes,
-            "first_seen_at": mail.first_seen_at,
-            "expires_at": mail.expires_at,
-            "order": entry_order_json(entry.order),
-            "after_attempt": intent_json(one.after_attempt),
-        }
-    )
-    return found
-
-
-def entry_order_json(order: EntryOrder | None) -> dict[str, Any] | None:
-    if order is None:
-        return None
-    found: dict[str, Any] = plain({"kind": order.kind, "owner": order.owner, "why": order.reason, "at": order.at})
-    return found
-
-
-def _group_json(by: Sequence[str], values: Sequence[str], group: EntryGroup) -> dict[str, Any]:
-    named = None
-    if values:
-        named = dict(zip(by, values, strict=True))
-    return {
-        "values": named,
-        "recipients": group.states.total(),
-        **{state.value: group.states[state] for state in EntryState},
-        **plain({"oldest_at": group.oldest_at, "due_at": group.due_at}),
-    }
-
-
-def _group_row(count: int, values: Sequence[str], group: EntryGroup) -> tuple[str, ...]:
-    named = [printable(text) or "(none)" for text in values]
-    if not values:
-        named = ["(others)", *[""] * (count - 1)]
+def _group_row(by: Sequence[EntryField], group: EntryGroup) -> tuple[str, ...]:
+    named = ["(others)", *[""] * (len(by) - 1)]
+    if group.values:
+        # A field that is named twice has two columns.
+        named = [printable(group.values[field]) or "(none)" for field in by]
     return (
         *named,
-        f"{group.states.total():,}",
+        f"{group.recipients:,}",
         *(f"{group.states[state]:,}" for state in EntryState),
         _cell(group.oldest_at),
         _cell(group.due_at),

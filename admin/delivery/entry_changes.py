@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from mailmend.admin.delivery.answers import CHANGED_ENTRIES, ENTRY
 from mailmend.admin.delivery.connections import made_orders
-from mailmend.admin.delivery.entries import CHANGED_TEXTS, entries_grid, entry_json
+from mailmend.admin.delivery.entries import CHANGED_TEXTS, entries_grid
 from mailmend.admin.delivery.options import CRITERIA, READS_LEDGER, WHICH_RECIPIENTS, EntrySelection
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.cluster import owner_name, state_folder
@@ -293,21 +294,6 @@ class _Changing:
 def changed_document(result: ChangedEntries) -> Document:
     request = result.request
     change = result.change
-    failed = result.failed
-    json: dict[str, Any] = {
-        "dry_run": request.dry_run,
-        "changed": result.count,
-        "would_change": None,
-        "mails": result.mails,
-        "active": result.active,
-        "after_attempt": result.ordered,
-        "would_follow_attempt": None,
-        "until": change.until,
-        "failed": [{"id": unremoved.enqueue_id, "why": unremoved.why} for unremoved in failed],
-        "kept": result.kept,
-        "kept_without_content": result.without_content,
-        "entries": None,
-    }
     what = CHANGED_TEXTS[change.action]
     if change.until:
         what += f" until {shown(change.until)}"
@@ -315,9 +301,6 @@ def changed_document(result: ChangedEntries) -> Document:
     will = "will be, within a day,"
     body: list[Part] = []
     if request.dry_run:
-        json |= {"changed": 0, "would_change": result.count}
-        json |= {"after_attempt": 0, "would_follow_attempt": result.ordered}
-        json["entries"] = [entry_json(entry) for entry in result.listed]
         will = "would be"
         if result.listed:
             body.append(entries_grid(f"Would be {what}", result.listed, change.at))
@@ -330,8 +313,27 @@ def changed_document(result: ChangedEntries) -> Document:
         body.append(f"{result.active:,} are active: with a server, or on their way to one. They were left alone.")
     if result.kept:
         body.append(f"To put them back: mailmend queue restore {result.kept}")
-    hints = [f"not changed: {unremoved.enqueue_id}: {unremoved.why}" for unremoved in failed]
-    return queue_document(result, json, body, hints)
+    hints = [f"not changed: {unremoved.enqueue_id}: {unremoved.why}" for unremoved in result.failed]
+    return queue_document(result, CHANGED_ENTRIES.json(result, **_counts(result)), body, hints)
+
+
+def _counts(result: ChangedEntries) -> dict[str, Any]:
+    """What was changed, or in a dry run would be."""
+    if not result.request.dry_run:
+        return {
+            "changed": result.count,
+            "would_change": None,
+            "after_attempt": result.ordered,
+            "would_follow_attempt": None,
+            "entries": None,
+        }
+    return {
+        "changed": 0,
+        "would_change": result.count,
+        "after_attempt": 0,
+        "would_follow_attempt": result.ordered,
+        "entries": [ENTRY.json(entry) for entry in result.listed],
+    }
 
 
 _CHANGE_ABOUT: Final = f"""{CRITERIA} What is active (a server has it, or it is on its way to one) is left alone, and

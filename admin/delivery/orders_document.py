@@ -1,17 +1,17 @@
 """Orders for the deliveries of a queue, as people and programs read them: the answers of the commands and of HTTP."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
+from mailmend.admin.delivery.answers import LISTED_ORDERS, ORDER_HISTORY, ORDERED
 from mailmend.admin.delivery.orders import WORDS, AddOrderRequest, ListOrdersRequest, OrderState, RemoveOrderRequest
 from mailmend.admin.delivery.policy_texts import limits_text
 from mailmend.admin.frame.document import Document, Grid, Part
-from mailmend.admin.frame.values import NOTHING_WRITTEN, plain, printable, shown
+from mailmend.admin.frame.values import NOTHING_WRITTEN, printable, shown
 from mailmend.admin.queue.request import QueueAnswer
 from mailmend.admin.queue.values import queue_document
 from mailmend.delivery.ledger.orders import OrderRecord
-from mailmend.delivery.policy.file.description import THRESHOLD
 from mailmend.delivery.policy.orders import Order, OrderKind
 
 _NO_END: Final = "it is removed"
@@ -23,7 +23,7 @@ def add_document(result: QueueAnswer[AddOrderRequest, OrderState]) -> Document:
     state = result.found
     order = state.order
     words = WORDS[order.kind]
-    json = {"dry_run": request.dry_run, order.kind.value: _state_json(state)}
+    json = ORDERED[order.kind].json(result)
     said = f"{request.queue}: {_effect(order)}, {until_text(order.ends_at)}."
     if request.dry_run:
         lines = [f"{NOTHING_WRITTEN} {words.would_be_added} {said}", *_on_servers(state)]
@@ -41,7 +41,7 @@ def remove_document(result: QueueAnswer[RemoveOrderRequest, OrderState]) -> Docu
     request = result.request
     order = result.found.order
     words = WORDS[order.kind]
-    json = {"dry_run": request.dry_run, order.kind.value: _state_json(result.found)}
+    json = ORDERED[order.kind].json(result)
     line = f"{words.removed} {request.queue}, within seconds: {_effect(order)}."
     if request.dry_run:
         line = f"{NOTHING_WRITTEN} {words.would_be_removed} {request.queue}: {_effect(order)}."
@@ -54,7 +54,7 @@ def list_document(result: QueueAnswer[ListOrdersRequest, Sequence[OrderState | O
         return _history_document(result, [record for record in result.found if isinstance(record, OrderRecord)])
     states = [state for state in result.found if isinstance(state, OrderState)]
     words = WORDS[request.kind]
-    json = {f"{request.kind.value}s": [_state_json(state) for state in states]}
+    json = LISTED_ORDERS[request.kind].json(result)
     if not states:
         return queue_document(result, json, (f"{words.empty} {request.queue}.",))
     rows = [_listed(state) for state in states]
@@ -91,22 +91,16 @@ def _history_document(
     queue = result.request.queue
     limit = result.request.limit
     kind = result.request.kind.value
-    json = {"history": [_record_json(record) for record in records]}
+    json = ORDER_HISTORY[result.request.kind].json(result)
     if not records:
-        return queue_document(result, plain(json), (f"No {kind} of {queue} was changed in the last 30 days.",))
+        return queue_document(result, json, (f"No {kind} of {queue} was changed in the last 30 days.",))
     columns = ("when", "what", "by", kind, "ends", "why", "id")
     rows = [_record_row(record) for record in records]
     title = f"What was done to each {kind} of {queue}, newest first"
     body: list[Part] = [Grid(title, columns, rows, frozenset({"by", kind}))]
     if len(records) == limit:
         body.append(f"These are the newest {limit:,}; more: --changes.")
-    return queue_document(result, plain(json), body)
-
-
-def _record_json(record: OrderRecord) -> dict[str, Any]:
-    order = record.order
-    event = {"id": record.id, "at": record.at, "event": record.event, "by": record.by}
-    return {**event, order.kind.value: order_json(order)}
+    return queue_document(result, json, body)
 
 
 def _record_row(record: OrderRecord) -> tuple[str, ...]:
@@ -214,34 +208,3 @@ def set_text(order: Order) -> str:
     """Who set the limits of a condition, until when, and why."""
     until = f" until {shown(order.ends_at)}" if order.ends_at else ""
     return printable(f"{order.owner} set{until} ({order.reason})")
-
-
-def order_json(order: Order) -> dict[str, Any]:
-    scope: Mapping[str, Any] = {"fields": order.values}
-    unread: Any = order.unread
-    if order.kind is OrderKind.CONDITION:
-        scope = {"fields": order.fields, "if": order.values, "then": THRESHOLD.json(order.threshold)}
-        unread = order.damage or None
-    found: dict[str, Any] = plain(
-        {
-            "id": order.id,
-            **scope,
-            "made_at": order.made_at,
-            "ends_at": order.ends_at,
-            "owner": order.owner,
-            "why": order.reason,
-            "unread": unread,
-        }
-    )
-    return found
-
-
-def _state_json(state: OrderState) -> dict[str, Any]:
-    found = order_json(state.order)
-    if state.order.kind is OrderKind.SUSPENSION:
-        return found
-    servers = list[dict[str, Any]]()
-    for server, condition in state.servers:
-        parked = condition.parked or None
-        servers.append({"server": server, "parked": parked, "counted_as": dict(condition.groups)})
-    return {**found, "parked": state.parked or None, "servers": servers}

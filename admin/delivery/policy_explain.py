@@ -8,14 +8,22 @@ from typing import Any, Final
 
 import click
 
+from mailmend.admin.delivery.answers import (
+    CONDITION_ORDER,
+    FILE_SUSPENSION,
+    SHARE_IN_FILE,
+    SOURCE_IN_FILE,
+    SUSPENSION_ORDER,
+    UNCONSULTED,
+    from_one,
+)
 from mailmend.admin.delivery.connections import policy_file
 from mailmend.admin.delivery.options import MAIL_FIELDS, mail_option
 from mailmend.admin.delivery.orders import holding
-from mailmend.admin.delivery.orders_document import order_json, set_text, suspended_text
+from mailmend.admin.delivery.orders_document import set_text, suspended_text
 from mailmend.admin.delivery.policy_texts import (
     counted_json,
     counted_text,
-    from_one,
     limits_path,
     policy_path,
     quota_limit_path,
@@ -42,7 +50,7 @@ from mailmend.delivery.policy.explaining import (
     explain_mail,
     explain_quotas,
 )
-from mailmend.delivery.policy.file.description import QUOTA_LIMIT, THRESHOLD
+from mailmend.delivery.policy.file.description import QUOTA_LIMIT
 from mailmend.delivery.policy.orders import Order, OrderKind, PlacedCondition, with_conditions
 from mailmend.delivery.policy.policies import DocumentPath, PickupPolicies
 from mailmend.delivery.policy.policy import PickupField
@@ -213,16 +221,19 @@ def _spoken_of(
 
 
 def explain_document(result: PolicyExplanation) -> Document:
+    parked = list[dict[str, Any]]()
+    for condition in result.parked:
+        parked.append({**CONDITION_ORDER.json(condition.order), "parked": condition.parked})
     json = {
-        "file": str(result.request.file),
+        "file": result.request.file,
         "queue": result.queue,
-        "mail": {named.value: text for named, text in result.values.items()},
-        "unsaid": [field.value for field in result.unsaid],
+        "mail": result.values,
+        "unsaid": result.unsaid,
         "sources": [_source_json(source, result) for source in result.sources],
         "quotas": [_quota_json(quota, result) for quota in result.quotas],
-        "other_family": list(result.other_family),
-        "left": list(result.left),
-        "parked": [{**order_json(condition.order), "parked": condition.parked} for condition in result.parked],
+        "other_family": result.other_family,
+        "left": result.left,
+        "parked": parked,
         "exit": int(ExitCode.FINE),
     }
     body = list[Part]()
@@ -234,7 +245,7 @@ def explain_document(result: PolicyExplanation) -> Document:
     if result.unsaid:
         unsaid = ", ".join(field.value for field in result.unsaid)
         remarks.append(f"Not named, so taken as empty: {unsaid}.")
-    return Document(json, body, remarks=remarks)
+    return Document(plain(json), body, remarks=remarks)
 
 
 def _source_parts(source: SourceExplanation, result: PolicyExplanation) -> Iterator[Part]:
@@ -326,7 +337,7 @@ def _quota_json(share: QuotaShare, result: PolicyExplanation) -> dict[str, Any]:
         "condition": from_one(share.condition),
         "limits_line": limits_line,
         **QUOTA_LIMIT.json(share.limit or QuotaLimit()),
-        "used": plain(share.used),
+        "used": share.used,
         "refuses": share.refuses,
     }
 
@@ -368,31 +379,25 @@ def _source_json(source: SourceExplanation, result: PolicyExplanation) -> dict[s
     def line(path: DocumentPath) -> int:
         return result.places[path].line
 
-    policies = [{**share_json(share, result.said, line), "lets_none": share.refuses} for share in source.shares]
-    return {
-        "localip": source.source,
-        "is_left": source.is_left,
-        "policies": policies,
-        **refusals_json(source, result.said, result.suspensions, line),
-    }
+    policies = list[dict[str, Any]]()
+    for share in source.shares:
+        policies.append(SHARE_IN_FILE.json(share, **share_places(share, result.said, line)))
+    refusals = refusals_json(source, result.said, result.suspensions, line)
+    return SOURCE_IN_FILE.json(source, policies=policies, **refusals)
 
 
-def share_json(share: PolicyShare, said: PickupPolicies, line: Callable[[DocumentPath], int]) -> dict[str, Any]:
-    """What a policy means for a mail; `line` gives the line of a place in the file."""
+def share_places(share: PolicyShare, said: PickupPolicies, line: Callable[[DocumentPath], int]) -> dict[str, Any]:
+    """Where the file has a policy and its limits, and as what it counts a mail; `line` gives the line of a place."""
+    limits = None
     limits_line = None
-    set_by = None
-    if share.set_by:
-        set_by = order_json(share.set_by)
-    elif limits := limits_path(said, share.policy, share.condition):
+    if not share.set_by:
+        limits = limits_path(said, share.policy, share.condition)
+    if limits:
         limits_line = line(limits)
     return {
-        "policy": share.policy + 1,
         "line": line(policy_path(share.policy)),
         "key": counted_json(said.policies[share.policy].fields, share.key),
-        "condition": from_one(share.condition),
         "limits_line": limits_line,
-        **THRESHOLD.json(share.threshold),
-        "set_by": set_by,
     }
 
 
@@ -402,16 +407,14 @@ def refusals_json(
     suspensions: Mapping[str, Order],
     line: Callable[[DocumentPath], int],
 ) -> dict[str, Any]:
-    """The policies that are not consulted, and what suspends the mail; `line` as for `share_json`."""
-    not_consulted = list[dict[str, int]]()
+    """The policies that are not consulted, and what suspends the mail; `line` as for `share_places`."""
+    not_consulted = list[dict[str, Any]]()
     for number in unconsulted(source, said):
-        policy_line = line(policy_path(number))
-        not_consulted.append({"policy": number + 1, "line": policy_line})
-    by_file = list[dict[str, int]]()
+        not_consulted.append(UNCONSULTED.json(None, policy=number + 1, line=line(policy_path(number))))
+    by_file = list[dict[str, Any]]()
     for number in suspension_numbers(source, said):
-        suspension_line = line(suspension_path(number))
-        by_file.append({"suspension": number + 1, "line": suspension_line})
-    by_order = [order_json(suspensions[name]) for name in source.suspensions if name in suspensions]
+        by_file.append(FILE_SUSPENSION.json(None, suspension=number + 1, line=line(suspension_path(number))))
+    by_order = [SUSPENSION_ORDER.json(suspensions[name]) for name in source.suspensions if name in suspensions]
     return {"not_consulted": not_consulted, "suspensions": by_file, "suspended_by": by_order}
 
 

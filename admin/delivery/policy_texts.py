@@ -46,13 +46,6 @@ def _limits(counted: CountedTogether[Any], path: DocumentPath, condition: int | 
     return (*path, "default")
 
 
-def from_one(number: int | None) -> int | None:
-    """A number that counts from 0, as people count."""
-    if number is None:
-        return None
-    return number + 1
-
-
 def counted_text(counted: Mapping[PickupField, str]) -> str:
     """As what a mail is counted; "" where everything is counted together."""
     return ", ".join(f"{field.value} {text or '(empty)'}" for field, text in counted.items())

@@ -4,18 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import click
 
+from mailmend.admin.delivery.answers import SHOWN_ENTRIES
 from mailmend.admin.delivery.connections import existing_attempts
-from mailmend.admin.delivery.entries import entries_grid, entry_json, matching, with_intents
+from mailmend.admin.delivery.entries import entries_grid, matching, with_intents
 from mailmend.admin.delivery.options import READS_LEDGER
 from mailmend.admin.frame.caller import Caller
 from mailmend.admin.frame.command import Command
 from mailmend.admin.frame.document import Document, Grid, Part
-from mailmend.admin.frame.values import plain, printable, shown
+from mailmend.admin.frame.values import printable, shown
 from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import QUEUE_ARGUMENT
 from mailmend.admin.queue.request import QueueRequest
@@ -101,10 +102,6 @@ _ATTEMPT_COLUMNS: Final = ("recipient", "began", "took", "server", "from", "stag
 
 
 def entry_document(found: ShownEntries) -> Document:
-    json = {
-        "entries": [entry_json(entry) for entry in found.entries],
-        "attempts": [_attempt_json(attempt) for attempt in found.attempts],
-    }
     body = list[Part]()
     if not found.entries:
         body.append(f"{found.request.queue} has no {found.request.id} any more.")
@@ -119,7 +116,7 @@ def entry_document(found: ShownEntries) -> Document:
     if found.attempts:
         rows = [_attempt_row(attempt) for attempt in found.attempts]
         body.append(Grid("What was tried", _ATTEMPT_COLUMNS, rows, frozenset({"server", "tried by"})))
-    return queue_document(found, json, body)
+    return queue_document(found, SHOWN_ENTRIES.json(found), body)
 
 
 def _attempt_row(attempt: JournalledAttempt) -> tuple[str, ...]:
@@ -141,30 +138,6 @@ def _attempt_row(attempt: JournalledAttempt) -> tuple[str, ...]:
         attempt.outcome.value if attempt.outcome else "not known",
         printable(attempt.server),
     )
-
-
-def _attempt_json(one: JournalledAttempt) -> dict[str, Any]:
-    found: dict[str, Any] = plain(
-        {
-            "first_mail": one.entry.mail,
-            "number": one.entry.number,
-            "attempt": one.id,
-            "mail": one.mail,
-            "fields": {named.value: text for named, text in one.fields.items()},
-            "sources": one.sources,
-            "ready_at": one.ready_at,
-            "started_at": one.started_at,
-            "ended_at": one.ended_at,
-            "outcome": one.outcome,
-            "stage": one.stage,
-            "status": one.status or None,
-            "host": one.host,
-            "bytes": one.content_bytes,
-            "urgent": one.urgent,
-            "server": one.server,
-        }
-    )
-    return found
 
 
 SHOW: Final = Command(

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from mailmend.admin.delivery.policy_texts import counted_text, from_one, threshold_texts
+from mailmend.admin.delivery.answers import from_one
+from mailmend.admin.delivery.policy_texts import counted_text, threshold_texts
 from mailmend.admin.delivery.simulate import LimitUse, SimulatedFile, Simulation
 from mailmend.admin.frame.document import Document, Grid, GridCell, Part
 from mailmend.admin.frame.values import fields_json, instant_text, plain, printable, shown

@@ -2,12 +2,13 @@
 
 import re
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
+from mailmend.admin.delivery import answers
 from mailmend.admin.delivery.desk import DeliveryDesk
 from mailmend.admin.delivery.entries import (
     EntriesRequest,
@@ -25,14 +26,13 @@ from mailmend.admin.delivery.entry_changes import (
 from mailmend.admin.delivery.http.shared import (
     ORDERS,
     READS_THROUGH,
-    CommandAnswer,
     DryRun,
     DurationText,
-    Instant,
     ReasonText,
     ServerDesk,
     StrictBody,
     answered,
+    command_model,
     normal_at,
     responses,
 )
@@ -46,10 +46,8 @@ from mailmend.admin.delivery.show import ShowEntryRequest, entry_document, entry
 from mailmend.admin.frame.http.application import Operator, Reader, log_change
 from mailmend.admin.frame.values import plain
 from mailmend.admin.queue.request import PAGE_MAILS
-from mailmend.delivery.mail.attempts import AttemptOutcome, AttemptStage
 from mailmend.delivery.mail.entries import EntryState
 from mailmend.delivery.mail.queued import EntryAction, EntryField
-from mailmend.delivery.policy.policy import PickupField
 from mailmend.mailqueue.rules.mails import ListingPosition
 from mailmend.model.durations import parse_duration
 
@@ -142,126 +140,10 @@ class GroupsQuery(SelectionBody):
     by: Annotated[tuple[EntryField, ...], Field(max_length=10, description="By what; else by domain.")] = ()
 
 
-class OrderBody(StrictBody):
-    """An order held by a recipient: a server does it in place of an attempt."""
-
-    kind: Literal["hold", "bounce"]
-    owner: str
-    why: str
-    at: Instant
-
-
-class IntentBody(StrictBody):
-    """What a server does with an active recipient once its attempt has ended."""
-
-    kind: Literal["hold", "defer", "bounce", "delete"]
-    owner: str
-    why: str
-    at: Instant
-    until: Instant | None
-
-
-class EntryBody(StrictBody):
-    """A recipient of a mail."""
-
-    id: str = Field(description="The mail's first id, and a number.")
-    mail: str
-    enqueue_id: str = Field(description="Of the mail's present passage through the queue.")
-    recipient: str
-    sender: str | None
-    state: EntryState
-    due_at: Instant | None = Field(description="When a deferred one is tried again.")
-    retries: int
-    reply: str | None
-    host: str | None
-    fields: dict[str, str]
-    attributes: dict[str, str]
-    first_seen_at: Instant
-    expires_at: Instant | None
-    order: OrderBody | None
-    after_attempt: IntentBody | None
-
-
-class EntriesAnswer(CommandAnswer):
-    """A page of recipients, in the order of the queue's listing."""
-
-    entries: list[EntryBody]
-    next: str | None = Field(description="`after` of the next page; null: this is the last one.")
-
-
-class AttemptBody(StrictBody):
-    """One attempt to hand a recipient's mail to a server."""
-
-    first_mail: str
-    number: int = Field(description="Of the recipient.")
-    attempt: str
-    mail: str
-    fields: dict[PickupField, str]
-    sources: list[str]
-    ready_at: Instant | None
-    started_at: Instant
-    ended_at: Instant | None
-    outcome: AttemptOutcome | None = Field(description="null: none is known.")
-    stage: AttemptStage | None
-    status: str | None
-    host: str
-    bytes: int
-    urgent: bool
-    server: str
-
-
-class EntryAnswer(CommandAnswer):
-    """All recipients of one mail, or one, and what was tried; none is left of a mail that is gone."""
-
-    entries: list[EntryBody]
-    attempts: list[AttemptBody]
-
-
-class GroupBody(StrictBody):
-    """Recipients with the same values; no values: the rest, where there are more than 10,000 groups."""
-
-    values: dict[str, str] | None
-    recipients: int
-    hold: int
-    defer: int
-    active: int
-    oldest_at: Instant | None
-    due_at: Instant | None
-
-
-class GroupsAnswer(CommandAnswer):
-    """Groups, the largest first."""
-
-    by: list[str]
-    groups: list[GroupBody]
-
-
-class FailedMail(StrictBody):
-    """A mail that could not be changed; the same call again goes on with it."""
-
-    id: str
-    why: str
-
-
-class ChangedAnswer(CommandAnswer):
-    """What became of the recipients that were selected."""
-
-    dry_run: bool
-    changed: int
-    would_change: int | None
-    mails: int
-    active: int = Field(description="Left alone: a server has them, or they are on their way to one.")
-    after_attempt: int = Field(description="Of how many of these it was ordered for after their attempts.")
-    would_follow_attempt: int | None
-    until: Instant | None
-    failed: list[FailedMail]
-    kept: str | None = Field(description="A file on the server's machine: mailmend queue restore FILE brings it back.")
-    kept_without_content: int
-    entries: list[EntryBody] | None = Field(description="Of a dry run: the first of them.")
-
-
 @ENTRIES.get(
-    "/entries", responses=responses(EntriesAnswer, "A page.", **READS_THROUGH), summary="List recipients, page by page"
+    "/entries",
+    responses=responses(command_model(answers.ENTRIES), "A page.", **READS_THROUGH),
+    summary="List recipients, page by page",
 )
 async def entries(desk: ServerDesk, _: Reader, query: Annotated[EntriesQuery, Query()]) -> Response:
     """As `mailmend delivery list`: held, deferred and active ones."""
@@ -274,7 +156,7 @@ async def entries(desk: ServerDesk, _: Reader, query: Annotated[EntriesQuery, Qu
 
 @ENTRIES.get(
     "/entries/groups",
-    responses=responses(GroupsAnswer, "The groups.", **READS_THROUGH),
+    responses=responses(command_model(answers.GROUPS), "The groups.", **READS_THROUGH),
     summary="Count recipients by what they have in common",
 )
 async def groups(desk: ServerDesk, _: Reader, query: Annotated[GroupsQuery, Query()]) -> Response:
@@ -285,7 +167,9 @@ async def groups(desk: ServerDesk, _: Reader, query: Annotated[GroupsQuery, Quer
 
 @ENTRIES.get(
     "/entries/{id}",
-    responses=responses(EntryAnswer, "Its recipients.", _404="There is no such mail.", **READS_THROUGH),
+    responses=responses(
+        command_model(answers.SHOWN_ENTRIES), "Its recipients.", _404="There is no such mail.", **READS_THROUGH
+    ),
     summary="Show a mail's recipients, or one",
 )
 async def entry(
@@ -342,9 +226,10 @@ class BounceBody(FinalBody):
     why: Annotated[ReasonText, Field(description="The sender reads it.")]
 
 
-_CHANGES: Final = responses(ChangedAnswer, "What was changed.", **ORDERS, **READS_THROUGH)
+_CHANGED: Final = command_model(answers.CHANGED_ENTRIES)
+_CHANGES: Final = responses(_CHANGED, "What was changed.", **ORDERS, **READS_THROUGH)
 _ENDS: Final = responses(
-    ChangedAnswer, "What was changed.", _409="Not confirmed: the message has the count.", **ORDERS, **READS_THROUGH
+    _CHANGED, "What was changed.", _409="Not confirmed: the message has the count.", **ORDERS, **READS_THROUGH
 )
 
 

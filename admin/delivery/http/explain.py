@@ -1,136 +1,45 @@
-"""Routes that say why a mail waits: by its id, or by what it would be counted as."""
+"""Routes that say why a mail waits: by its id, or by what it would be counted as.
 
-from typing import Annotated, Final
+An answer has figures for programs and sentences for people.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from mailmend.admin.delivery.explain import explanation_json, values_json
-from mailmend.admin.delivery.http.entries import IntentBody, OrderBody
-from mailmend.admin.delivery.http.orders import MadeConditionBody, SuspensionBody
-from mailmend.admin.delivery.http.shared import READS_THROUGH, Instant, ServerDesk, StrictBody, normal_at, responses
+from mailmend.admin.delivery.answers import MAIL_EXPLANATION, SHARE, SOURCE, STANDING, VALUES_EXPLANATION
+from mailmend.admin.delivery.desk import MailExplanation, ServerMoment, ValuesExplanation
+from mailmend.admin.delivery.entries import intent_text
+from mailmend.admin.delivery.http.shared import (
+    READS_THROUGH,
+    ServerDesk,
+    StrictBody,
+    answer_model,
+    normal_at,
+    responses,
+)
+from mailmend.admin.delivery.orders_document import set_text, suspended_text
+from mailmend.admin.delivery.policy_explain import refusals_json, share_places, suspension_numbers
+from mailmend.admin.delivery.policy_texts import counted_json, counted_text, policy_path, suspension_path
 from mailmend.admin.frame.http.application import Reader
-from mailmend.delivery.mail.entries import EntryStage
-from mailmend.delivery.policy.policy import PickupField
+from mailmend.admin.frame.values import plain, shown
+from mailmend.delivery.mail.entries import EntryStage, EntryState
+from mailmend.delivery.mail.queued import EntryChange, QueuedEntry
+from mailmend.delivery.policy.explaining import GATE, SUSPENDED, NextSource, PolicyShare, SourceExplanation
+from mailmend.delivery.policy.policies import DocumentPath
+from mailmend.delivery.policy.policy import CounterKey, PickupField
+from mailmend.delivery.policy.rates import SECOND
+from mailmend.delivery.policy.sub_queues import UNKNOWN
+from mailmend.delivery.server.explaining import EntryStanding
 
 EXPLAIN: Final = APIRouter(tags=["explain"])
 Value = Annotated[str, Field(max_length=1000)] | SkipJsonSchema[None]
-
-
-class ExplainRate(StrictBody):
-    """At most `count` deliveries in `seconds` seconds."""
-
-    count: int
-    seconds: float
-
-
-class ShareBody(StrictBody):
-    """What one policy means for the mail at this moment."""
-
-    policy: int = Field(description="Its number in the file, from 1.")
-    line: int
-    key: dict[PickupField, str] = Field(description="As what it counts the mail.")
-    condition: int | None = Field(description="The one that sets the limits, from 1; null: the default.")
-    limits_line: int | None
-    concurrency: int | None
-    rate: ExplainRate | None
-    connect_interval_seconds: float | None
-    stop: bool
-    cluster: bool = Field(description="Whether the servers of the queue share the limits, where they can.")
-    shared: bool = Field(description="Whether they do: these are this server's part.")
-    elsewhere: bool = Field(description="This server has no part of them, others have.")
-    set_by: MadeConditionBody | None = Field(description="The run-time condition that sets the limits; null: the file.")
-    delivering: int = Field(description="Deliveries of what is counted so that go on.")
-    refuses: bool
-    free_at: Instant | None = Field(description="Refusing until then; null: it does not, or one has to end first.")
-    rate_free_at: Instant | None
-    connect_free_at: Instant | None
-
-
-class UnconsultedBody(StrictBody):
-    """A policy behind one that stops."""
-
-    policy: int
-    line: int
-
-
-class FileSuspension(StrictBody):
-    """A suspension of the policy file that holds the mail."""
-
-    suspension: int
-    line: int
-
-
-class SourceBody(StrictBody):
-    """What holds for the mail if it is sent from this address; "" is any."""
-
-    localip: str
-    has_share: bool = Field(description="Whether this server knows its part of shared limits now.")
-    is_left: bool = Field(description="Whether it may be sent from there now.")
-    free_at: Instant | None = Field(description="From when it may; null: now, or unknown.")
-    policies: list[ShareBody]
-    not_consulted: list[UnconsultedBody]
-    suspensions: list[FileSuspension]
-    suspended_by: list[SuspensionBody] = Field(description="Suspensions by hand that hold it.")
-
-
-class WaitsOnBody(StrictBody):
-    """What wakes it: a policy and what it counts together, a suspension that ends, or the server's part of limits."""
-
-    policy: int | SkipJsonSchema[None] = None
-    line: int | SkipJsonSchema[None] = None
-    key: dict[PickupField, str] | SkipJsonSchema[None] = None
-    suspension: str | SkipJsonSchema[None] = None
-    share: bool | SkipJsonSchema[None] = None
-
-
-class StandingBody(StrictBody):
-    """The state of a recipient, and why it waits."""
-
-    id: str
-    recipient: str
-    here: bool = Field(description="Whether this server has it; else it is told as the queue knows it.")
-    stage: EntryStage | str = Field(description="Within the server, or hold, defer, active as the queue knows it.")
-    since: Instant | None = Field(description="Since when this server has its mail.")
-    returns_at: Instant | None = Field(description="It goes back to the queue then, if it was not picked.")
-    expires_at: Instant | None
-    due_at: Instant | None
-    order: OrderBody | None
-    after_attempt: IntentBody | None = Field(description="What follows if this attempt does not deliver it.")
-    retries: int
-    reply: str | None
-    host: str | None
-    counted_as: dict[PickupField, str] | None
-    sources: list[SourceBody]
-    goes_from: str | None = Field(description="From where it goes, or will go as far as is known.")
-    goes_at: Instant | None = Field(description="null: now; or unknown, where goes_from is null too.")
-    ahead: int | None = Field(description="Mails that are counted as it is and come before it.")
-    waits_on: list[WaitsOnBody]
-    why: list[str] = Field(description="The same in sentences.")
-
-
-class ExplanationAnswer(StrictBody):
-    """Why a mail's recipients wait."""
-
-    server: str
-    at: Instant
-    queue: str
-    entries: list[StandingBody]
-
-
-class ValuesAnswer(StrictBody):
-    """What holds for a mail with these values at this moment."""
-
-    server: str
-    at: Instant
-    queue: str
-    mail: dict[PickupField, str]
-    sources: list[SourceBody]
-    goes_from: str | None
-    goes_at: Instant | None
-    why: list[str]
 
 
 class ValuesQuery(StrictBody):
@@ -162,7 +71,7 @@ _FIELDS: Final = {
 
 @EXPLAIN.get(
     "/explain",
-    responses=responses(ValuesAnswer, "What holds for it."),
+    responses=responses(answer_model(VALUES_EXPLANATION), "What holds for it."),
     summary="What would hold for a mail that is not there",
 )
 async def explain_values(desk: ServerDesk, _: Reader, query: Annotated[ValuesQuery, Query()]) -> Response:
@@ -177,7 +86,9 @@ async def explain_values(desk: ServerDesk, _: Reader, query: Annotated[ValuesQue
 
 @EXPLAIN.get(
     "/explain/{id}",
-    responses=responses(ExplanationAnswer, "Its recipients.", _404="There is no such mail.", **READS_THROUGH),
+    responses=responses(
+        answer_model(MAIL_EXPLANATION), "Its recipients.", _404="There is no such mail.", **READS_THROUGH
+    ),
     summary="Why a mail waits",
 )
 async def explain(
@@ -187,3 +98,244 @@ async def explain(
 ) -> Response:
     """On which policies and suspensions, until when, and from which address it will go."""
     return JSONResponse(explanation_json(await desk.explained(id)))
+
+
+_AT_WORK: Final = {
+    EntryStage.PRE_DELIVERY: "A hook decides about it, before its attempt.",
+    EntryStage.DNS: "The servers of its domain are looked up.",
+    EntryStage.POST_DELIVERY: "It was tried; what becomes of it is decided.",
+}
+
+
+def explanation_json(result: MailExplanation) -> dict[str, Any]:
+    """A mail's recipients, each with all that is known of why it waits."""
+    entries = [_standing_json(standing, result.moment) for standing in result.here]
+    if not entries:
+        entries = [_queued_json(entry) for entry in result.queued]
+    found: dict[str, Any] = plain(MAIL_EXPLANATION.json(result, entries=entries))
+    return found
+
+
+def values_json(result: ValuesExplanation) -> dict[str, Any]:
+    """What would hold for a mail with these values."""
+    moment = result.moment
+    sources = [_source_json(source, moment) for source in result.sources]
+    why = [*_refusals(result.sources, moment), *_from_where(result.sources, result.goes, moment)]
+    goes = _goes_json(result.goes, moment)
+    found: dict[str, Any] = plain(VALUES_EXPLANATION.json(result, sources=sources, **goes, why=why))
+    return found
+
+
+def _standing_json(standing: EntryStanding, moment: ServerMoment) -> dict[str, Any]:
+    held = standing.held
+    stage = standing.entry.stage
+    if standing.ended:
+        stage = EntryStage.GONE
+    goes = standing.goes
+    if standing.picked:
+        goes = NextSource(standing.picked.source)
+    counted_as = None
+    if standing.counted:
+        counted_as = standing.counted.values
+    returns_at = None
+    ahead = None
+    if standing.sources:
+        waits_until = held.taken_at + moment.server.settings.waiting_max.total_seconds() * SECOND
+        returns_at = moment.at_nanos(round(waits_until))
+        ahead = standing.ahead
+    return STANDING.json(
+        standing,
+        here=True,
+        stage=stage,
+        since=moment.at_nanos(held.taken_at),
+        returns_at=returns_at,
+        expires_at=moment.at_nanos(held.expires_at),
+        due_at=None,
+        counted_as=counted_as,
+        sources=[_source_json(source, moment) for source in standing.sources],
+        **_goes_json(goes, moment),
+        ahead=ahead,
+        waits_on=[_place_json(place, moment) for place in standing.waits_on],
+        why=[*_sentences(standing, moment), *_intended(standing.after_attempt)],
+    )
+
+
+def _queued_json(queued: QueuedEntry) -> dict[str, Any]:
+    return STANDING.json(
+        queued,
+        here=False,
+        stage=queued.state,
+        since=None,
+        returns_at=None,
+        expires_at=queued.mail.expires_at,
+        due_at=queued.due_at,
+        counted_as=None,
+        sources=[],
+        goes_from=None,
+        goes_at=None,
+        ahead=None,
+        waits_on=[],
+        why=[_rests(queued), *_intended(queued.after_attempt)],
+    )
+
+
+def _intended(change: EntryChange | None) -> Iterator[str]:
+    if change:
+        yield f"If it is not delivered: {intent_text(change)}."
+
+
+def _rests(queued: QueuedEntry) -> str:
+    entry = queued.entry
+    order = entry.order
+    if order:
+        what = "To be bounced by the next server that takes it"
+        if queued.state is EntryState.HOLD:
+            what = "Held"
+        return f"{what}, by {order.owner} since {shown(order.at)}: {order.reason or 'no reason is given'}."
+    if queued.due_at and entry.refusals:
+        said = f"after {entry.refusals:,} refusals; the last one: {entry.reply}"
+        return f"Deferred until {shown(queued.due_at)}, {said}."
+    if queued.due_at:
+        return f"Deferred until {shown(queued.due_at)}."
+    return "Active, and not with this server: another one has it, or it is on its way to one."
+
+
+def _sentences(standing: EntryStanding, moment: ServerMoment) -> Iterator[str]:
+    if standing.ended:
+        yield f"It has ended: {standing.ended.end.value}. Its mail is here until its other recipients have ended."
+    elif standing.picked:
+        values = standing.picked.mail.values
+        by = ""
+        if standing.picked.source:
+            by = f" from {standing.picked.source}"
+        host = values.get(PickupField.REMOTE_MX, "")
+        address = values.get(PickupField.REMOTE_IP, "")
+        yield f"It is being delivered to {host} ({address}){by}."
+    elif standing.sources:
+        yield from _refusals(standing.sources, moment)
+        yield from _from_where(standing.sources, standing.goes, moment)
+        if standing.ahead:
+            yield f"Mails that are counted as it is and come before it: {standing.ahead:,}."
+        returns_at = moment.at_nanos(standing.held.taken_at) + moment.server.settings.waiting_max
+        yield f"If it is not picked until {shown(returns_at)} it goes back to the queue for a while."
+    else:
+        yield _AT_WORK.get(standing.entry.stage, f"It is at the stage {standing.entry.stage.value}.")
+
+
+def _from_where(sources: Sequence[SourceExplanation], goes: NextSource | None, moment: ServerMoment) -> Iterator[str]:
+    if not sources:
+        yield "None of our addresses reaches its server."
+    elif goes is None:
+        anywhere = ", from whichever address" if sources[0].source else ""
+        yield f"It is unknown when it may go{anywhere}."
+    elif goes.clear_at is not None:
+        by = f", from {goes.source}" if goes.source else ""
+        yield f"The soonest that it may go is {shown(moment.at_nanos(goes.clear_at))}{by}."
+    else:
+        by = f": it would go from {goes.source} now" if goes.source else ""
+        yield f"Nothing refuses it{by}."
+        if moment.server.is_full:
+            most = moment.server.settings.concurrency
+            yield f"All {most:,} attempts that this server may make at once go on: one has to end first."
+
+
+def _goes_json(goes: NextSource | None, moment: ServerMoment) -> dict[str, Any]:
+    if goes is None:
+        return {"goes_from": None, "goes_at": None}
+    return {"goes_from": goes.source, "goes_at": _instant(goes.clear_at, moment)}
+
+
+def _refusals(sources: Sequence[SourceExplanation], moment: ServerMoment) -> Iterator[str]:
+    """What refuses it: once where that is the same from every address, else from each."""
+    answers = [list(_of_source(source, moment)) for source in sources]
+    if not answers:
+        return
+    first, *others = answers
+    if all(answer == first for answer in others):
+        yield from first
+        return
+    for source, answer in zip(sources, answers, strict=True):
+        for line in answer:
+            yield f"From {source.source}: {line}"
+
+
+def _of_source(source: SourceExplanation, moment: ServerMoment) -> Iterator[str]:
+    for share in source.shares:
+        if share.refuses:
+            yield _of_share(share, moment)
+    if not source.has_share:
+        yield "This server does not know its part of shared limits now: see mailmend delivery servers."
+    for number in suspension_numbers(source, moment.policies.said):
+        yield f"Suspended by the policy file, line {_line(moment, suspension_path(number))}."
+    heeded = moment.suspensions
+    for name in source.suspensions:
+        if name in heeded:
+            yield suspended_text(heeded[name])
+
+
+def _of_share(share: PolicyShare, moment: ServerMoment) -> str:
+    policy = moment.policies.said.policies[share.policy]
+    threshold = share.threshold
+    counted = counted_text(dict(zip(policy.fields, share.key, strict=True))) or "every mail"
+    line = _line(moment, policy_path(share.policy))
+    what = f"Policy {share.policy + 1} (line {line}) counts it as {counted}"
+    if share.set_by:
+        what += f", with limits that {set_text(share.set_by)}"
+    if share.elsewhere:
+        return f"{what}: other servers of the queue have the whole of this limit, as it is below their number."
+    if share.shared:
+        what += ", and of the limit this server has its part"
+    if threshold.concurrency == 0:
+        return f"{what}: none of these may begin."
+    if share.clear_at == UNKNOWN:
+        most = "deliveries"
+        if threshold.concurrency:
+            most = f"{share.delivering:,} of {threshold.concurrency:,} deliveries"
+        return f"{what}: {most} go on, and one has to end first."
+    until = shown(moment.at_nanos(share.clear_at or moment.nanos))
+    rate = threshold.rate
+    if rate and share.rate_at == share.clear_at:
+        return f"{what}: {rate.count:,} in {rate.interval / SECOND:.9g} s may begin, the next one at {until}."
+    return f"{what}: the next connection may begin at {until}."
+
+
+def _source_json(source: SourceExplanation, moment: ServerMoment) -> dict[str, Any]:
+    return SOURCE.json(
+        source,
+        free_at=_instant(source.clear_at, moment),
+        policies=[_share_json(share, moment) for share in source.shares],
+        **refusals_json(source, moment.policies.said, moment.suspensions, partial(_line, moment)),
+    )
+
+
+def _share_json(share: PolicyShare, moment: ServerMoment) -> dict[str, Any]:
+    return SHARE.json(
+        share,
+        **share_places(share, moment.policies.said, partial(_line, moment)),
+        free_at=_instant(share.clear_at, moment),
+        rate_free_at=_instant(share.rate_at, moment),
+        connect_free_at=_instant(share.connect_at, moment),
+    )
+
+
+def _place_json(place: tuple[int, CounterKey], moment: ServerMoment) -> Mapping[str, Any]:
+    number, key = place
+    if number == GATE:
+        return {"share": True}
+    if number == SUSPENDED:
+        return {"suspension": key[0]}
+    counted = counted_json(moment.policies.said.policies[number].fields, key)
+    return {"policy": number + 1, "line": _line(moment, policy_path(number)), "key": counted}
+
+
+def _instant(nanos: int | None, moment: ServerMoment) -> datetime | None:
+    """None: now, or unknown."""
+    if nanos is None or nanos == UNKNOWN:
+        return None
+    return moment.at_nanos(nanos)
+
+
+def _line(moment: ServerMoment, path: DocumentPath) -> int:
+    if moment.policies.read is None:
+        return 0
+    return moment.policies.read.place_of(path).line

@@ -3,25 +3,23 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
+from mailmend.admin.delivery.answers import LISTED_ORDERS, ORDER_HISTORY, ORDERED
 from mailmend.admin.delivery.http.shared import (
     ORDERS,
-    CommandAnswer,
-    Described,
     DryRun,
     HistoryLimit,
-    Instant,
-    OrderRecordBody,
     ReasonText,
     ServerDesk,
     StrictBody,
     answered,
+    command_model,
     normal_at,
     responses,
 )
@@ -36,7 +34,6 @@ from mailmend.admin.delivery.orders import (
 )
 from mailmend.admin.delivery.orders_document import add_document, list_document, remove_document
 from mailmend.admin.frame.http.application import Operator, Reader, log_change
-from mailmend.delivery.policy.file.description import THRESHOLD
 from mailmend.delivery.policy.orders import OrderKind, normal_value
 from mailmend.delivery.policy.policy import PickupField, Threshold
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate
@@ -52,43 +49,6 @@ FieldValues = Annotated[tuple[FieldValue, ...], Field(min_length=1, max_length=_
 Fields = Annotated[tuple[PickupField, ...], Field(max_length=len(PickupField))]
 Seconds = Annotated[float, Field(gt=0.001, le=TTL_SECONDS_MAX)]
 OnlyLook = Annotated[bool, Query(description="Write nothing, and answer what would be.")]
-
-
-class SuspensionBody(StrictBody):
-    """Mails that are held back."""
-
-    id: UUID
-    fields: dict[PickupField, list[str]] = Field(description="Values by field; none is every mail.")
-    made_at: Instant
-    ends_at: Instant | None = Field(description="null: until it is lifted.")
-    owner: str
-    why: str
-    unread: list[str] = Field(description="Why a field cannot be read; the suspension then holds more than it names.")
-
-
-class SuspensionsAnswer(CommandAnswer):
-    """What is suspended now."""
-
-    suspensions: list[SuspensionBody]
-
-
-class SuspensionRecordBody(OrderRecordBody):
-    """With the suspension as it was behind the change; where it was removed, before."""
-
-    suspension: SuspensionBody
-
-
-class SuspensionHistoryAnswer(CommandAnswer):
-    """What was done to suspensions."""
-
-    history: list[SuspensionRecordBody]
-
-
-class SuspensionAnswer(CommandAnswer):
-    """A suspension that was made, or lifted; or would be."""
-
-    dry_run: bool
-    suspension: SuspensionBody
 
 
 class SuspendBody(StrictBody):
@@ -157,62 +117,6 @@ class SetLimitsBody(StrictBody):
     dry_run: DryRun = False
 
 
-class MadeConditionBody(StrictBody):
-    """Limits that an operator or a hook set."""
-
-    id: UUID
-    fields: list[PickupField]
-    if_: dict[PickupField, list[str]] = Field(alias="if")
-    then: Annotated[Any, Described(THRESHOLD)]
-    made_at: Instant
-    ends_at: Instant | None = Field(description="null: until it is removed.")
-    owner: str
-    why: str
-    unread: str | None = Field(
-        description="Why it cannot be read; it then lets nothing begin of the mails that it names, or is parked."
-    )
-
-
-class ConditionOnServer(StrictBody):
-    """What a condition is to one server."""
-
-    server: str
-    parked: str | None = Field(description="Why it sets no limits there.")
-    counted_as: dict[str, str] = Field(description="By value, the group as which it is counted there.")
-
-
-class ConditionStateBody(MadeConditionBody):
-    """A condition, and what it is to the servers that are at work."""
-
-    parked: str | None = Field(description="Why it sets limits on none of them.")
-    servers: list[ConditionOnServer]
-
-
-class ConditionsAnswer(CommandAnswer):
-    """What is set now, in the order in which it is tested."""
-
-    conditions: list[ConditionStateBody]
-
-
-class ConditionRecordBody(OrderRecordBody):
-    """With the condition as it was behind the change; where it was removed, before."""
-
-    condition: MadeConditionBody
-
-
-class ConditionHistoryAnswer(CommandAnswer):
-    """What was done to conditions."""
-
-    history: list[ConditionRecordBody]
-
-
-class ConditionAnswer(CommandAnswer):
-    """A condition that was set, or removed; or would be."""
-
-    dry_run: bool
-    condition: ConditionStateBody
-
-
 async def _listed(desk: ServerDesk, kind: OrderKind) -> Response:
     request = ListOrdersRequest(settings=desk.settings, kind=kind)
     return answered(list_document(await desk.done(orders_listed, request)))
@@ -252,7 +156,11 @@ def _time_of(ttl: int | None) -> timedelta | None:
     return timedelta(seconds=ttl) if ttl else None
 
 
-@SUSPENSIONS.get("/suspensions", responses=responses(SuspensionsAnswer, "All of them."), summary="What is suspended")
+@SUSPENSIONS.get(
+    "/suspensions",
+    responses=responses(command_model(LISTED_ORDERS[OrderKind.SUSPENSION]), "All of them."),
+    summary="What is suspended",
+)
 async def suspensions(desk: ServerDesk, _: Reader) -> Response:
     """By hand, for all servers of the queue; what a policy file suspends is with the policies."""
     return await _listed(desk, OrderKind.SUSPENSION)
@@ -260,7 +168,9 @@ async def suspensions(desk: ServerDesk, _: Reader) -> Response:
 
 @SUSPENSIONS.get(
     "/suspensions/history",
-    responses=responses(SuspensionHistoryAnswer, "The newest changes of the last 30 days, newest first."),
+    responses=responses(
+        command_model(ORDER_HISTORY[OrderKind.SUSPENSION]), "The newest changes of the last 30 days, newest first."
+    ),
     summary="Who changed suspensions",
 )
 async def suspension_history(desk: ServerDesk, _: Reader, limit: HistoryLimit = HISTORY_SHOWN) -> Response:
@@ -269,7 +179,9 @@ async def suspension_history(desk: ServerDesk, _: Reader, limit: HistoryLimit = 
 
 
 @SUSPENSIONS.post(
-    "/suspensions", responses=responses(SuspensionAnswer, "It is kept.", **ORDERS), summary="Hold mails back"
+    "/suspensions",
+    responses=responses(command_model(ORDERED[OrderKind.SUSPENSION]), "It is kept.", **ORDERS),
+    summary="Hold mails back",
 )
 async def suspend(desk: ServerDesk, by: Operator, request: Request, given: SuspendBody) -> Response:
     """On all servers of the queue, within seconds. The very same mails again are one suspension, with this end."""
@@ -287,7 +199,9 @@ async def suspend(desk: ServerDesk, by: Operator, request: Request, given: Suspe
 
 @SUSPENSIONS.delete(
     "/suspensions/{id}",
-    responses=responses(SuspensionAnswer, "It is lifted.", _404="There is no such suspension."),
+    responses=responses(
+        command_model(ORDERED[OrderKind.SUSPENSION]), "It is lifted.", _404="There is no such suspension."
+    ),
     summary="Let suspended mails go again",
 )
 async def lift(
@@ -302,7 +216,11 @@ async def lift(
     return await _removed(desk, by, request, asked, "a suspension was lifted")
 
 
-@CONDITIONS.get("/conditions", responses=responses(ConditionsAnswer, "All of them."), summary="Limits set for a while")
+@CONDITIONS.get(
+    "/conditions",
+    responses=responses(command_model(LISTED_ORDERS[OrderKind.CONDITION]), "All of them."),
+    summary="Limits set for a while",
+)
 async def conditions(desk: ServerDesk, _: Reader) -> Response:
     """In addition to the policy files, for all servers of the queue."""
     return await _listed(desk, OrderKind.CONDITION)
@@ -310,7 +228,9 @@ async def conditions(desk: ServerDesk, _: Reader) -> Response:
 
 @CONDITIONS.get(
     "/conditions/history",
-    responses=responses(ConditionHistoryAnswer, "The newest changes of the last 30 days, newest first."),
+    responses=responses(
+        command_model(ORDER_HISTORY[OrderKind.CONDITION]), "The newest changes of the last 30 days, newest first."
+    ),
     summary="Who changed conditions",
 )
 async def condition_history(desk: ServerDesk, _: Reader, limit: HistoryLimit = HISTORY_SHOWN) -> Response:
@@ -319,7 +239,9 @@ async def condition_history(desk: ServerDesk, _: Reader, limit: HistoryLimit = H
 
 
 @CONDITIONS.post(
-    "/conditions", responses=responses(ConditionAnswer, "It is kept.", **ORDERS), summary="Set limits for a while"
+    "/conditions",
+    responses=responses(command_model(ORDERED[OrderKind.CONDITION]), "It is kept.", **ORDERS),
+    summary="Set limits for a while",
 )
 async def set_limits(desk: ServerDesk, by: Operator, request: Request, given: SetLimitsBody) -> Response:
     """On all servers of the queue, within seconds. The same fields and values again are one condition."""
@@ -341,7 +263,9 @@ async def set_limits(desk: ServerDesk, by: Operator, request: Request, given: Se
 
 @CONDITIONS.delete(
     "/conditions/{id}",
-    responses=responses(ConditionAnswer, "It is removed.", _404="There is no such condition."),
+    responses=responses(
+        command_model(ORDERED[OrderKind.CONDITION]), "It is removed.", _404="There is no such condition."
+    ),
     summary="Let the policy file's limits hold again",
 )
 async def remove_limits(

@@ -1,62 +1,30 @@
 """All that a server of deliveries answers over HTTP, and the routes of its policies."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Final
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import Field
 
-from mailmend.admin.delivery.desk import policies_json
+from mailmend.admin.delivery.desk import POLICIES_IN_FORCE, policies_json
 from mailmend.admin.delivery.http.entries import ENTRIES
 from mailmend.admin.delivery.http.explain import EXPLAIN
 from mailmend.admin.delivery.http.orders import CONDITIONS, SUSPENSIONS
 from mailmend.admin.delivery.http.shared import (
     LOG,
     READY,
-    Described,
-    Instant,
     ServerDesk,
-    StrictBody,
+    answer_model,
     bad_request,
     responses,
 )
 from mailmend.admin.frame.http.application import METRICS, Api, Operator, Reader, error, health_router, log_change
-from mailmend.delivery.policy.file.description import INCOMING, POLICY, QUOTA, SUSPENSION
 from mailmend.model.errors import WrongUse
 
 POLICIES: Final = APIRouter(tags=["policies"])
+_IN_FORCE: Final = answer_model(POLICIES_IN_FORCE)
 
 
-class KeptPolicy(StrictBody):
-    """A policy whose counts go on; its numbers in the file before and now."""
-
-    before: int
-    now: int
-
-
-class ReloadBody(StrictBody):
-    """What reading the file again has done."""
-
-    kept: list[KeptPolicy]
-    new: list[int]
-    dropped: list[int] = Field(description="Numbers in the file before.")
-
-
-class PoliciesAnswer(StrictBody):
-    """The policies that hold now."""
-
-    file: str | None = Field(description="null: nothing is limited.")
-    read_at: Instant
-    algorithm: Literal["tokenbucket", "fixedwindow", "sliding"]
-    policies: list[Annotated[Any, Described(POLICY)]]
-    suspends: list[Annotated[Any, Described(SUSPENSION)]]
-    incoming: list[Annotated[Any, Described(INCOMING)]]
-    quotas: list[Annotated[Any, Described(QUOTA)]]
-    tenants: dict[str, int] = Field(description="What tenants weigh that weigh more than others.")
-    reload: ReloadBody | None = Field(description="null: the file was read once, at the start.")
-
-
-@POLICIES.get("/policies", responses=responses(PoliciesAnswer, "All of them."), summary="The policies in force")
+@POLICIES.get("/policies", responses=responses(_IN_FORCE, "All of them."), summary="The policies in force")
 async def policies(desk: ServerDesk, _: Reader) -> Response:
     """Of this server: what its policy file said when it was read."""
     return JSONResponse(policies_json(desk.policies))
@@ -64,7 +32,7 @@ async def policies(desk: ServerDesk, _: Reader) -> Response:
 
 @POLICIES.post(
     "/policies/reload",
-    responses=responses(PoliciesAnswer, "The file was read.", _409="It cannot be used; all stays as it was."),
+    responses=responses(_IN_FORCE, "The file was read.", _409="It cannot be used; all stays as it was."),
     summary="Read the policy file again",
 )
 async def reload(desk: ServerDesk, by: Operator, request: Request) -> Response:  # noqa: ARG001 - who it is counts

@@ -1,12 +1,10 @@
 """What the routes of a server of deliveries share: its desk, kinds of parameters, how answers are described."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from keyword import iskeyword
 from types import GenericAlias
 from typing import Annotated, Any, Final
-from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -16,18 +14,15 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    GetCoreSchemaHandler,
     create_model,
 )
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import CoreSchema
 
 from mailmend.admin.delivery.desk import DeliveryDesk
 from mailmend.admin.frame.document import Document
 from mailmend.admin.frame.http.application import CheckBody, checks_json, described, error
-from mailmend.delivery.ledger.orders import OrderEvent
-from mailmend.delivery.policy.file.forms import FileAnswer, FileForm
 from mailmend.model.errors import WrongUse
+from mailmend.model.json_forms import JsonField, JsonForm
 from mailmend.model.texts import wellformed
 
 LOG: Final = "mailmend.delivery"
@@ -62,48 +57,6 @@ class StrictBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-_Missing = SkipJsonSchema[None]
-_MADE: Final = dict[str, type[BaseModel]]()
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """Annotates a part of an answer: it has the fields that the answers of a form have."""
-
-    form: FileForm
-
-    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return handler.generate_schema(_body(self.form))
-
-
-def _body(form: FileForm) -> type[BaseModel]:
-    """The model of a form, which is made once."""
-    if form.body not in _MADE:
-        fields = dict[str, Any]()
-        for name, answer in form.answers.items():
-            # A keyword cannot be the name of a field: its alias is the name in the answer.
-            own_name = f"{name}_" if iskeyword(name) else name
-            fields[own_name] = _field(name, answer, sparse=form.sparse)
-        _MADE[form.body] = create_model(form.body, __base__=StrictBody, __doc__=form.about, **fields)
-    return _MADE[form.body]
-
-
-def _field(name: str, answer: FileAnswer, *, sparse: bool) -> tuple[Any, Any]:
-    """The type of a field, and what else there is to say of it."""
-    found = answer.type
-    if isinstance(answer.type, FileForm):
-        found = _body(answer.type)
-    if answer.many:
-        found = GenericAlias(list, found)
-    if answer.optional:
-        found = found | None
-    alias = name if iskeyword(name) else None
-    meaning = answer.meaning or None
-    if sparse:
-        return found | _Missing, Field(None, alias=alias, description=meaning)
-    return found, Field(alias=alias, description=meaning)
-
-
 class CommandAnswer(BaseModel):
     """What every answer begins with, as the command's own answer in JSON."""
 
@@ -115,6 +68,45 @@ class CommandAnswer(BaseModel):
 
 
 Instant = Annotated[datetime, Field(examples=["2026-11-23T02:30:00.000Z"])]
+_Missing = SkipJsonSchema[None]
+_MADE: Final = dict[str, type[BaseModel]]()
+
+
+def answer_model(form: JsonForm, base: type[BaseModel] = StrictBody) -> type[BaseModel]:
+    """The model that describes the objects of a form; it is made once."""
+    if form.body not in _MADE:
+        fields = dict[str, Any]()
+        for name, shown in form.answers.items():
+            # A keyword cannot be the name of a field: its alias is the name in the answer.
+            own_name = f"{name}_" if iskeyword(name) else name
+            fields[own_name] = _field(name, shown, sparse=form.sparse)
+        _MADE[form.body] = create_model(form.body, __base__=base, __doc__=form.about, **fields)
+    return _MADE[form.body]
+
+
+def command_model(form: JsonForm) -> type[BaseModel]:
+    """The same for the answer of a command."""
+    return answer_model(form, CommandAnswer)
+
+
+def _field(name: str, shown: JsonField, *, sparse: bool) -> tuple[Any, Any]:
+    """The type of a field, and what else there is to say of it."""
+    found = shown.type
+    if isinstance(shown.type, JsonForm):
+        found = answer_model(shown.type)
+    elif shown.type is datetime:
+        found = Instant
+    elif shown.type == datetime | None:
+        found = Instant | None
+    if shown.many:
+        found = GenericAlias(list, found)
+    if shown.optional:
+        found = found | None
+    alias = name if iskeyword(name) else None
+    meaning = shown.meaning or None
+    if sparse:
+        return found | _Missing, Field(None, alias=alias, description=meaning)
+    return found, Field(alias=alias, description=meaning)
 
 
 def answered(document: Document) -> Response:
@@ -138,15 +130,6 @@ def normal_at(pointer: str, read: Callable[[str], str], text: str) -> str:
         return read(text)
     except WrongUse as error:
         raise WrongUse(f"{pointer}: {error.what}", mend=error.mend) from error
-
-
-class OrderRecordBody(StrictBody):
-    """What a person or a hook did to a suspension or a condition."""
-
-    id: UUID
-    at: Instant
-    event: OrderEvent
-    by: str
 
 
 HistoryLimit = Annotated[int, Query(ge=1, le=1_000, description="Maximum number of changes, the newest first.")]

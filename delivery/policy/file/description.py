@@ -12,7 +12,6 @@ from typing import Any, Final
 from mailmend.delivery.policy.covering import FieldPatterns, pattern_text
 from mailmend.delivery.policy.file.forms import (
     ANY_VALUE,
-    FileAnswer,
     FileForm,
     FilePart,
     JsonSchema,
@@ -32,6 +31,7 @@ from mailmend.delivery.policy.quotas import QUOTA_FIELDS
 from mailmend.delivery.policy.rates import SECOND, RateAlgorithm
 from mailmend.delivery.policy.turns import WEIGHT_MAX
 from mailmend.mailqueue.rules.mails import PRIORITY_ATTRIBUTE
+from mailmend.model.json_forms import JsonField
 
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _ALGORITHMS: Final = [algorithm.value for algorithm in RateAlgorithm]
@@ -138,9 +138,9 @@ def _groups_by_field(groups: Mapping[PickupField, Iterable[FieldGroup]]) -> dict
     return found
 
 
-PATTERNS: Final = FileAnswer(dict[PickupField, list[str]], "", "patterns", _texts_by_field)
-_NUMBER: Final = FileAnswer(int, "Its number in the file, from 1.", None)
-_LINE: Final = FileAnswer(int | None, "", None)
+PATTERNS: Final = JsonField(dict[PickupField, list[str]], "", "patterns", _texts_by_field)
+_NUMBER: Final = JsonField(int, "Its number in the file, from 1.", None)
+_LINE: Final = JsonField(int | None, "", None)
 
 
 def _condition(body: str, limits: FileForm, key: str, fields: Iterable[PickupField], meaning: str = "") -> FileForm:
@@ -154,7 +154,7 @@ def _condition(body: str, limits: FileForm, key: str, fields: Iterable[PickupFie
         about="Limits of some values; the first condition that holds counts.",
         answers={
             "if": replace(PATTERNS, meaning=meaning),
-            "then": FileAnswer(limits, "", "threshold"),
+            "then": JsonField(limits, "", "threshold"),
         },
     )
 
@@ -178,13 +178,13 @@ def _counted(fields: tuple[PickupField, ...], condition: str, limits: str) -> tu
     )
 
 
-def _counted_answers(condition: FileForm, limits: FileForm) -> dict[str, FileAnswer]:
+def _counted_answers(condition: FileForm, limits: FileForm) -> dict[str, JsonField]:
     groups = dict[PickupField, dict[str, list[str]]]
     return {
-        "fields": FileAnswer(list[PickupField], to_json=_field_names),
-        "groups": FileAnswer(groups, to_json=_groups_by_field),
-        "conditions": FileAnswer(condition, many=True),
-        "default": FileAnswer(limits, optional=True),
+        "fields": JsonField(list[PickupField], to_json=_field_names),
+        "groups": JsonField(groups, to_json=_groups_by_field),
+        "conditions": JsonField(condition, many=True),
+        "default": JsonField(limits, optional=True),
     }
 
 
@@ -214,8 +214,8 @@ DELIVERY_RATE: Final = FileForm(
     body="RateBody",
     about="At most `count` deliveries in an interval.",
     answers={
-        "count": FileAnswer(int),
-        "seconds": FileAnswer(float, "", "interval", _seconds),
+        "count": JsonField(int),
+        "seconds": JsonField(float, "", "interval", _seconds),
     },
 )
 THRESHOLD: Final = FileForm(
@@ -234,13 +234,13 @@ THRESHOLD: Final = FileForm(
     body="ThresholdBody",
     about="Limits; null is no limit.",
     answers={
-        "concurrency": FileAnswer(int | None),
-        "rate": FileAnswer(DELIVERY_RATE, optional=True),
-        "connect_interval_seconds": FileAnswer(
+        "concurrency": JsonField(int | None),
+        "rate": JsonField(DELIVERY_RATE, optional=True),
+        "connect_interval_seconds": JsonField(
             float | None, "Between two new connections.", "connect_interval", _seconds
         ),
-        "stop": FileAnswer(bool, "Later policies are not consulted."),
-        "cluster": FileAnswer(bool, "Whether the servers of the queue share them; else each has all of them."),
+        "stop": JsonField(bool, "Later policies are not consulted."),
+        "cluster": JsonField(bool, "Whether the servers of the queue share them; else each has all of them."),
     },
 )
 CONDITION: Final = _condition(
@@ -266,7 +266,7 @@ QUOTA_LIMIT: Final = FileForm(
     ),
     body="QuotaLimitBody",
     about="How much may be in the queue; null is no limit.",
-    answers={"messages": FileAnswer(int | None), "bytes": FileAnswer(int | None)},
+    answers={"messages": JsonField(int | None), "bytes": JsonField(int | None)},
 )
 QUOTA_CONDITION: Final = _condition("QuotaConditionBody", QUOTA_LIMIT, "quota_limit", QUOTA_FIELDS)
 QUOTA: Final = FileForm(
@@ -280,7 +280,7 @@ QUOTA: Final = FileForm(
     body="QuotaBody",
     about="What of the queue is counted together, and how much of it there may be.",
     answers={
-        "name": FileAnswer(str),
+        "name": JsonField(str),
         "line": _LINE,
         **_counted_answers(QUOTA_CONDITION, QUOTA_LIMIT),
     },
@@ -288,7 +288,7 @@ QUOTA: Final = FileForm(
 SUSPENSION: Final = FileForm(
     body="FileSuspensionBody",
     about="What the file suspends.",
-    answers={"suspension": FileAnswer(int, "", None), "line": _LINE, "fields": PATTERNS},
+    answers={"suspension": JsonField(int, "", None), "line": _LINE, "fields": PATTERNS},
 )
 
 _HEADERS: Final = by_name(one_or_more({**ANY_VALUE, **_NO_GROUP}), HEADER_FIELD)
@@ -305,9 +305,9 @@ SET: Final = FileForm(
     body="SetAttributesBody",
     about="What a rule sets; `${...}` stands for a group of its expression, or a field. What is not set is not there.",
     answers={
-        **dict.fromkeys(SET_ATTRIBUTES.values(), FileAnswer(str)),
-        "expires": FileAnswer(str, "A span from when the mail came."),
-        "attributes": FileAnswer(dict[str, str], "Others, by name."),
+        **dict.fromkeys(SET_ATTRIBUTES.values(), JsonField(str)),
+        "expires": JsonField(str, "A span from when the mail came."),
+        "attributes": JsonField(dict[str, str], "Others, by name."),
     },
     sparse=True,
 )
@@ -356,15 +356,15 @@ INCOMING: Final = FileForm(
     answers={
         "rule": _NUMBER,
         "line": _LINE,
-        "if": FileAnswer(
+        "if": JsonField(
             dict[IncomingField, list[str] | dict[str, list[str]]],
             "Patterns by field; for `header`, by the name of the header field.",
             "patterns",
             _incoming_texts,
         ),
-        "set": FileAnswer(SET, "", "sets", _set_values),
-        "remove": FileAnswer(list[str], "Header fields, in small letters.", "removes", sorted),
-        "stop": FileAnswer(bool, "Later rules are not looked at."),
+        "set": JsonField(SET, "", "sets", _set_values),
+        "remove": JsonField(list[str], "Header fields, in small letters.", "removes", sorted),
+        "stop": JsonField(bool, "Later rules are not looked at."),
     },
 )
 

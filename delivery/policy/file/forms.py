@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from mailmend.model.errors import WrongUse
+from mailmend.model.json_forms import JsonForm
 from mailmend.model.texts import Place
 
 JsonSchema = Mapping[str, Any]
@@ -85,57 +86,19 @@ class FilePart:
         return described(self.meaning, schema)
 
 
-@dataclass(frozen=True, slots=True)
-class FileAnswer:
-    """How answers of commands and HTTP routes show what the reader keeps.
-
-    Attributes:
-        type: of the JSON value; a form: an object with the form's answers.
-        meaning: for people who read the OpenAPI description.
-        attribute: where the reader keeps it; "": under its own name; None: the caller tells it.
-        to_json: makes the JSON value; None: it is kept as one, or the form makes it.
-        many: a list of such objects.
-        optional: the object may be missing.
-    """
-
-    type: Any
-    meaning: str = ""
-    attribute: str | None = ""
-    to_json: Callable[[Any], Any] | None = None
-    many: bool = False
-    optional: bool = False
-
-    def json(self, kept: Any) -> Any:
-        if self.to_json:
-            return self.to_json(kept)
-        if self.many:
-            return [self.type.json(each) for each in kept]
-        if isinstance(self.type, FileForm) and kept is not None:
-            return self.type.json(kept)
-        return kept
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileForm:
+class FileForm(JsonForm):
     """A mapping of the file: its parts, which are all that it may have, and how answers show it.
 
     Attributes:
         what: what errors call it.
         required: the names of parts that must be there.
-        body: what the OpenAPI description calls its answers.
-        about: what they are.
-        answers: by their names in JSON.
-        sparse: answers leave out what is not there.
     """
 
     what: str = ""
     parts: tuple[FilePart, ...] = ()
     meaning: str = ""
     required: tuple[str, ...] = ()
-    body: str = ""
-    about: str = ""
-    answers: Mapping[str, FileAnswer] = field(default_factory=dict)
-    sparse: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -148,16 +111,6 @@ class FileForm:
         if self.required:
             schema["required"] = list(self.required)
         return schema
-
-    def json(self, kept: Any, **given: Any) -> dict[str, Any]:
-        """What answers show of it; `given` is what the caller tells, by its name in JSON."""
-        found = dict[str, Any]()
-        for name, answer in self.answers.items():
-            if answer.attribute is None:
-                found[name] = given[name]
-            else:
-                found[name] = answer.json(getattr(kept, answer.attribute or name))
-        return found
 
 
 def described(text: str, schema: JsonSchema) -> JsonSchema:

@@ -76,6 +76,14 @@ def test_recipients_are_counted_by_what_is_named(shell: QueueShell) -> None:
     assert "(none)" in typed(shell, "group", "--by", "tenant").out
 
 
+def test_a_field_that_is_named_twice_has_two_columns(shell: QueueShell) -> None:
+    shell.put("a", recipients=("al@one.example",))
+    lines = typed(shell, "group", "--by", "domain", "--by", "domain").out.splitlines()
+    cells = [line.split()[:3] for line in lines]
+    assert ["domain", "domain", "recipients"] in cells
+    assert ["one.example", "one.example", "1"] in cells
+
+
 def test_a_mail_is_shown_by_any_of_its_ids(shell: QueueShell) -> None:
     """With its attributes; one that is not there is named, with what to do."""
     enqueue_id = shell.put_later("a", HOUR, recipients=TO_TWO, attributes={"campaign": attribute("spring")})

@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
-from mailmend.admin.delivery.http.explain import ShareBody
+from mailmend.admin.delivery.answers import SHARE
 from mailmend.admin.delivery.http.orders import Limits
+from mailmend.admin.delivery.http.shared import answer_model
 from mailmend.delivery.policy.file.description import THRESHOLD
 from mailmend.delivery.policy.policy import Threshold
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate
 
 
-@pytest.mark.parametrize("body", [Limits, ShareBody])
+@pytest.mark.parametrize("body", [Limits, answer_model(SHARE)])
 def test_a_body_has_each_limit(body: Any) -> None:
     assert set(THRESHOLD.answers) <= set(body.model_fields)
 
