@@ -457,7 +457,7 @@ def _among(key: Key, among: Key) -> list[Key]:
 def _narrowed(read: Read, seen: Seen) -> Seen:
     if read.columns is None:
         return seen
-    wanted = (*(column.name for column in read.table.key), *read.columns)
+    wanted = (*read.table.key_names, *read.columns)
     return Seen({name: seen.row[name] for name in wanted}, seen.written_at, seen.ttls)
 
 

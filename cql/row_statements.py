@@ -179,7 +179,7 @@ def _render_restriction(read: Read | Scan) -> str:
         case Scan(tokens=None):
             return ""
         case Scan(table):
-            token = f"token({', '.join(column.name for column in table.partition)})"
+            token = f"token({', '.join(table.partition_names)})"
             return f" WHERE {token} > ? AND {token} <= ?"
 
 

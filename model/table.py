@@ -5,7 +5,7 @@ Source: docs/design.md, "Verdicts" (canonical form) and "Schema".
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -180,6 +180,10 @@ class Table:
     """The clustering columns, in order."""
     key: tuple[Column, ...] = field(init=False, repr=False, compare=False)
     """The primary key columns: partition first, then clustering."""
+    key_names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The names of the primary key columns, in the key's order."""
+    partition_names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The names of the partition key columns, in the key's order."""
     regular: tuple[Column, ...] = field(init=False, repr=False, compare=False)
     """Every column outside the primary key."""
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
@@ -190,20 +194,38 @@ class Table:
     """The names of the columns that are many cells each."""
 
     def __post_init__(self) -> None:
-        partition = tuple(column for column in self.columns if column.kind is Kind.PARTITION)
-        clustering = tuple(column for column in self.columns if column.kind is Kind.CLUSTERING)
+        partition: list[Column] = []
+        clustering: list[Column] = []
+        regular: list[Column] = []
+        plain: list[str] = []
+        collections: list[str] = []
+        for column in self.columns:
+            match column.kind:
+                case Kind.PARTITION:
+                    partition.append(column)
+                case Kind.CLUSTERING:
+                    clustering.append(column)
+                case Kind.REGULAR | Kind.STATIC:
+                    regular.append(column)
+            if column.is_collection:
+                collections.append(column.name)
+            else:
+                plain.append(column.name)
+        key = (*partition, *clustering)
+        key_names = _names_of(key)
         object.__setattr__(self, "name", name_of(self.spelling))
-        object.__setattr__(self, "partition", partition)
-        object.__setattr__(self, "clustering", clustering)
-        object.__setattr__(self, "key", partition + clustering)
-        object.__setattr__(self, "regular", tuple(column for column in self.columns if not column.in_key))
-        object.__setattr__(self, "names", tuple(column.name for column in self.columns))
-        plain = tuple(column.name for column in self.columns if not column.is_collection)
-        object.__setattr__(self, "plain", plain)
-        object.__setattr__(self, "collections", tuple(name for name in self.names if name not in plain))
+        object.__setattr__(self, "partition", tuple(partition))
+        object.__setattr__(self, "clustering", tuple(clustering))
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "key_names", key_names)
+        object.__setattr__(self, "partition_names", key_names[: len(partition)])
+        object.__setattr__(self, "regular", tuple(regular))
+        object.__setattr__(self, "names", _names_of(self.columns))
+        object.__setattr__(self, "plain", tuple(plain))
+        object.__setattr__(self, "collections", tuple(collections))
 
     def __contains__(self, name: object) -> bool:
-        return any(column.name == name for column in self.columns)
+        return name in self.names
 
     def column(self, name: str) -> Column:
         """The column of a name or spelling (in any case, unless it is in quotes).
@@ -218,11 +240,19 @@ class Table:
         raise KeyError(f"{self.spelling} has no column {name}")
 
     def key_of(self, row: Row) -> Key:
-        return tuple(row[column.name] for column in self.key)
+        return tuple(row[name] for name in self.key_names)
+
+    def partition_of(self, row: Row) -> Key:
+        """The partition key of a row, which may lack its other columns."""
+        return tuple(row[name] for name in self.partition_names)
 
     def key_row(self, key: Key) -> dict[str, Any]:
         """The key (or a prefix of one) as a row of its columns."""
-        return {column.name: value for column, value in zip(self.key, key, strict=False)}
+        return dict(zip(self.key_names, key, strict=False))
+
+    def ordered(self, wanted: Container[str]) -> tuple[str, ...]:
+        """The names of its columns that are wanted, in declared order."""
+        return tuple(name for name in self.names if name in wanted)
 
     def with_columns(self, columns: Iterable[Column]) -> "Table":
         return replace(self, columns=tuple(columns))
@@ -248,6 +278,10 @@ class Table:
         return replace(
             self, comment=comment, compaction=compaction or self.compaction, options={**self.options, **rest}
         )
+
+
+def _names_of(columns: Iterable[Column]) -> tuple[str, ...]:
+    return tuple(column.name for column in columns)
 
 
 def canonical_value(column: Column, row: Row) -> Any:

@@ -115,9 +115,10 @@ def left_out(names: Iterable[str], families: Iterable[Family] = FAMILIES) -> fro
 def _may_be_left_out_of(families: Iterable[Family]) -> dict[str, str]:
     """Compared columns by which no row is found, and tables that nothing else follows from, by name, as spelled."""
     wanted = tuple(families)
-    keys = {column.name for family in wanted for column in family.truth.key}
+    keys: set[str] = set()
     apart = set()
     for family in wanted:
+        keys.update(family.truth.key_names)
         apart.add(family.mirror.name)
         if family.content:
             apart.add(family.content.name)
@@ -252,7 +253,7 @@ def _lacking(family: Family, live: Schema) -> Iterator[str]:
 
 
 def _lacking_columns(table: Table, found: Table, deciding: Collection[str]) -> Iterator[str]:
-    if tuple(column.name for column in found.key) != tuple(column.name for column in table.key):
+    if found.key_names != table.key_names:
         yield f"{table.spelling} with the key ({', '.join(column.spelling for column in table.key)})"
         return
     for column in table.columns:

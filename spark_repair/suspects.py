@@ -136,9 +136,9 @@ def _sources(mirror: Mirror) -> dict[str, str]:
 def truth_frame(family: Family, rows: DataFrame, *, accept_torn: bool) -> DataFrame:
     """The compact truth: the columns of keys, the sets for unions, bits and fingerprint."""
     mirror = family.mirror
-    kept = {column.name for column in family.truth.partition} | {union.column for union in family.unions}
+    kept = {*family.truth.partition_names, *(union.column for union in family.unions)}
     for projection in family.projections:
-        kept |= {theirs for _, theirs in projection.key}
+        kept.update(projection.key_sources)
     if any(counts.generators for counts in family.counts):
         kept.add("modseq")
     torn = sf.lit(False)  # noqa: FBT003 - a literal of SQL

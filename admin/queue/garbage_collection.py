@@ -18,7 +18,7 @@ from mailmend.model.names import name_of
 from mailmend.model.operations import Level, Scan
 from mailmend.model.ports import AsyncTables, Clock
 from mailmend.model.sizes import MIB
-from mailmend.model.table import Kind, Table
+from mailmend.model.table import Table
 
 T = TypeVar("T")
 
@@ -150,11 +150,10 @@ class GarbageCollector:
 
 async def _some_key(rows: AsyncTables, table: Table) -> str:
     """The key of some partition; "" in an empty table."""
-    names = tuple(column.name for column in table.key if column.kind is Kind.PARTITION)
-    row = await anext(rows.scan(Scan(table, names, Level.ONE)), None)
+    row = await anext(rows.scan(Scan(table, table.partition_names, Level.ONE)), None)
     if row is None:
         return ""
-    return key_text(tuple(row[name] for name in names))
+    return key_text(table.partition_of(row))
 
 
 def collector_for(command: str, connections: QueueConnections) -> GarbageCollector | None:

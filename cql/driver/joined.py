@@ -166,7 +166,7 @@ def _is_joinable(write: Write) -> bool:
 def _partition_of(write: Write) -> Hashable:
     table = write.table
     if isinstance(write, Put):
-        return (id(table), *(write.row[column.name] for column in table.partition))
+        return (id(table), *table.partition_of(write.row))
     return (id(table), *write.key[: len(table.partition)])
 
 

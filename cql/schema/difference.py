@@ -175,8 +175,9 @@ def table_differences(wanted: Table, found: Table) -> Iterator[Difference]:
 
 
 def _key_text(table: Table) -> str:
-    partition = ", ".join(column.name for column in table.partition)
-    return ", ".join((f"({partition})", *(column.name for column in table.clustering)))
+    partition = ", ".join(table.partition_names)
+    clustering = table.key_names[len(table.partition) :]
+    return ", ".join((f"({partition})", *clustering))
 
 
 def _order_text(table: Table) -> str:

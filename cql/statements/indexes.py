@@ -334,7 +334,7 @@ def _condition_problem(schema: Schema, base: Table, compared: Sequence[Compared]
 
 
 def _key_problem(base: Table, view: View, compared: Sequence[Compared]) -> str:
-    names = [column.name for column in view.table.key]
+    names = view.table.key_names
     lacking = [column.spelling for column in base.key if column.name not in names]
     if lacking:
         return f"its key lacks {', '.join(lacking)}, which is part of the key of {base.spelling}"

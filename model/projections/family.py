@@ -44,7 +44,7 @@ class Content(Projection):
 
     def lead_row(self, look: Look) -> Row:
         """Its key is the truth's own."""
-        return {column: part for (_, column), part in zip(self.key, look.key, strict=True)}
+        return self.truth_part(look.key)
 
     def verdict(self, look: Look) -> Verdict:
         return self.verdicts[ContentSymptoms(bool(look.truths), look.projected is not None)]
@@ -80,12 +80,12 @@ class Filter(Projection):
 
     @property
     def truth_columns(self) -> frozenset[str]:
-        return frozenset((self.when.column, *(column for _, column in self.key)))
+        return frozenset((self.when.column, *self.key_sources))
 
     def near_reads(self, mirror: Mirror, key: Key) -> list[Read]:
         """Reads of the filter's row, and of the mirror's row at the same place, which leads to the truth."""
-        truth = {column: part for (_, column), part in zip(self.key, key, strict=True)}
-        return [Read(self.table, key, times=True), Read(mirror.table, mirror.key_of(truth), times=True)]
+        place = mirror.key_of(self.truth_part(key))
+        return [Read(self.table, key, times=True), Read(mirror.table, place, times=True)]
 
     def looked_at(self, look: Look, rows: Sequence[Seen], *, accept_torn: bool) -> Look:
         """The look with its truth rows, and with the expiry of the filter's own row."""
@@ -104,7 +104,7 @@ class Filter(Projection):
         ends_at = beside.ends_at
         if ends_at is None:
             return seen
-        return replace(seen, expires_at=dict.fromkeys((column.name for column in self.table.key), ends_at))
+        return replace(seen, expires_at=dict.fromkeys(self.table.key_names, ends_at))
 
     def verdict(self, look: Look) -> Verdict:
         symptoms = FilterSymptoms(
@@ -158,8 +158,9 @@ class Filter(Projection):
         asked = self.when.column
         if not truth.row.get(asked):
             return truth.ends_at
-        instants = (truth.ends_at, truth.expires_at.get(asked))
-        return min((instant for instant in instants if instant is not None), default=None)
+        instants = [truth.ends_at, truth.expires_at.get(asked)]
+        known = [instant for instant in instants if instant is not None]
+        return min(known, default=None)
 
     def truth_back(self, image: Finding, look: Look, origin: Finding | None) -> Conditional | MovedVerdict | None:
         """Restoring a row that was removed with a quarantined truth depends on that truth's own before-image."""
@@ -216,7 +217,7 @@ class Union(Group):
 
     @property
     def truth_columns(self) -> frozenset[str]:
-        return frozenset((self.column, *(column for _, column in self.key)))
+        return frozenset((self.column, *self.key_sources))
 
     @property
     def own_columns(self) -> frozenset[str]:
@@ -245,7 +246,7 @@ class Union(Group):
 
     def looked_at(self, look: Look, rows: Sequence[Seen], *, accept_torn: bool) -> Look:  # noqa: ARG002 - a torn row owes its elements too
         """The look with the elements that the scan found missing, or that the group's truth rows demand."""
-        holders = [seen for seen in rows if self.key_of(seen.row) == look.key]
+        holders = self.at_key(rows, look.key)
         wanted = frozenset(look.suspect.wanted.get(self.column) or ())
         return replace(look, truths=self._by_expiry(wanted | self.gathered(holders), holders))
 
@@ -293,20 +294,24 @@ class Union(Group):
 
     def lasting(self, look: Look, holders: Sequence[Seen]) -> Look:
         """The look with the expiry of its elements by these truth rows; without rows no element expires."""
-        own = [seen for seen in holders if self.key_of(seen.row) == look.key]
+        own = self.at_key(holders, look.key)
         return replace(look, truths=self._by_expiry(self.gathered(look.truths), own))
 
     def members(self, look: Look) -> Scan | None:
         """A scan of the mirror's rows of the group; None where the mirror does not keep a group together."""
         mirror = look.mirror
-        group = {theirs: part for (_, theirs), part in zip(self.key, look.key, strict=True)}
-        places = [mirror.truth_names.get(column.name, column.name) for column in mirror.table.partition]
+        group = self.truth_part(look.key)
+        under = []
+        for name in mirror.table.partition_names:
+            place = mirror.truth_names.get(name, name)
+            if place not in group:
+                return None
+            under.append(group[place])
         own = mirror.own_names
-        lead = tuple(own.get(column.name, column.name) for column in self.truth.partition)
-        column = own.get(self.column, self.column)
-        if not group.keys() >= set(places) or not {*lead, column} <= set(mirror.table.names):
+        columns = tuple(own.get(name, name) for name in (*self.truth.partition_names, self.column))
+        if not set(columns).issubset(mirror.table.names):
             return None
-        return Scan(mirror.table, (*lead, column), Level.QUORUM, under=tuple(group[place] for place in places))
+        return Scan(mirror.table, columns, Level.QUORUM, under=tuple(under))
 
     def covered(self, look: Look) -> bool:
         return self.gathered(look.truths) <= self.elements(look.projected)
@@ -384,7 +389,7 @@ class Counts(Group):
 
     @property
     def truth_columns(self) -> frozenset[str]:
-        columns = {column for _, column in self.key}
+        columns = set(self.key_sources)
         for _, when in self.counters:
             if when:
                 columns.add(when.column)
@@ -392,11 +397,15 @@ class Counts(Group):
 
     @property
     def own_columns(self) -> frozenset[str]:
-        return frozenset(name for name, _ in self.counters)
+        return frozenset(self._names)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.counters)
 
     def held(self, row: Row) -> tuple[Any, ...]:
         """The counters in their declared order."""
-        return tuple(row.get(name) or 0 for name, _ in self.counters)
+        return tuple(row.get(name) or 0 for name in self._names)
 
     def together(self, one: Any, other: Any) -> Any:
         """Add up what certain truth rows count, and what uncertain ones may add."""
@@ -426,16 +435,16 @@ class Counts(Group):
         """The counters that the truth demands; empty while the group's rows differ, as they are not counted then."""
         wanted = finding.suspect.wanted
         now = cells_of(finding.projected)
-        counted = {name: wanted[name] for name, _ in self.counters if name in wanted}
+        counted = {name: wanted[name] for name in self._names if name in wanted}
         if all((now.get(name) or 0) == number for name, number in counted.items()):
             return ()
         return (Seen(self.table.key_row(finding.suspect.key) | counted),)
 
     def differing(self, truth: Row, other: Row) -> frozenset[str]:
-        return frozenset(name for name, _ in self.counters if (truth.get(name) or 0) != (other.get(name) or 0))
+        return frozenset(name for name in self._names if (truth.get(name) or 0) != (other.get(name) or 0))
 
     def _totals(self, truths: Sequence[Seen]) -> dict[str, int]:
-        totals = dict.fromkeys((name for name, _ in self.counters), 0)
+        totals = dict.fromkeys(self._names, 0)
         for seen in truths:
             for name, delta in self.deltas_of(seen.row).items():
                 totals[name] += delta
@@ -494,22 +503,23 @@ class Family:
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """Every condition that some projection puts on a truth row, without duplicates."""
-        asked = [projection.when for projection in self.filters]
+        asked = dict.fromkeys(projection.when for projection in self.filters)
         for counts in self.counts:
-            asked += [when for _, when in counts.counters if when is not None]
-        return tuple(dict.fromkeys(asked))
+            for _, when in counts.counters:
+                if when is not None:
+                    asked[when] = None
+        return tuple(asked)
 
     @property
     def truth_columns(self) -> tuple[str, ...]:
         """Truth columns that a check reads: keys, compared and required columns, and columns of conditions."""
         theirs = self.mirror.truth_names
-        wanted = {column.name for column in self.truth.key}
-        wanted.update(self.mirror.required)
+        wanted = {*self.truth.key_names, *self.mirror.required}
         for column in self.mirror.compared:
             wanted.add(theirs.get(column.name, column.name))
         for projection in self.projections:
             wanted.update(projection.truth_columns)
-        return tuple(name for name in self.truth.names if name in wanted)
+        return self.truth.ordered(wanted)
 
 
 def projections_of(families: Iterable[Family]) -> dict[str, Projection]:

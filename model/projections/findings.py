@@ -259,3 +259,17 @@ def exactly(table: Table, row: Row) -> RemoveIf:
     """Remove a row only while it is unchanged (sets are left out: the modseq changes with each change)."""
     expected = {column.name: row.get(column.name) for column in table.regular if not column.is_collection}
     return RemoveIf(table, table.key_of(row), expected)
+
+
+def set_changes(table: Table, old: Row, new: Row) -> tuple[dict[str, frozenset[Any]], dict[str, frozenset[Any]]]:
+    """All elements of the new row's sets, and those that only the old row has."""
+    add = {}
+    take = {}
+    for name in table.collections:
+        elements = frozenset(new.get(name) or ())
+        gone = frozenset(old.get(name) or ()) - elements
+        if elements:
+            add[name] = elements
+        if gone:
+            take[name] = gone
+    return add, take

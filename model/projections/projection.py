@@ -9,7 +9,7 @@ Truth rows and contents are removed only when older than a day, when no write of
 way.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from mailmend.model.projections.findings import (
     row_back,
     row_if_absent,
     row_writes,
+    set_changes,
 )
 from mailmend.model.projections.verdicts import (
     MENDABLE,
@@ -62,9 +63,14 @@ class Projection:
         return self.table.spelling
 
     @property
+    def key_sources(self) -> tuple[str, ...]:
+        """The truth's columns that its key is made of, in the key's order."""
+        return tuple(source for _, source in self.key)
+
+    @property
     def truth_columns(self) -> frozenset[str]:
         """The truth's columns that its verdict depends on."""
-        return frozenset(column for _, column in self.key)
+        return frozenset(self.key_sources)
 
     @property
     def own_columns(self) -> frozenset[str]:
@@ -74,11 +80,18 @@ class Projection:
     @property
     def read_columns(self) -> tuple[str, ...]:
         """Its own columns that a check reads."""
-        wanted = {column.name for column in self.table.key} | self.own_columns
-        return tuple(name for name in self.table.names if name in wanted)
+        return self.table.ordered(self.own_columns.union(self.table.key_names))
 
     def key_of(self, truth: Row) -> Key:
-        return tuple(truth[column] for _, column in self.key)
+        return tuple(truth[source] for _, source in self.key)
+
+    def truth_part(self, key: Key) -> dict[str, Any]:
+        """What a key of the projection tells of its truth row."""
+        return dict(zip(self.key_sources, key, strict=True))
+
+    def at_key(self, truths: Iterable[Seen], key: Key) -> tuple[Seen, ...]:
+        """The truth rows that claim a key of the projection."""
+        return tuple(seen for seen in truths if self.key_of(seen.row) == key)
 
     def near_reads(self, mirror: "Mirror", key: Key) -> list[Read]:  # noqa: ARG002 - filters ask the mirror too
         """The first reads of a second look: the projection's own row first, rows that lead to the truth last."""
@@ -92,7 +105,7 @@ class Projection:
 
     def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":
         """The look, complete with the truth rows under every known key."""
-        truths = tuple(seen for seen in rows if self.key_of(seen.row) == look.key)
+        truths = self.at_key(rows, look.key)
         whole = accept_torn or not truths or look.mirror.whole(truths[0].row)
         return replace(look, truths=truths, has_content=look.content_stands(truths), whole=whole)
 
@@ -249,7 +262,7 @@ class Look:
     def named(self) -> tuple[Key, ...]:
         """Partition keys of the truth that the latest reads name; a half-written row names none."""
         row = self.projection.lead_row(self)
-        lead = tuple(row.get(column.name) for column in self.mirror.truth.partition)
+        lead = tuple(map(row.get, self.mirror.truth.partition_names))
         if None in lead:
             return ()
         return (lead,)
@@ -265,8 +278,8 @@ class Look:
         if self.content is None:
             return True
         if not truths:
-            return any(lead in self.kept for lead in self.named)
-        return tuple(truths[0].row[column.name] for column in self.mirror.truth.partition) in self.kept
+            return not self.kept.isdisjoint(self.named)
+        return self.mirror.truth.partition_of(truths[0].row) in self.kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,10 +307,12 @@ class Mirror(Projection):
 
     def __post_init__(self) -> None:
         theirs = self.truth_names
-        pairs = ((name, theirs.get(name, name)) for name in self.table.names if name not in self.left_out)
-        object.__setattr__(
-            self, "sources", tuple((mine, source) for mine, source in pairs if source in self.truth.names)
-        )
+        sources: list[tuple[str, str]] = []
+        for name in self.table.names:
+            source = theirs.get(name, name)
+            if name not in self.left_out and source in self.truth.names:
+                sources.append((name, source))
+        object.__setattr__(self, "sources", tuple(sources))
 
     @property
     def truth_names(self) -> dict[str, str]:
@@ -311,12 +326,12 @@ class Mirror(Projection):
 
     @property
     def truth_columns(self) -> frozenset[str]:
-        return frozenset(column for _, column in (*self.key, *self.renamed))
+        return frozenset(self.truth_names.values())
 
     @property
     def read_columns(self) -> tuple[str, ...]:
-        wanted = {column.name for column in (*self.table.key, *self.compared)}
-        return tuple(name for name in self.table.names if name in wanted)
+        compared = [column.name for column in self.compared]
+        return self.table.ordered({*self.table.key_names, *compared})
 
     def row_of(self, truth: Row) -> dict[str, object]:
         """The projection row that a truth row requires: its key, and every other column that both tables have."""
@@ -342,10 +357,11 @@ class Mirror(Projection):
         return tuple(rows)
 
     def differing(self, truth: Row, other: Row) -> frozenset[str]:
-        compared = (*self.table.key, *self.compared)
-        return frozenset(
-            column.name for column in compared if canonical_value(column, truth) != canonical_value(column, other)
-        )
+        names: set[str] = set()
+        for column in (*self.table.key, *self.compared):
+            if canonical_value(column, truth) != canonical_value(column, other):
+                names.add(column.name)
+        return frozenset(names)
 
     def whole(self, truth: Row) -> bool:
         """Whether the truth row has every column that an insert writes."""
@@ -386,7 +402,7 @@ class Mirror(Projection):
         old: Row = {}
         if before is not None:
             old = self.row_of(before)
-        add, take = _elements(self.table, old, row)
+        add, take = set_changes(self.table, old, row)
         if not add and not take:
             return Put(self.table, {name: row[name] for name in self.table.plain if name in row}, at=stamp)
         key = self.key_of(after)
@@ -423,7 +439,10 @@ class Mirror(Projection):
 
     def _births(self, truths: Sequence[Seen]) -> Key:
         """The partition keys of truth rows, whose time-based UUIDs tell when they were made."""
-        return tuple(seen.row[column.name] for seen in truths for column in self.truth.partition)
+        births: list[Any] = []
+        for seen in truths:
+            births.extend(self.truth.partition_of(seen.row))
+        return tuple(births)
 
     def fix(self, finding: Finding, look: Look, policy: RepairPolicy, at: int) -> Finding | None:
         """The finding with the writes that mend it. Rows are overwritten whole, null columns too."""
@@ -442,8 +461,7 @@ class Mirror(Projection):
         """By the projection's columns, when the truth's cells expire, in seconds since 1970; its key with its row."""
         ends = dict(truth.expires_at)
         if truth.ends_at is not None:
-            for column in self.truth.key:
-                ends[column.name] = truth.ends_at
+            ends.update(dict.fromkeys(self.truth.key_names, truth.ends_at))
         return {name: ends[source] for name, source in self.sources if source in ends}
 
     def _withdraw(self, finding: Finding, look: Look, policy: RepairPolicy, at: int) -> Finding | None:
@@ -502,17 +520,3 @@ class Mirror(Projection):
         if image.verdict is Verdict.LOST_CONTENT:
             return origin is not None and any(rows_agree(columns, truth.row, standing) for truth in origin.truths)
         return rows_agree(columns, self.restored(cells_of(image.projected)), standing)
-
-
-def _elements(table: Table, old: Row, new: Row) -> tuple[dict[str, frozenset[Any]], dict[str, frozenset[Any]]]:
-    """All elements of the new row's sets, and those that only the old row has."""
-    add = {}
-    take = {}
-    for name in table.collections:
-        elements = frozenset(new.get(name) or ())
-        gone = frozenset(old.get(name) or ()) - elements
-        if elements:
-            add[name] = elements
-        if gone:
-            take[name] = gone
-    return add, take

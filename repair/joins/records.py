@@ -26,7 +26,6 @@ from uuid import UUID
 from mailmend.model.errors import MailmendError
 from mailmend.model.projections.family import Condition, Counts, Family, Filter, Union
 from mailmend.model.projections.findings import Suspect
-from mailmend.model.projections.projection import Projection
 from mailmend.model.table import Canonical, Column, Key, Row, Table
 from mailmend.repair.ledger.before_images import key_from, key_text, suspect_from, suspect_text
 
@@ -80,7 +79,7 @@ def packing(names: Iterable[str]) -> Callable[[Row], Packed]:
 
 
 def packing_key(table: Table) -> Callable[[Row], Packed]:
-    return packing(column.name for column in table.key)
+    return packing(table.key_names)
 
 
 def unpacked_key(columns: Iterable[Column], key: Packed) -> Key:
@@ -136,15 +135,15 @@ class Forms:
         self.groups: tuple[Union | Counts, ...] = (*family.unions, *family.counts)
         self._conditions = family.conditions
         self._accept_torn = accept_torn
-        self._place_columns = _truth_columns(mirror)
+        self._place_columns = mirror.key_sources
         self._place_of = packing(self._place_columns)
         for projection in family.filters:
-            assert set(_truth_columns(projection)) == set(self._place_columns), "a filter is keyed as its mirror is"
+            assert set(projection.key_sources) == set(self._place_columns), "a filter is keyed as its mirror is"
         of_content: tuple[str, ...] = ()
         if family.content:
-            of_content = _truth_columns(family.content)
-        of_truth = tuple(column.name for column in family.truth.key)
-        self._keys = _KeysOfTruth(of_content, self._place_columns, of_truth, *map(_truth_columns, self.groups))
+            of_content = family.content.key_sources
+        of_groups = [group.key_sources for group in self.groups]
+        self._keys = _KeysOfTruth(of_content, self._place_columns, family.truth.key_names, *of_groups)
         self._unions = [union.column for union in family.unions]
         self._truth_mark = fingerprinting(mirror.compared, mirror.truth_names)
         self._mirror_mark = fingerprinting(mirror.compared, {})
@@ -195,11 +194,6 @@ class Forms:
         for place, condition in enumerate(self._conditions, start=2):
             bits |= condition.holds(row) << place
         return bits
-
-
-def _truth_columns(projection: Projection) -> tuple[str, ...]:
-    """The truth's columns that a projection's key is made of, in the key's order."""
-    return tuple(truth for _, truth in projection.key)
 
 
 def _is_uuid(column: Column) -> bool:

@@ -208,7 +208,7 @@ class Tallies:
         """The mirror's rows of a group (its partition key): truth partition and, to compare, place and fingerprint."""
         mirror = self.family.mirror
         own = mirror.own_names
-        leads = [own.get(column.name, column.name) for column in self.family.truth.partition]
+        leads = [own.get(name, name) for name in self.family.truth.partition_names]
         lead_of = packing(leads)
         if not compare:
             for row in self.mail.scan(Scan(mirror.table, tuple(leads), Level.QUORUM, under=group)):
@@ -218,7 +218,7 @@ class Tallies:
             yield (lead_of(row), *self._forms.mirror(row))
 
     def _beside_records(self, group: Key) -> Iterator[Record]:
-        names = [column.name for column in self.family.truth.partition]
+        names = self.family.truth.partition_names
         pack = packing(names)
         for lead in self.beside.get(group, ()):
             yield (pack(dict(zip(names, lead, strict=True))),)

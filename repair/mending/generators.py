@@ -114,9 +114,8 @@ class Generators:
         return found
 
     def _has_rows(self, table: Table) -> bool:
-        key = tuple(column.name for column in table.partition)
         try:
-            return any(True for _ in self.mail.scan(Scan(table, key, limit=1)))
+            return any(True for _ in self.mail.scan(Scan(table, table.partition_names, limit=1)))
         except SchemaMismatch:  # the keyspace lacks the table
             return False
         except AccessDenied:  # a needless report costs less than a message that is overwritten

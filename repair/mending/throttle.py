@@ -49,7 +49,7 @@ class SmallRead:
     def __call__(self) -> float:
         """Carry out the read; returns its latency in seconds."""
         after = round((2 * self.clock.chance() - 1) * (_TOKENS - 1))
-        names = tuple(column.name for column in self.table.partition)
+        names = self.table.partition_names
         began = self.clock.monotonic()
         for _ in self.tables.scan(Scan(self.table, names, self.level, tokens=(after, _TOKENS - 1), limit=1)):
             pass

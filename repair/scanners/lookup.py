@@ -143,7 +143,7 @@ def refuse_unknown(mail: Tables, family: Family, target: TargetMessages) -> None
             unknown[message_id] = None
     if not unknown:
         return
-    (lead,) = (column.name for column in family.truth.partition)
+    (lead,) = family.truth.partition_names
     lead = family.mirror.own_names.get(lead, lead)
     partitions = target.mirror_partitions
     for partition in partitions:
@@ -258,7 +258,7 @@ class _FamilyLook:
     def _named(self, under: Key) -> Iterator[list[Row]]:
         """What the mirror's rows tell of the truth, in bounded lists; a half-written row names no message."""
         mirror = self.family.mirror
-        columns = dict.fromkeys(column.name for column in mirror.table.key)
+        columns = dict.fromkeys(mirror.table.key_names)
         columns[self._lead_in_mirror] = None
         if "modseq" in mirror.table.names:
             columns["modseq"] = None
@@ -270,9 +270,9 @@ class _FamilyLook:
         """Filter rows that may lack a truth; the look decides."""
         for mailbox in ids:
             for projection in self.family.filters:
-                columns = tuple(column.name for column in projection.table.key)
-                rows = self._streamed(Scan(projection.table, columns, self.settings.level, under=(mailbox,)))
-                self._look(Suspect(projection.name, projection.table.key_of(row), Verdict.WITHDRAW) for row in rows)
+                table = projection.table
+                rows = self._streamed(Scan(table, table.key_names, self.settings.level, under=(mailbox,)))
+                self._look(Suspect(projection.name, table.key_of(row), Verdict.WITHDRAW) for row in rows)
 
     def _look_at_counters(self, ids: Iterable[UUID]) -> None:
         """Counters can be judged only after all truths of the mailbox were seen."""

@@ -101,7 +101,7 @@ class NumbersInUse:
 
     @property
     def _lead(self) -> str:
-        (lead,) = (column.name for column in self.mirror.truth.partition)
+        (lead,) = self.mirror.truth.partition_names
         return self.mirror.own_names.get(lead, lead)
 
 

@@ -51,7 +51,7 @@ class Consequence:
 
 def truth_ids(family: Family, row: Row) -> tuple[UUID, ...]:
     """A truth row's partition key, by which a second look finds the truth."""
-    return tuple(row[column.name] for column in family.truth.partition)
+    return family.truth.partition_of(row)
 
 
 def suspects_of(family: Family, row: Row) -> tuple[Suspect, ...]:

@@ -306,7 +306,8 @@ class DueMails:
         entry = partition.entry(queue)
         if entry in self._entered:
             return
-        await self._retries.write(self._tables, Put(DUE_MAILS, dict(zip(_KEY, entry, strict=True))))
+        row = dict(zip(DUE_MAILS.key_names, entry, strict=True))
+        await self._retries.write(self._tables, Put(DUE_MAILS, row))
         if len(self._entered) >= _ENTERED_MAX:
             self._entered.clear()
         self._entered.add(entry)
@@ -361,7 +362,6 @@ def _index(queue: QueueName) -> Key:
     return (queue, EPOCH, 0)
 
 
-_KEY: Final = tuple(column.name for column in DUE_MAILS.key)
 _ENTRY: Final = ("dueat", "enqueueid")
 
 

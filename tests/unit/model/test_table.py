@@ -41,6 +41,17 @@ def test_a_key_is_read_back_from_its_row() -> None:
     assert MESSAGE_ID.key_of(MESSAGE_ID.key_row(key)) == key
 
 
+def test_the_partition_of_a_row_needs_no_other_column_of_its_key() -> None:
+    mailbox = uuid1()
+    assert MESSAGE_ID.key_names == ("mailboxid", "uid")
+    assert MESSAGE_ID.partition_names == ("mailboxid",)
+    assert MESSAGE_ID.partition_of({"mailboxid": mailbox}) == (mailbox,)
+
+
+def test_wanted_columns_come_in_the_order_of_the_table() -> None:
+    assert MESSAGE_ID.ordered(["modseq", "unknown", "mailboxid"]) == ("mailboxid", "modseq")
+
+
 def test_a_missing_column_is_named_with_its_table() -> None:
     with pytest.raises(KeyError, match="messageIdTable has no column nothing"):
         MESSAGE_ID.column("nothing")
