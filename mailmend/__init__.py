@@ -52,16 +52,16 @@ if TYPE_CHECKING:
     from mailmend.model.table import Column as Column
     from mailmend.model.table import Table as Table
     from mailmend.repair.clock import SystemClock as SystemClock
-    from mailmend.repair.store.flags import Flags as Flags
-    from mailmend.repair.store.flags import FlagsChange as FlagsChange
-    from mailmend.repair.store.flags import FlagsMode as FlagsMode
-    from mailmend.repair.store.flags import parse_flags as parse_flags
+    from mailmend.repair.store.message import Flags as Flags
+    from mailmend.repair.store.message import FlagsChange as FlagsChange
+    from mailmend.repair.store.message import FlagsMode as FlagsMode
     from mailmend.repair.store.message import MessageKey as MessageKey
     from mailmend.repair.store.message import NewMail as NewMail
     from mailmend.repair.store.message import Stored as Stored
+    from mailmend.repair.store.message import parse_flags as parse_flags
     from mailmend.repair.store.message_store import MessageStore as MessageStore
-    from mailmend.repair.store.truth_writes import StampSource as StampSource
-    from mailmend.repair.store.truth_writes import WriterSettings as WriterSettings
+    from mailmend.repair.store.writes import StampSource as StampSource
+    from mailmend.repair.store.writes import WriterSettings as WriterSettings
 
 _NAMES_IN: Final = {
     "mailmend.admin.frame.caller": ("Caller",),
@@ -79,15 +79,22 @@ _NAMES_IN: Final = {
     "mailmend.mailqueue.rabbitmq.mail_queue": ("open_queue",),
     "mailmend.model.errors": ("ExitCode", "MailmendError"),
     "mailmend.model.ids": ("MailboxId",),
-    "mailmend.repair.store.flags": ("Flags", "FlagsChange", "FlagsMode", "parse_flags"),
-    "mailmend.repair.store.message": ("MessageKey", "NewMail", "Stored"),
+    "mailmend.repair.store.message": (
+        "Flags",
+        "FlagsChange",
+        "FlagsMode",
+        "MessageKey",
+        "NewMail",
+        "Stored",
+        "parse_flags",
+    ),
     "mailmend.model.projections.family": ("Content", "Counts", "Family", "Filter", "Union"),
     "mailmend.model.projections.projection": ("Mirror",),
     "mailmend.mailqueue.rules.mails": ("Mail", "MailFilter", "queue_name"),
     "mailmend.model.table": ("Column", "Table"),
     "mailmend.repair.clock": ("SystemClock",),
     "mailmend.repair.store.message_store": ("MessageStore",),
-    "mailmend.repair.store.truth_writes": ("StampSource", "WriterSettings"),
+    "mailmend.repair.store.writes": ("StampSource", "WriterSettings"),
 }
 _HOMES: Final = {name: module for module, names in _NAMES_IN.items() for name in names}
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - as long as the table

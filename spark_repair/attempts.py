@@ -30,11 +30,11 @@ from mailmend.model.catalog.ledger import DELIVERY_ATTEMPT
 from mailmend.model.ports import Progress
 from mailmend.model.table import Row
 from mailmend.repair.log_fields import with_command_log
-from mailmend.spark_repair.connector import Source
 from mailmend.spark_repair.failures import translated
-from mailmend.spark_repair.interruption import release
+from mailmend.spark_repair.jvm import release
+from mailmend.spark_repair.pace import throttled
 from mailmend.spark_repair.progress import rows_read, watched
-from mailmend.spark_repair.throttled import throttled
+from mailmend.spark_repair.source import Source
 
 _TIMES: Final = ("readyat", "startedat", "endedat")
 _READY, _STARTED, _ENDED = _TIMES

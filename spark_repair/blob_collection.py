@@ -27,12 +27,12 @@ from mailmend.model.catalog.mail_queue import DELETED_MAILS
 from mailmend.model.ids import BlobId
 from mailmend.model.ports import Progress
 from mailmend.repair.joins.records import Workshop
-from mailmend.spark_repair.connector import Source
 from mailmend.spark_repair.executors import runs_here
 from mailmend.spark_repair.failures import translated
-from mailmend.spark_repair.interruption import end_session, release
+from mailmend.spark_repair.jvm import end_session, release
+from mailmend.spark_repair.pace import throttled
 from mailmend.spark_repair.progress import rows_read, watched
-from mailmend.spark_repair.throttled import throttled
+from mailmend.spark_repair.source import Source
 
 PORTION = 100_000
 """The number of lines that are sent to executors on other hosts at once."""

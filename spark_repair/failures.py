@@ -21,7 +21,7 @@ from mailmend.model.errors import (
     UnknownKeyspace,
     WrongUse,
 )
-from mailmend.spark_repair.lost_java import came_of_lost_java, java_ended
+from mailmend.spark_repair.jvm import came_of_lost_java, java_ended
 from mailmend.spark_repair.session import log_place
 
 # On Spark 4 the connector fails on its way to saying so: the class of its own exception is gone.

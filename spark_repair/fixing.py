@@ -33,7 +33,7 @@ from mailmend.repair.log_fields import with_command_log
 from mailmend.repair.mending.fixer import Fixer
 from mailmend.repair.mending.limits import Breaker, Pace, share
 from mailmend.repair.mending.throttle import Throttle
-from mailmend.spark_repair.executor_pace import ThrottledPlace, open_here
+from mailmend.spark_repair.pace import ThrottledPlace, open_here
 from mailmend.spark_repair.suspects import KEY, PROJECTION, TRUTH_IDS, VERDICT, WANTED
 
 SUSPECTS_PER_TASK = 2_000

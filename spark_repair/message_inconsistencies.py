@@ -44,15 +44,13 @@ from mailmend.repair.mending.throttle import Throttle
 from mailmend.repair.staging.area import StagingArea
 from mailmend.spark_repair import fixing
 from mailmend.spark_repair import suspects as native
-from mailmend.spark_repair.connector import Source
-from mailmend.spark_repair.executor_pace import open_here, place_of
 from mailmend.spark_repair.executors import runs_here, tasks_at_once
 from mailmend.spark_repair.failures import translated
-from mailmend.spark_repair.interruption import ended_when_interrupted, release
+from mailmend.spark_repair.jvm import ended_when_interrupted, release
+from mailmend.spark_repair.pace import open_here, place_of, throttled
 from mailmend.spark_repair.progress import rows_read, share_of_tasks, watched
-from mailmend.spark_repair.staged import segments_read
+from mailmend.spark_repair.source import Source, segments_read
 from mailmend.spark_repair.suspects import cell_of, truth_frame
-from mailmend.spark_repair.throttled import throttled
 from mailmend.spark_repair.tls import contact_of_executors
 
 IN_DRIVER_MAX = 20_000

@@ -34,13 +34,12 @@ from mailmend.model.ports import Progress
 from mailmend.repair.clock import SystemClock
 from mailmend.repair.log_fields import with_command_log
 from mailmend.repair.mending.limits import Pace, share
-from mailmend.spark_repair.connector import Source
-from mailmend.spark_repair.executor_pace import open_here
 from mailmend.spark_repair.executors import tasks_at_once
 from mailmend.spark_repair.failures import translated
-from mailmend.spark_repair.interruption import end_session, release
+from mailmend.spark_repair.jvm import end_session, release
+from mailmend.spark_repair.pace import open_here, throttled
 from mailmend.spark_repair.progress import rows_read, watched
-from mailmend.spark_repair.throttled import throttled
+from mailmend.spark_repair.source import Source
 from mailmend.spark_repair.tls import contact_of_executors
 
 _QUEUE = "queuename"

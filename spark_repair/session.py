@@ -23,8 +23,16 @@ from pyspark.sql import SparkSession
 from mailmend.model.errors import JavaMissing, MailmendError, SparkUnreachable, WrongUse
 from mailmend.repair.clock import SystemClock
 from mailmend.spark_repair.executors import await_executors, runs_here, ship_packages
-from mailmend.spark_repair.interruption import ended_when_interrupted, is_over, own_interrupts, stop
-from mailmend.spark_repair.lost_java import came_of_lost_java, forget_ended_session, java_ended, note_log
+from mailmend.spark_repair.jvm import (
+    came_of_lost_java,
+    ended_when_interrupted,
+    forget_ended_session,
+    is_over,
+    java_ended,
+    note_log,
+    own_interrupts,
+    stop,
+)
 from mailmend.spark_repair.tls import remove_stores
 
 CONNECTOR_CLASS: Final = "com.datastax.spark.connector.datasource.CassandraCatalog"

@@ -24,7 +24,7 @@ from mailmend.model.projections.family import Condition, Content, Counts, Family
 from mailmend.model.projections.projection import Mirror, Projection
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Canonical, Column
-from mailmend.spark_repair.connector import SHUFFLE_PARTS
+from mailmend.spark_repair.source import SHUFFLE_PARTS
 
 ONE = "fingerprint_one"
 TWO = "fingerprint_two"

@@ -39,16 +39,14 @@ from mailmend.model.texts import wellformed
 from mailmend.repair.binding import Bound, bound, left_out
 from mailmend.repair.clock import SystemClock, Timing
 from mailmend.repair.decisions.engines import Engine, choose_engine, estimated_rows
-from mailmend.repair.ledger.jobs import JobRuns
+from mailmend.repair.ledger.jobs import AdminTasks, JobRuns
 from mailmend.repair.ledger.lags import LagJournal, Spool
 from mailmend.repair.ledger.leases import Leases
 from mailmend.repair.ledger.runs import Ledger, RunLimits
-from mailmend.repair.ledger.tasks import AdminTasks
 from mailmend.repair.mending.counters import CounterMender
 from mailmend.repair.mending.engine import Detector, KnownSuspects, RepairSettings
-from mailmend.repair.mending.fix_limit import GoOn
 from mailmend.repair.mending.limits import Pace
-from mailmend.repair.mending.runner import RepairTools
+from mailmend.repair.mending.runner import GoOn, RepairTools
 from mailmend.repair.mending.throttle import SmallRead, Throttle
 from mailmend.repair.scanners.local import LocalEngine
 from mailmend.repair.scanners.lookup import Target, Targeted
@@ -397,7 +395,7 @@ def blob_scanner(opened: OpenCluster, engine: Engine, level: Level, pace: Pace) 
 
 def spark_source(opened: OpenCluster, engine: Engine, level: Level, pace: Pace) -> Any:
     """The keyspace as Spark reads it."""
-    connector = import_or_name_extra("mailmend.spark_repair.connector")
+    connector = import_or_name_extra("mailmend.spark_repair.source")
     spark = _spark(opened, engine)
     rate = pace.rows_per_second
     if pace.throttle is not None:

@@ -22,7 +22,7 @@ from mailmend.admin.frame.http.application import METRICS, Api, Operator, Reader
 from mailmend.admin.jobs.james_tasks import KINDS, TaskOutcome
 from mailmend.admin.jobs.tasks import TaskDesk
 from mailmend.model.durations import parse_duration
-from mailmend.repair.ledger.tasks import AdminTask, TaskStatus
+from mailmend.repair.ledger.jobs import AdminTask, TaskStatus
 
 StatusText = Literal["waiting", "inProgress", "canceledRequested", "completed", "canceled", "failed"]
 INVALID: Final = "Invalid arguments supplied in the user request"

@@ -44,9 +44,8 @@ from mailmend.model.catalog.ledger import KeyspaceLease
 from mailmend.model.errors import LeaseHeld, LeaseLost, MailmendError
 from mailmend.model.instants import instant_of
 from mailmend.model.ports import Clock
-from mailmend.repair.ledger.jobs import ENDING, JobRuns
+from mailmend.repair.ledger.jobs import ENDING, AdminTasks, JobRuns
 from mailmend.repair.ledger.leases import TTL_SECONDS, Lease, Leases
-from mailmend.repair.ledger.tasks import AdminTasks
 from mailmend.repair.log_fields import heard
 
 BEAT: Final = timedelta(seconds=TTL_SECONDS / 4)

@@ -30,8 +30,8 @@ from mailmend.mailqueue.concurrency import paused
 from mailmend.model.errors import INTERRUPTED, MailmendError
 from mailmend.model.instants import instant_of
 from mailmend.model.ports import Clock
+from mailmend.repair.ledger.jobs import AdminTask, AdminTasks, TaskStatus
 from mailmend.repair.ledger.leases import Leases
-from mailmend.repair.ledger.tasks import AdminTask, AdminTasks, TaskStatus
 
 LOOK_EVERY: Final = timedelta(seconds=1)
 """How often a task with a waiting caller is looked at."""

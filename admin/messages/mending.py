@@ -11,7 +11,7 @@ from mailmend.admin.frame.scan_options import ScanOptions
 from mailmend.admin.frame.settings import BlobsSettings, ConnectionSettings, typed_as
 from mailmend.mailqueue.pulsar.settings import PulsarSettings
 from mailmend.repair.binding import Bound
-from mailmend.repair.mending.runner import RepairResult
+from mailmend.repair.mending.engine import RepairResult
 
 if TYPE_CHECKING:
     from mailmend.admin.messages.blob_sources import BlobsWanted

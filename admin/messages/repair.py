@@ -57,12 +57,11 @@ from mailmend.model.projections.findings import RepairPolicy
 from mailmend.model.projections.verdicts import MENDABLE, QUEUE_VERDICTS, Verdict
 from mailmend.repair.clock import Timing, take_as_of
 from mailmend.repair.decisions.engines import Engine
-from mailmend.repair.mending import lag_repair, runner
-from mailmend.repair.mending.engine import RepairSettings
-from mailmend.repair.mending.fix_limit import GoOn
+from mailmend.repair.mending import runner
+from mailmend.repair.mending.engine import RepairResult, RepairSettings
 from mailmend.repair.mending.generators import Generators
 from mailmend.repair.mending.limits import Pace
-from mailmend.repair.mending.runner import RepairResult
+from mailmend.repair.mending.runner import GoOn
 from mailmend.repair.scanners.lookup import Target, TargetMailboxes, TargetMessages, mailboxes_of, refuse_unknown
 
 
@@ -213,7 +212,7 @@ def repair_lags(request: RepairRequest, caller: Caller) -> MendingResult:
         options = {"lags": True, "delay": plain(request.delay), "margin": plain(request.margin)}
         settings = _settings_of(request, keyspace, bound.whole(keyspace), None, options)
         journal, tools = lag_tools(opened, settings, caller.progress, request.keep)
-        summary = lag_repair.repair_lags(journal, opened.mail, settings, tools, examples.take)
+        summary = runner.repair_lags(journal, opened.mail, settings, tools, examples.take)
         whose = affected(examples, opened)
     summary.unseen = unseen(request.without, bound)
     typed = given(request, _OF_LAGS)

@@ -26,7 +26,7 @@ from mailmend.model.sizes import MIB
 from mailmend.model.texts import keyspace_option
 from mailmend.repair.decisions.left_sample import LEFT_SAMPLE
 from mailmend.repair.ledger.runs import RunKind
-from mailmend.repair.mending.runner import RepairResult
+from mailmend.repair.mending.engine import RepairResult
 
 if TYPE_CHECKING:
     from mailmend.admin.queue.garbage_collection import CollectedNode, GarbageCollection

@@ -17,8 +17,7 @@ from mailmend.model.errors import WrongUse
 from mailmend.model.sizes import bytes_text
 from mailmend.repair.clock import read_clocks
 from mailmend.repair.decisions.engines import estimated_rows
-from mailmend.repair.mending.engine import RUNS_APART_MICROS, RepairSettings
-from mailmend.repair.mending.runner import RepairResult
+from mailmend.repair.mending.engine import RUNS_APART_MICROS, RepairResult, RepairSettings
 from mailmend.repair.staging.folder import StagingFolder
 
 if TYPE_CHECKING:

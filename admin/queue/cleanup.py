@@ -51,8 +51,9 @@ from mailmend.model.projections.verdicts import Verdict, Why
 from mailmend.repair.clock import Timing, take_as_of
 from mailmend.repair.joins.records import Workshop
 from mailmend.repair.ledger.runs import Ledger, RunKind
+from mailmend.repair.mending.engine import RepairResult
 from mailmend.repair.mending.limits import Pace, PacedAsyncTables
-from mailmend.repair.mending.runner import RepairResult, close_killed, recorded
+from mailmend.repair.mending.runner import close_killed, recorded
 from mailmend.repair.mending.throttle import Throttle
 
 

@@ -59,7 +59,7 @@ class Contact:
         tls_texts: the contents of these files, by path, for a process on a host that does not have the files.
         tls_hostnames: also demand that certificates name the address that was dialled.
         write_seconds: the longest wait for the answer to one write: several waits fit between a stamp and the moment
-            after which nothing is sent under it any more (`repair.store.truth_writes.WriterSettings.send_micros`).
+            after which nothing is sent under it any more (`repair.store.writes.WriterSettings.send_micros`).
             Longer than the servers' own write_request_timeout (2 s unless cassandra.yaml says otherwise).
     """
 

@@ -1,21 +1,23 @@
-"""The settings of a check or repair, and the interface of detectors: scan once, keep suspects, look at each again."""
+"""Settings and result of a check or repair, and the interface of detectors: scan once, keep suspects, look again."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from mailmend.model.errors import UnsafeRequest
+from mailmend.model.errors import ExitCode, UnsafeRequest
 from mailmend.model.ids import RunId
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Level
 from mailmend.model.ports import Clock, Progress, Tables
 from mailmend.model.projections.family import Family
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
-from mailmend.model.projections.verdicts import Verdict
+from mailmend.model.projections.verdicts import HARMLESS, Verdict, Why
 from mailmend.repair.binding import MissingColumn
 from mailmend.repair.clock import Timing
+from mailmend.repair.decisions.engines import Engine
+from mailmend.repair.decisions.left_sample import LEFT_SAMPLE, LeftSample
 from mailmend.repair.ledger.runs import Ledger, RunKind
 from mailmend.repair.mending.fixer import Fixer
 from mailmend.repair.mending.generators import BehindGenerator
@@ -73,6 +75,121 @@ class RepairSettings:
         timing = self.timing
         margin = timing.margin_micros / MICROS
         return replace(self.policy, run=run, as_of=as_of, skew_seconds=timing.skew_seconds, margin_seconds=margin)
+
+
+Sink = Callable[[Finding], None]
+
+
+@dataclass(slots=True)
+class RepairResult:
+    """The sums of a run so far, with the names of `--json`, where `kind` is called `command`."""
+
+    keyspace: str
+    kind: RunKind
+    run: RunId | None = None
+    scanned: dict[str, int] = field(default_factory=dict)
+    findings: dict[str, Counter[Verdict]] = field(default_factory=dict)
+    suspects: int = 0
+    due: Counter[Verdict] = field(default_factory=Counter)  # what a dry run would have mended
+    fixed: Counter[Verdict] = field(default_factory=Counter)
+    left: Counter[Verdict] = field(default_factory=Counter)
+    left_sample: LeftSample = field(default_factory=LeftSample)  # for later runs; no part of `--json`
+    moved: int = 0
+    failed: int = 0
+    untried: int = 0  # skipped, because the cluster could not be reached any more
+    last_traces: int = 0
+    reasons: dict[Verdict, Counter[Why]] = field(default_factory=dict)  # why what is left or moved stays
+    again_seconds: int | None = None  # after which no row is too young any more
+    seconds: dict[str, float] = field(default_factory=dict)
+    missing_columns: tuple[MissingColumn, ...] = ()  # what ought to be compared and is not there
+    missing_tables: tuple[str, ...] = ()
+    unseen: str | None = None  # a sentence on what a targeted look cannot see
+    gaps: int = 0  # uids of a targeted mailbox behind which it cannot see
+    generators: Sequence[BehindGenerator] = ()  # of uids and modseqs, behind the messages; the first of them
+    engine: Engine | None = None  # what scanned the keyspace; None where nothing was scanned
+    pace: Mapping[str, Any] | None = None  # the rates it had, and why; None where nothing could change them
+    staging: Mapping[str, Any] | None = None  # the area of a staged scan, as it stood at the end
+    exit: int = 0
+
+    def count(self, finding: Finding) -> None:
+        """Add one finding: confirmed ones count, settled ones do not, MOVED ones are left for the next run."""
+        if finding.untried:
+            self.untried += 1
+            return
+        if finding.error:
+            self.failed += 1
+        if finding.reason:
+            self.reasons.setdefault(finding.result or finding.verdict, Counter())[finding.reason.why] += finding.number
+        if finding.result is Verdict.MOVED:
+            self.moved += finding.number
+            return
+        if finding.result is None and (finding.error or finding.verdict is Verdict.AGREE):
+            return
+        if finding.result is Verdict.FIXED:
+            self.fixed[finding.verdict] += finding.number
+        elif (left := finding.result or finding.verdict) not in HARMLESS:
+            self.left[left] += finding.number
+            self.left_sample.add(left.value, finding.suspect.projection, finding.suspect.key)
+        self.findings.setdefault(finding.suspect.projection, Counter())[finding.verdict] += finding.number
+        self.due[finding.verdict] += finding.due * finding.number
+        self.last_traces += finding.last_trace
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code: 4: cluster lost before anything was mended; 3: something failed; 1: drift is left; else 0.
+
+        Leaked content is not drift. Rows that are too young are drift in a dry run only. Tables and columns that were
+        not compared although they should be count as drift.
+        """
+        if self.untried and not self.fixed.total():
+            return ExitCode.CANNOT_REACH
+        if self.failed or self.untried:
+            return ExitCode.PARTLY_FAILED
+        if self.left.total() or self.missing_columns or self.missing_tables or self.gaps:
+            return ExitCode.DRIFT
+        if self.run is None and self.kind is not RunKind.CHECK and self.too_young:
+            return ExitCode.DRIFT
+        if not all(generator.raised for generator in self.generators):
+            return ExitCode.DRIFT
+        return ExitCode.FINE
+
+    @property
+    def too_young(self) -> int:
+        """The number of rows that differ and were changed less than the margin before the scan."""
+        return sum(counts[Why.TOO_YOUNG] for counts in self.reasons.values())
+
+    @property
+    def named_reasons(self) -> dict[str, dict[str, int]]:
+        """The reasons, by the names of verdicts and reasons."""
+        named = {}
+        for verdict, counts in self.reasons.items():
+            named[verdict.value] = {why.value: number for why, number in counts.items()}
+        return named
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        return {
+            "scanned": self.scanned,
+            "findings": {name: named_counts(counts) for name, counts in self.findings.items()},
+            "suspects": self.suspects,
+            "fixed": named_counts(self.fixed),
+            "left": named_counts(self.left),
+            LEFT_SAMPLE: self.left_sample.keys,
+            "moved": self.moved,
+            "failed": self.failed,
+            "untried": self.untried,
+            "last_traces": self.last_traces,
+            "reasons": self.named_reasons,
+            "again_seconds": self.again_seconds,
+            "gaps": self.gaps,
+            "seconds": self.seconds,
+            "pace": self.pace,
+            "exit": int(self.exit),
+        }
+
+
+def named_counts(counts: Mapping[Verdict, int]) -> dict[str, int]:
+    return {verdict.value: number for verdict, number in counts.items() if number}
 
 
 class Detection(ABC):

@@ -1,155 +1,65 @@
 """A check or a repair from its first clock reading to its exit code, whichever engine does the scanning.
 
-The steps of the protocol (docs/design.md, "Ideas") are: take T, scan, stop if more fixes are due than allowed, wait,
-look again and mend, sum up. The engine, the mender of counters and the progress display are arguments.
+The steps of the protocol (docs/design.md, "Ideas") are: take T, scan, stop if more fixes are due
+than allowed, wait, look again and mend, sum up. The engine, the mender of counters and the progress
+display are arguments.
 
-What an interrupted run has mended is counted by its ledger, as executors did more than was reported. Each fix is
-recorded before it is written, and settled after it was read back. A fix that is recorded and not settled is read once
-more: the row shows whether it was written.
+`--max-fixes`: fixes are counted before the first write; above the limit a person is asked.
+
+A repair of lags reads its suspects from the journal instead of scanning. It waits before it takes
+T: T must be after the change that lags, or the second look would leave the row alone (MOVED).
+
+What an interrupted run has mended is counted by its ledger, as executors did more than was
+reported. Each fix is recorded before it is written, and settled after it was read back. A fix that
+is recorded and not settled is read once more: the row shows whether it was written.
 """
 
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from mailmend.model.catalog.ledger import KeyspaceLease
-from mailmend.model.errors import CannotReach, ExitCode, MailmendError, came_of_interruption
-from mailmend.model.ids import RunId
+from mailmend.model.errors import CannotReach, FixLimit, MailmendError, came_of_interruption
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Read, Seen
-from mailmend.model.ports import Clock, NodeClocks, Progress, Tables
+from mailmend.model.ports import Clock, NodeClocks, Progress, Silent, Tables
 from mailmend.model.projections.family import Family, projections_of
-from mailmend.model.projections.findings import Finding, RepairPolicy
+from mailmend.model.projections.findings import Excess, Finding, RepairPolicy, Suspect, counts_of, merged
 from mailmend.model.projections.projection import Projection
-from mailmend.model.projections.verdicts import HARMLESS, Reason, Verdict, Why
-from mailmend.repair.binding import MissingColumn
+from mailmend.model.projections.verdicts import BY_POLICY, SETTLED, Reason, Verdict, Why, older_than_a_day
+from mailmend.model.table import Key
+from mailmend.model.texts import keyspace_option
 from mailmend.repair.clock import read_clocks, take_as_of
-from mailmend.repair.decisions.engines import Engine
-from mailmend.repair.decisions.left_sample import LEFT_SAMPLE, LeftSample
 from mailmend.repair.decisions.recheck import fixed_at, reason_of
+from mailmend.repair.ledger.lags import Lag, LagJournal
 from mailmend.repair.ledger.leases import Leases, TakenLease
 from mailmend.repair.ledger.runs import Ledger, Run, RunKind, RunState
 from mailmend.repair.mending.counters import CounterMender
-from mailmend.repair.mending.engine import Detection, Detector, RepairSettings
-from mailmend.repair.mending.fix_limit import GoOn, stop_at_limit
-from mailmend.repair.mending.generators import BehindGenerator
+from mailmend.repair.mending.engine import (
+    Detection,
+    Detector,
+    KnownSuspects,
+    RepairResult,
+    RepairSettings,
+    Sink,
+    named_counts,
+)
+from mailmend.repair.mending.limits import Pace
 from mailmend.repair.mending.throttle import Throttle, pace_of
 
+SAMPLES_MAX = 5
+"""The largest number of suspects that are shown to the person who is asked."""
+
+
+GoOn = Callable[[Excess], bool]
+"""Asks a person whether to go on."""
+
+
 _LOG: Final = logging.getLogger("mailmend.runs")
-
-Sink = Callable[[Finding], None]
-
-
-@dataclass(slots=True)
-class RepairResult:
-    """The sums of a run so far, with the names of `--json`, where `kind` is called `command`."""
-
-    keyspace: str
-    kind: RunKind
-    run: RunId | None = None
-    scanned: dict[str, int] = field(default_factory=dict)
-    findings: dict[str, Counter[Verdict]] = field(default_factory=dict)
-    suspects: int = 0
-    due: Counter[Verdict] = field(default_factory=Counter)  # what a dry run would have mended
-    fixed: Counter[Verdict] = field(default_factory=Counter)
-    left: Counter[Verdict] = field(default_factory=Counter)
-    left_sample: LeftSample = field(default_factory=LeftSample)  # for later runs; no part of `--json`
-    moved: int = 0
-    failed: int = 0
-    untried: int = 0  # skipped, because the cluster could not be reached any more
-    last_traces: int = 0
-    reasons: dict[Verdict, Counter[Why]] = field(default_factory=dict)  # why what is left or moved stays
-    again_seconds: int | None = None  # after which no row is too young any more
-    seconds: dict[str, float] = field(default_factory=dict)
-    missing_columns: tuple[MissingColumn, ...] = ()  # what ought to be compared and is not there
-    missing_tables: tuple[str, ...] = ()
-    unseen: str | None = None  # a sentence on what a targeted look cannot see
-    gaps: int = 0  # uids of a targeted mailbox behind which it cannot see
-    generators: Sequence[BehindGenerator] = ()  # of uids and modseqs, behind the messages; the first of them
-    engine: Engine | None = None  # what scanned the keyspace; None where nothing was scanned
-    pace: Mapping[str, Any] | None = None  # the rates it had, and why; None where nothing could change them
-    staging: Mapping[str, Any] | None = None  # the area of a staged scan, as it stood at the end
-    exit: int = 0
-
-    def count(self, finding: Finding) -> None:
-        """Add one finding: confirmed ones count, settled ones do not, MOVED ones are left for the next run."""
-        if finding.untried:
-            self.untried += 1
-            return
-        if finding.error:
-            self.failed += 1
-        if finding.reason:
-            self.reasons.setdefault(finding.result or finding.verdict, Counter())[finding.reason.why] += finding.number
-        if finding.result is Verdict.MOVED:
-            self.moved += finding.number
-            return
-        if finding.result is None and (finding.error or finding.verdict is Verdict.AGREE):
-            return
-        if finding.result is Verdict.FIXED:
-            self.fixed[finding.verdict] += finding.number
-        elif (left := finding.result or finding.verdict) not in HARMLESS:
-            self.left[left] += finding.number
-            self.left_sample.add(left.value, finding.suspect.projection, finding.suspect.key)
-        self.findings.setdefault(finding.suspect.projection, Counter())[finding.verdict] += finding.number
-        self.due[finding.verdict] += finding.due * finding.number
-        self.last_traces += finding.last_trace
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """The exit code: 4: cluster lost before anything was mended; 3: something failed; 1: drift is left; else 0.
-
-        Leaked content is not drift. Rows that are too young are drift in a dry run only. Tables and columns that were
-        not compared although they should be count as drift.
-        """
-        if self.untried and not self.fixed.total():
-            return ExitCode.CANNOT_REACH
-        if self.failed or self.untried:
-            return ExitCode.PARTLY_FAILED
-        if self.left.total() or self.missing_columns or self.missing_tables or self.gaps:
-            return ExitCode.DRIFT
-        if self.run is None and self.kind is not RunKind.CHECK and self.too_young:
-            return ExitCode.DRIFT
-        if not all(generator.raised for generator in self.generators):
-            return ExitCode.DRIFT
-        return ExitCode.FINE
-
-    @property
-    def too_young(self) -> int:
-        """The number of rows that differ and were changed less than the margin before the scan."""
-        return sum(counts[Why.TOO_YOUNG] for counts in self.reasons.values())
-
-    @property
-    def named_reasons(self) -> dict[str, dict[str, int]]:
-        """The reasons, by the names of verdicts and reasons."""
-        named = {}
-        for verdict, counts in self.reasons.items():
-            named[verdict.value] = {why.value: number for why, number in counts.items()}
-        return named
-
-    @property
-    def kept(self) -> dict[str, Any]:
-        return {
-            "scanned": self.scanned,
-            "findings": {name: _named(counts) for name, counts in self.findings.items()},
-            "suspects": self.suspects,
-            "fixed": _named(self.fixed),
-            "left": _named(self.left),
-            LEFT_SAMPLE: self.left_sample.keys,
-            "moved": self.moved,
-            "failed": self.failed,
-            "untried": self.untried,
-            "last_traces": self.last_traces,
-            "reasons": self.named_reasons,
-            "again_seconds": self.again_seconds,
-            "gaps": self.gaps,
-            "seconds": self.seconds,
-            "pace": self.pace,
-            "exit": int(self.exit),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +127,67 @@ def repair(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairRe
     return result
 
 
+LAGS_MAX = 100_000
+"""The largest number of lags that one run mends, the oldest first; the rest waits for the next run."""
+
+
+def repair_lags(
+    lags: LagJournal, mail: Tables, settings: RepairSettings, tools: RepairTools, sink: Sink
+) -> RepairResult:
+    """Mend the lags journalled until now, and remove those that then agree; the rest stays for the next run.
+
+    Args:
+        lags: the journal; local files are drained into it first.
+        mail: the mail keyspace.
+        settings: of a repair; its delay is counted from when the youngest lag was noticed.
+        tools: of a repair; its engine is not used.
+        sink: gets each finding.
+
+    Raises:
+        CannotReach: the journal cannot be read.
+        LeaseHeld: another repair of the keyspace is running.
+    """
+    assert tools.ledger is not None, "mending needs a ledger"
+    if not settings.dry_run:
+        lags.drain()
+    due = list(islice(lags.due(tools.clock.micros() + 1), LAGS_MAX))
+    _wait_for_lags(due, settings, tools)
+    pace = Pace(settings.policy.rows_per_second, tools.clock, tools.throttle)
+    found = merged(lag.suspect for lag in due)
+    ledger = replace(tools.ledger, tables=pace.over(tools.ledger.tables))
+    engine = KnownSuspects(
+        pace.over(mail),
+        ledger,
+        tools.clock,
+        settings.families,
+        counts_of(found),
+        lambda: iter(found),
+        "read journalled lags",
+    )
+    settled: set[tuple[str, Key]] = set()
+
+    def note(finding: Finding) -> None:
+        if finding.error is None and (finding.result or finding.verdict) in SETTLED:
+            settled.add((finding.suspect.projection, finding.suspect.key))
+        sink(finding)
+
+    without_delay = replace(settings, kind=RunKind.LAGS, delay_seconds=0.0)
+    result = repair(without_delay, replace(tools, engine=engine), note)
+    if not settings.dry_run:
+        lags.remove([lag for lag in due if (lag.suspect.projection, lag.suspect.key) in settled])
+    return result
+
+
+def _wait_for_lags(due: Sequence[Lag], settings: RepairSettings, tools: RepairTools) -> None:
+    """Wait until the youngest lag is older than the delay and than T's distance to now."""
+    youngest = max((lag.noticed_micros for lag in due), default=0)
+    ripe = youngest + max(round(settings.delay_seconds * MICROS), settings.timing.margin_micros + MICROS)
+    seconds = (ripe - tools.clock.micros()) / MICROS
+    if due and seconds > 0 and not settings.timing.no_writers:
+        tools.progress.stage("waiting", round(seconds))
+        tools.clock.sleep(seconds)
+
+
 def lease_of_repair(leases: Leases | None, keyspace: str, command: str) -> AbstractContextManager[TakenLease | None]:
     """Hold the lease that keeps a second repair of the keyspace away; without leases hold none."""
     if leases is None:
@@ -262,7 +233,7 @@ def close_killed(ledger: Ledger, keyspace: str, command: str, mail: Tables, fami
     """Close earlier runs whose process was killed, with what they mended; call it under the command's lease."""
     for run in ledger.runs(keyspace):
         if run.command == command and run.state is RunState.RUNNING:
-            ledger.interrupt(run, {"fixed": _named(mended_so_far(ledger, run, mail, families))})
+            ledger.interrupt(run, {"fixed": named_counts(mended_so_far(ledger, run, mail, families))})
 
 
 @dataclass(slots=True)
@@ -372,10 +343,6 @@ def _portions(seconds: float) -> Iterator[float]:
         seconds -= 1.0
 
 
-def _named(counts: Mapping[Verdict, int]) -> dict[str, int]:
-    return {verdict.value: number for verdict, number in counts.items() if number}
-
-
 _BATCH_FINDINGS = 200
 
 
@@ -428,3 +395,83 @@ def _shown(
     for image, answer in zip(batch, mail.read_all(reads), strict=True):
         if not isinstance(answer, MailmendError) and fix_shows(image, next(iter(answer), None), as_of):
             yield image
+
+
+def stop_at_limit(  # noqa: PLR0917 - as many parts
+    detection: Detection,
+    settings: RepairSettings,
+    policy: RepairPolicy,
+    now: int,
+    go_on: GoOn | None,
+    progress: Progress | None = None,
+) -> None:
+    """Stop before any write when more would be mended than `settings.max_fixes`, unless a person agrees.
+
+    Raises:
+        FixLimit: no person agreed, or there is no terminal to ask on.
+    """
+    if settings.max_fixes is None or policy.run is None:
+        return
+    excess = excess_over(settings.max_fixes, detection, settings, policy, now)
+    if excess is not None and settings.as_of is not None:
+        excess = _still_over(excess, detection, settings, policy, progress or Silent())
+    if excess is not None and not (go_on and go_on(excess)):
+        raise FixLimit(
+            f"{excess.total:,} suspects in {excess.keyspace} could be mended, --max-fixes allows {excess.allowed:,}; "
+            "nothing was written",
+            mend=f"See what they are with: mailmend check messages {keyspace_option(excess.keyspace)}; "
+            f"if that is what you want mended, type the same command with --max-fixes {excess.total}.",
+        )
+
+
+def excess_over(
+    allowed: int, detection: Detection, settings: RepairSettings, policy: RepairPolicy, now: int
+) -> Excess | None:
+    """The suspects that would be mended, where there are more than allowed; else None.
+
+    Once the plain counts exceed the limit, content and truth rows are counted again by age: young ones are never
+    removed.
+    """
+    projections = projections_of(settings.families)
+    counts: dict[str, Counter[Verdict]] = {}
+    for name, sums in detection.counts.items():
+        for verdict, number in sums.items():
+            if projections[name].asks_for(verdict, policy):
+                counts.setdefault(name, Counter())[verdict] = number
+    excess = Excess(settings.keyspace, allowed, counts)
+    if excess.total > allowed and any(BY_POLICY & sums.keys() for sums in excess.counts.values()):
+        excess = Excess(settings.keyspace, allowed, counts_of(_due(detection, projections, policy, now)))
+    if excess.total <= allowed:
+        return None
+    samples = tuple(islice(_due(detection, projections, policy, now), SAMPLES_MAX))
+    return Excess(settings.keyspace, allowed, excess.counts, samples)
+
+
+def _still_over(
+    excess: Excess, detection: Detection, settings: RepairSettings, policy: RepairPolicy, progress: Progress
+) -> Excess | None:
+    """The same after a look without writing: rows that a staged scan read hours apart differ where users worked.
+
+    Counters are counted as suspected: only their own two looks tell.
+    """
+    counters = {count.name for family in settings.families for count in family.counts}
+    counts = {name: sums for name, sums in excess.counts.items() if name in counters}
+    samples = list[Suspect]()
+    for finding in detection.revisit(replace(policy, run=None), progress):
+        if finding.due:
+            counts.setdefault(finding.suspect.projection, Counter())[finding.verdict] += finding.number
+            if len(samples) < SAMPLES_MAX:
+                samples.append(finding.suspect)
+    seen = Excess(excess.keyspace, excess.allowed, counts, tuple(samples) or excess.samples)
+    if seen.total <= seen.allowed:
+        return None
+    return seen
+
+
+def _due(
+    detection: Detection, projections: Mapping[str, Projection], policy: RepairPolicy, now: int
+) -> Iterator[Suspect]:
+    for suspect in detection.suspects():
+        wanted = projections[suspect.projection].asks_for(suspect.verdict, policy)
+        if wanted and (suspect.verdict not in BY_POLICY or older_than_a_day(suspect.truth_ids or suspect.key, now)):
+            yield suspect

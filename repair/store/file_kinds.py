@@ -12,9 +12,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from mailmend.repair.store.flags import Flags, SystemFlag
 from mailmend.repair.store.mbox import ANY_FIELD, BOM
-from mailmend.repair.store.message import split_mail
+from mailmend.repair.store.message import Flags, SystemFlag, split_mail
 
 SUFFIX: Final = ".emlx"
 PARTIAL: Final = ".partial.emlx"

@@ -16,7 +16,6 @@ from shlex import quote
 
 from mailmend.model.errors import BadMail
 from mailmend.repair.store.file_kinds import PARTIAL, START_OCTETS, SUFFIX, BrokenEmlx, apple_mail, foreign, not_a_mail
-from mailmend.repair.store.flags import Flags
 from mailmend.repair.store.mail_headers import (
     HeaderFields,
     dovecot_keywords,
@@ -28,7 +27,7 @@ from mailmend.repair.store.mail_headers import (
     mozilla_flags,
 )
 from mailmend.repair.store.mbox import BOM, FROM, Doubt, MboxEntry, entries_in, is_envelope
-from mailmend.repair.store.message import NewMail, split_mail
+from mailmend.repair.store.message import Flags, NewMail, split_mail
 
 OCTETS_MAX = 64 * 2**20
 """The largest message that is accepted, in bytes."""

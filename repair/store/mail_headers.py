@@ -19,8 +19,8 @@ from enum import Enum
 from typing import Final
 from unicodedata import normalize
 
-from mailmend.repair.store.flags import Flags, SystemFlag
 from mailmend.repair.store.mbox import BOM, FIELD, LINE_END, date_text
+from mailmend.repair.store.message import Flags, SystemFlag
 
 
 class GmailLabel(Enum):

@@ -37,11 +37,9 @@ from mailmend.model.projections.family import Content, Family
 from mailmend.model.projections.projection import Mirror
 from mailmend.model.table import Row
 from mailmend.repair.retries import Retries
-from mailmend.repair.store.flags import FlagsChange
 from mailmend.repair.store.mailboxes import Sequence as Numbers
-from mailmend.repair.store.message import MessageKey, NewMail, Stored
-from mailmend.repair.store.projector import Projector, Propagation
-from mailmend.repair.store.truth_rows import (
+from mailmend.repair.store.message import FlagsChange, MessageKey, NewMail, Stored
+from mailmend.repair.store.plans import (
     BlobIds,
     Position,
     content_row,
@@ -51,7 +49,7 @@ from mailmend.repair.store.truth_rows import (
     renumbered_row,
     truth_row,
 )
-from mailmend.repair.store.truth_writes import DEFAULTS, Committed, WriterSettings, truth_by
+from mailmend.repair.store.writes import DEFAULTS, Committed, Projector, Propagation, WriterSettings, truth_by
 
 LATEST_UIDS = 100
 """The number of latest uids whose modseqs are compared with the generator's."""

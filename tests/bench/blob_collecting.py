@@ -52,7 +52,7 @@ from mailmend.model.operations import Scan
 from mailmend.model.table import Table
 from mailmend.repair.clock import SystemClock
 from mailmend.spark_repair.blob_collection import SparkBlobScanner
-from mailmend.spark_repair.connector import Source
+from mailmend.spark_repair.source import Source
 from tests.bench.population import _uuid, _Writer
 from tests.support.progress import SilentProgress
 from tests.support.s3_twin import s3_twin

@@ -23,8 +23,8 @@ from mailmend.model.catalog.mail import (
     MESSAGE_V3,
 )
 from mailmend.model.table import Table
-from mailmend.spark_repair.connector import contact_options
 from mailmend.spark_repair.session import session_for_a_command
+from mailmend.spark_repair.source import contact_options
 from tests.support.james import create_james
 from tests.support.keyspaces import dropped
 from tests.support.spark import started_settings

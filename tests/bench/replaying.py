@@ -26,7 +26,7 @@ from mailmend.model.ids import QueueName
 from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Level
 from mailmend.spark_repair.attempts import read_attempts as read_by_spark
-from mailmend.spark_repair.connector import Source
+from mailmend.spark_repair.source import Source
 from tests.support.attempts import drawn_attempts, rows_of
 from tests.support.keyspaces import created, dropped
 from tests.support.progress import SilentProgress

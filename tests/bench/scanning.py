@@ -25,9 +25,9 @@ from mailmend.model.projections.family import Family
 from mailmend.repair.binding import bind
 from mailmend.repair.joins.records import few_collections
 from mailmend.repair.mending.engine import RepairSettings
-from mailmend.spark_repair.connector import Source
 from mailmend.spark_repair.message_inconsistencies import SparkEngine
 from mailmend.spark_repair.session import session_for_a_command
+from mailmend.spark_repair.source import Source
 from tests.support.progress import SilentProgress
 from tests.support.spark import started_settings
 

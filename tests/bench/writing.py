@@ -33,10 +33,9 @@ from mailmend.model.ports import Tables
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.table import Row
 from mailmend.repair.clock import SystemClock
-from mailmend.repair.store.flags import FlagsChange, FlagsMode, parse_flags
-from mailmend.repair.store.message import MessageKey, NewMail
+from mailmend.repair.store.message import FlagsChange, FlagsMode, MessageKey, NewMail, parse_flags
 from mailmend.repair.store.message_store import MessageStore
-from mailmend.repair.store.truth_writes import StampSource, WriterSettings
+from mailmend.repair.store.writes import StampSource, WriterSettings
 from tests.support.keyspaces import MAIL, created, dropped
 from tests.support.memory_blobs import MemoryBlobs
 

@@ -22,10 +22,9 @@ from mailmend.model.ids import MailboxId
 from mailmend.model.operations import Conditional, Write
 from mailmend.repair.clock import SystemClock
 from mailmend.repair.ledger.lags import LagJournal
-from mailmend.repair.store.flags import FlagsChange, FlagsMode, parse_flags
-from mailmend.repair.store.message import NewMail, Stored
+from mailmend.repair.store.message import FlagsChange, FlagsMode, NewMail, Stored, parse_flags
 from mailmend.repair.store.message_store import MessageStore
-from mailmend.repair.store.truth_writes import WriterSettings
+from mailmend.repair.store.writes import WriterSettings
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.surrounded import SurroundedTables
 

@@ -11,10 +11,9 @@ from typing import Protocol
 from mailmend.model.ids import MailboxId
 from mailmend.model.operations import ChangeIf, Conditional, PutIfAbsent, RemoveIf
 from mailmend.model.table import Row
-from mailmend.repair.store.flags import Flags, FlagsChange, SystemFlag, flags_of
-from mailmend.repair.store.message import MessageKey, NewMail, Stored
+from mailmend.repair.store.message import Flags, FlagsChange, MessageKey, NewMail, Stored, SystemFlag, flags_of
 from mailmend.repair.store.message_store import MessageStore
-from mailmend.repair.store.truth_rows import place_of
+from mailmend.repair.store.plans import place_of
 
 Mailboxes = Mapping[MessageKey, Flags]
 """Every message at its place, with its flags."""

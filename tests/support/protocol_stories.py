@@ -1,6 +1,6 @@
 """The stories that the model of the protocol tells: what users and repairs do, and how their end is judged.
 
-Each actor runs the product's own code: `repair.store.truth_writes` and `repair.store.plans` write,
+Each actor runs the product's own code: `repair.store.writes` and `repair.store.plans` write,
 `repair.mending.fixer` looks again and mends,
 `repair.mending.undo` takes back; James's ways are told by hand. Harm is what a repair alone did: a projection that is
 wrong in the end, and right when the same writes of the users are replayed without any repair.
@@ -28,7 +28,7 @@ from mailmend.repair.mending.undo import UndoSettings, UndoTools, undo
 from mailmend.repair.retries import Retries
 from mailmend.repair.store.message import MessageKey
 from mailmend.repair.store.plans import writes_for
-from mailmend.repair.store.truth_writes import ConditionalTruth, StampSource
+from mailmend.repair.store.writes import ConditionalTruth, StampSource
 from tests.support.clock import VirtualClock
 from tests.support.progress import SilentProgress
 from tests.support.protocol import (

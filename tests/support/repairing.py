@@ -22,9 +22,9 @@ from mailmend.repair.clock import Timing
 from mailmend.repair.ledger.leases import TTL_SECONDS, Leases
 from mailmend.repair.ledger.runs import Ledger
 from mailmend.repair.mending.counters import CounterMender
-from mailmend.repair.mending.engine import RepairSettings
+from mailmend.repair.mending.engine import RepairResult, RepairSettings
 from mailmend.repair.mending.fixer import Fixer
-from mailmend.repair.mending.runner import RepairResult, RepairTools, check, repair
+from mailmend.repair.mending.runner import RepairTools, check, repair
 from mailmend.repair.scanners.local import LocalEngine
 from tests.support.clock import START, VirtualClock, uuid_at
 from tests.support.progress import SilentProgress

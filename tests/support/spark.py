@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from mailmend.admin.local.jars import connector_jars
 from mailmend.model.errors import JavaMissing, LocalServerError
-from mailmend.spark_repair.lost_java import forget_ended_session
+from mailmend.spark_repair.jvm import forget_ended_session
 from mailmend.spark_repair.session import SparkSettings, coordinates_here, open_session
 from tests.support.servers import unavailable
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from mailmend.model.catalog.mail import IMAP_UID, MESSAGES
 from mailmend.model.ids import MailboxId
-from mailmend.repair.store.flags import FlagsChange, FlagsMode, parse_flags
-from mailmend.repair.store.message import MessageKey
+from mailmend.repair.store.message import FlagsChange, FlagsMode, MessageKey, parse_flags
 from tests.support.mailbox_model import Add, Copy, Delete, Move, Operation, SetFlags
 from tests.support.mishaps import Kind, Mishap
 from tests.support.writing import mail

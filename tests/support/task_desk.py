@@ -20,8 +20,8 @@ from mailmend.admin.metrics.declared import LEDGER_UP
 from mailmend.cql.memory import MemoryTables
 from mailmend.mailqueue.prometheus import metrics_text
 from mailmend.model.metrics import MetricSample
+from mailmend.repair.ledger.jobs import AdminTasks
 from mailmend.repair.ledger.leases import Leases
-from mailmend.repair.ledger.tasks import AdminTasks
 from tests.support.clock import VirtualClock
 
 RUN = "0d7b6ba4-a5f4-11f1-8003-0123456789ab"

@@ -13,10 +13,9 @@ from mailmend.model.ids import MailboxId
 from mailmend.model.operations import Read, Scan
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.table import Row, Table
-from mailmend.repair.store.flags import FlagsChange, FlagsMode, parse_flags
-from mailmend.repair.store.message import MessageKey, NewMail
+from mailmend.repair.store.message import FlagsChange, FlagsMode, MessageKey, NewMail, parse_flags
 from mailmend.repair.store.message_store import MessageStore
-from mailmend.repair.store.truth_writes import DEFAULTS, WriterSettings
+from mailmend.repair.store.writes import DEFAULTS, WriterSettings
 from tests.support.clock import VirtualClock
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.repairing import Workplace

@@ -26,7 +26,7 @@ from mailmend.admin.frame.http.desk import HealthStatus, MonitoredDesk, PartHeal
 from mailmend.mailqueue.prometheus import CONTENT_TYPE
 from mailmend.model.errors import CannotReach, LeaseHeld, MailmendError, NotThere, UnsafeRequest, WrongUse
 from mailmend.model.grammar import counted_address
-from mailmend.repair.ledger.tasks import TooManyTasks, UnknownTask
+from mailmend.repair.ledger.jobs import TooManyTasks, UnknownTask
 
 _FAILED: Final = "a call failed"
 

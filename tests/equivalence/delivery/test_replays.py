@@ -88,7 +88,7 @@ _ELSEWHERE = (("mail", "outgoing"), ("other", "spool"))
 def records(
     ledger: Tables, contact: Contact, shared_spark: Callable[[], Any]
 ) -> Iterator[tuple[AttemptRecord, AttemptRecord]]:
-    source = pytest.importorskip("mailmend.spark_repair.connector").Source(shared_spark(), contact, LEDGER)
+    source = pytest.importorskip("mailmend.spark_repair.source").Source(shared_spark(), contact, LEDGER)
     local = read_attempts(ledger, WANTED, Level.LOCAL_QUORUM, SilentProgress())
     distributed = pytest.importorskip("mailmend.spark_repair.attempts").read_attempts(source, WANTED, SilentProgress())
     yield local, distributed

@@ -33,14 +33,13 @@ from mailmend.repair.ledger.lags import LagJournal
 from mailmend.repair.ledger.leases import Leases
 from mailmend.repair.ledger.runs import Ledger
 from mailmend.repair.mending.counters import CounterMender
-from mailmend.repair.mending.engine import RepairSettings
-from mailmend.repair.mending.runner import RepairResult, RepairTools, repair
+from mailmend.repair.mending.engine import RepairResult, RepairSettings
+from mailmend.repair.mending.runner import RepairTools, repair
 from mailmend.repair.retries import RetryPolicy
 from mailmend.repair.scanners.local import LocalEngine
-from mailmend.repair.store.flags import Flags, FlagsChange, FlagsMode, flags_of, parse_flags
-from mailmend.repair.store.message import MessageKey, NewMail
+from mailmend.repair.store.message import Flags, FlagsChange, FlagsMode, MessageKey, NewMail, flags_of, parse_flags
 from mailmend.repair.store.message_store import MessageStore
-from mailmend.repair.store.truth_writes import WriterSettings
+from mailmend.repair.store.writes import WriterSettings
 from tests.support.keyspaces import MailServer
 from tests.support.memory_blobs import MemoryBlobs
 from tests.support.mishaps import Actor, Killed, Kind, Mishap, Network, wire

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mailmend.model.errors import SparkFailed
-from mailmend.spark_repair.lost_java import java_process
+from mailmend.spark_repair.jvm import java_process
 from mailmend.spark_repair.session import SparkSettings, session_for_a_command
 from tests.support.apart import MAILMEND, ON_EXECUTORS, SPARK, all_gone, begun, java_of, wait_until
 from tests.support.commands import CommandLine

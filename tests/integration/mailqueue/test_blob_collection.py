@@ -42,7 +42,7 @@ from mailmend.repair.clock import SystemClock
 from mailmend.repair.ledger.before_images import image_text
 from mailmend.repair.ledger.runs import Ledger
 from mailmend.spark_repair.blob_collection import SparkBlobScanner
-from mailmend.spark_repair.connector import Source
+from mailmend.spark_repair.source import Source
 from tests.support.blobs import blob_id
 from tests.support.brokers import Broker
 from tests.support.commands import CommandLine, command_line, contact_of

@@ -19,8 +19,8 @@ from mailmend.model.ids import QueueName
 from mailmend.model.operations import Put, Scan, Write
 from mailmend.model.table import Table
 from mailmend.repair.clock import SystemClock
-from mailmend.spark_repair.connector import Source
 from mailmend.spark_repair.queue_cleanup import SparkQueueScanner
+from mailmend.spark_repair.source import Source
 from tests.support.brokers import Broker
 from tests.support.commands import contact_of
 from tests.support.keyspaces import LEDGER, created, emptied

@@ -12,8 +12,8 @@ from mailmend.cql.driver.session import connect
 from mailmend.model.errors import AccessDenied, BadSettings, CannotReach
 from mailmend.model.keyspace import Schema
 from mailmend.model.operations import Put
-from mailmend.spark_repair.connector import Source
 from mailmend.spark_repair.failures import translated
+from mailmend.spark_repair.source import Source
 from mailmend.spark_repair.tls import tls_options
 from tests.support.guarded import GuardedNode
 from tests.support.keyspaces import created, dropped

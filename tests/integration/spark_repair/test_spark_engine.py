@@ -32,8 +32,8 @@ from mailmend.spark_repair import message_inconsistencies
 from mailmend.spark_repair.executors import tasks_at_once
 from mailmend.spark_repair.fixing import Workplace, finding_from, revisited
 from mailmend.spark_repair.message_inconsistencies import SparkEngine
+from mailmend.spark_repair.pace import paced
 from mailmend.spark_repair.suspects import KEY, PROJECTION, TRUTH_IDS, VERDICT, WANTED
-from mailmend.spark_repair.throttled import paced
 from tests.support.james import damages, james_families, james_rows, load_james
 from tests.support.keyspaces import LEDGER, created, dropped
 from tests.support.progress import SilentProgress

@@ -9,7 +9,7 @@ from mailmend.model.operations import Seen
 from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.repair.ledger.runs import RunKind
-from mailmend.repair.mending.runner import RepairResult
+from mailmend.repair.mending.engine import RepairResult
 
 RUN = RunId(UUID("6e0ab5e0-8d1c-11f0-8000-000000000001"))
 MAILBOX = UUID("6e0ab5e0-8d1c-11f0-8000-000000000002")

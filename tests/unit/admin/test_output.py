@@ -17,7 +17,7 @@ from mailmend.admin.messages.shared_document import closing_lines, document_of, 
 from mailmend.model.errors import ExitCode
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.repair.ledger.runs import RunKind
-from mailmend.repair.mending.runner import RepairResult
+from mailmend.repair.mending.engine import RepairResult
 from tests.support.checkout import CHECKOUT
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
 

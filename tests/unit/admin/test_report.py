@@ -21,7 +21,7 @@ from mailmend.admin.messages.mending import MendingResult
 from mailmend.admin.messages.shared_document import document_of
 from mailmend.model.errors import ResultUnwritten, WrongUse
 from mailmend.model.projections.verdicts import Verdict
-from mailmend.repair.mending.runner import RepairResult
+from mailmend.repair.mending.engine import RepairResult
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
 
 

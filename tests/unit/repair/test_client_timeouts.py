@@ -10,7 +10,7 @@ from mailmend.model.catalog.ledger import REPAIR_LEASE
 from mailmend.model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
 from mailmend.model.errors import TimedOut
 from mailmend.model.operations import ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Scan
-from mailmend.repair.store.truth_writes import StampSource, WriterSettings
+from mailmend.repair.store.writes import StampSource, WriterSettings
 from tests.support.writing import Desk, mail
 
 WAIT = Contact().write_seconds

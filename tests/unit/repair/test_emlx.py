@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailmend.repair.store.file_kinds import BrokenEmlx, apple_mail
-from mailmend.repair.store.flags import parse_flags
 from mailmend.repair.store.loading import Folder, Loader
 from mailmend.repair.store.mail_files import FolderKind, Found, Refused, WhyNotStored, kind_of, mail_in, mail_of
+from mailmend.repair.store.message import parse_flags
 from tests.support.progress import SilentProgress
 from tests.support.writing import Desk
 

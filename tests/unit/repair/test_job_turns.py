@@ -10,9 +10,8 @@ import pytest
 from mailmend.cql.memory import MemoryTables
 from mailmend.model.errors import DoubtfulWrite, Outweighed
 from mailmend.model.operations import PutIfAbsent
-from mailmend.repair.ledger.jobs import JobRuns
+from mailmend.repair.ledger.jobs import AdminTasks, JobRuns, TaskStatus
 from mailmend.repair.ledger.runs import RunLimit, RunLimits
-from mailmend.repair.ledger.tasks import AdminTasks, TaskStatus
 from tests.support.clock import VirtualClock
 from tests.support.skewed import SkewedClock
 

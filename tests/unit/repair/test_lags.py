@@ -22,7 +22,7 @@ from mailmend.repair.clock import Timing
 from mailmend.repair.ledger.before_images import suspect_from
 from mailmend.repair.ledger.lags import LagJournal, Spool
 from mailmend.repair.ledger.runs import RunKind
-from mailmend.repair.mending.lag_repair import LAGS_MAX, repair_lags
+from mailmend.repair.mending.runner import LAGS_MAX, repair_lags
 from mailmend.repair.store.message_store import MessageStore
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.disk import full_after

@@ -17,8 +17,8 @@ from mailmend.model.ports import Progress
 from mailmend.model.projections.findings import Excess, Finding, RepairPolicy, Suspect, counts_of
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.repair.mending.engine import Detection, RepairSettings
-from mailmend.repair.mending.fix_limit import excess_over, stop_at_limit
 from mailmend.repair.mending.limits import Pace, batches_at_once, side_by_side
+from mailmend.repair.mending.runner import excess_over, stop_at_limit
 from mailmend.repair.mending.throttle import Throttle
 from tests.support.clock import START, VirtualClock
 from tests.support.repairing import DAY_SECONDS, MAILBOX, message

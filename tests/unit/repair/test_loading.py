@@ -20,9 +20,9 @@ from mailmend.model.errors import (
     WrongUse,
 )
 from mailmend.model.operations import PutIfAbsent
-from mailmend.repair.store.flags import SystemFlag, flags_of
 from mailmend.repair.store.loading import Folder, Loaded, Loader, LoadJournal, LoadLimits, message_id_of
 from mailmend.repair.store.mail_files import Refused, kind_of
+from mailmend.repair.store.message import SystemFlag, flags_of
 from tests.support.awkward import AWKWARD, NO_MAIL, mbox_of
 from tests.support.clock import uuid_at
 from tests.support.disk import full_after

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.repair.store.flags import Flags, SystemFlag, parse_flags
 from mailmend.repair.store.mail_files import FolderKind, Found, Refused, WhyNotStored, mail_in, mail_of, mbox_messages
+from mailmend.repair.store.message import Flags, SystemFlag, parse_flags
 from tests.support.awkward import AWKWARD
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

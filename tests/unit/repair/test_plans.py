@@ -25,7 +25,7 @@ from mailmend.model.projections.family import Filter
 from mailmend.model.projections.findings import Suspect
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Column, Row, canonical_value
-from mailmend.repair.store.flags import Flags, SystemFlag
+from mailmend.repair.store.message import Flags, SystemFlag
 from mailmend.repair.store.plans import (
     Consequence,
     counts_for,

@@ -9,7 +9,7 @@ from mailmend.model.errors import Contended
 from mailmend.model.ids import MessageId
 from mailmend.model.operations import Change, Put, Read, Remove
 from mailmend.repair.store.message import Stored
-from mailmend.repair.store.truth_writes import WriterSettings
+from mailmend.repair.store.writes import WriterSettings
 from tests.support.writing import SEEN, Desk, change, mail
 
 SEEN_NO_MORE = change("remove", r"\Seen")

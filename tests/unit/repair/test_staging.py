@@ -18,8 +18,17 @@ from mailmend.admin.messages.staging import ROW_BYTES
 from mailmend.model.catalog.mail import FAMILIES, MESSAGES
 from mailmend.model.sizes import TableSize
 from mailmend.model.table import Column, Row
-from mailmend.repair.staging.area import SEGMENTS_MAX, SEGMENTS_UNKNOWN, bounds, segments_for
-from mailmend.repair.staging.parquet import BATCH_ROWS, SegmentWriter, batches_in, rows_of, schema_of
+from mailmend.repair.staging.area import (
+    BATCH_ROWS,
+    SEGMENTS_MAX,
+    SEGMENTS_UNKNOWN,
+    SegmentWriter,
+    batches_in,
+    bounds,
+    rows_of,
+    schema_of,
+    segments_for,
+)
 
 ABOUT = {"area": "a", "table": "t", "segment": 3}
 VALUES = {

@@ -11,7 +11,7 @@ from mailmend.model.errors import ExitCode
 from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.verdicts import DETECTED, MENDABLE, Verdict
 from mailmend.repair.ledger.runs import RunKind
-from mailmend.repair.mending.runner import RepairResult
+from mailmend.repair.mending.engine import RepairResult
 
 RESULTS = (None, Verdict.FIXED, Verdict.HIDDEN, Verdict.MOVED, Verdict.AHEAD)
 

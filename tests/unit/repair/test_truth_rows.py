@@ -12,9 +12,19 @@ from mailmend.model.errors import MailmendError
 from mailmend.model.ids import MailboxId, MessageId, ModSeq, Uid
 from mailmend.model.operations import Change, ChangeIf, PutIfAbsent, RemoveIf, Seen
 from mailmend.model.table import Column
-from mailmend.repair.store.flags import Flags, FlagsChange, FlagsMode, SystemFlag, flags_of, parse_flags
-from mailmend.repair.store.message import Attachment, MessageKey, NewMail, split_mail
-from mailmend.repair.store.truth_rows import (
+from mailmend.repair.store.message import (
+    Attachment,
+    Flags,
+    FlagsChange,
+    FlagsMode,
+    MessageKey,
+    NewMail,
+    SystemFlag,
+    flags_of,
+    parse_flags,
+    split_mail,
+)
+from mailmend.repair.store.plans import (
     BlobIds,
     Position,
     change_between,

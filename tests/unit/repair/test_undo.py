@@ -14,7 +14,7 @@ from mailmend.model.projections.findings import Finding, Suspect
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Key, Row, Table
 from mailmend.repair.binding import bind
-from mailmend.repair.mending.runner import RepairResult
+from mailmend.repair.mending.engine import RepairResult
 from mailmend.repair.mending.undo import UndoSettings, UndoTools, undo
 from tests.support.clock import START
 from tests.support.progress import SilentProgress

@@ -20,7 +20,7 @@ from mailmend.model.ids import MessageId, Uid
 from mailmend.model.instants import MICROS
 from mailmend.model.operations import Count, Read, Remove, Seen
 from mailmend.repair.store.message import Attachment, MessageKey, Stored
-from mailmend.repair.store.truth_writes import StampSource, WriterSettings
+from mailmend.repair.store.writes import StampSource, WriterSettings
 from tests.support.clock import START
 from tests.support.writing import SEEN, Desk, change, mail
 

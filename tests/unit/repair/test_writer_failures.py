@@ -22,7 +22,7 @@ from mailmend.model.errors import AccessDenied, CannotReach, Contended, Doubtful
 from mailmend.model.ids import MessageId, ModSeq
 from mailmend.model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf
 from mailmend.repair.store.message import Stored
-from mailmend.repair.store.truth_writes import StampSource, WriterSettings
+from mailmend.repair.store.writes import StampSource, WriterSettings
 from tests.support.clock import START
 from tests.support.writing import SEEN, Desk, change, mail, on
 

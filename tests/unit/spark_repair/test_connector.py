@@ -10,8 +10,8 @@ from pyspark.errors import AnalysisException
 
 from mailmend.cql.driver.contact import Contact
 from mailmend.repair.retries import Retries
-from mailmend.spark_repair.connector import contact_options, opened, page_options
-from mailmend.spark_repair.throttled import grain_of, nanos_of, pause_of
+from mailmend.spark_repair.pace import grain_of, nanos_of, pause_of
+from mailmend.spark_repair.source import contact_options, opened, page_options
 from tests.support.clock import VirtualClock
 
 

@@ -12,9 +12,8 @@ from mailmend.cql.memory import MemoryTables
 from mailmend.model.operations import Level
 from mailmend.repair.ledger.runs import RunLimit, RunLimits
 from mailmend.repair.mending.throttle import HEAR_SECONDS, SmallRead, Throttle
-from mailmend.spark_repair import executor_pace
-from mailmend.spark_repair.executor_pace import ThrottledPlace, at_pace, place_of
-from mailmend.spark_repair.throttled import paced
+from mailmend.spark_repair import pace
+from mailmend.spark_repair.pace import ThrottledPlace, at_pace, paced, place_of
 from tests.support.clock import VirtualClock
 from tests.support.tables import MARKS
 
@@ -24,9 +23,9 @@ CONTACT = Contact(("node1",))
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> "ExecutorCluster":
     found = ExecutorCluster()
-    monkeypatch.setattr(executor_pace, "connect", lambda _: found)
-    monkeypatch.setattr(executor_pace, "_clusters", {})
-    monkeypatch.setattr(executor_pace, "_throttles", {})
+    monkeypatch.setattr(pace, "connect", lambda _: found)
+    monkeypatch.setattr(pace, "_clusters", {})
+    monkeypatch.setattr(pace, "_throttles", {})
     return found
 
 

@@ -17,7 +17,7 @@ from mailmend.model.operations import Seen
 from mailmend.model.projections.findings import Finding, RepairPolicy, Suspect
 from mailmend.model.projections.verdicts import MENDABLE, Verdict
 from mailmend.repair.mending.limits import BURST_SECONDS, Breaker
-from mailmend.spark_repair import executor_pace, fixing
+from mailmend.spark_repair import fixing, pace
 from mailmend.spark_repair.fixing import (
     TASKS_MAX,
     Workplace,
@@ -124,9 +124,9 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> World:
         def keyspace(self, name: str) -> Any:
             return {"mail": world.mail, "book": world.ledger.tables}[name]
 
-    monkeypatch.setattr(executor_pace, "connect", lambda _: Cluster())
+    monkeypatch.setattr(pace, "connect", lambda _: Cluster())
     monkeypatch.setattr(fixing, "SystemClock", lambda: world.clock)
-    monkeypatch.setattr(executor_pace, "_clusters", {})
+    monkeypatch.setattr(pace, "_clusters", {})
     monkeypatch.setattr(fixing, "_breakers", {})
     return world
 
@@ -197,7 +197,7 @@ def test_one_cluster_serves_all_tasks_of_a_worker(monkeypatch: pytest.MonkeyPatc
         opened.append(contact)
         return Cluster()
 
-    monkeypatch.setattr(executor_pace, "connect", connect)
+    monkeypatch.setattr(pace, "connect", connect)
     for _ in range(3):
         outcomes(PLACE, _missing(executor, 1))
     assert len(opened) == 1

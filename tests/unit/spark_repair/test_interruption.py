@@ -10,14 +10,7 @@ from warnings import warn
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from mailmend.spark_repair.interruption import (
-    end_process,
-    ended_when_interrupted,
-    is_over,
-    own_interrupts,
-    release,
-    stop,
-)
+from mailmend.spark_repair.jvm import end_process, ended_when_interrupted, is_over, own_interrupts, release, stop
 
 DEAF = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); sys.stdin.read()"
 

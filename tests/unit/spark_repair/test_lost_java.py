@@ -15,7 +15,7 @@ from mailmend.cql.driver.contact import Contact
 from mailmend.model.errors import ExitCode, SparkFailed
 from mailmend.spark_repair import session as spark_session
 from mailmend.spark_repair.failures import translated
-from mailmend.spark_repair.lost_java import forget_ended_session, has_ended, java_ended, note_log
+from mailmend.spark_repair.jvm import forget_ended_session, has_ended, java_ended, note_log
 from mailmend.spark_repair.session import SparkSettings, session_for_a_command
 
 Started = Callable[[str], "subprocess.Popen[bytes]"]

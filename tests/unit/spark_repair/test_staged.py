@@ -13,11 +13,10 @@ from mailmend.cql.memory import MemoryTables
 from mailmend.model.catalog.mail import IMAP_UID, MESSAGES
 from mailmend.model.errors import StagingRefused
 from mailmend.model.operations import Put, Scan
-from mailmend.repair.staging.area import StagedScope, columns_of, opened_area
+from mailmend.repair.staging.area import StagedScope, columns_of, opened_area, rows_of, schema_of
 from mailmend.repair.staging.folder import StagingFolder
-from mailmend.repair.staging.parquet import rows_of, schema_of
-from mailmend.spark_repair import executor_pace
-from mailmend.spark_repair.staged import StagedSource, segments_read
+from mailmend.spark_repair import pace
+from mailmend.spark_repair.source import StagedSource, segments_read
 from tests.support.clock import VirtualClock
 from tests.support.repairing import truth_row
 from tests.support.writing import Faults
@@ -51,8 +50,8 @@ class StagedCluster:
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StagedCluster:
     found = StagedCluster(tmp_path / "staged")
-    monkeypatch.setattr(executor_pace, "connect", lambda _: found)
-    monkeypatch.setattr(executor_pace, "_clusters", {})
+    monkeypatch.setattr(pace, "connect", lambda _: found)
+    monkeypatch.setattr(pace, "_clusters", {})
     return found
 
 

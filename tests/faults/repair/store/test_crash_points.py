@@ -14,7 +14,7 @@ from mailmend.model.catalog.mail import IMAP_UID
 from mailmend.model.operations import Scan
 from mailmend.model.table import Row
 from mailmend.repair.clock import SystemClock
-from mailmend.repair.store.flags import flags_of, parse_flags
+from mailmend.repair.store.message import flags_of, parse_flags
 from tests.support.crashing import OPERATIONS
 from tests.support.keyspaces import MailServer
 from tests.support.repairing import Workplace

@@ -33,15 +33,13 @@ from mailmend.model.projections.verdicts import Verdict
 from mailmend.model.table import Row
 from mailmend.repair.clock import SystemClock, Timing
 from mailmend.repair.ledger.lags import LagJournal, Spool
-from mailmend.repair.mending.engine import RepairSettings
-from mailmend.repair.mending.lag_repair import repair_lags
-from mailmend.repair.mending.runner import RepairResult, RepairTools, repair
+from mailmend.repair.mending.engine import RepairResult, RepairSettings
+from mailmend.repair.mending.runner import RepairTools, repair, repair_lags
 from mailmend.repair.retries import RetryPolicy
-from mailmend.repair.store.flags import FlagsMode
-from mailmend.repair.store.message import MessageKey, Stored
+from mailmend.repair.store.message import FlagsMode, MessageKey, Stored
 from mailmend.repair.store.message_store import MessageStore
-from mailmend.repair.store.truth_rows import place_of
-from mailmend.repair.store.truth_writes import StampSource, WriterSettings
+from mailmend.repair.store.plans import place_of
+from mailmend.repair.store.writes import StampSource, WriterSettings
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.keyspaces import MailServer
 from tests.support.mailbox_model import Add, Copy, Delete, Mailboxes, Move, Operation, SetFlags, landed_on, mailboxes_of

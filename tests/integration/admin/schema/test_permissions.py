@@ -17,12 +17,12 @@ from mailmend.model.errors import AccessDenied
 from mailmend.model.ids import MailboxId
 from mailmend.model.operations import Put, Scan
 from mailmend.repair.clock import SystemClock
-from mailmend.repair.store.flags import FlagsChange, FlagsMode, parse_flags
+from mailmend.repair.store.message import FlagsChange, FlagsMode, parse_flags
 from mailmend.repair.store.message_store import MessageStore
-from mailmend.repair.store.truth_writes import StampSource, WriterSettings
-from mailmend.spark_repair.connector import Source
+from mailmend.repair.store.writes import StampSource, WriterSettings
 from mailmend.spark_repair.failures import translated
 from mailmend.spark_repair.session import SparkSettings
+from mailmend.spark_repair.source import Source
 from tests.support.commands import QUICK
 from tests.support.guarded import SUPERUSER, GuardedNode, impostor
 from tests.support.mail_states import MailKeyspace

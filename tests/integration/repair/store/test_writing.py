@@ -20,14 +20,13 @@ from mailmend.model.projections.findings import Finding
 from mailmend.model.projections.verdicts import Verdict
 from mailmend.repair.clock import SystemClock, Timing
 from mailmend.repair.ledger.lags import LagJournal, Spool
-from mailmend.repair.mending.lag_repair import repair_lags
-from mailmend.repair.store.flags import FlagsChange, FlagsMode, flags_of, parse_flags
+from mailmend.repair.mending.runner import repair_lags
 from mailmend.repair.store.loading import Folder, Loader
 from mailmend.repair.store.mail_files import kind_of
 from mailmend.repair.store.mailboxes import Mailboxes
-from mailmend.repair.store.message import Attachment
+from mailmend.repair.store.message import Attachment, FlagsChange, FlagsMode, flags_of, parse_flags
 from mailmend.repair.store.message_store import MessageStore
-from mailmend.repair.store.truth_writes import StampSource, WriterSettings
+from mailmend.repair.store.writes import StampSource, WriterSettings
 from tests.support.awkward import AWKWARD, NO_MAIL, mbox_of
 from tests.support.mail_states import MailKeyspace, emptied, ledger_of
 from tests.support.progress import SilentProgress

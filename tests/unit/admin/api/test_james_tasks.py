@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mailmend.repair.ledger.tasks import OPEN_MAX
+from mailmend.repair.ledger.jobs import OPEN_MAX
 from tests.support.task_desk import MAILBOX, MESSAGE, RUN, CommandTwin, TaskWorld
 
 

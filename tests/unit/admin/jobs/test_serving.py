@@ -22,9 +22,8 @@ from mailmend.admin.jobs.schedule import turn_meant
 from mailmend.admin.jobs.serve import BEAT, TASKS_EVERY, Commands, DeclaredJobs, JobServer, ServeRequest
 from mailmend.cql.memory import MemoryTables
 from mailmend.model.errors import CannotReach, MailmendError, WrongUse
-from mailmend.repair.ledger.jobs import ENDING, JobRuns
+from mailmend.repair.ledger.jobs import ENDING, AdminTasks, JobRuns, TaskStatus
 from mailmend.repair.ledger.leases import TTL_SECONDS, Leases
-from mailmend.repair.ledger.tasks import AdminTasks, TaskStatus
 from tests.support.clock import VirtualClock, VirtualTimers
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine

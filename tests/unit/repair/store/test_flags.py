@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.repair.store.flags import Flags, FlagsChange, FlagsMode, SystemFlag, flags_of, parse_flags
+from mailmend.repair.store.message import Flags, FlagsChange, FlagsMode, SystemFlag, flags_of, parse_flags
 
 ANY = st.builds(
     Flags,

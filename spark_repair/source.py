@@ -1,28 +1,91 @@
-"""How the Spark connector reaches the cluster of a `Contact`: options of each read, so that secrets stay in-process."""
+"""Tables of a `Contact` as DataFrames: by the Spark connector, or by token segments of a staged scan.
 
-from collections.abc import Iterable
+The connector gets its options with each read, so that secrets stay in-process. It cuts a table into
+ranges of its own, anew each time, and takes none from us (docs/adr/0035). So each task of a staged
+scan reads token segments through the Cassandra driver, or from the staging area; staged rows pass
+through Python, by the same code as without Spark. A lost executor or session loses the segments
+being read.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from mailmend.cql.driver.contact import Contact
 from mailmend.model.names import name_of
 from mailmend.model.operations import Level, Scan
 from mailmend.model.table import Table
 from mailmend.repair.clock import SystemClock
-from mailmend.repair.mending.limits import share
+from mailmend.repair.mending.limits import Pace, share
 from mailmend.repair.mending.throttle import Throttle
 from mailmend.repair.retries import Retries, RetryPolicy
-from mailmend.repair.staging.area import StagingArea
-from mailmend.spark_repair.executor_pace import passed_on, place_of
+from mailmend.repair.staging.area import StagingArea, columns_of, schema_of
 from mailmend.spark_repair.executors import runs_here, tasks_at_once
 from mailmend.spark_repair.failures import is_unknown
-from mailmend.spark_repair.staged import StagedSource
-from mailmend.spark_repair.throttled import paced
+from mailmend.spark_repair.pace import ThrottledPlace, open_here, paced, passed_on, place_of
 from mailmend.spark_repair.tls import contact_of_executors, tls_options
+
+_SEGMENTS_PER_TASK_MAX: Final = 32
+_TASKS_EACH: Final = 4
+"""The number of tasks for each task slot, so that slots do not stay idle long while the last tasks run."""
+
+_LIST_EVERY: Final = 10
+"""The store is listed at every tenth display of progress only, as listing a bucket is slow and costs money."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedSource:
+    """What a task needs to read a segment; plain data.
+
+    Attributes:
+        rows_per_second: the pace of one task; None: no limit.
+        throttled: the settings of a pace that may change while tasks read; None: it does not.
+    """
+
+    area: StagingArea
+    contact: Contact
+    keyspace: str
+    rows_per_second: float | None
+    throttled: ThrottledPlace | None
+
+    def rows(self, session: SparkSession, scan: Scan) -> DataFrame:
+        number = self.area.segments[scan.table.spelling]
+        tasks = min(number, max(_TASKS_EACH * tasks_at_once(session), -(-number // _SEGMENTS_PER_TASK_MAX)))
+        segments = session.range(0, number, 1, tasks)
+        return segments.mapInArrow(
+            lambda numbers: self.batches(numbers, scan), from_arrow_schema(schema_of(columns_of(scan)))
+        )
+
+    def batches(self, numbers: Iterable[pa.RecordBatch], scan: Scan) -> Iterator[pa.RecordBatch]:
+        clock = SystemClock()
+        pace = self.throttled.pace(clock) if self.throttled else Pace(self.rows_per_second, clock)
+        self.area.refuse_another()
+        tables = pace.over(open_here(self.contact).keyspace(self.keyspace))
+        for batch in numbers:
+            for at in batch.column(0).to_pylist():
+                yield from self.area.batches(tables, scan, at)
+
+
+def segments_read(area: StagingArea) -> Callable[[], int]:
+    """A function that returns the number of segments staged since the area was opened."""
+    asked = found = 0
+
+    def measure() -> int:
+        nonlocal asked, found
+        if asked % _LIST_EVERY == 0:
+            found = area.standing() - area.kept
+        asked += 1
+        return found
+
+    return measure
+
 
 _FORMAT = "org.apache.spark.sql.cassandra"
 _PAGE_ROWS_MAX = 1000
