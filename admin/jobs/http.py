@@ -186,7 +186,8 @@ TASKS: Final = APIRouter(tags=["tasks"])
 
 async def _taken(desk: TaskDesk, kind: str, by: str, **options: Any) -> JSONResponse:
     task = await desk.submit(kind, options, by)
-    return JSONResponse({"taskId": str(task.id)}, 201, {"Location": f"/tasks/{task.id}"})
+    body = TaskIdBody(taskId=task.id)
+    return JSONResponse(body.model_dump(mode="json"), 201, {"Location": f"/tasks/{task.id}"})
 
 
 @TASKS.post("/messages", status_code=201, responses=_TAKEN, summary="Mend the tables of messages")

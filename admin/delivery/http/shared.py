@@ -20,7 +20,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from mailmend.admin.delivery.desk import DeliveryDesk
 from mailmend.admin.frame.document import Document
-from mailmend.admin.frame.http.application import CheckBody, checks_json, described, error
+from mailmend.admin.frame.http.application import CheckBody, check_bodies, described, error
 from mailmend.model.errors import WrongUse
 from mailmend.model.json_forms import JsonField, JsonForm
 from mailmend.model.texts import wellformed
@@ -160,8 +160,8 @@ async def ready(desk: ServerDesk) -> Response:
 
     The broker and Cassandra are asked every 10 seconds; while one is silent it is not ready, and delivers what it has.
     """
-    is_ready = desk.is_ready
-    return JSONResponse({"ready": is_ready, "checks": checks_json(desk.health())}, 200 if is_ready else 503)
+    body = ReadyAnswer(ready=desk.is_ready, checks=check_bodies(desk.health()))
+    return JSONResponse(body.model_dump(exclude_none=True), 200 if body.ready else 503)
 
 
 async def bad_request(_: Request, refused: RequestValidationError) -> Response:

@@ -31,21 +31,22 @@ from mailmend.repair.ledger.jobs import TooManyTasks, UnknownTask
 _FAILED: Final = "a call failed"
 
 ErrorAnswer = Callable[[Request, Any], Awaitable[Response]]
+ErrorKind = Literal["InvalidArgument", "notFound", "WrongState", "ServerError", "Unauthorized", "Forbidden"]
 
 
 class ErrorBody(BaseModel):
     """Why a call was refused, or failed."""
 
     statusCode: int  # noqa: N815 - James's name
-    type: Literal["InvalidArgument", "notFound", "WrongState", "ServerError", "Unauthorized", "Forbidden"]
+    type: ErrorKind
     message: str
     details: str | None = None
 
 
-def error(status: int, kind: str, message: str, details: str | None = None) -> JSONResponse:
+def error(status: int, kind: ErrorKind, message: str, details: str | None = None) -> JSONResponse:
     headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}.get(status)
-    body = {"statusCode": status, "type": kind, "message": message, "details": details or None}
-    return JSONResponse(body, status, headers)
+    body = ErrorBody(statusCode=status, type=kind, message=message, details=details or None)
+    return JSONResponse(body.model_dump(), status, headers)
 
 
 def described(**meanings: str) -> dict[int | str, dict[str, Any]]:
@@ -59,18 +60,18 @@ def described(**meanings: str) -> dict[int | str, dict[str, Any]]:
 
 async def _refused(request: Request, refusal: Refusal) -> Response:
     request.state.caller = refusal.who
-    kind = "Unauthorized" if refusal.status == HTTPStatus.UNAUTHORIZED else "Forbidden"
+    kind: ErrorKind = "Unauthorized" if refusal.status == HTTPStatus.UNAUTHORIZED else "Forbidden"
     return error(refusal.status, kind, refusal.what)
 
 
 async def _no_route(_: Request, refused: AnyHttpException) -> Response:
-    kind = "notFound" if refused.status_code == HTTPStatus.NOT_FOUND else "InvalidArgument"
+    kind: ErrorKind = "notFound" if refused.status_code == HTTPStatus.NOT_FOUND else "InvalidArgument"
     answer = error(refused.status_code, kind, refused.detail)
     answer.headers.update(refused.headers or {})
     return answer
 
 
-_STATUS: Final[Mapping[type[MailmendError], tuple[int, str]]] = {
+_STATUS: Final[Mapping[type[MailmendError], tuple[int, ErrorKind]]] = {
     UnknownTask: (404, "notFound"),
     NotThere: (404, "notFound"),
     UnsafeRequest: (409, "WrongState"),
@@ -276,6 +277,11 @@ def log_change(request: Request, event: str, **what: Any) -> None:
 
 
 StatusName = Literal["healthy", "degraded", "unhealthy"]
+_STATUS_NAMES: Final[Mapping[HealthStatus, StatusName]] = {
+    HealthStatus.HEALTHY: "healthy",
+    HealthStatus.DEGRADED: "degraded",
+    HealthStatus.UNHEALTHY: "unhealthy",
+}
 
 
 class CheckBody(BaseModel):
@@ -302,17 +308,16 @@ async def _desk(request: Request) -> MonitoredDesk:
 AnyDesk = Annotated[MonitoredDesk, Depends(_desk)]
 
 
-def checks_json(parts: Sequence[PartHealth]) -> list[dict[str, str]]:
+def check_bodies(parts: Sequence[PartHealth]) -> list[CheckBody]:
     """As James tells of its components."""
     checks = []
     for part in parts:
-        check = {
-            "componentName": part.name,
-            "escapedComponentName": part.name,
-            "status": part.status.name.lower(),
-        }
-        if part.cause:
-            check["cause"] = part.cause
+        check = CheckBody(
+            componentName=part.name,
+            escapedComponentName=part.name,
+            status=_STATUS_NAMES[part.status],
+            cause=part.cause or None,
+        )
         checks.append(check)
     return checks
 
@@ -336,9 +341,9 @@ def health_router(path: str) -> APIRouter:
         """For probes: it takes no token, and however often it is called, no other server is asked more often."""
         parts = desk.health()
         worst = max(part.status for part in parts)
-        body = {"status": worst.name.lower(), "checks": checks_json(parts)}
+        body = HealthBody(status=_STATUS_NAMES[worst], checks=check_bodies(parts))
         status = 503 if worst is HealthStatus.UNHEALTHY else 200
-        return JSONResponse(body, status)
+        return JSONResponse(body.model_dump(exclude_none=True), status)
 
     return router
 
