@@ -6,15 +6,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from types import TracebackType
 from typing import Self
 
 from mailmend.mailqueue.admission import admissible, admitted
 from mailmend.mailqueue.broker import Depth
 from mailmend.mailqueue.codec import priority_of
 from mailmend.mailqueue.comparison import Redriven, Swept
-from mailmend.mailqueue.concurrency import BackgroundJob, run_jobs
-from mailmend.mailqueue.draining import checked_prefetch, next_turn
+from mailmend.mailqueue.concurrency import run_jobs
+from mailmend.mailqueue.every_queue import DequeuedMail, checked_prefetch, moving_job, next_turn
 from mailmend.mailqueue.metrics import FigureScope, QueueFigures, TrafficSums
 from mailmend.mailqueue.queue import (
     IDS_MAX,
@@ -24,6 +23,7 @@ from mailmend.mailqueue.queue import (
     Delays,
     LackingMail,
     MailChange,
+    MailQueue,
     OnBroken,
     OnRemoved,
     Removed,
@@ -34,7 +34,6 @@ from mailmend.mailqueue.queue import (
     due_time,
     passed_over,
     refuse_too_many,
-    settled_before,
 )
 from mailmend.mailqueue.rules.mails import (
     EVERYTHING,
@@ -49,7 +48,6 @@ from mailmend.mailqueue.rules.mails import (
     is_behind,
 )
 from mailmend.mailqueue.rules.size import CountedBy, Size, SizeKind
-from mailmend.model.durations import RETRY
 from mailmend.model.errors import BlobMissing
 from mailmend.model.ids import BlobId, EnqueueId, QueueName, restored_id
 from mailmend.model.instants import instant_of
@@ -73,7 +71,7 @@ class _Entry:
         return priority_of(self.listed.queued.mail)
 
 
-class MemoryMailQueue:
+class MemoryMailQueue(MailQueue):
     """Implements `mailqueue.queue.MailQueue`; all holders of this object share the queue."""
 
     def __init__(self, name: QueueName, clock: Clock) -> None:
@@ -150,9 +148,6 @@ class MemoryMailQueue:
                 self.forget(listed.queued.enqueue_id)
         return Removed(len(meant), tuple[Unremoved, ...]())
 
-    async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
-        return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
-
     async def change(
         self,
         change: MailChange,
@@ -212,7 +207,8 @@ class MemoryMailQueue:
         del dry_run
         return Swept()
 
-    async def restoring(self, _removed: Collection[EnqueueId]) -> Self:
+    async def restoring(self, removed: Collection[EnqueueId]) -> Self:
+        del removed
         return self
 
     async def restore(self, removed: RemovedMail) -> RestoreResult:
@@ -255,19 +251,10 @@ class MemoryMailQueue:
         return TrafficSums(self.now, (), len(self._entries) + len(self._gone), len(self._gone))
 
     async def maintain(self, stop: asyncio.Event) -> None:
-        job = BackgroundJob("moving delayed mails", self.move_due, timedelta(seconds=1))
-        await run_jobs(self.name, self.clock, stop, (job,))
+        await run_jobs(self.name, self.clock, stop, (moving_job(self.move_due),))
 
     async def close(self) -> None:
         """Nothing is left to be done; the mails stay."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # Called by dequeued mails
 
@@ -300,18 +287,10 @@ class MemoryMailQueue:
         if entry is not None:
             self.dead.append(entry)
 
-    def delay(self, enqueue_id: EnqueueId, wait: timedelta, error_message: str | None) -> None:
+    def delay(self, enqueue_id: EnqueueId, delay: timedelta | None, error_message: str | None) -> None:
         entry = self._entries.get(enqueue_id)
         if entry is not None:
-            queued = entry.listed.queued
-            mail = queued.mail.tried(self.now, error_message)
-            entry.listed = replace(
-                entry.listed,
-                queued=replace(queued, mail=mail),
-                whereabouts=Whereabouts.DELAYED,
-                due_at=self.now + wait,
-                attempts=entry.listed.attempts + 1,
-            )
+            entry.listed = entry.listed.retried(self.now, delay, error_message)
 
     def _put(self, enqueue_id: EnqueueId, mail: Mail, content: bytes, due_at: datetime | None) -> EnqueueId:
         blobs = MailBlobs(BlobId(f"header of {enqueue_id}"), BlobId(f"body of {enqueue_id}"))
@@ -394,26 +373,15 @@ class _MemoryStream:
         self._queue.changed.set()
 
 
-class MemoryDequeued:
+class MemoryDequeued(DequeuedMail):
     """A mail to be worked on. Implements `mailqueue.queue.Dequeued`."""
 
     def __init__(self, queue: MemoryMailQueue, stream: _MemoryStream, entry: _Entry) -> None:
+        listed = entry.listed
+        super().__init__(listed.queued, listed.attempts, redelivered=entry.redelivered, content=entry.content)
         self._queue = queue
         self._stream = stream
-        self._used = False
-        self.queued = entry.listed.queued
-        self.content = entry.content
-        self.attempts = entry.listed.attempts
-        self.redelivered = entry.redelivered
-        self._listed = entry.listed
-
-    @property
-    def mail(self) -> Mail:
-        return self.queued.mail
-
-    @property
-    def enqueue_id(self) -> EnqueueId:
-        return self.queued.enqueue_id
+        self._listed = listed
 
     async def listed(self) -> Listed:
         return self._listed
@@ -428,8 +396,6 @@ class MemoryDequeued:
     async def retry(self, delay: timedelta | None = None, error_message: str | None = None) -> None:
         due_time(self._queue.now, delay, None)
         self._once()
-        if delay is None:
-            delay = RETRY.wait(self.attempts + 1)
         self._queue.delay(self.enqueue_id, delay, error_message)
 
     async def reject(self) -> None:
@@ -437,9 +403,7 @@ class MemoryDequeued:
         self._queue.bury(self.enqueue_id)
 
     def _once(self) -> None:
-        if self._used:
-            raise settled_before(self.enqueue_id)
-        self._used = True
+        self.begin_settling()
         self._stream.settled(self.enqueue_id)
 
 

@@ -283,7 +283,10 @@ class Dequeued(Protocol):
 
 
 class MailQueue(Protocol):
-    """One queue in one process: an asynchronous context; leaving it closes the queue."""
+    """One queue in one process: an asynchronous context; leaving it closes the queue.
+
+    The queues of every broker are derived from this class, and share what it carries out.
+    """
 
     name: QueueName
 
@@ -389,7 +392,7 @@ class MailQueue(Protocol):
 
     async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
         """Remove every mail, and over topics every dead letter; as `delete`."""
-        ...
+        return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
 
     async def change(
         self,
@@ -508,11 +511,13 @@ class MailQueue(Protocol):
         """Finish running work."""
         ...
 
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        await self.close()
 
 
 def due_time(now: datetime, delay: timedelta | None, at: datetime | None) -> datetime | None:
@@ -535,10 +540,6 @@ def due_time(now: datetime, delay: timedelta | None, at: datetime | None) -> dat
     if wait <= timedelta(0):
         return None
     return now + wait
-
-
-def settled_before(enqueue_id: EnqueueId) -> WrongUse:
-    return WrongUse(f"the mail {enqueue_id} was settled before", mend="Ack, retry or reject a mail once, never twice.")
 
 
 def no_due_mails() -> Delayed:

@@ -26,11 +26,12 @@ from mailmend.mailqueue.collection.references import KnownReferences, Reference
 from mailmend.mailqueue.collection.scan import BlobLines
 from mailmend.mailqueue.comparison import DRAIN_MAX, refuse_burying
 from mailmend.mailqueue.concurrency import in_order
+from mailmend.mailqueue.every_queue import BLOBS_AT_ONCE, is_missing
 from mailmend.mailqueue.pulsar.deletions import Deletions
 from mailmend.mailqueue.pulsar.parts import is_deleted
 from mailmend.mailqueue.pulsar.settings import MailTopic, mail_topics
 from mailmend.mailqueue.pulsar.topics import StoredMessage, Topics, listed_of, pulsar_queued_of
-from mailmend.mailqueue.rabbitmq.reconcile import BLOBS_AT_ONCE, dead_letters_named, is_missing
+from mailmend.mailqueue.rabbitmq.reconcile import dead_letters_named
 from mailmend.mailqueue.rules.deletions import KnownDeletions
 from mailmend.mailqueue.rules.mails import QueuedMail
 from mailmend.mailqueue.rules.places import Backlog, MessagePlace

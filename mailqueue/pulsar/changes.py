@@ -34,6 +34,7 @@ from mailmend.mailqueue.admission import admissible, admitted
 from mailmend.mailqueue.blobs.stores import forget, put_content
 from mailmend.mailqueue.comparison import Redriven
 from mailmend.mailqueue.concurrency import all_of, finished, in_batches
+from mailmend.mailqueue.every_queue import counted_enqueue, with_restored
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.pulsar.parts import (
     FoundMail,
@@ -94,12 +95,8 @@ async def enqueue(
 ) -> EnqueueId:
     mail = admitted(mail, priority, was_queued=was_queued)
     enqueue_id = known_as or EnqueueId(parts.clock.random_uuid())
-    try:
+    with counted_enqueue(parts):
         await put(parts, enqueue_id, mail, content, due_at)
-    except BaseException:
-        parts.counts.add(QueueCount.ENQUEUE_FAILED, parts.queue)
-        raise
-    parts.counts.add(QueueCount.ENQUEUED, parts.queue)
     return enqueue_id
 
 
@@ -176,7 +173,7 @@ class PulsarRestoring:
 
 async def restoring(parts: PulsarParts, removed: Collection[EnqueueId]) -> PulsarRestoring:
     """Look for the mails before they are put back: one listing for all."""
-    wanted = frozenset(removed).union(restored_id(enqueue_id, parts.queue) for enqueue_id in removed)
+    wanted = with_restored(removed, parts.queue)
     listed = set[EnqueueId]()
     back = set[EnqueueId]()
     known = await parts.deletions.look()

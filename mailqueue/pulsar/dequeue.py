@@ -14,16 +14,14 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from itertools import count
 from typing import Any, Final
 
-from mailmend.mailqueue.blobs.stores import content_of
 from mailmend.mailqueue.codec import priority_of
 from mailmend.mailqueue.concurrency import finished
-from mailmend.mailqueue.draining import ContentRoom, Drain
+from mailmend.mailqueue.every_queue import HOLD, ContentRoom, DequeuedMail, Drain, Takings
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.pulsar.parts import PulsarParts, is_deleted
 from mailmend.mailqueue.pulsar.settings import (
@@ -43,20 +41,19 @@ from mailmend.mailqueue.pulsar.topics import (
     redriven_from,
     story_of,
 )
-from mailmend.mailqueue.queue import due_time, settled_before
+from mailmend.mailqueue.queue import due_time
 from mailmend.mailqueue.rules.deletions import DeletedMail
-from mailmend.mailqueue.rules.mails import Listed, Mail, QueuedMail, Whereabouts
+from mailmend.mailqueue.rules.mails import Listed, Whereabouts
 from mailmend.mailqueue.rules.places import TopicPlace
-from mailmend.model.durations import LOOK_AGAIN, RETRY
+from mailmend.model.durations import LOOK_AGAIN
 from mailmend.model.errors import BadPayload, BlobMissing, MailmendError
-from mailmend.model.ids import EnqueueId
 
 
 def _nothing() -> None:
     """Do nothing."""
 
 
-class PulsarUnacked:
+class PulsarUnacked(DequeuedMail):
     """Implements `mailqueue.queue.Dequeued`.
 
     Attributes:
@@ -64,16 +61,11 @@ class PulsarUnacked:
     """
 
     def __init__(self, parts: PulsarParts, delivery: TopicDelivery, listed: Listed) -> None:
+        super().__init__(listed.queued, listed.attempts, redelivered=delivery.redelivered)
         self._parts = parts
         self._delivery = delivery
         self._listed = listed
-        self._used = False
-        self.queued: QueuedMail = listed.queued
-        self.content = b""
         self.on_settled = _nothing
-        self.attempts = listed.attempts
-        self.redelivered = delivery.redelivered
-
         parts.deletions.in_hand.add(self.enqueue_id)
 
     @property
@@ -81,14 +73,6 @@ class PulsarUnacked:
         """Whether it is, by what was known last."""
         parts = self._parts
         return is_deleted(parts.queue, self._delivery.message, self._listed, parts.deletions.last_known)
-
-    @property
-    def mail(self) -> Mail:
-        return self.queued.mail
-
-    @property
-    def enqueue_id(self) -> EnqueueId:
-        return self.queued.enqueue_id
 
     async def listed(self) -> Listed:
         return self._listed
@@ -112,9 +96,7 @@ class PulsarUnacked:
         await self._once(self._dropped)
 
     async def _once(self, settle: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if self._used:
-            raise settled_before(self.enqueue_id)
-        self._used = True
+        self.begin_settling()
         await finished(self._settled(settle))
 
     async def _settled(self, settle: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -149,17 +131,7 @@ class PulsarUnacked:
         if self.is_deleted:
             await self._dropped()
             return
-        wait = delay
-        if wait is None:
-            wait = RETRY.wait(self.attempts + 1)
-        mail = self.mail.tried(parts.now, error_message)
-        again = replace(
-            self._listed,
-            queued=replace(self.queued, mail=mail),
-            whereabouts=Whereabouts.DELAYED,
-            due_at=parts.now + wait,
-            attempts=self.attempts + 1,
-        )
+        again = self._listed.retried(parts.now, delay, error_message)
         await parts.topics.create(scheduled_topic(parts.queue), scheduled_subscription(parts.queue))
         message = delayed_message(again, await parts.form(), story_of(again))
         await parts.topics.publish(scheduled_topic(parts.queue), message)
@@ -190,9 +162,6 @@ async def bury(parts: PulsarParts, delivery: TopicDelivery) -> None:
     await parts.topics.publish(topic, dead_letter(parts.queue, parts.topics.namespace, delivery.message))
     await leave(parts, delivery)
 
-
-HOLD: Final = timedelta(minutes=5)
-"""How long a delivery is held while the blob store does not answer, before the broker has it back."""
 
 HEAR_EVERY: Final = timedelta(seconds=30)
 """How often a consumer hears of deletions, whether or not it hands mails out: well before any can expire."""
@@ -226,7 +195,7 @@ class _Stream:
         self._parts = parts
         self._room = room
         self._ready: Drain[PulsarUnacked] = Drain()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._takings = Takings(parts.queue)
         self._taken_out: deque[PulsarUnacked] = deque()
 
     def __aiter__(self) -> AsyncIterator[PulsarUnacked]:
@@ -267,22 +236,12 @@ class _Stream:
     async def feed(self, deliveries: AsyncIterator[TopicDelivery]) -> None:
         try:
             async for delivery in deliveries:
-                task = asyncio.ensure_future(self._take(delivery))
-                self._tasks.add(task)
-                task.add_done_callback(self._taken)
+                self._takings.begin(self._take(delivery))
         except Exception as error:  # noqa: BLE001 - whoever asks for the next mail gets it
             self._ready.fail(error)
 
     async def end(self) -> None:
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _taken(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            _LOG.error("a delivery is left unacked", extra={"queue": self._parts.queue}, exc_info=task.exception())
+        await self._takings.cancel()
 
     async def _take(self, delivery: TopicDelivery) -> None:
         try:
@@ -315,16 +274,12 @@ class _Stream:
         begun = self._parts.clock.monotonic()
         for tries in count(1):
             try:
-                async with self._room.load():
-                    content = await content_of(self._parts.blobs, mail.queued.blobs)
-                    self._room.hold(len(content))
+                return await self._room.loaded(self._parts.blobs, mail.queued.blobs)
             except (BlobMissing, BadPayload):
                 raise
             except MailmendError:
                 if self._parts.clock.monotonic() - begun >= HOLD.total_seconds():
                     return None
-            else:
-                return content
             await self._parts.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
         return None
 

@@ -13,14 +13,13 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, aclosing
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from mailmend.mailqueue.blobs.stores import content_of
 from mailmend.mailqueue.broker import Depth
 from mailmend.mailqueue.comparison import Redriven, TendedDeletions
 from mailmend.mailqueue.concurrency import BackgroundJob, BackgroundTasks, BlobCleanup, in_batches, run_jobs
-from mailmend.mailqueue.draining import checked_prefetch
+from mailmend.mailqueue.every_queue import checked_prefetch, moving_job
 from mailmend.mailqueue.metrics import FigureScope, NoCounts, QueueCounts, QueueFigures, TrafficSums
 from mailmend.mailqueue.pulsar.changes import (
     PulsarArrivals,
@@ -63,6 +62,7 @@ from mailmend.mailqueue.queue import (
     Delays,
     LackingMail,
     MailChange,
+    MailQueue,
     OnBroken,
     OnRemoved,
     Removed,
@@ -232,14 +232,10 @@ async def _gone_again(parts: PulsarParts, whereabouts: Whereabouts, lying: list[
     return count
 
 
-MOVE_DUE_EVERY: Final = timedelta(seconds=1)
-"""The pause between two rounds that deliver the delayed mails whose time has come; a mail may be late by as much."""
-
-
 TEND_DELETIONS_EVERY: Final = timedelta(minutes=1)
 
 
-class PulsarMailQueue:
+class PulsarMailQueue(MailQueue):
     """One queue in one process. Implements `mailqueue.queue.MailQueue`; opened by `open_queue`."""
 
     def __init__(self, parts: PulsarParts) -> None:
@@ -349,7 +345,7 @@ class PulsarMailQueue:
 
     async def maintain(self, stop: asyncio.Event) -> None:
         jobs = (
-            BackgroundJob("moving delayed mails", self.move_due, MOVE_DUE_EVERY),
+            moving_job(self.move_due),
             BackgroundJob("tending deletions", self.keep_up, TEND_DELETIONS_EVERY),
         )
         await run_jobs(self.name, self._parts.clock, stop, jobs)
@@ -362,14 +358,6 @@ class PulsarMailQueue:
         await self._mover.close()
         await self._parts.background.close()
         await self._parts.deletions.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 async def open_queue(
@@ -397,13 +385,13 @@ async def open_queue(
     return PulsarMailQueue(
         PulsarParts(
             name,
-            topics,
             blobs,
             clock,
-            form_of_queue,
             background,
             cleanup,
             counts or NoCounts(),
+            topics,
+            form_of_queue,
             Deletions(topics, name, clock),
         )
     )

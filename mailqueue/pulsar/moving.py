@@ -26,6 +26,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final, Self
 
 from mailmend.mailqueue.concurrency import finished, in_batches
+from mailmend.mailqueue.every_queue import patient_turn
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.pulsar.parts import (
     FoundMail,
@@ -51,7 +52,7 @@ from mailmend.mailqueue.queue import Changed, Delays, MailChange, OnRemoved
 from mailmend.mailqueue.rules.mails import Listed, Whereabouts
 from mailmend.mailqueue.rules.places import Backlog, MessagePlace
 from mailmend.mailqueue.rules.slices import millis_of
-from mailmend.model.errors import BadPayload, LeaseHeld
+from mailmend.model.errors import BadPayload
 
 KEPT_MAX: Final = 50_000
 """The number of messages that are kept, at some 300 bytes each."""
@@ -380,18 +381,12 @@ class Mover:
         if dry_run:
             yield None, (await left_over(self._parts)).moved
             return
-        until = self._parts.now + PATIENCE
-        while True:
-            async with turn(self._parts) as held:
-                if held:
-                    yield held, (await held.settled()).moved
-                    return
-            if self._parts.now > until:
-                raise LeaseHeld(
-                    f"another process keeps moving delayed mails of the queue {self._parts.queue!r}",
-                    mend="Run the same again in a while.",
-                )
-            await self._parts.clock.pause(_ASK_AGAIN_SECONDS)
+        taken = partial(turn, self._parts)
+        again = "Run the same again in a while."
+        async with patient_turn(
+            self._parts, taken, again, patience=PATIENCE, ask_again_seconds=_ASK_AGAIN_SECONDS
+        ) as held:
+            yield held, (await held.settled()).moved
 
     async def _let_go(self) -> None:
         keeping = self._keeping

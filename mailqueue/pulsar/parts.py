@@ -12,12 +12,10 @@ done loses them on purpose.
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from mailmend.mailqueue.comparison import BadMessage, LiveMail, Mended, TablesSide
-from mailmend.mailqueue.concurrency import BackgroundTasks, BlobCleanup
-from mailmend.mailqueue.metrics import QueueCounts
+from mailmend.mailqueue.every_queue import QueueParts, missing_among
 from mailmend.mailqueue.pulsar.deletions import Deletions
 from mailmend.mailqueue.pulsar.settings import (
     DEAD_SUBSCRIPTION,
@@ -38,14 +36,12 @@ from mailmend.mailqueue.pulsar.topics import (
     redriven_from,
 )
 from mailmend.mailqueue.queue import IDS_MAX, MailQueue, refuse_too_many
-from mailmend.mailqueue.rabbitmq.reconcile import missing_among
 from mailmend.mailqueue.rules.deletions import KnownDeletions
 from mailmend.mailqueue.rules.mails import EVERYTHING, Listed, ListingPosition, MailFilter, Whereabouts
 from mailmend.mailqueue.rules.places import Backlog, MessagePlace
 from mailmend.model.blobs import Blobs
 from mailmend.model.errors import BadPayload, BrokerUnreachable
 from mailmend.model.ids import EnqueueId, QueueName
-from mailmend.model.instants import instant_of
 from mailmend.model.ports import Clock
 
 _LOOKED_AT_MAX: Final = 20
@@ -53,26 +49,16 @@ _LOOKED_AT_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class PulsarParts:
+class PulsarParts(QueueParts):
     """One queue's topics, blobs and clock, and what is built of them.
 
     Attributes:
         form: tells which James is to read what is published.
     """
 
-    queue: QueueName
     topics: Topics
-    blobs: Blobs
-    clock: Clock
     form: Callable[[], Awaitable[PulsarForm]]
-    background: BackgroundTasks
-    blob_cleanup: BlobCleanup
-    counts: QueueCounts
     deletions: Deletions
-
-    @property
-    def now(self) -> datetime:
-        return instant_of(self.clock.micros())
 
 
 class FormOfQueue:

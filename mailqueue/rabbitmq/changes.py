@@ -35,6 +35,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from mailmend.mailqueue.admission import admissible, admitted
@@ -42,6 +43,7 @@ from mailmend.mailqueue.blobs.stores import forget, put_content
 from mailmend.mailqueue.codec import publish_mail
 from mailmend.mailqueue.comparison import LiveMail
 from mailmend.mailqueue.concurrency import all_of, finished, in_batches
+from mailmend.mailqueue.every_queue import counted_enqueue, with_restored
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.queue import (
     Changed,
@@ -53,7 +55,7 @@ from mailmend.mailqueue.queue import (
     RestoreResult,
     Unremoved,
 )
-from mailmend.mailqueue.rabbitmq.move_due import AT_ONCE, FAILURES_MAX, MoverTurns
+from mailmend.mailqueue.rabbitmq.move_due import AT_ONCE, FAILURES_MAX, MoverTurns, turn_waited_for
 from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.view.due_mails import DueMail, DueMails, DuePartition
 from mailmend.mailqueue.rules.mails import LOOKS, Listed, Mail, MailBlobs, MailFilter, QueuedMail, Whereabouts
@@ -79,16 +81,12 @@ async def enqueue(
     mail = admitted(mail, priority, was_queued=was_queued)
     enqueue_id = known_as or EnqueueId(parts.clock.random_uuid())
     again = known_as is not None
-    try:
+    with counted_enqueue(parts):
         queued = QueuedMail(enqueue_id, mail, await put_content(parts.blobs, content))
         if due is None or due_at is None:
             await _deliver(parts, queued, again=again)
         else:
             await _delay(parts, due, queued, due_at, again=again)
-    except BaseException:
-        parts.counts.add(QueueCount.ENQUEUE_FAILED, parts.queue)
-        raise
-    parts.counts.add(QueueCount.ENQUEUED, parts.queue)
     return enqueue_id
 
 
@@ -230,8 +228,7 @@ async def listed_among(parts: Parts, ids: frozenset[EnqueueId]) -> Mapping[Enque
 
 async def restoring(parts: Parts, removed: Collection[EnqueueId]) -> QueueRestoring:
     """Look for the mails in the queue before they are put back: one listing for all."""
-    wanted = frozenset(removed).union(restored_id(enqueue_id, parts.queue) for enqueue_id in removed)
-    return QueueRestoring(parts, await listed_among(parts, wanted))
+    return QueueRestoring(parts, await listed_among(parts, with_restored(removed, parts.queue)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,7 +432,7 @@ class DueChange:
                 if self.dry_run:
                     self._note([was for was, _ in meant])
                     continue
-                async with self.turns.patiently(lambda: self.turns.at_partition(partition), _AGAIN):
+                async with turn_waited_for(self.parts, partial(self.turns.at_partition, partition), _AGAIN):
                     there = await self._still_there(partition, some)
                     await finished(self._batch_changed(self._meant(there)))
                 if len(self.failed) >= FAILURES_MAX:

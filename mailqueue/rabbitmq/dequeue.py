@@ -25,11 +25,10 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from mailmend.mailqueue.blobs.stores import content_of
 from mailmend.mailqueue.broker import Delivery
 from mailmend.mailqueue.codec import attempts_of, queued_of, slice_of_message
 from mailmend.mailqueue.concurrency import finished
-from mailmend.mailqueue.draining import ContentRoom, Drain
+from mailmend.mailqueue.every_queue import HOLD, ContentRoom, Drain, Takings
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.unacked import Settlement, UnackedMail, row_taken_back
@@ -41,10 +40,6 @@ from mailmend.model.durations import LOOK_AGAIN
 from mailmend.model.errors import BadPayload, BlobMissing, BrokerUnreachable, MailmendError
 from mailmend.model.ids import EnqueueId
 from mailmend.repair.clock import SKEW_SECONDS
-
-HOLD: Final = timedelta(minutes=5)
-"""How long a delivery is held and looked up again while servers do not answer, before the broker has it back: brokers
-dead-letter what comes back too often (a quorum queue of RabbitMQ 4 after 20 times)."""
 
 FRESH: Final = timedelta(seconds=1)
 """How old a look may be when its mail is handed over; what waited longer for its consumer is looked up again."""
@@ -114,12 +109,9 @@ class DeliveryLookup:
 
     async def _content(self, blobs: MailBlobs) -> bytes | None:
         try:
-            async with self._room.load():
-                content = await content_of(self._parts.blobs, blobs)
-                self._room.hold(len(content))
+            return await self._room.loaded(self._parts.blobs, blobs)
         except (BlobMissing, BadPayload):  # what is no id of a blob names none
             return None
-        return content
 
     async def _row(self, queued: QueuedMail, delivery: Delivery) -> RowState:
         """A dead letter's row was removed, so a missing one means nothing."""
@@ -191,7 +183,7 @@ class _Stream:
         self._room = room
         self._lookup = DeliveryLookup(parts, room)
         self._ready: Drain[UnackedMail] = Drain()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._takings = Takings(parts.queue)
         self._own: set[EnqueueId] = set()
         self._foreign_since: datetime | None = None
 
@@ -209,29 +201,18 @@ class _Stream:
         """Look every delivery up, each in its own task; the broker's prefetch bounds their number."""
         try:
             async for delivery in deliveries:
-                task = asyncio.ensure_future(self._take(delivery))
-                self._tasks.add(task)
-                task.add_done_callback(self._taken)
-            while self._tasks:
-                await asyncio.wait(self._tasks)
+                self._takings.begin(self._take(delivery))
+            await self._takings.wait()
             self._ready.fail(StopAsyncIteration())
         except Exception as error:  # noqa: BLE001 - whoever asks for the next mail gets it
             self._ready.fail(error)
 
     async def end(self) -> None:
         """Release unsettled mails; the broker delivers them again."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._takings.cancel()
         await self._lookup.close()
         for enqueue_id in tuple(self._own):
             self._settled(enqueue_id, Settlement.RETURNED)
-
-    def _taken(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            _LOG.error("a delivery is left unacked", extra={"queue": self._parts.queue}, exc_info=task.exception())
 
     async def _take(self, delivery: Delivery) -> None:
         try:

@@ -11,15 +11,14 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from mailmend.mailqueue.blobs.stores import content_of
 from mailmend.mailqueue.broker import SETTLING, Broker, Depth
 from mailmend.mailqueue.comparison import Mended, Reconciled, Redriven, Swept
 from mailmend.mailqueue.concurrency import BackgroundJob, BackgroundTasks, BlobCleanup, broken_off, run_jobs
 from mailmend.mailqueue.configuration import Configurations
-from mailmend.mailqueue.draining import checked_prefetch
+from mailmend.mailqueue.every_queue import checked_prefetch, moving_job
 from mailmend.mailqueue.metrics import FigureScope, NoCounts, QueueCounts, QueueFigures, TrafficSums
 from mailmend.mailqueue.queue import (
     IDS_MAX,
@@ -28,6 +27,7 @@ from mailmend.mailqueue.queue import (
     Delays,
     LackingMail,
     MailChange,
+    MailQueue,
     OnBroken,
     OnRemoved,
     Removed,
@@ -176,9 +176,6 @@ async def _oldest_at(view: QueueView, queue: QueueName) -> datetime | None:
     return None
 
 
-MOVE_DUE_EVERY: Final = timedelta(seconds=1)
-"""The pause between two rounds that deliver the delayed mails whose time has come; a mail may be late by as much."""
-
 FLUSH_EVERY: Final = timedelta(milliseconds=500)
 
 SWEEP_EVERY: Final = timedelta(minutes=5)
@@ -186,7 +183,7 @@ SWEEP_EVERY: Final = timedelta(minutes=5)
 happens."""
 
 
-class RabbitMailQueue:
+class RabbitMailQueue(MailQueue):
     """One queue in one process. Implements `mailqueue.queue.MailQueue`; opened by `open_queue`."""
 
     def __init__(self, parts: Parts, sweeper: Sweeper) -> None:
@@ -238,9 +235,6 @@ class RabbitMailQueue:
 
     async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
         return await remove(self._parts, where, on_removed, dry_run=dry_run)
-
-    async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
-        return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
 
     async def change(
         self,
@@ -310,7 +304,7 @@ class RabbitMailQueue:
         ]
         if self._mover is not None:
             mover = replace(self._mover, stop=stop)
-            jobs.insert(0, BackgroundJob("moving delayed mails", mover.move_due, MOVE_DUE_EVERY))
+            jobs.insert(0, moving_job(mover.move_due))
         await run_jobs(self.name, self._parts.clock, stop, tuple(jobs))
         await self._parts.view.tallies.flush()
 
@@ -318,14 +312,6 @@ class RabbitMailQueue:
         await self._parts.background.close()
         await self._sweeper.close()
         await self._parts.view.tallies.flush()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # Maintenance: what the field needs for a queue of this kind
 
@@ -387,15 +373,15 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
     maybe_sweep = partial(sweeper.maybe, name)
     parts = Parts(
         name,
-        tables,
-        broker,
         blobs,
         clock,
-        slicing,
-        view,
         background,
         BlobCleanup(blobs, maybe_sweep, background, clock),
-        maybe_sweep,
         counts,
+        tables,
+        broker,
+        slicing,
+        view,
+        maybe_sweep,
     )
     return RabbitMailQueue(parts, sweeper)

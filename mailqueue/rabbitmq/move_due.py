@@ -19,18 +19,20 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from mailmend.mailqueue.blobs.stores import forget
 from mailmend.mailqueue.codec import publish_mail
 from mailmend.mailqueue.concurrency import finished, in_batches
+from mailmend.mailqueue.every_queue import moved_by_others, patient_turn
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.queue import Delays
 from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMail, DueMails, DuePartition, flush_entry
 from mailmend.model.catalog.mail_queue import DUE_MAILS
-from mailmend.model.errors import DoubtfulWrite, LeaseHeld, MailmendError
+from mailmend.model.errors import DoubtfulWrite, MailmendError
 from mailmend.model.ids import QueueName
 from mailmend.model.instants import instant_of
 from mailmend.model.operations import ChangeIf, Level, Read
@@ -123,28 +125,6 @@ class MoverTurns:
         finally:
             await self._free(turn)
 
-    @asynccontextmanager
-    async def patiently(
-        self, taken: "Callable[[], AbstractAsyncContextManager[MoverTurn | None]]", again: str
-    ) -> "AsyncIterator[MoverTurn]":
-        """A turn, for which others are waited for a while; `again` says how to go on where they keep it.
-
-        Raises:
-            LeaseHeld: they kept it.
-        """
-        patient_until = self._now() + TURN_PATIENCE
-        while True:
-            async with taken() as turn:
-                if turn:
-                    yield turn
-                    return
-            if self._now() > patient_until:
-                raise self.held(again)
-            await self._clock.pause(_ASK_AGAIN_SECONDS)
-
-    def held(self, again: str) -> LeaseHeld:
-        return LeaseHeld(f"another process keeps moving delayed mails of the queue {self._queue!r}", mend=again)
-
     async def keep(self, turn: MoverTurn) -> bool:
         """Renew a turn that ends soon; whether it is still ours."""
         async with turn.renewal:
@@ -182,6 +162,13 @@ class MoverTurns:
 
     def _now(self) -> datetime:
         return instant_of(self._clock.micros())
+
+
+def turn_waited_for(
+    parts: Parts, taken: "Callable[[], AbstractAsyncContextManager[MoverTurn | None]]", again: str
+) -> "AbstractAsyncContextManager[MoverTurn]":
+    """As `mailqueue.every_queue.patient_turn`, with the patience of a flush."""
+    return patient_turn(parts, taken, again, patience=TURN_PATIENCE, ask_again_seconds=_ASK_AGAIN_SECONDS)
 
 
 class DryTurns(MoverTurns):
@@ -240,14 +227,14 @@ class DueMover:
         partitions = [partition async for partition in self.due.partitions(self.parts.queue)]
         if not partitions:
             return Delays()
-        async with self.turns.patiently(self.turns.of_flush, self._again) as turn:
+        async with turn_waited_for(self.parts, self.turns.of_flush, self._again) as turn:
 
             async def move(partition: DuePartition) -> Delays:
                 if partition.due_slice < self.parts.now + FLUSHED_AHEAD:
                     return await self._flushed(partition)
                 moved = await self._moved(partition, turn, _START, None)
                 if not await self.turns.keep(turn):
-                    raise self.turns.held(self._again)
+                    raise moved_by_others(self.parts.queue, self._again)
                 return moved
 
             return await _summed(partitions, move, FLUSHED_AT_ONCE)
@@ -300,7 +287,7 @@ class DueMover:
         return f"Begin again in a minute: mailmend queue flush --queue {self.parts.queue}"
 
     async def _flushed(self, partition: DuePartition) -> Delays:
-        async with self.turns.patiently(lambda: self.turns.at_partition(partition), self._again) as turn:
+        async with turn_waited_for(self.parts, partial(self.turns.at_partition, partition), self._again) as turn:
             return await self._moved(partition, turn, _START, None)
 
     async def _moved(self, partition: DuePartition, turn: MoverTurn, after: Key, until: datetime | None) -> Delays:

@@ -40,7 +40,8 @@ from mailmend.mailqueue.comparison import (
     refuse_burying,
     republishable,
 )
-from mailmend.mailqueue.concurrency import in_batches, in_order
+from mailmend.mailqueue.concurrency import in_batches
+from mailmend.mailqueue.every_queue import missing_among
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.queue import DELAYED, IDS_MAX, LackingMail, all_lack_it, refuse_too_many
 from mailmend.mailqueue.rabbitmq.changes import remove
@@ -57,7 +58,6 @@ from mailmend.model.operations import Level, Read, Scan
 from mailmend.model.ports import Clock
 from mailmend.model.table import Key, Row
 
-BLOBS_AT_ONCE: Final = 32
 PATIENCE_SECONDS: Final = 5.0
 """How long a drain waits for one more message that the broker has counted."""
 
@@ -117,25 +117,6 @@ async def _rows(view: QueueView, queue: QueueName) -> AsyncGenerator[Row]:
             scan = Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names, Level.QUORUM, under=(queue, slice_start, bucket))
             async for row in view.tables.scan(scan):
                 yield row
-
-
-async def is_missing(blobs: Blobs, one: str) -> bool:
-    """Whether the store lacks it; what is in no known form of an id it lacks too."""
-    try:
-        return not await blobs.exists(BlobId(one))
-    except BadPayload:
-        return True
-
-
-async def missing_among(blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]) -> frozenset[EnqueueId]:
-    """The mails whose header or body the store lacks."""
-
-    async def lacking(one: EnqueueId) -> bool:
-        kept = mails[one].blobs
-        return await is_missing(blobs, kept.header) or await is_missing(blobs, kept.body)
-
-    async with aclosing(in_order(mails, lacking, BLOBS_AT_ONCE)) as found:
-        return frozenset([enqueue_id async for enqueue_id, lacks in found if lacks])
 
 
 async def missing_in(

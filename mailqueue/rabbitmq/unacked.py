@@ -8,7 +8,6 @@ is acked, so that it is always in one of them. Rejected: the dead letter before 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import partial
@@ -17,14 +16,13 @@ from typing import Any, Final
 from mailmend.mailqueue.broker import Delivery
 from mailmend.mailqueue.codec import attempts_of, slice_of_message
 from mailmend.mailqueue.concurrency import finished
+from mailmend.mailqueue.every_queue import DequeuedMail
 from mailmend.mailqueue.metrics import QueueCount
-from mailmend.mailqueue.queue import due_time, no_due_mails, settled_before
+from mailmend.mailqueue.queue import due_time, no_due_mails
 from mailmend.mailqueue.rabbitmq.parts import Parts
 from mailmend.mailqueue.rabbitmq.view.due_mails import DueMails
-from mailmend.mailqueue.rules.mails import Listed, Mail, QueuedMail, Whereabouts
-from mailmend.model.durations import RETRY
+from mailmend.mailqueue.rules.mails import Listed, QueuedMail
 from mailmend.model.errors import BrokerUnreachable, MailmendError
-from mailmend.model.ids import EnqueueId
 
 REQUEUE_PAUSE: Final = timedelta(seconds=10)
 """How long a mail to be retried is held where it cannot be delayed."""
@@ -41,7 +39,7 @@ class Settlement(Enum):
     RETURNED = "returned"  # the broker has it again
 
 
-class UnackedMail:
+class UnackedMail(DequeuedMail):
     """A mail from its delivery until it is settled. Implements `mailqueue.queue.Dequeued`.
 
     Attributes:
@@ -53,25 +51,13 @@ class UnackedMail:
     def __init__(
         self, parts: Parts, delivery: Delivery, queued: QueuedMail, on_settled: Callable[[Settlement], None]
     ) -> None:
+        super().__init__(queued, attempts_of(delivery.message), redelivered=delivery.redelivered)
         self._parts = parts
         self._on_settled = on_settled
-        self._used = False
         self.delivery = delivery
-        self.queued = queued
-        self.content = b""
         self.looked_at = 0.0
         self.settlement: asyncio.Future[Settlement] = asyncio.get_running_loop().create_future()
-        self.attempts = attempts_of(delivery.message)
-        self.redelivered = delivery.redelivered
         self.slice_start = slice_of_message(delivery.message)
-
-    @property
-    def mail(self) -> Mail:
-        return self.queued.mail
-
-    @property
-    def enqueue_id(self) -> EnqueueId:
-        return self.queued.enqueue_id
 
     async def listed(self) -> Listed:
         enqueued_at = await self._enqueued_at()
@@ -98,9 +84,7 @@ class UnackedMail:
         await self._once(self._rejected)
 
     async def _once(self, settle: Callable[[], Coroutine[Any, Any, Settlement]]) -> None:
-        if self._used:
-            raise settled_before(self.enqueue_id)
-        self._used = True
+        self.begin_settling()
         await finished(self._settled(settle))
 
     async def _settled(self, settle: Callable[[], Coroutine[Any, Any, Settlement]]) -> None:
@@ -123,19 +107,9 @@ class UnackedMail:
 
     async def _retried(self, due: DueMails, delay: timedelta | None, error_message: str | None) -> Settlement:
         parts = self._parts
-        wait = delay
-        if wait is None:
-            wait = RETRY.wait(self.attempts + 1)
-        mail = self.mail.tried(parts.now, error_message)
-        enqueued_at = await self._enqueued_at()
-        listed = Listed(
-            replace(self.queued, mail=mail),
-            enqueued_at,
-            Whereabouts.DELAYED,
-            due_at=parts.now + wait,
-            attempts=self.attempts + 1,
-        )
-        async with due.kept(parts.queue, listed) as (_, changes):
+        listed = Listed(self.queued, await self._enqueued_at(), attempts=self.attempts)
+        again = listed.retried(parts.now, delay, error_message)
+        async with due.kept(parts.queue, again) as (_, changes):
             await row_taken_back(parts, self.queued, self.slice_start)
             sent = await self._tell_broker(self.delivery.ack)
             changes.sure = sent and not self.redelivered

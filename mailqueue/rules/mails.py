@@ -22,6 +22,7 @@ from uuid import UUID
 
 from mailmend.mailqueue.rules.places import MessagePlace
 from mailmend.mailqueue.rules.slices import EPOCH, millis_of
+from mailmend.model.durations import RETRY
 from mailmend.model.errors import BadPayload, WrongUse
 from mailmend.model.grammar import comparable_mailbox
 from mailmend.model.ids import BlobId, EnqueueId, QueueName
@@ -144,6 +145,16 @@ class Listed:
     due_at: datetime | None = None
     attempts: int = 0
     place: MessagePlace | None = None
+
+    def retried(self, now: datetime, delay: timedelta | None, error_message: str | None) -> "Listed":
+        """The mail, delayed after one more try: by the given time, or by a wait that doubles with each try."""
+        wait = delay
+        if wait is None:
+            wait = RETRY.wait(self.attempts + 1)
+        queued = replace(self.queued, mail=self.queued.mail.tried(now, error_message))
+        return replace(
+            self, queued=queued, whereabouts=Whereabouts.DELAYED, due_at=now + wait, attempts=self.attempts + 1
+        )
 
 
 NULL_SENDER: Final = "<>"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from mailmend.mailqueue.broker import Delivery, Depth, Message, unheard
-from mailmend.mailqueue.draining import Drain, checked_prefetch
+from mailmend.mailqueue.every_queue import Drain, checked_prefetch
 from mailmend.mailqueue.rabbitmq.broker.settings import topology_of
 from mailmend.mailqueue.rules.mails import PRIORITIES, PRIORITY_NORMAL
 from mailmend.model.errors import BrokerUnreachable, PublishFailed

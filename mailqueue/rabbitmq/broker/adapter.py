@@ -26,7 +26,7 @@ from urllib.parse import quote, urlencode
 from mailmend.mailqueue.broker import Delivery, Depth, Message, unheard
 from mailmend.mailqueue.broker_http import BrokerHttp, basic
 from mailmend.mailqueue.broker_tls import BrokerTls
-from mailmend.mailqueue.draining import Drain, checked_prefetch
+from mailmend.mailqueue.every_queue import Drain, checked_prefetch
 from mailmend.mailqueue.rabbitmq.broker.amqp import Channel, Incoming, Link
 from mailmend.mailqueue.rabbitmq.broker.publishing import Declared, Publishing
 from mailmend.mailqueue.rabbitmq.broker.settings import (

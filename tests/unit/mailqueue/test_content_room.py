@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.mailqueue.draining import LOADS_MAX, ContentRoom
+from mailmend.mailqueue.every_queue import LOADS_MAX, ContentRoom
 
 
 async def loaded(room: ContentRoom, size: int, held: list[int]) -> None:

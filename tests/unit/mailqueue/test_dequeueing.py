@@ -9,10 +9,10 @@ import pytest
 
 from mailmend.mailqueue.broker import SLICE_HEADER, Message
 from mailmend.mailqueue.codec import message_of, payload_of, queued_of
-from mailmend.mailqueue.draining import LOADS_MAX
+from mailmend.mailqueue.every_queue import HOLD, LOADS_MAX
 from mailmend.mailqueue.metrics import QueueCount
 from mailmend.mailqueue.queue import Dequeued
-from mailmend.mailqueue.rabbitmq.dequeue import HOLD, DeliveryLookup
+from mailmend.mailqueue.rabbitmq.dequeue import DeliveryLookup
 from mailmend.mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailmend.mailqueue.rabbitmq.verdicts import DeliveryVerdict, verdict_of
 from mailmend.mailqueue.rules.blob_ids import BlobNaming, BlobsMode

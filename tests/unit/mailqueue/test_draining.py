@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.mailqueue.draining import Drain, checked_prefetch, next_turn, weight_of
+from mailmend.mailqueue.every_queue import Drain, checked_prefetch, next_turn, weight_of
 from mailmend.mailqueue.rules.mails import PRIORITIES
 from mailmend.model.errors import WrongUse
 
