@@ -221,19 +221,22 @@ def _class_problem(found: _Class) -> str:
 
 def _cql_of(found: _Class) -> str | None:
     """Only what means the same in CQL: collections within collections differ there."""
-    inner = [_NATIVE_CLASSES.get(parameter.name) for parameter in found.parameters]
-    plain = [name for name in inner if name is not None and name != "duration"]
+    names = [parameter.name for parameter in found.parameters]
+    native = [_NATIVE_CLASSES[name] for name in names if name in _NATIVE_CLASSES]
+    only_native = len(native) == len(names)
     if found.name in _NATIVE_CLASSES:
         return _NATIVE_CLASSES[found.name]
-    if found.name == "VectorType" and len(inner) == 2 and inner[0] is not None:  # noqa: PLR2004 - a type and a length
-        return f"vector<{inner[0]},{found.parameters[1].name}>"
-    if found.name == "TupleType" and inner and None not in inner:
-        return f"tuple<{','.join(name for name in inner if name)}>"
-    if found.name == "FrozenType" and len(inner) == 1 and found.parameters[0].name in _COLLECTION_CLASSES:
+    if found.name == "VectorType" and len(names) == 2 and names[0] in _NATIVE_CLASSES:  # noqa: PLR2004 - a type and a length
+        return f"vector<{native[0]},{names[1]}>"
+    if found.name == "TupleType" and names and only_native:
+        return f"tuple<{','.join(native)}>"
+    if found.name == "FrozenType" and len(names) == 1 and names[0] in _COLLECTION_CLASSES:
         collection = _cql_of(found.parameters[0])
         return collection and f"frozen<{collection}>"
-    if found.name in _COLLECTION_CLASSES and len(plain) == len(inner) == _COLLECTION_CLASSES[found.name][1]:
-        return f"{_COLLECTION_CLASSES[found.name][0]}<{','.join(plain)}>"
+    if found.name in _COLLECTION_CLASSES and only_native and "duration" not in native:
+        name, width = _COLLECTION_CLASSES[found.name]
+        if len(native) == width:
+            return f"{name}<{','.join(native)}>"
     return None
 
 

@@ -95,8 +95,13 @@ def slips(typed: str, known: Iterable[str]) -> tuple[str, ...]:
     allowed = 1
     if len(typed) >= _LONG:
         allowed = 2
-    near = sorted((_edits(typed.lower(), name.lower()), name) for name in known if name != typed)
-    return tuple(name for edits, name in near if edits <= allowed)
+    near: list[tuple[int, str]] = []
+    for name in known:
+        if name != typed:
+            edits = _edits(typed.lower(), name.lower())
+            if edits <= allowed:
+                near.append((edits, name))
+    return tuple(name for _, name in sorted(near))
 
 
 _LONG = 6

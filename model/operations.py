@@ -69,8 +69,11 @@ class Seen:
         row = dict(self.row)
         for name in gone & row.keys():
             row[name] = None
-        written_at = {name: at for name, at in self.written_at.items() if name not in gone}
-        expires_at = {name: at for name, at in self.expires_at.items() if name not in gone}
+        written_at = dict(self.written_at)
+        expires_at = dict(self.expires_at)
+        for name in gone:
+            written_at.pop(name, None)
+            del expires_at[name]
         return Seen(row, written_at, expires_at=expires_at)
 
     @property

@@ -130,8 +130,9 @@ def naming_blobs(table: Table) -> tuple[Column, ...]:
     """The table's text columns that may refer to blobs; empty for a table that stores blobs itself."""
     if table.name in _STORES:
         return ()
-    return tuple(
-        column
-        for column in table.columns
-        if may_name_blobs(column.name) and TEXTS & set(re.findall(r"\w+", column.type))
-    )
+    found: list[Column] = []
+    for column in table.columns:
+        words = re.findall(r"\w+", column.type)
+        if may_name_blobs(column.name) and not TEXTS.isdisjoint(words):
+            found.append(column)
+    return tuple(found)

@@ -21,7 +21,7 @@ from mailmend.model.durations import DAY, HOUR, MINUTE
 from mailmend.model.errors import SchemaMismatch
 from mailmend.model.keyspace import Schema
 from mailmend.model.names import text_of
-from mailmend.model.table import Column, Compaction, Kind, Table, columns
+from mailmend.model.table import Column, Compaction, Table, columns
 from mailmend.model.texts import keyspace_option
 
 WINDOWS: Final = (20, 24, 30)
@@ -297,17 +297,13 @@ def _otherwise(tables: Iterable[Table], live: Schema) -> Iterator[str]:
         found = live.table(table.name)
         if found is None:
             continue
-        if [_key_part(key) for key in found.key] != [_key_part(key) for key in table.key]:
+        if found.key_names != table.key_names or found.partition_names != table.partition_names:
             key = ", ".join(column.spelling for column in table.key)
             yield f"{table.spelling} with the key ({key})"
             continue
         for column in table.columns:
             if column.name not in found or _type(found.column(column.name)) != _type(column):
                 yield f"{table.spelling}.{column.spelling} of type {column.type}"
-
-
-def _key_part(column: Column) -> tuple[str, Kind]:
-    return column.name, column.kind
 
 
 def _type(column: Column) -> str:

@@ -99,10 +99,14 @@ def _joined(one: Suspect, other: Suspect) -> Suspect:
 
 
 def newest_of(truths: tuple[Seen, ...], projected: Seen | None) -> int | None:
-    times = [seen.newest for seen in truths]
-    if projected:
-        times.append(projected.newest)
-    return max((time for time in times if time is not None), default=None)
+    times: list[int] = []
+    for seen in (*truths, projected):
+        if seen is None:
+            continue
+        newest = seen.newest
+        if newest is not None:
+            times.append(newest)
+    return max(times, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,21 +223,28 @@ def row_writes(table: Table, row: Row, expires_at: Mapping[str, int], at: int) -
     One write has one TTL. So the first one has the cells that live longest, and with them the row lives; each other
     instant is a write of its own. A row that consists of its key lives as long as its key columns.
     """
-    cells = [column.name for column in table.regular if column.name in row and row[column.name] is not None]
-    known = [name for name in cells if name in expires_at]
-    timed = [name for name in cells if name in expires_at or not table.column(name).is_collection]
+    cells = [column for column in table.regular if row.get(column.name) is not None]
+    lives: dict[str, int] = {}
+    some_stay = False
+    for column in cells:
+        if column.name in expires_at:
+            lives[column.name] = expires_at[column.name]
+        elif not column.is_collection:  # before Cassandra 5 a collection shows no TTL
+            some_stay = True
     ends_at = None
     if not cells:
         ends_at = max(expires_at.values(), default=None)
-    elif known and known == timed:
-        ends_at = max(expires_at[name] for name in known)
-    sooner = {name: expires_at[name] for name in known if expires_at[name] != ends_at}
-    first = {name: value for name, value in row.items() if name not in sooner}
+    elif lives and not some_stay:
+        ends_at = max(lives.values())
+    first = dict(row)
+    sooner: dict[int, dict[str, Any]] = {}
+    for name, instant in lives.items():
+        if instant != ends_at:
+            sooner.setdefault(instant, {})[name] = first.pop(name)
     key = table.key_of(row)
     writes: list[Write] = [Put(table, first, at=at, clear=True, expires_at=ends_at)]
-    for instant in sorted(set(sooner.values())):
-        ending = {name: row[name] for name in sooner if sooner[name] == instant}
-        writes.append(Change(table, key, ending, at=at, expires_at=instant))
+    for instant in sorted(sooner):
+        writes.append(Change(table, key, sooner[instant], at=at, expires_at=instant))
     return tuple(writes)
 
 

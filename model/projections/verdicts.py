@@ -194,9 +194,8 @@ SETTLED = frozenset(verdict for verdict, row in ROW_VERDICTS.items() if row.is_s
 BY_POLICY = frozenset(verdict for verdict, row in ROW_VERDICTS.items() if row.by_policy)
 NEEDS_SCAN = frozenset(verdict for verdict, row in ROW_VERDICTS.items() if row.needs_scan)
 OVER_VERDICTS = frozenset(verdict for verdict, row in QUEUE_VERDICTS.items() if row.is_over)
-HARMLESS = frozenset(
-    verdict for rows in (ROW_VERDICTS, QUEUE_VERDICTS) for verdict, row in rows.items() if row.is_harmless
-)
+_EVERY_VERDICT: Final[Mapping[Verdict, RowVerdict | QueueVerdict]] = {**ROW_VERDICTS, **QUEUE_VERDICTS}
+HARMLESS = frozenset(verdict for verdict, row in _EVERY_VERDICT.items() if row.is_harmless)
 
 
 def verdict_on(verdicts: Mapping[S, Verdict], symptoms: Mapping[str, bool]) -> Verdict:
@@ -213,8 +212,11 @@ def table_of(symptoms: type[S], judge: Callable[[S], Verdict]) -> Mapping[S, Ver
         judge: the rule that the table is made of.
     """
     width = len(symptoms._fields)  # type: ignore[attr-defined] # a NamedTuple has them
-    every = (symptoms._make(reversed(bits)) for bits in product((False, True), repeat=width))  # type: ignore[attr-defined]
-    return {seen: judge(seen) for seen in every}
+    verdicts: dict[S, Verdict] = {}
+    for bits in product((False, True), repeat=width):
+        seen: S = symptoms._make(reversed(bits))  # type: ignore[attr-defined]
+        verdicts[seen] = judge(seen)
+    return verdicts
 
 
 class Why(Enum):
@@ -379,12 +381,17 @@ def older_than_a_day(key: Key, now: int) -> bool:
 
 def born_at(key: Key) -> int | None:
     """When the youngest version-1 UUID of a key was made; None where it has none."""
-    return max((micros_of(part) for part in key if isinstance(part, UUID) and part.version == 1), default=None)
+    births: list[int] = []
+    for part in key:
+        if isinstance(part, UUID) and part.version == 1:
+            births.append(micros_of(part))
+    return max(births, default=None)
 
 
 def why_kept(key: Key, touched: int | None, now: int) -> Reason:
     """Why a row that may be removed stays: it is younger than a day, or lacks what its removal needs."""
-    since = max((at for at in (born_at(key), touched) if at is not None), default=None)
+    instants = [instant for instant in (born_at(key), touched) if instant is not None]
+    since = max(instants, default=None)
     if since is None:
         return Reason(Why.YOUNGER_THAN_A_DAY)
     if since < now - DAY_MICROS:
