@@ -58,7 +58,7 @@ def ledger_steps(
     """What `ensure_ledger` would create; reads only and raises the same errors."""
     live = live_schema(server, ledger_keyspace)
     version = parse_version(server.release_version)
-    wrong = tuple(str(difference) for difference in differences(LEDGER, live) if _unfits(difference))
+    wrong = tuple(map(str, filter(_unfits, differences(LEDGER, live))))
     if wrong:
         raise SchemaMismatch(ledger_keyspace, wrong)
     if live.tables and not any(live.table(table.name) for table in LEDGER_TABLES):
@@ -95,9 +95,11 @@ LEDGER = Schema((), LEDGER_TABLES)
 
 
 def _carry_out(server: SchemaServer, steps: tuple[Step, ...]) -> tuple[str, ...]:
+    created = []
     for step in steps:
         server.execute_ddl(step.cql)
-    return tuple(step.creates for step in steps)
+        created.append(step.creates)
+    return tuple(created)
 
 
 def keyspace_step(keyspace: str, replication: Replication) -> Step:

@@ -50,7 +50,10 @@ def live_file_text(
 
 
 def _as_given(table: Table) -> Table:
-    return replace(table, options={name: value for name, value in table.options.items() if name not in _ONLY_READ})
+    given = dict(table.options)
+    for name in _ONLY_READ:
+        given.pop(name, None)
+    return replace(table, options=given)
 
 
 def main(arguments: list[str]) -> int:

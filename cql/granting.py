@@ -59,7 +59,10 @@ def holding_of(server: SchemaServer, role: str) -> Holding:
         if _UNKNOWN_ROLE.search(error.what):
             return Holding(name, exists=False)
         raise
-    held = (HeldGrant(Grant(_resource(row["resource"]), row["permission"]), row["role"]) for row in rows)
+    held = []
+    for row in rows:
+        grant = Grant(_resource(row["resource"]), row["permission"])
+        held.append(HeldGrant(grant, row["role"]))
     superuser = any(row["super"] for row in roles)
     return Holding(name, superuser=superuser, held=tuple(sorted(held, key=lambda one: (one.grant, one.through))))
 

@@ -64,12 +64,18 @@ def unknown_keyspace(server: SchemaServer, keyspace: str) -> UnknownKeyspace:
 def tables_of(server: SchemaServer, keyspace: str) -> frozenset[str]:
     """The names of the keyspace's tables; none where there is no such keyspace."""
     text = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?"
-    return frozenset(row["table_name"] for row in server.query(text, (_own_name(keyspace),)))
+    return frozenset(_values(server.query(text, (_own_name(keyspace),)), "table_name"))
 
 
 def keyspaces_of(server: SchemaServer) -> tuple[str, ...]:
     """The names of all keyspaces, as the server knows them."""
-    return tuple(row["keyspace_name"] for row in server.query("SELECT keyspace_name FROM system_schema.keyspaces"))
+    rows = server.query("SELECT keyspace_name FROM system_schema.keyspaces")
+    return tuple(_values(rows, "keyspace_name"))
+
+
+def _values(rows: Iterable[Row], column: str) -> list[str]:
+    """The values of one column in all rows."""
+    return [row[column] for row in rows]
 
 
 def live_schema(server: SchemaServer, keyspace: str) -> Schema:
@@ -101,8 +107,8 @@ def _rows_of_parts(server: SchemaServer, own: tuple[str]) -> Mapping[str, Sequen
     """
     for _ in range(_LOOKS_MAX):
         rows = {part: server.query(text, own) for part, text in _PARTS.items()}
-        named = {row["table_name"] for row in rows["tables"]} | {row["view_name"] for row in rows["views"]}
-        with_columns = {row["table_name"] for row in rows["columns"]}
+        named = {*_values(rows["tables"], "table_name"), *_values(rows["views"], "view_name")}
+        with_columns = set(_values(rows["columns"], "table_name"))
         if named == with_columns:
             break
     return rows
@@ -154,8 +160,11 @@ def _mask_argument(kind: str, text: str) -> str:
 
 
 def _masked(table: Table, masks: Masks) -> Table:
-    named = (replace(column, mask=masks.get((table.name, column.name), "")) for column in table.columns)
-    return table.with_columns(named)
+    columns = []
+    for column in table.columns:
+        mask = masks.get((table.name, column.name), "")
+        columns.append(replace(column, mask=mask))
+    return table.with_columns(columns)
 
 
 def _compact(table: Table, row: Row) -> Table:
@@ -165,13 +174,14 @@ def _compact(table: Table, row: Row) -> Table:
     flags = frozenset(row["flags"] or ())
     if "compound" in flags and "dense" not in flags:
         return table
-    options = {**table.options, COMPACT_STORAGE: "true"}
     if "dense" in flags:
-        return replace(
-            table.with_columns(column for column in table.columns if column.type != "empty"), options=options
-        )
-    own = [replace(column, kind=Kind.REGULAR) for column in table.columns if column.kind is Kind.STATIC]
-    return replace(table.with_columns((*table.partition, *own)), options=options)
+        own = [column for column in table.columns if column.type != "empty"]
+    else:
+        own = list(table.partition)
+        for column in table.columns:
+            if column.kind is Kind.STATIC:
+                own.append(replace(column, kind=Kind.REGULAR))
+    return replace(table, columns=tuple(own), options={**table.options, COMPACT_STORAGE: "true"})
 
 
 def beside_model(server: SchemaServer, keyspace: str) -> tuple[str, ...]:
@@ -226,8 +236,9 @@ def _by_table(rows: Iterable[Row]) -> Mapping[str, Sequence[Row]]:
 
 
 def _user_type(row: Row) -> UserType:
-    fields = zip(row["field_names"], row["field_types"], strict=True)
-    return UserType(spelled(row["type_name"]), tuple((spelled(name), normal_type(kind)) for name, kind in fields))
+    names = map(spelled, row["field_names"])
+    types = map(normal_type, row["field_types"])
+    return UserType(spelled(row["type_name"]), tuple(zip(names, types, strict=True)))
 
 
 def _table(row: Row, name: str, columns: Sequence[Row], dropped: Sequence[Row] = ()) -> Table:
@@ -251,9 +262,10 @@ def _dropped(row: Row) -> Column:
 
 def _index(row: Row) -> Index:
     """An index; the server keeps its target and class among its options."""
-    rest = {name: text for name, text in row["options"].items() if name not in {"target", "class_name"}}
-    using = row["options"].get("class_name", "")
-    return Index(spelled(row["index_name"]), spelled(row["table_name"]), row["options"].get("target", ""), using, rest)
+    options = dict(row["options"])
+    target = options.pop("target", "")
+    using = options.pop("class_name", "")
+    return Index(spelled(row["index_name"]), spelled(row["table_name"]), target, using, options)
 
 
 def _view(row: Row, columns: Sequence[Row], masks: Masks) -> View:
@@ -277,8 +289,9 @@ def _column(row: Row) -> Column:
 
 
 def _compaction(options: Mapping[str, str]) -> Compaction:
-    rest = {name: value for name, value in options.items() if name != "class"}
-    return Compaction(short_class(options["class"]), rest)
+    rest = dict(options)
+    strategy = short_class(rest.pop("class"))
+    return Compaction(strategy, rest)
 
 
 def _literal(value: Any) -> str:

@@ -334,13 +334,17 @@ class MemoryTables:
         for key in within:
             for seen in self._read(scan.table, key, times=False):
                 if not scan.after or scan.table.key_of(seen.row)[start:end] > scan.after:
-                    rows.append({name: seen.row[name] for name in scan.columns})
+                    rows.append(_cells(seen.row, scan.columns))
         return rows[: scan.limit]
 
     def _partitions_in(self, scan: Scan) -> list[Key]:
         after, up_to = scan.tokens or (NEVER - 1, -NEVER)
-        keys = sorted((token_of(key), key) for key in self._tables[scan.table.name])
-        return [key for token, key in keys if after < token <= up_to]
+        within = []
+        for key in self._tables[scan.table.name]:
+            token = token_of(key)
+            if after < token <= up_to:
+                within.append((token, key))
+        return [key for _, key in sorted(within)]
 
     def _write(self, write: Write) -> None:
         match write:
@@ -385,7 +389,7 @@ class MemoryTables:
         as_expected = all(_equal((current or {}).get(name), value) for name, value in expected.items())
         if as_expected and (expected or current is not None):
             return None
-        return Applied(applied=False, current=current and {name: current[name] for name in expected})
+        return Applied(applied=False, current=current and _cells(current, expected))
 
     def _current(self, table: Table, key: Key) -> Row | None:
         rows = self._read(table, key, times=False)
@@ -458,7 +462,11 @@ def _narrowed(read: Read, seen: Seen) -> Seen:
     if read.columns is None:
         return seen
     wanted = (*read.table.key_names, *read.columns)
-    return Seen({name: seen.row[name] for name in wanted}, seen.written_at, seen.ttls)
+    return Seen(_cells(seen.row, wanted), seen.written_at, seen.ttls)
+
+
+def _cells(row: Row, names: Iterable[str]) -> dict[str, Any]:
+    return {name: row[name] for name in names}
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -5,7 +5,7 @@ name, type or literal.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mailmend.cql.language.definitions import column_mask, targets
@@ -78,8 +78,9 @@ def parse_replication(text: str) -> Replication:
 
 
 def replication_from(options: Mapping[str, str]) -> Replication:
-    copies = {name: value for name, value in options.items() if name != "class"}
-    return Replication(options["class"].rsplit(".", 1)[-1], copies)
+    copies = dict(options)
+    strategy = copies.pop("class")
+    return Replication(strategy.rsplit(".", 1)[-1], copies)
 
 
 def _pair(part: str, text: str) -> tuple[str, str]:
@@ -265,7 +266,7 @@ class _Renderer:
     def _view(self, view: View, name: Name, *, unless: bool) -> str:
         selected = "*"
         if not view.all_columns:
-            selected = ", ".join(checked_spelling(column.spelling) for column in view.table.columns)
+            selected = ", ".join(_checked_spellings(view.table.columns))
         query = f"    SELECT {selected}\n    FROM {self._name(Name(view.base, name.keyspace))}"  # noqa: S608 - every part is checked
         if view.where:
             query += f"\n    WHERE {checked(view.where, conditions)}"
@@ -323,9 +324,13 @@ def _column_cql(column: Column) -> str:
 
 
 def _key_cql(table: Table) -> str:
-    partition = ", ".join(checked_spelling(column.spelling) for column in table.partition)
-    clustering = "".join(f", {checked_spelling(column.spelling)}" for column in table.clustering)
-    return f"PRIMARY KEY (({partition}){clustering})"
+    partition = ", ".join(_checked_spellings(table.partition))
+    key = (f"({partition})", *_checked_spellings(table.clustering))
+    return f"PRIMARY KEY ({', '.join(key)})"
+
+
+def _checked_spellings(columns: Iterable[Column]) -> list[str]:
+    return [checked_spelling(column.spelling) for column in columns]
 
 
 def _options_cql(table: Table, server: ServerVersion) -> Iterator[str]:

@@ -23,7 +23,7 @@ from mailmend.model.operations import (
     Scan,
     Write,
 )
-from mailmend.model.table import Column, Key, Row, Table, identifier
+from mailmend.model.table import Column, Key, Row, Table, identifier, names_of
 
 Operation = Read | Scan | Write | Conditional
 
@@ -38,7 +38,7 @@ class Selection:
     @property
     def names(self) -> tuple[str, ...]:
         """The columns' names; a field of a user type has a dotted name."""
-        return tuple(column.name for column in self.columns)
+        return names_of(self.columns)
 
 
 def shape_of(operation: Operation) -> Hashable:  # noqa: PLR0911 - one for each kind
@@ -186,14 +186,14 @@ def _render_restriction(read: Read | Scan) -> str:
 def _render_key(table: Table, key: tuple[Any, ...]) -> str:
     if not len(table.partition) <= len(key) <= len(table.key):
         raise ValueError(f"{table.spelling} has no key of {len(key)} values")
-    return " AND ".join(f"{_plain(column)} = ?" for column in table.key[: len(key)])
+    return " AND ".join(_equations(table.key[: len(key)]))
 
 
 def _render_among(table: Table, key: tuple[Any, ...]) -> str:
     if not len(table.partition) <= len(key) + 1 <= len(table.key):
         raise ValueError(f"{table.spelling} has no key of {len(key) + 1} values")
-    *fixed, meant = map(_plain, table.key[: len(key) + 1])
-    return " AND ".join([*(f"{name} = ?" for name in fixed), f"{meant} IN ?"])
+    *fixed, meant = table.key[: len(key) + 1]
+    return " AND ".join([*_equations(fixed), f"{_plain(meant)} IN ?"])
 
 
 def _render_after(table: Table, fixed: int, width: int) -> str:
@@ -211,16 +211,23 @@ def _render_row(table: Table, row: Row) -> str:
 
 
 def _render_changes(table: Table, assign: Row, add: Iterable[str], take: Iterable[str]) -> str:
-    names = [f"{_plain(table.column(name))} = ?" for name in assign]
+    changes = _equations(map(table.column, assign))
     for sign, changed in (("+", add), ("-", take)):
-        names += [f"{_plain(table.column(name))} = {_plain(table.column(name))} {sign} ?" for name in changed]
-    if not names:
+        for name in changed:
+            column = _plain(table.column(name))
+            changes.append(f"{column} = {column} {sign} ?")
+    if not changes:
         raise ValueError(f"a change of {table.spelling} changes nothing")
-    return ", ".join(names)
+    return ", ".join(changes)
 
 
 def _render_expected(table: Table, expected: Row) -> str:
-    return " AND ".join(f"{_plain(table.column(name))} = ?" for name in expected) or "EXISTS"
+    return " AND ".join(_equations(map(table.column, expected))) or "EXISTS"
+
+
+def _equations(columns: Iterable[Column]) -> list[str]:
+    """Each column with a mark for the value that it equals."""
+    return [f"{_plain(column)} = ?" for column in columns]
 
 
 def _plain(column: Column) -> str:

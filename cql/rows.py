@@ -15,7 +15,7 @@ from uuid import UUID
 from mailmend.cql.row_statements import Operation, selection_of
 from mailmend.model.cql_types import CqlType, parse_type
 from mailmend.model.operations import Applied, ChangeIf, PutIfAbsent, Read, RemoveIf, Scan, Seen
-from mailmend.model.table import Column
+from mailmend.model.table import Column, names_of
 
 Conversion = Callable[[Any], Any]
 
@@ -55,7 +55,7 @@ def conversion_of(cql_type: str) -> Conversion | None:
 
 def row_reader(columns: Sequence[Column]) -> Callable[[Sequence[Any]], dict[str, Any]]:
     """A function from the driver's values to a row; made once for many rows, because scans are long."""
-    names = tuple(column.name for column in columns)
+    names = names_of(columns)
     changed = []
     for column in columns:
         conversion = conversion_of(column.type)
@@ -76,7 +76,7 @@ def seen_reader(columns: Sequence[Column], timed: Sequence[Column]) -> Callable[
     """A function from the driver's values (columns, then times and TTLs of some) to a row with both."""
     read = row_reader(columns)
     width = len(columns)
-    names = tuple(column.name for column in timed)
+    names = names_of(timed)
 
     def see(values: Sequence[Any]) -> Seen:
         times = zip(names, values[width : width + len(names)], strict=True)

@@ -134,7 +134,10 @@ def _hint_window(ask: Ask, notes: Counter[str]) -> float | None:
     """The longest hint window of any node; every version knows the name `max_hint_window_in_ms`."""
     text = "SELECT name, value FROM system_views.settings WHERE name = ?"
     rows = _rows_of(ask(text, ("max_hint_window_in_ms",)), "system_views.settings", notes) or ()
-    windows = [int(row["value"]) / 1000 for row in rows if str(row["value"]).isdigit()]
+    windows = []
+    for row in rows:
+        if str(row["value"]).isdigit():
+            windows.append(int(row["value"]) / 1000)
     return max(windows, default=None)
 
 

@@ -42,6 +42,10 @@ class View:
     def name(self) -> str:
         return self.table.name
 
+    @property
+    def spelling(self) -> str:
+        return self.table.spelling
+
 
 SchemaPart = UserType | Table | Index | View
 P = TypeVar("P", bound=SchemaPart | Column)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from mailmend.model.cql_types import COUNTER, normal_type
 from mailmend.model.errors import BadIdentifier
@@ -153,6 +153,11 @@ class UserType:
         return tuple((name_of(name), normal_type(kind)) for name, kind in self.fields)
 
     @property
+    def field_types(self) -> tuple[str, ...]:
+        """The CQL type of each field."""
+        return tuple(kind for _, kind in self.fields)
+
+    @property
     def name(self) -> str:
         """The name as the server knows it: lower case, unless the spelling is in quotes."""
         return name_of(self.spelling)
@@ -212,7 +217,7 @@ class Table:
             else:
                 plain.append(column.name)
         key = (*partition, *clustering)
-        key_names = _names_of(key)
+        key_names = names_of(key)
         object.__setattr__(self, "name", name_of(self.spelling))
         object.__setattr__(self, "partition", tuple(partition))
         object.__setattr__(self, "clustering", tuple(clustering))
@@ -220,12 +225,17 @@ class Table:
         object.__setattr__(self, "key_names", key_names)
         object.__setattr__(self, "partition_names", key_names[: len(partition)])
         object.__setattr__(self, "regular", tuple(regular))
-        object.__setattr__(self, "names", _names_of(self.columns))
+        object.__setattr__(self, "names", names_of(self.columns))
         object.__setattr__(self, "plain", tuple(plain))
         object.__setattr__(self, "collections", tuple(collections))
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
+
+    @property
+    def has_counters(self) -> bool:
+        """Whether its columns outside the key count; no table has counters and other columns."""
+        return any(column.is_counter for column in self.regular)
 
     def column(self, name: str) -> Column:
         """The column of a name or spelling (in any case, unless it is in quotes).
@@ -280,8 +290,31 @@ class Table:
         )
 
 
-def _names_of(columns: Iterable[Column]) -> tuple[str, ...]:
-    return tuple(column.name for column in columns)
+class Named(Protocol):
+    """A part of a schema: a column, table, type, index or view."""
+
+    @property
+    def name(self) -> str:
+        """The name as the server knows it."""
+
+    @property
+    def spelling(self) -> str:
+        """The name as CQL spells it."""
+
+
+def names_of(parts: Iterable[Named]) -> tuple[str, ...]:
+    """The names of parts of a schema as the server knows them, in the order given."""
+    return tuple(part.name for part in parts)
+
+
+def spellings(parts: Iterable[Named]) -> str:
+    """The spellings of parts of a schema, with commas between them."""
+    return ", ".join(part.spelling for part in parts)
+
+
+def types_of(columns: Iterable[Column]) -> tuple[str, ...]:
+    """The CQL type of each column, in the order given."""
+    return tuple(column.type for column in columns)
 
 
 def canonical_value(column: Column, row: Row) -> Any:

@@ -23,6 +23,11 @@ _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _CUT: Final = "..."
 
 
+def is_digits(text: str) -> bool:
+    """Whether the text has only the digits 0 to 9, and at least one."""
+    return text.isascii() and text.isdigit()
+
+
 def keyspace_option(keyspace: str) -> str:
     """The option that names a keyspace, as a shell takes it: a name in double quotes needs quotes around them."""
     return f"--keyspace {shlex.quote(keyspace)}"

@@ -11,6 +11,7 @@ over partitions. Only writes that say so (`Put.joinable`) are joined.
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from mailmend.cql.row_statements import values_of
 from mailmend.model.errors import CannotReach, MailmendError
@@ -44,9 +45,7 @@ def read_joined(
     answers: dict[int, RowsOrError] = {}
     for request, answer in zip(requests, ask([waiting.read for waiting in requests]), strict=True):
         answers |= _parted(request, reads, answer)
-    alone = [place for place in range(len(reads)) if place not in answers]
-    answers |= zip(alone, ask([reads[place] for place in alone]), strict=True)
-    return [answers[place] for place in range(len(reads))]
+    return _completed(reads, answers, ask)
 
 
 def _joined(reads: Sequence[Read], replica_of: Callable[[Read], Hashable]) -> Iterable[JoinedRead]:
@@ -128,9 +127,21 @@ def write_joined(
     for places, answer in zip(groups, send(requests), strict=True):
         if len(places) == 1 or answer is None or isinstance(answer, CannotReach):
             answers |= dict.fromkeys(places, answer)
-    alone = [place for place in range(len(writes)) if place not in answers]
-    answers |= zip(alone, send([writes[place] for place in alone]), strict=True)
-    return [answers[place] for place in range(len(writes))]
+    return _completed(writes, answers, send)
+
+
+Asked = TypeVar("Asked")
+Answered = TypeVar("Answered")
+
+
+def _completed(
+    asked: Sequence[Asked], answers: Mapping[int, Answered], send: Callable[[Sequence[Asked]], list[Answered]]
+) -> list[Answered]:
+    """The answers in order; what has no answer yet is sent alone."""
+    alone = [place for place in range(len(asked)) if place not in answers]
+    late = dict(zip(alone, send([asked[place] for place in alone]), strict=True))
+    every = {**answers, **late}
+    return [every[place] for place in sorted(every)]
 
 
 def _groups(writes: Sequence[Write], replica_of: Callable[[Write], Hashable]) -> Iterator[list[int]]:

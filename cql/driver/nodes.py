@@ -36,8 +36,11 @@ def ask_every_node(cluster: CassandraCluster, text: str, values: Sequence[Any] =
         bound = cluster.prepare(text).bind(values)
     except MailmendError as error:
         return [NodeAnswer(str(host.address), error=error) for host in nodes]
-    asked = [(host, cluster.session.execute_async(bound, execution_profile=EVERY_NODE, host=host)) for host in nodes]
-    return [_answered(str(host.address), future) for host, future in asked]
+    asked = []
+    for host in nodes:
+        future = cluster.session.execute_async(bound, execution_profile=EVERY_NODE, host=host)
+        asked.append((str(host.address), future))
+    return [_answered(node, future) for node, future in asked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,11 @@ class CassandraNodes:
         return values
 
     def nodes_down(self) -> Sequence[str]:
-        return sorted(str(host.address) for host in self.cluster.session.cluster.metadata.all_hosts() if not host.is_up)
+        down = []
+        for host in self.cluster.session.cluster.metadata.all_hosts():
+            if not host.is_up:
+                down.append(str(host.address))
+        return sorted(down)
 
 
 def _answered(node: str, future: Any) -> NodeAnswer:

@@ -152,7 +152,7 @@ def _assignment(stream: Stream, extras: _Extras) -> None:
     if any(change.conflicts_with(earlier) for earlier in extras.cells):
         raise stream.wrong(f"the column {column} is set here a second time", token)
     extras.cells.append(change)
-    if change.whole and change.operator is CellOperator.SET:
+    if change.sets_column:
         extras.values[column] = change.value
 
 
@@ -473,5 +473,8 @@ def _notes(stream: Stream, first: Token, before: int) -> tuple[str, ...]:
 
 def _lines(comment: Token) -> list[str]:
     if comment.text.startswith("/*"):
-        return [line.strip().removeprefix("*").strip() for line in comment.text[2:-2].strip().splitlines()]
+        lines = []
+        for line in comment.text[2:-2].strip().splitlines():
+            lines.append(line.strip().removeprefix("*").strip())
+        return lines
     return [comment.text[2:].lstrip("-").strip()]

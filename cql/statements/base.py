@@ -89,12 +89,17 @@ class CellChange:
         """Whether it is about the whole column."""
         return not self.element and not self.field_name
 
+    @property
+    def sets_column(self) -> bool:
+        """Whether it sets the whole column."""
+        return self.whole and self.operator is CellOperator.SET
+
     def conflicts_with(self, other: "CellChange") -> bool:
         """Whether one UPDATE cannot have both: one of them sets the whole column, or both set the same field."""
         if self.column != other.column:
             return False
-        sets_all = any(change.whole and change.operator is CellOperator.SET for change in (self, other))
-        return sets_all or (self.field_name != "" and self.field_name == other.field_name)
+        same_field = self.field_name != "" and self.field_name == other.field_name
+        return same_field or self.sets_column or other.sets_column
 
 
 class Effect(Enum):

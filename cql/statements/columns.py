@@ -15,9 +15,9 @@ from mailmend.cql.statements.type_rules import (
     user_types_in,
 )
 from mailmend.model.cql_types import normal_type, parse_type
-from mailmend.model.keyspace import Index, Schema, View, find, put
+from mailmend.model.keyspace import Index, Schema, View, find, put, without
 from mailmend.model.names import columns_of, name_of, renamed_in, spelled
-from mailmend.model.table import COMPACT_STORAGE, Column, Kind, Table
+from mailmend.model.table import COMPACT_STORAGE, Column, Kind, Table, names_of, spellings, types_of
 
 _NO_TABLE_YET = "The table does not exist yet."
 
@@ -39,7 +39,7 @@ class AddColumns(NamedStatement):
         return self.columns
 
     def needs(self) -> frozenset[str]:
-        return NamedStatement.needs(self) | user_types_in(column.type for column in self.columns)
+        return NamedStatement.needs(self) | user_types_in(types_of(self.columns))
 
     def apply(self, schema: Schema) -> Schema:
         if self.if_exists and self.lacks_table(schema):
@@ -65,7 +65,9 @@ class AddColumns(NamedStatement):
 
     def remaining(self, live: Schema) -> Statement | None:
         table = find(live.tables, self.name.spelling)
-        missing = tuple(column for column in self.columns if table is not None and column.name not in table)
+        if table is None:
+            return None
+        missing = tuple(column for column in self.columns if column.name not in table)
         if not missing:
             return None
         return replace(self, columns=missing)
@@ -75,7 +77,7 @@ class AddColumns(NamedStatement):
         if not self.name.keyspace:
             table = before.live.table(self.name.spelling)
             if table:
-                once.update(column.name for column in table.dropped)
+                once.update(names_of(table.dropped))
         name = name_of(self.name.spelling)
         return any(column.name in once or (name, column.name) in before.dropped for column in self.columns)
 
@@ -94,7 +96,7 @@ def _add_problem(schema: Schema, table: Table, column: Column) -> str:
         return "it has compact storage, which takes no more columns"
     if column.kind is Kind.STATIC and not table.clustering:
         return f"the column {column.spelling} is static, but the table has no clustering column"
-    if len({other.is_counter for other in (*table.regular, column)}) > 1:
+    if table.regular and table.has_counters is not column.is_counter:
         return f"{column.spelling} would mix counters with other columns"
     return column_problem(schema, column) or _return_problem(schema, table, column)
 
@@ -145,7 +147,8 @@ class DropColumns(NamedStatement):
     )
 
     def drops(self) -> DroppedColumns:
-        return frozenset((name_of(self.name.spelling), name_of(column)) for column in self.columns)
+        table = name_of(self.name.spelling)
+        return frozenset((table, name_of(column)) for column in self.columns)
 
     def apply(self, schema: Schema) -> Schema:
         """The schema after the statement; the table's `dropped` has the dropped columns."""
@@ -168,8 +171,10 @@ class DropColumns(NamedStatement):
         found = find(live.tables, self.name.spelling)
         if found is None:
             return Effect.DIFFERENT
-        gone = [Effect.done(name_of(name) not in found) for name in self.columns]
-        return Effect.of_all(gone, repeats=self.columns_if_exist)
+        effects = []
+        for spelling in self.columns:
+            effects.append(Effect.done(name_of(spelling) not in found))
+        return Effect.of_all(effects, repeats=self.columns_if_exist)
 
 
 def _drop_problem(schema: Schema, table: Table, spelling: str, column: Column) -> str:
@@ -180,14 +185,14 @@ def _drop_problem(schema: Schema, table: Table, spelling: str, column: Column) -
     indexed = _indexed(schema, table, column)
     if indexed:
         return indexed
-    views = ", ".join(view.table.spelling for view in schema.views_of(table))
+    views = spellings(schema.views_of(table))
     if views:
         return f"materialized views are made of it ({views}), so {spelling} cannot be dropped"
     return ""
 
 
 def _indexed(schema: Schema, table: Table, column: Column) -> str:
-    indexes = ", ".join(index.spelling for index in schema.indexes_of(table) if _is_on(index, column))
+    indexes = spellings(index for index in schema.indexes_of(table) if _is_on(index, column))
     if not indexes:
         return ""
     return f"the index {indexes} is on {column.spelling}: drop it first"
@@ -200,8 +205,8 @@ def _is_on(index: Index, column: Column) -> bool:
 
 def _without(schema: Schema, table: Table, column: Column) -> Table:
     old = replace(column, type=normal_type(str(expanded(schema, parse_type(column.type)))))
-    rest = tuple(other for other in table.columns if other.name != column.name)
-    return replace(table, columns=rest, dropped=(*(other for other in table.dropped if other.name != column.name), old))
+    dropped = (*without(table.dropped, column.spelling), old)
+    return replace(table, columns=without(table.columns, column.spelling), dropped=dropped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +231,7 @@ class RenameColumns(NamedStatement):
         renames = {name_of(old): new for old, new in self.renames}  # servers take the last new name of a column
         for old, new in renames.items():
             self.must(_rename_problem(schema, table, spelled(old), new))
-        new_names = [name_of(new) for new in renames.values()]
+        new_names = list(map(name_of, renames.values()))
         for name in new_names:
             if new_names.count(name) > 1:
                 raise self.refused(f"two columns would be named {name}")

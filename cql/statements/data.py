@@ -60,7 +60,7 @@ class WriteRows(NamedStatement):
 
     def counts(self, schema: Schema) -> bool:
         """Whether it changes counters."""
-        return any(column.is_counter for column in table_of(schema, self.name, self.change.value).regular)
+        return table_of(schema, self.name, self.change.value).has_counters
 
     def partition(self, schema: Schema) -> tuple[str, ...] | None:
         """The table, and the texts of the values of its partition key; None where they are not known."""
@@ -199,7 +199,8 @@ class Other(Statement):
 
 def _serves_like(schema: Schema, table: Table, name: str) -> bool:
     """Whether an index may serve LIKE: one of another class than those that servers have for equality."""
-    return any(
-        index.using and not is_attached(index) and (name in columns_of(index.target) or not columns_of(index.target))
-        for index in schema.indexes_of(table)
-    )
+    for index in schema.indexes_of(table):
+        columns = columns_of(index.target)
+        if index.using and not is_attached(index) and (name in columns or not columns):
+            return True
+    return False

@@ -13,7 +13,7 @@ from mailmend.model.cql_types import CqlType, parse_type
 from mailmend.model.errors import SchemaRefused
 from mailmend.model.keyspace import Index, Schema, View, find, put, without
 from mailmend.model.names import Name, columns_of, name_of, short_class, spelled, text_of
-from mailmend.model.table import COMPACT_STORAGE, Column, Kind, Table
+from mailmend.model.table import COMPACT_STORAGE, Column, Kind, Table, spellings
 
 _TARGET = re.compile(r"(?:(values|keys|entries|full)\()?(\"(?:[^\"]|\"\")+\"|\w+)\)?")
 _BUILT_IN = frozenset({"", "legacy_local_table"})
@@ -64,11 +64,11 @@ class CreateIndex(NamedStatement):
             problem = name_problem(index.name)
         if problem := problem or _problem(schema, table, index):
             raise SchemaRefused(self.verb, subject, problem)
-        same = next((other.spelling for other in schema.indexes_of(table) if _same(other, index)), "")
-        if same and self.if_not_exists:
-            return schema
-        if same:
-            raise SchemaRefused(self.verb, subject, f"the index {same} is the same already")
+        for other in schema.indexes_of(table):
+            if _same(other, index):
+                if self.if_not_exists:
+                    return schema
+                raise SchemaRefused(self.verb, subject, f"the index {other.spelling} is the same already")
         return replace(schema, indexes=(*schema.indexes, index))
 
     def _class_problem(self) -> str:
@@ -140,7 +140,7 @@ def _named(schema: Schema, table: Table, index: Index) -> Index:
 
 
 def _problem(schema: Schema, table: Table, index: Index) -> str:  # noqa: PLR0911 - one for each reason
-    if any(column.is_counter for column in table.columns):
+    if table.has_counters:
         return "a table of counters can have no index"
     if index.options and not index.using:
         return "only an index of a class of its own has options"
@@ -300,12 +300,12 @@ def _base_problem(base: Table, view: View) -> str:
     for column in view.table.columns:
         if column.name not in base:
             return f"its base {base.spelling} has no column {column.spelling}"
-    if any(column.is_counter for column in base.columns):
+    if base.has_counters:
         return "no view can be made of counters"
-    selected = list(base.columns)
+    selected = base.names
     if not view.all_columns:
-        selected = [base.column(column.name) for column in view.table.columns]
-    for column in selected:
+        selected = view.table.names
+    for column in map(base.column, selected):
         if column.kind is Kind.STATIC:
             return f"{column.spelling} is static, which no view can hold"
     if text_of(base.options.get("gc_grace_seconds", "")) == "0":
@@ -327,7 +327,8 @@ def _condition_problem(schema: Schema, base: Table, compared: Sequence[Compared]
             return f"its condition must say that {column.spelling} IS NOT NULL, and nothing else of it"
         if problem := compared_problem(relation, schema, base):
             return problem
-    twice = restricted_twice([relation for relation in compared if relation.operator != "IS NOT NULL"])
+    restricting = [relation for relation in compared if relation.operator != "IS NOT NULL"]
+    twice = restricted_twice(restricting)
     if twice:
         return f"its condition restricts {twice} twice"
     return ""
@@ -335,9 +336,9 @@ def _condition_problem(schema: Schema, base: Table, compared: Sequence[Compared]
 
 def _key_problem(base: Table, view: View, compared: Sequence[Compared]) -> str:
     names = view.table.key_names
-    lacking = [column.spelling for column in base.key if column.name not in names]
+    lacking = spellings(column for column in base.key if column.name not in names)
     if lacking:
-        return f"its key lacks {', '.join(lacking)}, which is part of the key of {base.spelling}"
+        return f"its key lacks {lacking}, which is part of the key of {base.spelling}"
     added = [name for name in names if not base.column(name).in_key]
     if len(added) > 1:
         return f"its key has {' and '.join(added)}, but only one column outside the key of {base.spelling} can be in it"
@@ -360,10 +361,14 @@ def _key_problem(base: Table, view: View, compared: Sequence[Compared]) -> str:
 
 def _typed(base: Table, view: View) -> Table:
     """The view's columns with the types of the base; all of them for `SELECT *`."""
-    chosen = list(view.table.columns)
+    columns = []
+    for column in view.table.columns:
+        columns.append(_column(base, column))
     if view.all_columns:
-        chosen += [replace(column, descending=False) for column in base.columns if column.name not in view.table.names]
-    return view.table.with_columns(_column(base, column) for column in chosen)
+        for column in base.columns:
+            if column.name not in view.table.names:
+                columns.append(_column(base, replace(column, descending=False)))
+    return view.table.with_columns(columns)
 
 
 def _column(base: Table, column: Column) -> Column:

@@ -10,7 +10,7 @@ from mailmend.model.cql_types import names_in, normal_type
 from mailmend.model.errors import SchemaRefused
 from mailmend.model.keyspace import EMPTY, Schema, find, put
 from mailmend.model.names import KEYSPACE_NAME, name_of, pairs_of
-from mailmend.model.table import UserType
+from mailmend.model.table import UserType, spellings, types_of
 
 _KEYSPACE = "the keyspace is an argument of the command, and its replication belongs to the cluster"
 
@@ -153,7 +153,7 @@ class CreateType(NamedStatement):
         return Effect.alike(self.type.normal_fields == found.normal_fields)
 
     def needs(self) -> frozenset[str]:
-        return user_types_in(text for _, text in self.type.fields)
+        return user_types_in(self.type.field_types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +183,9 @@ class AddField(NamedStatement):
         keyed = []
         for table in schema.tables:
             if any(self._holds(schema, key.type) for key in table.partition):
-                keyed.append(table.spelling)
+                keyed.append(table)
         if keyed:
-            raise self.refused(f"it is in the partition key of {', '.join(keyed)}")
+            raise self.refused(f"it is in the partition key of {spellings(keyed)}")
         return replace(schema, types=put(schema.types, replace(found, fields=(*found.fields, (self.field, self.type)))))
 
     def _holds(self, schema: Schema, kind: str) -> bool:
@@ -257,10 +257,10 @@ class DropType(Drop):
 
         users = []
         for user_type in schema.types:
-            if uses(kind for _, kind in user_type.fields):
+            if uses(user_type.field_types):
                 users.append(f"the type {user_type.spelling}")
         for table in schema.tables:
-            if uses(column.type for column in table.columns):
+            if uses(types_of(table.columns)):
                 users.append(f"the table {table.spelling}")
         if users:
             raise self.refused(f"{', '.join(users)} still uses it", mend="Drop what uses it first.")

@@ -13,7 +13,8 @@ from mailmend.model.cql_types import parse_type
 from mailmend.model.errors import SchemaRefused
 from mailmend.model.keyspace import Schema, find, put, without
 from mailmend.model.names import pairs_of, text_of
-from mailmend.model.table import COMPACT_STORAGE, Kind, Table
+from mailmend.model.table import COMPACT_STORAGE, Kind, Table, spellings, types_of
+from mailmend.model.texts import is_digits
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,207}")
 NO_CLASS = "its compaction names no class"
@@ -39,7 +40,7 @@ def option_problem(table: Table, options: Mapping[str, str]) -> str:
     if names_no_class(options):
         return NO_CLASS
     expires = text_of(options.get("default_time_to_live", "0")) != "0"
-    if expires and any(column.is_counter for column in table.regular):
+    if expires and table.has_counters:
         return "counters never expire, so the table cannot have default_time_to_live"
     return ""
 
@@ -50,9 +51,12 @@ _INTERVALS = (("min_index_interval", 128), ("max_index_interval", 2048))
 
 def interval_problem(options: Mapping[str, str]) -> str:
     """Why the bounds of the index interval do not fit each other; "" where they do."""
-    texts = [text_of(options.get(name, str(default))) for name, default in _INTERVALS]
-    if not all(text.isascii() and text.isdigit() for text in texts):
-        return ""
+    texts = []
+    for name, default in _INTERVALS:
+        text = text_of(options.get(name, str(default)))
+        if not is_digits(text):
+            return ""
+        texts.append(text)
     least, most = map(int, texts)
     if most >= least:
         return ""
@@ -61,10 +65,12 @@ def interval_problem(options: Mapping[str, str]) -> str:
 
 def _compact_problem(table: Table) -> str:
     """Why the table cannot have COMPACT STORAGE; "" where it can."""
-    if any(column.kind is Kind.STATIC for column in table.columns):
-        return "a table with COMPACT STORAGE has no static columns"
-    if any(parse_type(column.type).name in _MANY_CELLS for column in table.regular):
-        return "a table with COMPACT STORAGE has only frozen collections"
+    for column in table.columns:
+        if column.kind is Kind.STATIC:
+            return "a table with COMPACT STORAGE has no static columns"
+    for column in table.regular:
+        if parse_type(column.type).name in _MANY_CELLS:
+            return "a table with COMPACT STORAGE has only frozen collections"
     if table.clustering and len(table.regular) > 1:
         return "with clustering columns, COMPACT STORAGE takes one column outside the key at most"
     if not table.clustering and not table.regular:
@@ -99,7 +105,7 @@ class CreateTable(NamedStatement):
         return self.table.literals()
 
     def needs(self) -> frozenset[str]:
-        return user_types_in(column.type for column in self.table.columns)
+        return user_types_in(types_of(self.table.columns))
 
     def apply(self, schema: Schema) -> Schema:
         if not self.lacks_table(schema):
@@ -107,7 +113,8 @@ class CreateTable(NamedStatement):
                 return schema
             raise self.refused("it exists already", mend="Add IF NOT EXISTS, or leave it out.")
         self.must(name_problem(self.table.name) or self._problem(schema))
-        kept = {option: literal for option, literal in self.table.options.items() if option != "id"}
+        kept = dict(self.table.options)
+        kept.pop("id", None)
         return replace(schema, tables=put(schema.tables, replace(self.table, options=kept)))
 
     def _problem(self, schema: Schema) -> str:
@@ -154,7 +161,7 @@ class DropTable(Drop):
 
     def without(self, schema: Schema) -> Schema:
         table = self.table_in(schema)
-        views = ", ".join(view.table.spelling for view in schema.views_of(table))
+        views = spellings(schema.views_of(table))
         if views:
             mend = "Drop them first: DROP MATERIALIZED VIEW."
             raise self.refused(f"materialized views are made of it: {views}", mend=mend)
@@ -240,7 +247,10 @@ class SetOptions(NamedStatement):
         if table is None:
             return None
         found = table.literals(comment=False)
-        due = {option: value for option, value in self.options.items() if not option_says(value, found.get(option, ""))}
+        due = {}
+        for option, value in self.options.items():
+            if not option_says(value, found.get(option, "")):
+                due[option] = value
         if not due:
             return None
         return replace(self, options=due)
@@ -361,7 +371,8 @@ class DropCompactStorage(NamedStatement):
         table = self.table_in(schema)
         if COMPACT_STORAGE not in table.options:
             raise self.refused("it has no compact storage")
-        kept = {name: literal for name, literal in table.options.items() if name != COMPACT_STORAGE}
+        kept = dict(table.options)
+        del kept[COMPACT_STORAGE]
         return replace(schema, tables=put(schema.tables, replace(table, options=kept)))
 
     def took_effect(self, live: Schema) -> Effect:
@@ -375,4 +386,7 @@ class DropCompactStorage(NamedStatement):
 
 
 def _comments(schema: Schema) -> list[str]:
-    return [table.comment for table in (*schema.tables, *(view.table for view in schema.views))]
+    comments = [table.comment for table in schema.tables]
+    for view in schema.views:
+        comments.append(view.table.comment)
+    return comments

@@ -11,6 +11,7 @@ from mailmend.cql.statements.literals import LiteralForm, parse_literal, value_p
 from mailmend.model.cql_types import CqlType, class_problem, names_in, parse_type
 from mailmend.model.keyspace import EMPTY, Schema, find
 from mailmend.model.table import Column, Kind
+from mailmend.model.texts import is_digits
 
 NATIVE_TYPES = frozenset(
     {"ascii", "bigint", "blob", "boolean", "counter", "date", "decimal", "double", "duration", "float", "inet", "int"}
@@ -144,7 +145,7 @@ def _inside(outer: CqlType, inner: CqlType, *, frozen: bool) -> Iterator[str]:
 
 
 def _is_length(text: str) -> bool:
-    return text.isascii() and text.isdigit() and int(text) > 0
+    return is_digits(text) and int(text) > 0
 
 
 def _can_be_frozen(parsed: CqlType) -> bool:
@@ -156,9 +157,18 @@ def is_user_type(parsed: CqlType) -> bool:
     return parsed.name not in NATIVE_TYPES and parsed.name not in _BUILT and not parsed.name.startswith("'")
 
 
+def _field_types(schema: Schema, parsed: CqlType) -> tuple[CqlType, ...]:
+    """The types of a user type's fields; empty where it is no user type, or an unknown one."""
+    found = None
+    if is_user_type(parsed):
+        found = find(schema.types, parsed.name)
+    if found is None:
+        return ()
+    return tuple(map(parse_type, found.field_types))
+
+
 def _has_cells_within(schema: Schema, parsed: CqlType) -> bool:
-    found = find(schema.types, parsed.name)
-    return found is not None and any(parse_type(kind).name in _COLLECTIONS for _, kind in found.fields)
+    return any(field_type.name in _COLLECTIONS for field_type in _field_types(schema, parsed))
 
 
 def _key_problem(schema: Schema, parsed: CqlType) -> str:
@@ -179,20 +189,17 @@ def holds(schema: Schema, parsed: CqlType, name: str) -> bool:
     """Whether the type, or any inside it (fields of user types too), has that name."""
     if parsed.name == name:
         return True
-    inside = list(parsed.arguments)
-    if is_user_type(parsed):
-        user_type = find(schema.types, parsed.name)
-        if user_type is not None:
-            inside.extend(parse_type(kind) for _, kind in user_type.fields)
+    inside = (*parsed.arguments, *_field_types(schema, parsed))
     return any(holds(schema, inner, name) for inner in inside)
 
 
 def user_types_in(texts: Iterable[str]) -> frozenset[str]:
     names: set[str] = set()
     for text in texts:
-        names.update(names_in(text))
-    names -= NATIVE_TYPES | _BUILT
-    return frozenset(name for name in names if not name.isdigit() and not name.startswith("'"))
+        for name in names_in(text) - NATIVE_TYPES - _BUILT:
+            if not name.isdigit() and not name.startswith("'"):
+                names.add(name)
+    return frozenset(names)
 
 
 def uses_type(schema: Schema, kind: str, name: str) -> bool:
@@ -201,11 +208,13 @@ def uses_type(schema: Schema, kind: str, name: str) -> bool:
 
 def expanded(schema: Schema, parsed: CqlType) -> CqlType:
     """The type with a tuple in place of each user type, as servers remember dropped columns."""
-    if is_user_type(parsed):
-        user_type = find(schema.types, parsed.name)
-        if user_type is not None:
-            return CqlType("tuple", tuple(expanded(schema, parse_type(kind)) for _, kind in user_type.fields))
-    return CqlType(parsed.name, tuple(expanded(schema, inner) for inner in parsed.arguments))
+    name = parsed.name
+    inside = parsed.arguments
+    field_types = _field_types(schema, parsed)
+    if field_types:
+        name = "tuple"
+        inside = field_types
+    return CqlType(name, tuple(expanded(schema, inner) for inner in inside))
 
 
 def returns(schema: Schema, column: Column, dropped: Column) -> bool:

@@ -3,7 +3,7 @@
 Source: the answers of Cassandra 4.1 and 5.0, which a test compares with this module.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from mailmend.cql.statements.type_rules import NATIVE_TYPES, is_user_type
 from mailmend.model.cql_types import CqlType, parse_type
 from mailmend.model.keyspace import Schema, find
 from mailmend.model.names import spelled
-from mailmend.model.table import COMPACT_STORAGE, Column, Kind, Table
+from mailmend.model.table import COMPACT_STORAGE, Column, Kind, Table, names_of, types_of
 
 if TYPE_CHECKING:
     from mailmend.cql.statements.data import WriteRows
@@ -238,7 +238,7 @@ def _amount_problem(write: "WriteRows") -> str:
 
 
 def _counter_problem(write: "WriteRows", table: Table) -> str:
-    if not any(column.is_counter for column in table.regular):
+    if not table.has_counters:
         return ""
     if write.change is WriteKind.INSERT:
         return "counters are written by UPDATE alone"
@@ -268,8 +268,7 @@ def _insert_problem(write: "WriteRows", table: Table, written: Sequence[Column])
     if not written or COMPACT_STORAGE in table.options:
         return ""
     needed = table.key
-    others = [column for column in written if not column.in_key]
-    if others and all(column.kind is Kind.STATIC for column in others):
+    if _all_static(column for column in written if not column.in_key):
         needed = table.partition
     for column in needed:
         if column not in written:
@@ -301,17 +300,22 @@ def _where_problem(write: "WriteRows", table: Table) -> str:
     if twice:
         return f"its WHERE restricts {twice} twice"
     exact = _columns_under(_EXACT, write.where)
-    lacking = [column.spelling for column in table.partition if column.name not in exact]
-    if lacking:
-        return f"its WHERE must say which {lacking[0]}, as part of the partition key"
-    written = list(map(table.column, write.columns))
-    only_static = bool(written) and all(column.kind is Kind.STATIC for column in written)
-    whole = write.change is WriteKind.UPDATE or bool(written) or write.conditional
-    open_keys = [column.spelling for column in table.clustering if column.name not in exact]
+    for column in table.partition:
+        if column.name not in exact:
+            return f"its WHERE must say which {column.spelling}, as part of the partition key"
+    only_static = _all_static(map(table.column, write.columns))
+    whole = write.change is WriteKind.UPDATE or bool(write.columns) or write.conditional
     needs_row = not only_static or _compares_rows(write, table)
-    if whole and needs_row and open_keys and COMPACT_STORAGE not in table.options:
-        return f"its WHERE must say which {open_keys[0]}, as part of the key"
+    if whole and needs_row and COMPACT_STORAGE not in table.options:
+        for column in table.clustering:
+            if column.name not in exact:
+                return f"its WHERE must say which {column.spelling}, as part of the key"
     return _rows_problem(write, table, only_static=only_static)
+
+
+def _all_static(columns: Iterable[Column]) -> bool:
+    """Whether there are columns, and all are static."""
+    return {column.kind for column in columns} == {Kind.STATIC}
 
 
 def _columns_under(operators: Container[str], relations: Sequence[Compared]) -> list[str]:
@@ -339,7 +343,7 @@ def _rows_problem(write: "WriteRows", table: Table, *, only_static: bool) -> str
         return f"a write with IF is for one row, and its WHERE lists several {table.column(lists[0]).spelling}"
     if not only_static or write.conditional:
         return ""
-    clustering = {column.name for column in table.clustering}
+    clustering = names_of(table.clustering)
     for relation in write.where:
         for name in relation.columns:
             if name in clustering:
@@ -359,9 +363,9 @@ def _relation_problem(relation: Compared, table: Table) -> str:
         return "its WHERE compares a token, which only SELECT does"
     if relation.operator in _NEVER:
         return f"its WHERE has {relation.operator}, which no write takes"
-    partition = [column.spelling for column in columns if column.kind is Kind.PARTITION]
-    if partition and relation.left is LeftSide.TUPLE:
-        return f"its WHERE compares {partition[0]} of the partition key with others at once"
+    for column in columns:
+        if column.kind is Kind.PARTITION and relation.left is LeftSide.TUPLE:
+            return f"its WHERE compares {column.spelling} of the partition key with others at once"
     return ""
 
 
@@ -374,7 +378,9 @@ def restricted_twice(where: Sequence[Compared]) -> str:
     exact = _columns_under(_EXACT, where)
     for bounds in (_LOWER_BOUNDS, _UPPER_BOUNDS):
         bounded = _columns_under(bounds, where)
-        exact += [name for name in bounded if bounded.count(name) > 1]
+        for name in bounded:
+            if bounded.count(name) > 1:
+                exact.append(name)
     for name in exact:
         if seen[name] > 1:
             return name
@@ -450,7 +456,7 @@ def compared_problem(relation: Compared, schema: Schema, table: Table) -> str:
     columns = list(map(table.column, relation.columns))
     kind = columns[0].type
     if relation.left is LeftSide.TUPLE:
-        kind = f"tuple<{','.join(column.type for column in columns)}>"
+        kind = f"tuple<{','.join(types_of(columns))}>"
     spelling = columns[0].spelling
     value = parse_literal(relation.value)
     if relation.operator not in {"IN", "NOT IN", "BETWEEN"}:
