@@ -93,7 +93,7 @@ def servers_document(result: QueueAnswer[QueueRequest, QueueServers]) -> Documen
     queue = result.request.queue
     found = result.found
     servers = [_server_json(server) for server in found.servers]
-    json = {"epoch": found.epoch, "settled": found.settled, "absent": list(found.absent), "servers": servers}
+    json = {**fields_json(found, "epoch", "settled", "absent"), "servers": servers}
     if not found.epoch:
         return queue_document(result, json, (f"No server has shared limits of {queue} yet.",))
     columns = ("name", "state", "shares", "since", "last seen", "process")

@@ -324,23 +324,9 @@ def _pause_json(pause: JobPause | None) -> dict[str, Any] | None:
     return {"at": instant_text(pause.paused_at), "owner": pause.owner, "reason": pause.reason}
 
 
-def _turn_json(turn: Turn) -> dict[str, Any]:
-    return {"due_at": instant_text(turn.due_at), "start_at": instant_text(turn.start_at)}
-
-
 def run_json(run: JobRun) -> dict[str, Any]:
-    return {
-        "run": str(run.id),
-        "job": run.job,
-        "command": run.command,
-        "state": run.state.value,
-        "started_at": instant_text(run.started_at),
-        "ends_by": instant_text(run.ends_by),
-        "ended_at": instant_text(run.ended_at),
-        "exit_code": run.exit_code,
-        "owner": run.owner,
-        "reason": run.reason,
-    }
+    fields = plain(run)
+    return {"run": fields.pop("id"), **fields}
 
 
 def _status_json(status: JobStatus) -> dict[str, Any]:
@@ -363,7 +349,7 @@ def _status_json(status: JobStatus) -> dict[str, Any]:
         "longest_seconds": job.longest.total_seconds(),
         "missed": job.missed.value,
         "state": status.state.value,
-        "next": [_turn_json(turn) for turn in status.turns],
+        "next": plain(status.turns),
         "missed_at": instant_text(missed_at),
         "paused": _pause_json(status.pause),
         "last": status.last and run_json(status.last),

@@ -16,7 +16,7 @@ from mailmend.admin.frame.document import Document, Grid
 from mailmend.admin.frame.kinds import KEEP, duration_text
 from mailmend.admin.frame.options import CONNECTION, MAX_FIXES, ROWS_PER_SECOND, option
 from mailmend.admin.frame.settings import ConnectionSettings
-from mailmend.admin.frame.values import shown
+from mailmend.admin.frame.values import fields_json, shown
 from mailmend.admin.jobs.jobs import NAME, declared_jobs, job_lease, run_json
 from mailmend.model.catalog.ledger import KEEP as KEEP_DEFAULT
 from mailmend.model.catalog.ledger import KeyspaceLease
@@ -242,11 +242,9 @@ def _declared(run: JobRun) -> RunLimit:
 def limit_document(result: LimitsSet) -> Document:
     names = ("rows_per_second", "max_fixes")
     json = {
-        "name": result.name,
-        "run": str(result.run),
-        "command": result.command,
-        "before": {name: getattr(result.before, name) for name in names},
-        "now": {name: getattr(result.now, name) for name in names},
+        **fields_json(result, "name", "run", "command"),
+        "before": fields_json(result.before, *names),
+        "now": fields_json(result.now, *names),
         "heard_within_seconds": result.heard_within_seconds,
     }
     rows = []

@@ -128,7 +128,7 @@ def pages_document(found: Sequence[RunbookPage]) -> Document:
 
 
 def page_document(page: RunbookPage) -> Document:
-    return Document({"name": page.name, "title": page.title, "text": page.text}, (Markdown(page.text),))
+    return Document(fields_json(page, "name", "title", "text"), (Markdown(page.text),))
 
 
 RUNBOOK: Final = CommandGroup(

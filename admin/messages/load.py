@@ -230,7 +230,9 @@ def load_document(result: LoadResult) -> Document:
         (sums.unjournalled, f"{sums.unjournalled:,} of them could not be journalled. {unnoted}"),
     )
     lines = tuple(line for wanted, line in said if wanted)
-    left = list(map(_not_stored_json, result.not_stored))
+    left = []
+    for refused in result.not_stored:
+        left.append({**fields_json(refused, "name", "reason", "why"), "next": refused.mend})
     doubts = [fields_json(doubt, "offset", "line", "begins", "why") for doubt in result.doubts]
     json = {"keyspace": keyspace, **asdict(sums), "not_stored": left, "doubts": doubts}
     exit_code = ExitCode.FINE
@@ -246,10 +248,6 @@ def _octets_line(sums: Loaded) -> str:
         f"{sums.octets_envelopes:,} of envelope lines, {sums.octets_separators:,} of separators, "
         f"{others:,} of messages that were not stored now."
     )
-
-
-def _not_stored_json(refused: Refused) -> dict[str, str]:
-    return {"name": refused.name, "reason": refused.reason.value, "why": refused.why, "next": refused.mend}
 
 
 def _load_grids(result: LoadResult) -> Iterator[Grid]:

@@ -54,10 +54,7 @@ def _queue_json(one: "CleanedQueue") -> dict[str, Any]:
     return {
         "queue": one.queue,
         "findings": counts_json(one.found),
-        "rows": scanned.rows,
-        "waiting": scanned.waiting,
-        "marks": scanned.marks,
-        "orphan_marks": scanned.orphan_marks,
+        **fields_json(scanned, "rows", "waiting", "marks", "orphan_marks"),
         "browse_start_before": plain(scanned.starts.browse),
         "browse_start": plain(one.judged.browse_start),
         "content_start_before": plain(scanned.starts.content),
@@ -65,9 +62,7 @@ def _queue_json(one: "CleanedQueue") -> dict[str, Any]:
         "removed_rows": one.rows,
         "removed_blobs": one.blobs,
         "removed_marks": one.marks,
-        "marks_due": one.marks_due,
-        "marks_moved": one.marks_moved,
-        "marks_stay": one.marks_stay,
+        **fields_json(one, "marks_due", "marks_moved", "marks_stay"),
         "failed": [found.error for found in one.findings.values() if found.error],
     }
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from mailmend.admin.frame.document import Document, Grid, Part
-from mailmend.admin.frame.values import instant_text, plain, printable, shown
+from mailmend.admin.frame.values import fields_json, instant_text, plain, printable, shown
 from mailmend.admin.queue.connections import MailContent
 from mailmend.admin.queue.request import QueueRequest
 from mailmend.mailqueue.codec import priority_of
@@ -42,11 +42,7 @@ def mail_json(listed: Listed, now: datetime, content: MailContent | None = None)
     mail = listed.queued.mail
     document = {
         "id": str(queued.enqueue_id),
-        "name": mail.name,
-        "sender": mail.sender,
-        "recipients": list(mail.recipients),
-        "state": mail.state,
-        "error_message": mail.error_message,
+        **fields_json(mail, "name", "sender", "recipients", "state", "error_message"),
         "priority": priority_of(mail),
         "enqueued_at": instant_text(listed.enqueued_at),
         "age_seconds": round((now - listed.enqueued_at).total_seconds(), 3),
