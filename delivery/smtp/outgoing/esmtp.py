@@ -214,12 +214,8 @@ class ServerExtensions:
         return int(stated) or None  # SIZE=0 is no limit (RFC 1870)
 
 
-@dataclass(frozen=True, slots=True)
-class MailCommands:
-    """The words of MAIL, and of RCPT by recipient; a reply stands for a recipient that cannot be written."""
-
-    mail: tuple[bytes, ...]
-    recipients: Sequence[tuple[bytes, ...] | SmtpReply]
+CommandWords = tuple[bytes, ...]
+"""A command, word by word."""
 
 
 def lines_of(content: bytes) -> bytes:
@@ -267,8 +263,12 @@ async def fitted_lines(lines: bytes, offered: ServerExtensions) -> bytes | SmtpR
 
 def commands_for(
     mail: OutgoingMail, recipients: Sequence[DeliveryEntry], lines: bytes, offered: ServerExtensions
-) -> MailCommands | SmtpReply:
-    """The commands for the mail; a reply of ours, in place of the server's, where the server cannot take the mail."""
+) -> tuple[CommandWords, Sequence[CommandWords | SmtpReply]] | SmtpReply:
+    """The commands for the mail; a reply of ours, in place of the server's, where the server cannot take the mail.
+
+    Returns:
+        MAIL, and RCPT by recipient; a reply stands for a recipient that cannot be written.
+    """
     size = len(lines)
     size_max = offered.size_max_bytes
     if size_max is not None and size > size_max:
@@ -283,12 +283,12 @@ def commands_for(
     if sender is None:
         return _refusal(553, "5.1.7", "the sender's address is not valid")
     words = (b"MAIL", b"FROM:<" + sender + b">", *_mail_parameters(mail, lines, offered, international=international))
-    return MailCommands(words, [_recipient_words(entry, offered, international=international) for entry in recipients])
+    return words, [_recipient_words(entry, offered, international=international) for entry in recipients]
 
 
 def _recipient_words(
     entry: DeliveryEntry, offered: ServerExtensions, *, international: bool
-) -> tuple[bytes, ...] | SmtpReply:
+) -> CommandWords | SmtpReply:
     written = _written(entry.recipient, international=international)
     if written is None:
         return _refusal(553, "5.1.3", "the recipient's address is not valid")

@@ -6,6 +6,7 @@ Source: RFC 5321, RFC 2033 (LMTP).
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -31,7 +32,7 @@ from mailmend.delivery.smtp.outgoing.connections import (
     opened,
 )
 from mailmend.delivery.smtp.outgoing.esmtp import (
-    MailCommands,
+    CommandWords,
     ServerExtensions,
     commands_for,
     fitted_lines,
@@ -124,41 +125,31 @@ def _key_of(attempt: DeliveryAttempt) -> ConnectionKey:
 
 
 class FittedMails:
-    """Mails as servers take them: each form of a mail is made once for all attempts that go on at that time."""
+    """Mails as servers take them: each form of a mail is made once for all attempts that go on at that time.
+
+    A mail is known by the id of its content, which every attempt that uses it holds: no other content has that id.
+    """
 
     def __init__(self) -> None:
-        self._forms: dict[tuple[int, bool], _FittedMail] = {}
+        self._making: dict[tuple[int, bool], asyncio.Future[bytes | SmtpReply]] = {}
+        self._attempts = Counter[tuple[int, bool]]()
 
     @asynccontextmanager
     async def lines(self, content: bytes, offered: ServerExtensions) -> AsyncGenerator[bytes | SmtpReply]:
         """The lines of a mail for a server; a reply where it cannot have the mail."""
         key = (id(content), "8bitmime" in offered)
-        form = self._forms.get(key)
-        if form is None:
-            making = asyncio.ensure_future(fitted_lines(lines_of(content), offered))
-            form = self._forms[key] = _FittedMail(content, making)
-        form.attempts += 1
+        making = self._making.get(key)
+        if making is None:
+            making = self._making[key] = asyncio.ensure_future(fitted_lines(lines_of(content), offered))
+        self._attempts[key] += 1
         try:
-            yield await asyncio.shield(form.making)
+            yield await asyncio.shield(making)
         finally:
-            form.attempts -= 1
-            if not form.attempts:
-                form.making.cancel()
-                del self._forms[key]
-
-
-@dataclass(slots=True, eq=False)
-class _FittedMail:
-    """A mail in one form.
-
-    Attributes:
-        content: kept, so that no other one has its id.
-        attempts: how many use it.
-    """
-
-    content: bytes
-    making: asyncio.Future[bytes | SmtpReply]
-    attempts: int = 0
+            self._attempts[key] -= 1
+            if not self._attempts[key]:
+                making.cancel()
+                del self._making[key]
+                del self._attempts[key]
 
 
 class KeptConnections:
@@ -166,7 +157,7 @@ class KeptConnections:
 
     def __init__(self, reuse: ConnectionReuse | None) -> None:
         self._reuse = reuse
-        self._kept: list[_Kept] = []
+        self._kept: dict[SmtpConnection, tuple[ConnectionKey, asyncio.TimerHandle]] = {}
         self._leaving: list[LeavingConnection] = []
 
     def __len__(self) -> int:
@@ -174,10 +165,10 @@ class KeptConnections:
 
     def take(self, key: ConnectionKey) -> SmtpConnection | None:
         """The one that was used last: the others may then grow old, and end."""
-        for kept in reversed(self._kept):
-            if kept.key == key:
-                self._let_go(kept)
-                return kept.connection
+        for connection, (kept_for, _) in reversed(self._kept.items()):
+            if kept_for == key:
+                self._let_go(connection)
+                return connection
         return None
 
     def keep(self, key: ConnectionKey, connection: SmtpConnection) -> None:
@@ -187,10 +178,10 @@ class KeptConnections:
             self.part_with(connection)
             return
         expiry = asyncio.get_running_loop().call_later(reuse.idle.total_seconds(), self._expire, connection)
-        self._kept.append(_Kept(key, connection, expiry))
-        for oldest in self._kept[: -reuse.connections_max]:
+        self._kept[connection] = (key, expiry)
+        for oldest in list(self._kept)[: -reuse.connections_max]:
             self._let_go(oldest)
-            self.part_with(oldest.connection)
+            self.part_with(oldest)
 
     def part_with(self, connection: SmtpConnection) -> None:
         """End it; the server's side of that is waited for at the end."""
@@ -200,25 +191,18 @@ class KeptConnections:
             self._leaving.append(leaving)
 
     async def end(self) -> None:
-        for kept in list(self._kept):
-            self._let_go(kept)
-            self.part_with(kept.connection)
-        await asyncio.gather(*(connection.end(_LEAVING_MAX) for connection in self._leaving))
+        for connection in list(self._kept):
+            self._let_go(connection)
+            self.part_with(connection)
+        await asyncio.gather(*(leaving.end(_LEAVING_MAX) for leaving in self._leaving))
 
     def _expire(self, connection: SmtpConnection) -> None:
-        self._kept = [kept for kept in self._kept if kept.connection is not connection]
+        self._kept.pop(connection, None)
         self.part_with(connection)
 
-    def _let_go(self, kept: "_Kept") -> None:
-        kept.expiry.cancel()
-        self._kept.remove(kept)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Kept:
-    key: ConnectionKey
-    connection: SmtpConnection
-    expiry: asyncio.TimerHandle
+    def _let_go(self, connection: SmtpConnection) -> None:
+        _, expiry = self._kept.pop(connection)
+        expiry.cancel()
 
 
 class _Transaction:
@@ -266,19 +250,22 @@ class _Transaction:
             self.end_rest(AttemptStage.MAIL, commands)
             return
         limit = self._attempt.timeouts.command
-        reply = await connection.command(AttemptStage.MAIL, limit, *commands.mail)
+        mail_words, recipient_words = commands
+        reply = await connection.command(AttemptStage.MAIL, limit, *mail_words)
         if not reply.positive:
             self.end_rest(AttemptStage.MAIL, reply)
             return
-        accepted = await self._accepted(connection, commands)
+        accepted = await self._accepted(connection, recipient_words)
         if accepted:
             await self._content(connection, lines, accepted)
 
-    async def _accepted(self, connection: SmtpConnection, commands: MailCommands) -> Sequence[int]:
+    async def _accepted(
+        self, connection: SmtpConnection, commands: Sequence[CommandWords | SmtpReply]
+    ) -> Sequence[int]:
         """The places of the recipients that the server accepts."""
         stage = AttemptStage.RECIPIENT
         accepted = list[int]()
-        for place, words in enumerate(commands.recipients):
+        for place, words in enumerate(commands):
             if isinstance(words, SmtpReply):
                 self._end(place, stage, words)
                 continue

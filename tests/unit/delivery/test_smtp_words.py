@@ -8,7 +8,7 @@ import pytest
 from mailmend.admin.local.processes import free_port
 from mailmend.delivery.mail.attempts import AttemptStage, NextHop, SourceAddress
 from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
-from mailmend.delivery.smtp.outgoing.esmtp import MailCommands, ServerExtensions, commands_for
+from mailmend.delivery.smtp.outgoing.esmtp import ServerExtensions, commands_for
 from tests.support.smtp_attempts import CONTENT, attempt, deliver, entries_of, mail_of, relay
 from tests.support.smtp_sink import HOST, Answer, SmtpSink, say
 
@@ -207,8 +207,8 @@ def test_addresses_beyond_ascii_need_smtputf8(
 
     commands = commands_for(mail, entries_of(recipient), CONTENT, ServerExtensions({"smtputf8": ""}))
 
-    assert isinstance(commands, MailCommands)
-    assert (b"SMTPUTF8" in commands.mail) is needed
+    assert isinstance(commands, tuple)
+    assert (b"SMTPUTF8" in commands[0]) is needed
 
 
 async def test_addresses_beyond_ascii() -> None:
