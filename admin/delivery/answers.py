@@ -40,7 +40,7 @@ _ENTRY_ORDER: Final = JsonForm(
     body="OrderBody",
     about="An order held by a recipient: a server does it in place of an attempt.",
     answers={
-        "kind": JsonField(Literal["hold", "bounce"]),
+        "kind": JsonField(Literal["hold", "bounce"], attribute="action"),
         "owner": JsonField(str),
         "why": JsonField(str, attribute="reason"),
         "at": JsonField(datetime),

@@ -20,7 +20,7 @@ from mailmend.admin.frame.http.desk import HealthStatus, PartHealth, TooManyCall
 from mailmend.admin.frame.settings import QueueSettings
 from mailmend.admin.frame.values import plain
 from mailmend.admin.queue.connections import QueueConnections
-from mailmend.delivery.mail.queued import EntryChange, QueuedEntry
+from mailmend.delivery.mail.entries import EntryChange, QueuedEntry
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.explaining import NextSource, SourceExplanation, as_in_file, explain_by, next_source
 from mailmend.delivery.policy.file.description import INCOMING, POLICY, QUOTA, SUSPENSION

@@ -23,9 +23,16 @@ from mailmend.admin.queue.connections import QueueConnections, with_queues
 from mailmend.admin.queue.options import QUEUE_ARGUMENT
 from mailmend.admin.queue.request import PAGE_MAILS, QueueAnswer, QueueRequest
 from mailmend.admin.queue.values import queue_document
-from mailmend.delivery.mail.entries import EntryId, EntryState
+from mailmend.delivery.mail.entries import (
+    EntryAction,
+    EntryChange,
+    EntryField,
+    EntryFilter,
+    EntryId,
+    EntryState,
+    QueuedEntry,
+)
 from mailmend.delivery.mail.envelopes import queued_entries
-from mailmend.delivery.mail.queued import EntryAction, EntryChange, EntryField, EntryFilter, QueuedEntry
 from mailmend.mailqueue.queue import MailQueue
 from mailmend.mailqueue.rules.health import days
 from mailmend.mailqueue.rules.mails import EVERYTHING, NULL_SENDER, ListingPosition, MailFilter
@@ -249,7 +256,7 @@ def _said(queued: QueuedEntry) -> str:
     if queued.after_attempt:
         return intent_text(queued.after_attempt)
     if order:
-        return f"{CHANGED_TEXTS[EntryAction(order.kind.value)]} by {order.owner}: {order.reason}"
+        return f"{CHANGED_TEXTS[order.action]} by {order.owner}: {order.reason}"
     return queued.entry.reply
 
 

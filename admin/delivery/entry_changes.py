@@ -29,9 +29,14 @@ from mailmend.admin.queue.remove import LISTED_MAX
 from mailmend.admin.queue.removed_mails import RemovedMailsFile, removed_mails_path
 from mailmend.admin.queue.request import DryRunRequest, confirm
 from mailmend.admin.queue.values import queue_document
-from mailmend.delivery.mail.entries import EntryId, EntryState
+from mailmend.delivery.mail.entries import (
+    EntryAction,
+    EntryChange,
+    EntryId,
+    EntryState,
+    QueuedEntry,
+)
 from mailmend.delivery.mail.envelopes import changed_mail, part_of_mail, queued_entries
-from mailmend.delivery.mail.queued import EntryAction, EntryChange, QueuedEntry
 from mailmend.mailqueue.queue import WAITING, ChangedMail, MailQueue, Unremoved
 from mailmend.mailqueue.rules.mails import DELAY_MAX, Listed, MailFilter, Whereabouts
 from mailmend.model.errors import ExitCode, WrongUse

@@ -13,8 +13,7 @@ from mailmend.admin.frame.command import Command, Shared, Values
 from mailmend.admin.frame.kinds import Duration, ParsedValue
 from mailmend.admin.frame.options import flag, option
 from mailmend.admin.queue.options import AGE_MAX, DRY_RUN, QUEUE_ARGUMENT, queue_settings
-from mailmend.delivery.mail.entries import EntryState
-from mailmend.delivery.mail.queued import EntryField, EntryFilter
+from mailmend.delivery.mail.entries import EntryField, EntryFilter, EntryState
 from mailmend.delivery.policy.orders import OrderKind
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.model.errors import WrongUse

@@ -22,7 +22,7 @@ from mailmend.admin.queue.options import QUEUE_ARGUMENT
 from mailmend.admin.queue.request import QueueRequest
 from mailmend.admin.queue.values import queue_document
 from mailmend.delivery.mail.attempts import JournalledAttempt
-from mailmend.delivery.mail.queued import EntryFilter, QueuedEntry
+from mailmend.delivery.mail.entries import EntryFilter, QueuedEntry
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.mailqueue.rules.mails import EVERYTHING, NULL_SENDER
 from mailmend.model.errors import AccessDenied, ExitCode, NotThere

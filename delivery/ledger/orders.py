@@ -29,8 +29,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from mailmend.delivery.ledger.servers import LedgerServers
-from mailmend.delivery.mail.entries import EntryId
-from mailmend.delivery.mail.queued import EntryAction, EntryChange
+from mailmend.delivery.mail.entries import EntryAction, EntryChange, EntryId
 from mailmend.delivery.policy.covering import pattern_text
 from mailmend.delivery.policy.orders import NOTHING_BEGINS, Order, OrderKind, ServedPolicies
 from mailmend.delivery.policy.policy import (

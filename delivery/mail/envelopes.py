@@ -19,14 +19,15 @@ from uuid import UUID, uuid5
 from mailmend.delivery.mail.attempts import AttemptOutcome, JournalledAttempt
 from mailmend.delivery.mail.entries import (
     DeliveryEntry,
+    EntryAction,
+    EntryChange,
+    EntryFilter,
     EntryId,
-    EntryOrder,
-    EntryOrderKind,
     EntryState,
     OutgoingMail,
+    QueuedEntry,
 )
 from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
-from mailmend.delivery.mail.queued import EntryChange, EntryFilter, QueuedEntry
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.delivery.policy.quotas import CountedMail
 from mailmend.mailqueue.codec import attribute, attribute_value, priority_of
@@ -133,7 +134,7 @@ def changed_mail(
     for entry in entries:
         behind: DeliveryEntry | None = entry.entry
         if where.matches(entry):
-            behind = change.of(entry)
+            behind = change.of(entry.entry, entry.due_at, entry.mail.expires_at)
         if behind != entry.entry:
             chosen.append(entry)
         if behind:
@@ -267,19 +268,20 @@ def _remembered(entry: DeliveryEntry, note_bytes: int) -> Mapping[str, Any]:
     if entry.changed_at:
         remembered["changed_at"] = entry.changed_at.isoformat()
     if order:
-        remembered["order"] = order.kind.value
+        remembered["order"] = order.action.value
         remembered["owner"] = noted(order.owner, min(note_bytes, _HOST_BYTES_MAX))
         remembered["reason"] = noted(order.reason, note_bytes)
         remembered["at"] = order.at.isoformat()
     return remembered
 
 
-def _order(of_it: Mapping[str, Any]) -> EntryOrder | None:
+def _order(of_it: Mapping[str, Any]) -> EntryChange | None:
     """One without an instant, or of a kind that is not known, was written by another program: the entry is tried."""
     at = _instant(of_it.get("at"))
-    for kind in EntryOrderKind:
-        if at and kind.value == of_it.get("order"):
-            return EntryOrder(kind, _text(of_it.get("owner")), _text(of_it.get("reason")), at)
+    for action in (EntryAction.HOLD, EntryAction.BOUNCE):
+        if at and action.value == of_it.get("order"):
+            owner = _text(of_it.get("owner"))
+            return EntryChange(action=action, at=at, owner=owner, reason=_text(of_it.get("reason")))
     return None
 
 

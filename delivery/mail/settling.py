@@ -16,13 +16,12 @@ from mailmend.delivery.mail.entries import (
     HELD_FOR,
     DeliveryEntry,
     EndedEntry,
+    EntryAction,
+    EntryChange,
     EntryEnd,
-    EntryOrderKind,
-    EntryState,
     OutgoingMail,
 )
 from mailmend.delivery.mail.notices import NoticeKind, RecipientNotice
-from mailmend.delivery.mail.queued import EntryChange, QueuedEntry
 from mailmend.model.errors import WrongUse
 
 _DIGEST_BYTES: Final = 8
@@ -134,7 +133,7 @@ def without_attempt(entry: DeliveryEntry, now: datetime, expires_at: datetime) -
     """
     if entry.is_held:
         return EndedEntry(entry, EntryEnd.RETURNED, now, wait=HELD_FOR)
-    if entry.order and entry.order.kind is EntryOrderKind.BOUNCE:
+    if entry.order and entry.order.action is EntryAction.BOUNCE:
         return EndedEntry(replace(entry, reply="", host=""), EntryEnd.FAILED, now, why=entry.order.reason)
     if entry.due_at and entry.due_at > now and expires_at > now:
         return EndedEntry(entry, EntryEnd.RETURNED, now, wait=entry.due_at - now)
@@ -148,7 +147,7 @@ def as_ordered(mail: OutgoingMail, entry: DeliveryEntry, change: EntryChange, no
     """
     if change.is_void(entry, now):
         return None
-    behind = change.of(QueuedEntry(entry, mail, mail.id, EntryState.ACTIVE))
+    behind = change.of(entry, None, mail.expires_at)
     if behind is None:
         return EndedEntry(entry, EntryEnd.DELETED, now, why=change.reason)
     if behind == entry:

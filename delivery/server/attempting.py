@@ -27,9 +27,9 @@ from mailmend.delivery.mail.entries import (
     HELD_FOR,
     DeliveryEntry,
     EndedEntry,
+    EntryAction,
+    EntryChange,
     EntryEnd,
-    EntryOrder,
-    EntryOrderKind,
     EntryStage,
 )
 from mailmend.delivery.mail.envelopes import plain_attributes
@@ -352,7 +352,8 @@ class EntryAttempts:
                     wait = held.away
                 return EndedEntry(entry, EntryEnd.RETURNED, self.now(), status, decision.reason, wait=wait)
             case HoldRecipient(reason):
-                held_now = replace(entry, order=EntryOrder(EntryOrderKind.HOLD, "a hook", reason, self.now()))
+                hold = EntryChange(action=EntryAction.HOLD, at=self.now(), owner="a hook", reason=reason)
+                held_now = replace(entry, order=hold)
                 return EndedEntry(held_now, EntryEnd.RETURNED, self.now(), status, reason, wait=HELD_FOR, changed=True)
             case BounceRecipient():
                 return EndedEntry(entry, EntryEnd.FAILED, self.now(), decision.status, decision.reason)

@@ -3,10 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mailmend.delivery.mail.entries import DeliveryEntry, EndedEntry, EntryStage
-from mailmend.delivery.mail.queued import EntryChange
+from mailmend.delivery.mail.entries import DeliveryEntry, EndedEntry, EntryChange, EntryStage
 from mailmend.delivery.policy.engine import Picked, PickupEngine
-from mailmend.delivery.policy.explaining import NextSource, SourceExplanation, explain_by, next_source
+from mailmend.delivery.policy.explaining import (
+    NextSource,
+    SourceExplanation,
+    explain_by,
+    next_source,
+)
 from mailmend.delivery.policy.policy import CounterKey
 from mailmend.delivery.policy.sub_queues import ActiveMail
 from mailmend.delivery.server.attempting import ReadyEntry

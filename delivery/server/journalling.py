@@ -17,9 +17,9 @@ from mailmend.delivery.mail.entries import (
     HELD_FOR,
     DeliveryEntry,
     EndedEntry,
+    EntryAction,
+    EntryChange,
     EntryEnd,
-    EntryOrder,
-    EntryOrderKind,
 )
 from mailmend.delivery.server.held_mails import HeldMail
 from mailmend.model.durations import LOOK_AGAIN
@@ -136,8 +136,8 @@ class AttemptJournal:
             case UncertainPolicy.RETRY:
                 return None
             case UncertainPolicy.HOLD:
-                order = EntryOrder(EntryOrderKind.HOLD, "delivery serve", attempt.doubt, now)
-                known = replace(known, order=order)
+                hold = EntryChange(action=EntryAction.HOLD, at=now, owner="delivery serve", reason=attempt.doubt)
+                known = replace(known, order=hold)
                 return EndedEntry(known, EntryEnd.RETURNED, now, why=attempt.doubt, wait=HELD_FOR, changed=True)
             case UncertainPolicy.ASSUME:
                 why = "its answer was lost; it counts as delivered"

@@ -29,9 +29,14 @@ from mailmend.delivery.ledger.attempts import LedgerAttempts
 from mailmend.delivery.ledger.orders import LedgerOrders
 from mailmend.delivery.ledger.servers import LedgerServers
 from mailmend.delivery.mail.attempts import MailRelay, NextHops
-from mailmend.delivery.mail.entries import DeliveryEntry, EndedEntry, EntryEnd, EntryStage
+from mailmend.delivery.mail.entries import (
+    DeliveryEntry,
+    EndedEntry,
+    EntryChange,
+    EntryEnd,
+    EntryStage,
+)
 from mailmend.delivery.mail.envelopes import outgoing_of
-from mailmend.delivery.mail.queued import EntryChange
 from mailmend.delivery.mail.settling import all_as_ordered, settlement_of, without_attempt
 from mailmend.delivery.metrics import (
     delivery_samples,

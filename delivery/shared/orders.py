@@ -17,12 +17,17 @@ from typing import Final
 from uuid import UUID
 
 from mailmend.delivery.ledger.orders import SAID_FOR, LedgerOrders, OrderEvent, OrderRecord
-from mailmend.delivery.mail.entries import EndedEntry, EntryEnd
+from mailmend.delivery.mail.entries import EndedEntry, EntryChange, EntryEnd
 from mailmend.delivery.mail.hooks import HookOrder, SuspendMails, order_of
-from mailmend.delivery.mail.queued import EntryChange
 from mailmend.delivery.policy.counters import PolicyChanges
 from mailmend.delivery.policy.engine import PickupEngine
-from mailmend.delivery.policy.orders import Order, OrderKind, PlacedCondition, ServedPolicies, with_conditions
+from mailmend.delivery.policy.orders import (
+    Order,
+    OrderKind,
+    PlacedCondition,
+    ServedPolicies,
+    with_conditions,
+)
 from mailmend.delivery.policy.policy import CounterPolicy
 from mailmend.delivery.policy.sub_queues import UNKNOWN
 from mailmend.mailqueue.concurrency import paused

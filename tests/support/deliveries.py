@@ -23,9 +23,8 @@ from mailmend.delivery.mail.attempts import (
     SmtpReply,
     at_once,
 )
-from mailmend.delivery.mail.entries import EntryState
+from mailmend.delivery.mail.entries import EntryState, QueuedEntry
 from mailmend.delivery.mail.envelopes import queued_entries
-from mailmend.delivery.mail.queued import QueuedEntry
 from mailmend.delivery.mail.settling import RetryInterval, RetrySchedule
 from mailmend.delivery.policy.engine import PickupEngine
 from mailmend.delivery.policy.policy import CounterPolicy

@@ -46,8 +46,7 @@ from mailmend.admin.delivery.show import ShowEntryRequest, entry_document, entry
 from mailmend.admin.frame.http.application import Operator, Reader, log_change
 from mailmend.admin.frame.values import plain
 from mailmend.admin.queue.request import PAGE_MAILS
-from mailmend.delivery.mail.entries import EntryState
-from mailmend.delivery.mail.queued import EntryAction, EntryField
+from mailmend.delivery.mail.entries import EntryAction, EntryField, EntryState
 from mailmend.mailqueue.rules.mails import ListingPosition
 from mailmend.model.durations import parse_duration
 

@@ -29,8 +29,7 @@ from mailmend.admin.delivery.policy_explain import refusals_json, share_places, 
 from mailmend.admin.delivery.policy_texts import counted_json, counted_text, policy_path, suspension_path
 from mailmend.admin.frame.http.application import Reader
 from mailmend.admin.frame.values import plain, shown
-from mailmend.delivery.mail.entries import EntryStage, EntryState
-from mailmend.delivery.mail.queued import EntryChange, QueuedEntry
+from mailmend.delivery.mail.entries import EntryChange, EntryStage, EntryState, QueuedEntry
 from mailmend.delivery.policy.explaining import GATE, SUSPENDED, NextSource, PolicyShare, SourceExplanation
 from mailmend.delivery.policy.policies import DocumentPath
 from mailmend.delivery.policy.policy import CounterKey, PickupField

@@ -11,9 +11,14 @@ import pytest
 from mailmend.cql.driver.asynchronous import AsyncKeyspace
 from mailmend.cql.driver.session import CassandraCluster, Keyspace
 from mailmend.cql.memory import MemoryTables
-from mailmend.delivery.ledger.orders import LedgerIntents, LedgerOrders, LedgerPolicies, OrderEvent, OrderRecord
-from mailmend.delivery.mail.entries import EntryId
-from mailmend.delivery.mail.queued import EntryAction, EntryChange
+from mailmend.delivery.ledger.orders import (
+    LedgerIntents,
+    LedgerOrders,
+    LedgerPolicies,
+    OrderEvent,
+    OrderRecord,
+)
+from mailmend.delivery.mail.entries import EntryAction, EntryChange, EntryId
 from mailmend.delivery.policy.orders import NOTHING_BEGINS, Order, OrderKind, ServedPolicies
 from mailmend.delivery.policy.policy import (
     CounterPolicy,
@@ -24,7 +29,12 @@ from mailmend.delivery.policy.policy import (
     pattern_of,
 )
 from mailmend.delivery.policy.rates import DeliveryRate, RateAlgorithm
-from mailmend.model.catalog.ledger import DELIVERY_CONDITION, DELIVERY_POLICIES, DELIVERY_SUSPENSION, DELIVERY_TABLES
+from mailmend.model.catalog.ledger import (
+    DELIVERY_CONDITION,
+    DELIVERY_POLICIES,
+    DELIVERY_SUSPENSION,
+    DELIVERY_TABLES,
+)
 from mailmend.model.errors import Outweighed
 from mailmend.model.ids import EnqueueId, QueueName
 from mailmend.model.keyspace import Schema

@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 
 from mailmend.delivery.mail.attempts import AttemptOutcome
-from mailmend.delivery.mail.entries import EntryId, EntryState
+from mailmend.delivery.mail.entries import (
+    EntryAction,
+    EntryChange,
+    EntryId,
+    EntryState,
+    QueuedEntry,
+)
 from mailmend.delivery.mail.envelopes import queued_entries
-from mailmend.delivery.mail.queued import EntryAction, EntryChange, QueuedEntry
 from mailmend.mailqueue.codec import attribute
 from mailmend.model.catalog.ledger import DELIVERY_INTENT
 from mailmend.model.errors import CannotReach

@@ -12,7 +12,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mailmend.delivery.mail.entries import DeliveryEntry, EntryId, EntryOrder, EntryOrderKind, OutgoingMail
+from mailmend.delivery.mail.entries import (
+    DeliveryEntry,
+    EntryAction,
+    EntryChange,
+    EntryId,
+    OutgoingMail,
+)
 from mailmend.delivery.mail.envelopes import REMEMBERED, mail_again, outgoing_of, plain_attributes
 from mailmend.delivery.mail.notices import NoticeCondition, NoticeWish, ReturnedPart
 from mailmend.delivery.policy.policy import PickupField
@@ -174,7 +180,7 @@ def test_the_entries_of_a_mail_whose_recipients_somebody_changed_are_counted_ane
 def test_no_note_keeps_a_mail_from_its_queue(count: int, reply: str, reason: str, given: Mapping[str, str]) -> None:
     """Whatever a server, a hook or a person says: the message stays well below the largest one, 16 MiB."""
     first = OutgoingMail(EnqueueId(UUID(int=1)), "ann@example.org", NOON)
-    order = EntryOrder(EntryOrderKind.HOLD, reason, reason, NOON)
+    order = EntryChange(action=EntryAction.HOLD, at=NOON, owner=reason, reason=reason)
     recipients = [f"r{number}@example.org" for number in range(count)]
     entries = [
         DeliveryEntry(EntryId(first.id, number), one, reply=reply, host=reply, order=order)

@@ -7,10 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailmend.delivery.mail.entries import HELD_FOR, EntryState
+from mailmend.delivery.mail.entries import (
+    HELD_FOR,
+    EntryAction,
+    EntryChange,
+    EntryFilter,
+    EntryState,
+    QueuedEntry,
+)
 from mailmend.delivery.mail.envelopes import changed_mail, part_of_mail, queued_entries
 from mailmend.delivery.mail.hooks import HoldRecipient
-from mailmend.delivery.mail.queued import EntryAction, EntryChange, EntryFilter, QueuedEntry
 from mailmend.delivery.server.hooks import DeliveryHooks
 from mailmend.mailqueue.queue import Changed
 from tests.support.deliveries import ACCEPTED, LATER, MINUTE, DeliverySite

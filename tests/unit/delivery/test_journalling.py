@@ -15,10 +15,9 @@ from mailmend.delivery.mail.attempts import (
     SourceAddress,
     UncertainPolicy,
 )
-from mailmend.delivery.mail.entries import EntryState
+from mailmend.delivery.mail.entries import EntryState, QueuedEntry
 from mailmend.delivery.mail.envelopes import first_id, lacking_mail, queued_entries
 from mailmend.delivery.mail.hooks import DeleteRecipient, PutOffDelivery
-from mailmend.delivery.mail.queued import QueuedEntry
 from mailmend.delivery.metrics import UNCERTAIN
 from mailmend.delivery.policy.policy import CounterPolicy, PickupField, Threshold
 from mailmend.delivery.policy.rates import SECOND, DeliveryRate

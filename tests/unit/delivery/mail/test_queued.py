@@ -10,13 +10,15 @@ import pytest
 from mailmend.delivery.mail.entries import (
     HELD_FOR,
     DeliveryEntry,
+    EntryAction,
+    EntryChange,
+    EntryField,
+    EntryFilter,
     EntryId,
-    EntryOrder,
-    EntryOrderKind,
     EntryState,
     OutgoingMail,
+    QueuedEntry,
 )
-from mailmend.delivery.mail.queued import EntryAction, EntryChange, EntryField, EntryFilter, QueuedEntry
 from mailmend.delivery.policy.policy import PickupField
 from mailmend.model.errors import WrongUse
 from mailmend.model.ids import EnqueueId
@@ -107,17 +109,13 @@ def test_the_null_sender_is_named_as_in_smtp() -> None:
 LATER, LATEST = NOON + timedelta(hours=1), NOON + timedelta(hours=2)
 
 
-def order(kind: EntryOrderKind) -> EntryOrder:
-    return EntryOrder(kind, "eve", "because", NOON)
-
-
 def change(action: EntryAction, until: datetime | None = None) -> EntryChange:
     return EntryChange(action=action, at=NOON, owner="eve", reason="because", until=until)
 
 
 def made(action: EntryAction, one: QueuedEntry, until: datetime | None = None) -> dict[str, Any]:
     """The order and the due time behind a command; {} where it changes nothing."""
-    behind = change(action, until).of(one)
+    behind = change(action, until).of(one.entry, one.due_at, one.mail.expires_at)
     assert behind is not None
     if behind == one.entry:
         return {}
@@ -126,8 +124,8 @@ def made(action: EntryAction, one: QueuedEntry, until: datetime | None = None) -
     return found
 
 
-def with_order(kind: EntryOrderKind) -> QueuedEntry:
-    before = EntryOrder(kind, "ann", "before", NOON - timedelta(days=1))
+def with_order(action: EntryAction) -> QueuedEntry:
+    before = EntryChange(action=action, at=NOON - timedelta(days=1), owner="ann", reason="before")
     return replace(ONE, entry=replace(ONE.entry, order=before))
 
 
@@ -138,35 +136,35 @@ EXPIRES = replace(ONE, mail=replace(ONE.mail, expires_at=LATER))
 @pytest.mark.parametrize(
     ("action", "one", "until", "found"),
     [
-        (EntryAction.HOLD, ONE, None, {"order": order(EntryOrderKind.HOLD), "due_at": NOON + HELD_FOR}),
+        (EntryAction.HOLD, ONE, None, {"order": change(EntryAction.HOLD), "due_at": NOON + HELD_FOR}),
         (
             EntryAction.HOLD,
-            with_order(EntryOrderKind.BOUNCE),
+            with_order(EntryAction.BOUNCE),
             None,
-            {"order": order(EntryOrderKind.HOLD), "due_at": NOON + HELD_FOR},
+            {"order": change(EntryAction.HOLD), "due_at": NOON + HELD_FOR},
         ),
-        (EntryAction.HOLD, with_order(EntryOrderKind.HOLD), None, {}),
-        (EntryAction.BOUNCE, ONE, None, {"order": order(EntryOrderKind.BOUNCE), "due_at": NOON}),
+        (EntryAction.HOLD, with_order(EntryAction.HOLD), None, {}),
+        (EntryAction.BOUNCE, ONE, None, {"order": change(EntryAction.BOUNCE), "due_at": NOON}),
         (
             EntryAction.BOUNCE,
-            with_order(EntryOrderKind.HOLD),
+            with_order(EntryAction.HOLD),
             None,
-            {"order": order(EntryOrderKind.BOUNCE), "due_at": NOON},
+            {"order": change(EntryAction.BOUNCE), "due_at": NOON},
         ),
-        (EntryAction.BOUNCE, with_order(EntryOrderKind.BOUNCE), None, {}),
-        (EntryAction.RELEASE, with_order(EntryOrderKind.HOLD), None, {"order": None, "due_at": NOON}),
-        (EntryAction.RELEASE, with_order(EntryOrderKind.BOUNCE), None, {}),
+        (EntryAction.BOUNCE, with_order(EntryAction.BOUNCE), None, {}),
+        (EntryAction.RELEASE, with_order(EntryAction.HOLD), None, {"order": None, "due_at": NOON}),
+        (EntryAction.RELEASE, with_order(EntryAction.BOUNCE), None, {}),
         (EntryAction.RELEASE, DUE_LATER, None, {}),
         (EntryAction.RETRY, DUE_LATER, None, {"order": None, "due_at": NOON}),
         (EntryAction.RETRY, replace(ONE, due_at=NOON), None, {}),
         (EntryAction.RETRY, ONE, None, {}),
-        (EntryAction.RETRY, replace(with_order(EntryOrderKind.HOLD), due_at=LATER), None, {}),
+        (EntryAction.RETRY, replace(with_order(EntryAction.HOLD), due_at=LATER), None, {}),
         (EntryAction.DEFER, ONE, LATEST, {"order": None, "due_at": LATEST}),
         (EntryAction.DEFER, DUE_LATER, LATEST, {"order": None, "due_at": LATEST}),
         (EntryAction.DEFER, DUE_LATER, LATER, {}),
         (EntryAction.DEFER, EXPIRES, LATEST, {"order": None, "due_at": LATER}),
         (EntryAction.DEFER, ONE, None, {}),
-        (EntryAction.DEFER, with_order(EntryOrderKind.HOLD), LATEST, {}),
+        (EntryAction.DEFER, with_order(EntryAction.HOLD), LATEST, {}),
     ],
 )
 def test_a_command_changes_the_order_and_when_a_recipient_is_due_and_nothing_else(
@@ -177,7 +175,7 @@ def test_a_command_changes_the_order_and_when_a_recipient_is_due_and_nothing_els
 
 
 def test_a_recipient_is_gone_behind_a_delete_alone() -> None:
-    assert [one for one in EntryAction if change(one).of(ONE) is None] == [EntryAction.DELETE]
+    assert [one for one in EntryAction if change(one).of(ONE.entry, None, None) is None] == [EntryAction.DELETE]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +210,7 @@ def test_a_command_of_a_late_clock_is_later_than_the_change_before_it() -> None:
     ahead = NOON + timedelta(hours=1)
     entry = replace(ONE.entry, changed_at=ahead)
 
-    held = change(EntryAction.HOLD).of(replace(ONE, entry=entry))
+    held = change(EntryAction.HOLD).of(entry, None, None)
     follows = change(EntryAction.HOLD).after(entry)
 
     assert change(EntryAction.HOLD).is_void(entry, NOON)
